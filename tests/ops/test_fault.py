@@ -20,4 +20,4 @@ def test_a_fault_can_be_named_later_without_changing_the_first():
     assert nameless.about("a.jpg") == Fault("a.jpg", "empty", "no bytes")
     assert nameless.item == ""
     with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(nameless, "item", "b")
+        nameless.item = "b"  # pyright: ignore[reportAttributeAccessIssue]
