@@ -1,0 +1,78 @@
+"""From bytes to text as a browser would guess it: byte order mark, declaration, UTF-8, then Windows-1252."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import NamedTuple
+
+# A declaration must stand near the start of a page (WHATWG: the first 1,024 bytes; real pages are later).
+DECLARED = re.compile(rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([-\w.:]+)""", re.IGNORECASE)
+DECLARED_WITHIN = 4096
+MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+WEB = re.compile(
+    r"utf-8|cp(866|874|932|949|125\d)|iso8859-\d+|koi8-[ru]|mac-roman|gb18030|big5(hkscs)?|euc_(jp|kr)|iso2022_jp"
+)
+# What the web means by these names is the Windows superset, which has printable letters where they have controls.
+MEANT = {
+    "iso8859-1": "cp1252",
+    "ascii": "cp1252",
+    "iso8859-9": "cp1254",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+}
+
+
+class Decoded(NamedTuple):
+    """``n_bad`` letters could not be read and stand as U+FFFD in ``text``."""
+
+    text: str
+    charset: str
+    n_bad: int
+
+
+def decode_text(data: bytes) -> Decoded:
+    """The text of a page or a caption; never raises. NULs are dropped, since no parser or table survives them."""
+    for mark, charset in MARKS:
+        if data.startswith(mark):
+            return _decode(data[len(mark) :], charset)
+    charset = _unmarked_utf16(data) or _declared(data)
+    if charset not in ("", "utf-8"):
+        return _decode(data, charset)
+    try:
+        return Decoded(data.decode("utf-8").replace("\0", ""), "utf-8", 0)
+    except UnicodeDecodeError:
+        # A page that says UTF-8 is believed, with a few bad letters; one that says nothing is most likely an old one.
+        return _decode(data, charset or "cp1252")
+
+
+def _decode(data: bytes, charset: str) -> Decoded:
+    text = data.decode(charset, "replace")
+    return Decoded(text.replace("\0", ""), charset, text.count("\ufffd"))
+
+
+def _unmarked_utf16(data: bytes) -> str:
+    """UTF-16 without its mark: of Latin text every second byte is NUL."""
+    start = data[:512]
+    if len(start) < 4 or b"\0" not in start:
+        return ""
+    even, odd = start[0::2].count(0), start[1::2].count(0)
+    if odd > len(start) * 0.3 and even < len(start) * 0.05:
+        return "utf-16-le"
+    return "utf-16-be" if even > len(start) * 0.3 and odd < len(start) * 0.05 else ""
+
+
+def _declared(data: bytes) -> str:
+    found = DECLARED.search(data[:DECLARED_WITHIN])
+    if not found:
+        return ""
+    try:
+        codec = codecs.lookup(found[1].decode("ascii"))
+    except LookupError:
+        return ""
+    # Only charsets that the web knows: a declaration that can be read byte by byte cannot be UTF-16, and Python's
+    # codecs hold things such as rot13 and zip as well.
+    name = MEANT.get(codec.name, codec.name)
+    return name if WEB.fullmatch(name) else ""

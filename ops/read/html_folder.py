@@ -1,0 +1,132 @@
+"""Folders of HTML pages with their pictures beside them or embedded. One page, one unit, one document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ops.fault import Fault
+from ops.read import page
+from ops.read.document import Claim, Document, Picture, Text, Unit
+from ops.read.image_folder import SUFFIXES as PICTURE_SUFFIXES
+from ops.read.links import Link, resolve
+from ops.read.tree import Entry, Tree
+
+SUFFIXES = frozenset(("html", "htm", "xhtml"))
+# Pages read at once when all are searched for the pictures they show: hides the distance of S3.
+AT_ONCE = 128
+# Beyond this share of letters that cannot be decoded, a page is no text.
+MAX_BAD = 0.1
+
+
+class HtmlFolder:
+    """Pages; a picture file that any of them shows is taken with it and is no document of its own."""
+
+    name = "html_folder"
+    suffixes = SUFFIXES
+    expects = ".html, .htm or .xhtml pages"
+
+    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
+        return any(entry.suffix in SUFFIXES for entry in entries)
+
+    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
+        """Every page is parsed here when picture files lie among them (0.3 ms a page), to know which ones are shown."""
+        pages = [entry for entry in entries if entry.suffix in SUFFIXES]
+        units = [Unit(tree.uri(entry.path), entry.size, entry.etag, self.name) for entry in pages]
+        files = {entry.path for entry in entries}
+        has_pictures = any(entry.suffix in PICTURE_SUFFIXES for entry in entries)
+        taken = {entry.path for entry in pages}
+        for start in range(0, len(pages) if has_pictures else 0, AT_ONCE):
+            paths = [entry.path for entry in pages[start : start + AT_ONCE]]
+            for path, data in zip(paths, tree.read_many(paths), strict=True):
+                taken |= set() if isinstance(data, Fault) else _shown(tree, path, data, files)
+        return Claim(units, taken)
+
+    def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        path = unit.uri.removeprefix(tree.uri(""))
+        data = tree.read(path)
+        if isinstance(data, Fault):
+            yield data
+            return
+        parsed = page.parse(data)
+        if not data.strip():
+            yield Fault(unit.uri, "empty", "a page without content")
+        elif parsed.n_bad > MAX_BAD * parsed.n_letters:
+            yield Fault(
+                unit.uri, "bad_encoding", f"{parsed.n_bad} of {parsed.n_letters} letters are not {parsed.charset}"
+            )
+        elif parsed.root is None:
+            yield Fault(unit.uri, "bad_record", "no markup in it")
+        else:
+            yield _document(tree, path, parsed)
+
+
+def _document(tree: Tree, path: str, parsed: page.Page) -> Document:
+    base = page.base(parsed.root)
+    found = list(page.items(parsed.root))
+    linked = {
+        item: [resolve(tree, path, source, base) for source in item.sources]
+        for item in found
+        if isinstance(item, page.PictureReference)
+    }
+    files = _files(tree, [links[0] for links in linked.values() if links])
+    items: list[Picture | Text] = []
+    position = 0
+    for item in found:
+        if isinstance(item, Text):
+            items.append(item)
+        else:
+            url, data = _first(tree, linked[item], files, f"{tree.uri(path)}#picture-{position}")
+            fault = data if isinstance(data, Fault) else None
+            items.append(Picture(position, url, item.alt_text, b"" if isinstance(data, Fault) else data, fault))
+            position += 1
+    about = page.metadata(parsed.root) | {"charset": parsed.charset}
+    if parsed.n_bad:
+        about["undecodable_letters"] = parsed.n_bad
+    return Document(tree.uri(path), page.title(parsed.root), about, tuple(items))
+
+
+def _files(tree: Tree, links: list[Link]) -> dict[str, bytes | Fault]:
+    """Contents by path of what the page most likely shows: each file once, all at once."""
+    paths = sorted({link.paths[0] for link in links if link.paths})
+    return dict(zip(paths, tree.read_many(paths), strict=True))
+
+
+def _first(tree: Tree, links: list[Link], files: dict[str, bytes | Fault], nowhere: str) -> tuple[str, bytes | Fault]:
+    """Address and bytes of the first link that has any; if none has, the first one's address and fault."""
+    refused: list[tuple[str, Fault]] = []
+    for link in links:
+        if link.data:
+            return link.url, link.data
+        if link.fault:
+            refused.append((link.url, link.fault))
+        for path in link.paths:
+            data = files[path] if path in files else tree.read(path)
+            if not isinstance(data, Fault):
+                return tree.uri(path), data
+            refused.append((tree.uri(path), data))
+    # A file that is there and cannot be used says more than one that is not.
+    refused.sort(key=lambda pair: pair[1].reason == "missing")
+    return refused[0] if refused else (nowhere, Fault(nowhere, "missing", "a picture element without an address"))
+
+
+def _shown(tree: Tree, path: str, data: bytes, files: set[str]) -> set[str]:
+    """Those of the source's files that the page shows as pictures; of a picture's alternatives the one it will have."""
+    root: Any = page.parse(data).root
+    if root is None:
+        return set()
+    base = page.base(root)
+    references = (page.picture(element) for element in root.iter())
+    shown = (_chosen(tree, path, base, reference, files) for reference in references if reference)
+    return {choice for choice in shown if choice}
+
+
+def _chosen(tree: Tree, path: str, base: str, reference: page.PictureReference, files: set[str]) -> str:
+    for source in reference.sources:
+        link = resolve(tree, path, source, base)
+        if link.data:
+            return ""
+        for candidate in link.paths:
+            if candidate in files:
+                return candidate
+    return ""

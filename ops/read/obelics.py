@@ -1,0 +1,193 @@
+"""Parquet tables of interleaved documents in the shape of OBELICS: one row a document, lists in parallel.
+
+Columns: ``images`` and ``texts``, lists of equal length in which one of the two is null at every place; an image is an
+address or a path, or a struct of ``bytes`` and ``path``; ``image_bytes`` (list of binary, in parallel) may hold the
+bytes. ``metadata`` (JSON text of a list in parallel, or a list of JSON texts or structs) and ``general_metadata`` (JSON
+text) are optional. Shape after OBELICS (arXiv 2306.16527, section 3.4).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ops.fault import Fault
+from ops.identity import text_id
+from ops.read.document import Claim, Document, Picture, Text, Unit
+from ops.read.links import resolve
+from ops.read.tree import Entry, Tree
+
+SUFFIXES = frozenset(("parquet", "parq"))
+COLUMNS = ("images", "texts", "image_bytes", "metadata", "general_metadata")
+# Rows held at once: a row may carry many megabytes of pictures.
+ROWS_AT_ONCE = 16
+
+
+class Obelics:
+    """One row group of one file is a unit."""
+
+    name = "obelics"
+    suffixes = SUFFIXES
+    expects = ".parquet tables with the list columns 'images' and 'texts'"
+
+    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
+        return any(_is_interleaved(tree, entry) for entry in entries if entry.suffix in SUFFIXES)
+
+    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
+        """Footers are read here. Of the other files those are taken that a row names as its image."""
+        units: list[Unit] = []
+        taken: set[str] = set()
+        for entry in entries:
+            if entry.suffix in SUFFIXES:
+                units += self._units(tree, entry)
+                taken.add(entry.path)
+        others = {entry.path for entry in entries if entry.path not in taken}
+        if others:
+            for path in sorted(taken):
+                taken |= _named(tree, path) & others
+        return Claim(units, taken)
+
+    def _units(self, tree: Tree, entry: Entry) -> list[Unit]:
+        try:
+            with tree.open(entry.path) as file:
+                groups = pq.ParquetFile(file).metadata
+                sizes = [groups.row_group(index).total_byte_size for index in range(groups.num_row_groups)]
+        except (pa.ArrowException, OSError):
+            sizes = [entry.size]  # read() will say what is wrong, as a fault
+        return [
+            Unit(f"{tree.uri(entry.path)}#row-group={index}", size, text_id(entry.etag, str(index)), self.name)
+            for index, size in enumerate(sizes)
+        ]
+
+    def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        uri, _, group = unit.uri.rpartition("#row-group=")
+        path = uri.removeprefix(tree.uri(""))
+        try:
+            with tree.open(path) as file:
+                yield from _read_group(tree, path, file, int(group))
+        except FileNotFoundError:
+            yield Fault(unit.uri, "missing", "no such file")
+        except (pa.ArrowException, OSError) as error:
+            yield Fault(unit.uri, "bad_record", f"not readable as Parquet: {error}")
+
+
+def _is_interleaved(tree: Tree, entry: Entry) -> bool:
+    try:
+        with tree.open(entry.path) as file:
+            schema = pq.read_schema(file)
+    except (pa.ArrowException, OSError):
+        return False
+    fields = [schema.field(name).type for name in ("images", "texts") if name in schema.names]
+    return len(fields) == 2 and all(pa.types.is_list(kind) or pa.types.is_large_list(kind) for kind in fields)
+
+
+def _read_group(tree: Tree, path: str, file: IO[bytes], group: int) -> Iterator[Document | Fault]:
+    table = pq.ParquetFile(file)
+    columns = [name for name in COLUMNS if name in table.schema_arrow.names]
+    missing = {"images", "texts"} - set(columns)
+    if missing:
+        yield Fault(f"{tree.uri(path)}#row-group={group}", "bad_record", f"no column {sorted(missing)}")
+        return
+    first = sum(table.metadata.row_group(index).num_rows for index in range(group))
+    for batch in table.iter_batches(batch_size=ROWS_AT_ONCE, row_groups=[group], columns=columns):
+        for row in range(batch.num_rows):
+            uri = f"{tree.uri(path)}#row={first + row}"
+            try:
+                yield _document(tree, path, uri, {name: batch.column(name)[row].as_py() for name in columns})
+            except UnicodeDecodeError as error:
+                yield Fault(uri, "bad_encoding", f"a text is not UTF-8: {error}")
+            except (ValueError, TypeError, KeyError) as error:
+                yield Fault(uri, "bad_record", str(error))
+        first += batch.num_rows
+
+
+def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
+    """ValueError, KeyError or TypeError when the row has not the promised shape."""
+    images, texts, embedded = row["images"], row["texts"], row.get("image_bytes")
+    if images is None or texts is None:
+        raise ValueError("'images' or 'texts' is null")
+    if embedded is None:
+        embedded = [None] * len(images)
+    if not len(images) == len(texts) == len(embedded):
+        raise ValueError(
+            f"the lists differ in length: {len(images)} images, {len(texts)} texts, {len(embedded)} image_bytes"
+        )
+    about = _json(row.get("general_metadata"))
+    about = about if isinstance(about, dict) else {}
+    each = _each(row.get("metadata"), len(images))
+    items: list[Picture | Text] = []
+    position = 0
+    for image, text, data, said in zip(images, texts, embedded, each, strict=True):
+        if image is not None or data is not None:
+            items.append(_picture(tree, path, uri, position, image, data, said))
+            position += 1
+        words = re.sub(r"[^\S\n]+", " ", text or "").strip()
+        items += [Text(" ".join(block.split())) for block in words.split("\n") if block.strip()]
+    if not items:
+        raise ValueError("the row holds neither a text nor an image")
+    title = about.get("title")
+    return Document(uri, title if isinstance(title, str) else "", about, tuple(items))
+
+
+def _picture(
+    tree: Tree, path: str, row: str, position: int, image: Any, data: bytes | None, said: dict[str, Any]
+) -> Picture:
+    reference, held = (image.get("path"), image.get("bytes")) if isinstance(image, dict) else (image, None)
+    data = data if data is not None else held
+    address = said.get("src") if isinstance(said.get("src"), str) else None
+    alt = said.get("alt_text") or said.get("alt") or ""
+    alt = " ".join(str(alt).split())
+    if data is not None:
+        url = str(reference or address or f"{row}&picture={position}")
+        return Picture(position, url, alt, data, None if data else Fault(url, "empty", "no bytes"))
+    if not reference:
+        url = str(address or f"{row}&picture={position}")
+        return Picture(position, url, alt, b"", Fault(url, "missing", "the row has neither bytes nor an address"))
+    link = resolve(tree, path, str(reference))
+    if link.fault or link.data:
+        return Picture(position, link.url, alt, link.data, link.fault)
+    found = [tree.read(candidate) for candidate in link.paths]
+    for candidate, content in zip(link.paths, found, strict=True):
+        if not isinstance(content, Fault):
+            return Picture(position, tree.uri(candidate), alt, content)
+    return Picture(position, link.url, alt, b"", next(content for content in found if isinstance(content, Fault)))
+
+
+def _json(value: Any) -> Any:
+    """JSON text, or what is no text already; None for what cannot be read: metadata is an extra."""
+    if not isinstance(value, str | bytes):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None
+
+
+def _each(value: Any, n: int) -> list[dict[str, Any]]:
+    """Metadata by place; empty where there is none."""
+    whole = _json(value)
+    places = [_json(place) for place in whole] if isinstance(whole, list) and len(whole) == n else [None] * n
+    return [place if isinstance(place, dict) else {} for place in places]
+
+
+def _named(tree: Tree, path: str) -> set[str]:
+    """Paths that the rows of a file name as images."""
+    with tree.open(path) as file:
+        try:
+            table = pq.ParquetFile(file)
+            leaves = [table.schema.column(index).path for index in range(len(table.schema))]
+            # Only the names, never the bytes beside them.
+            wanted = [leaf for leaf in leaves if leaf.startswith("images.") and not leaf.endswith(".bytes")]
+            named: set[str] = set()
+            for batch in table.iter_batches(columns=wanted):
+                for image in batch.column("images").flatten().to_pylist():
+                    reference = image.get("path") if isinstance(image, dict) else image
+                    named |= set(resolve(tree, path, str(reference)).paths) if reference else set()
+        except (pa.ArrowException, OSError, UnicodeDecodeError):
+            return set()
+    return named

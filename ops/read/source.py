@@ -1,0 +1,106 @@
+"""Sources of interleaved documents: units that can be listed cheaply, documents and faults that are read from each.
+
+To add a format: one file beside this one with a class like ``Format``, and its instance in FORMATS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ops.fault import Fault
+from ops.read.document import Claim, Document, Format, Picture, Text, Unit
+from ops.read.html_folder import HtmlFolder
+from ops.read.image_folder import ImageFolder
+from ops.read.obelics import Obelics
+from ops.read.s3 import s3_tree
+from ops.read.tree import Entry, SourceError, Tree, local_tree
+
+__all__ = ["Document", "Picture", "Source", "SourceError", "Text", "Unit", "open_source"]
+
+# In this order each takes its files; pictures that nothing else shows are left to the last.
+READERS: tuple[Format, ...] = (Obelics(), HtmlFolder(), ImageFolder())
+FORMATS = {reader.name: reader for reader in READERS}
+
+
+@dataclass
+class Source:
+    """A place with documents. Its files may be a mixture: every format takes what is its own.
+
+    Pickles small: the listing stays behind, so a worker can read units but lists anew if asked to.
+    """
+
+    uri: str
+    tree: Tree
+    formats: tuple[str, ...]
+    _listed: tuple[list[Unit], list[Fault]] | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_listed": None}
+
+    def units(self) -> list[Unit]:
+        """What can be read, sorted by uri. SourceError when there is nothing or the place cannot be reached."""
+        return self._list()[0]
+
+    def ignored(self) -> list[Fault]:
+        """Files of the source that belong to no unit and no document, each with the reason, sorted by uri."""
+        return self._list()[1]
+
+    def read(self, unit: Unit) -> Iterator[Document | Fault]:
+        """The documents of one unit in a fixed order. What cannot be read is a Fault among them."""
+        return FORMATS[unit.format].read(self.tree, unit)
+
+    def _list(self) -> tuple[list[Unit], list[Fault]]:
+        if self._listed is None:
+            entries, faults = self.tree.list()
+            claim = _claim(self.tree, entries, self.formats)
+            if not claim.units:
+                raise SourceError(_nothing(self.uri, entries, self.formats))
+            faults += [_left_over(self.tree, entry) for entry in entries if entry.path not in claim.taken]
+            units = sorted(claim.units, key=lambda unit: unit.uri)
+            self._listed = units, sorted(faults, key=lambda fault: fault.item)
+        return self._listed
+
+
+def _claim(tree: Tree, entries: list[Entry], formats: tuple[str, ...]) -> Claim:
+    units: list[Unit] = []
+    taken: set[str] = set()
+    for name in formats:
+        left = [entry for entry in entries if entry.path not in taken]
+        if FORMATS[name].detect(tree, left):
+            claim = FORMATS[name].claim(tree, left)
+            units += claim.units
+            taken |= claim.taken
+    return Claim(units, taken)
+
+
+def _left_over(tree: Tree, entry: Entry) -> Fault:
+    detail = f"neither a page, a table of documents nor a picture that is read ('{entry.path}'): left alone"
+    return Fault(tree.uri(entry.path), "not_an_image", detail)
+
+
+def _nothing(uri: str, entries: list[Entry], formats: tuple[str, ...]) -> str:
+    kinds = ", ".join(f"{name} ({FORMATS[name].expects})" for name in formats)
+    if not entries:
+        return f"source '{uri}' is empty; give a folder or prefix that holds documents: {kinds}"
+    return f"source '{uri}': none of its {len(entries)} files is a document; known are {kinds}"
+
+
+def open_source(uri: str, format: str = "auto") -> Source:
+    """The source at a local path or ``s3://bucket/prefix``; one file is a source too.
+
+    ``format`` 'auto' looks at the content and may find several formats in one tree; a name of FORMATS allows only that
+    one. Raises SourceError for an unknown format or scheme and a missing local path; an empty or unreachable
+    place is told by ``units()``.
+    """
+    if format != "auto" and format not in FORMATS:
+        raise SourceError(f"source '{uri}': no format is called '{format}'; known are auto, {', '.join(FORMATS)}")
+    formats = tuple(FORMATS) if format == "auto" else (format,)
+    scheme, marked, _ = uri.partition("://")
+    if marked and scheme == "s3":
+        tree: Tree = s3_tree(uri, frozenset().union(*(reader.suffixes for reader in READERS)))
+    elif marked and scheme != "file":
+        raise SourceError(f"source '{uri}': '{scheme}://' is not read; give a local path or s3://bucket/prefix")
+    else:
+        tree = local_tree(uri)
+    return Source(uri, tree, formats)
