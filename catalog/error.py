@@ -1,0 +1,58 @@
+"""What the catalog raises. A message says what is wrong, where, and the remedy."""
+
+
+class PairmillError(Exception):
+    """A condition that its reader can mend; the message says how."""
+
+
+class LeaseHeld(PairmillError):
+    """Another process writes to this lake."""
+
+
+class NewerLake(PairmillError):
+    """The lake was made by a newer version of this program."""
+
+
+class BadRecipe(PairmillError):
+    """A recipe, or an override of one, does not say what it must."""
+
+
+class BadPredicate(BadRecipe):
+    """A rule's predicate is not one boolean expression over score columns."""
+
+
+class BadQuery(PairmillError):
+    """SQL that DuckDB refuses: a typing error, an unknown table or column."""
+
+
+class LeaseLost(PairmillError):
+    """This process held the lease, stood still for too long, and another took it over."""
+
+
+TRANSIENT = ("is locked", "conflict", "could not serialize", "deadlock detected", "was modified concurrently")
+_REMEDIES = (
+    (("no space left", "disk is full", "disk full", "quota exceeded"),
+     "its disk is full. Free some space and run again: what was committed is kept, what was not is done again."),
+    (("permission denied", "readonly database", "read-only file system", "unable to open database file"),
+     "it cannot be opened or written here. Check its owner and rights (or open it for reading only)."),
+    (("unable to connect to postgres", "connection refused", "could not translate host", "connection to server"),
+     "its Postgres cannot be reached. Check `metadata` in lake.yaml, that the server runs, and PGPASSWORD."),
+    (("http", "could not establish connection", "curl", "s3://"),
+     "its S3 storage cannot be reached or refuses. Check `data_path`, AWS_ENDPOINT_URL, AWS_REGION and the AWS keys."),
+    (("malformed", "not a database", "file is encrypted"),
+     "its catalog file is damaged. Restore catalog.sqlite from a copy; the files under data/ are whole."),
+)  # fmt: skip
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the same transaction may pass when it is tried again."""
+    return any(sign in str(error).lower() for sign in TRANSIENT)
+
+
+def explained(error: Exception, where: str) -> PairmillError | None:
+    """The message with its remedy when the surroundings are at fault; None for what is not known to be so."""
+    text = str(error)
+    for signs, remedy in _REMEDIES:
+        if any(sign in text.lower() for sign in signs):
+            return PairmillError(f"lake '{where}': {remedy} ({' '.join(text.split())[:300]})")
+    return None

@@ -1,0 +1,185 @@
+"""One writing flow at a time: the lease, its heartbeat, and the Writer that holds it.
+
+The row lives in the metadata database beside DuckLake's own tables (view `lake.lease`), not in a DuckLake table, for
+two reasons. Taking it must be atomic: there it is one conditional upsert under the database's own lock, whereas two
+DuckLake transactions that insert do not conflict. And a beat must cost nothing: in DuckLake each one would be a snapshot,
+4,320 a day.
+"""
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import psutil
+
+from catalog.commit import Manifest, commit
+from catalog.error import LeaseHeld, LeaseLost
+from catalog.metadata import Metadata
+
+if TYPE_CHECKING:
+    from catalog.lake import Lake
+
+BEAT_SECONDS = 20.0
+EXPIRY_SECONDS = 90.0
+
+_TAKE = """INSERT INTO pairmill_lease (slot, token, holder, host, pid, started, run_id, purpose, heartbeat, expires)
+VALUES (1, :token, :holder, :host, :pid, :started, :run_id, :purpose, :now, :expires)
+ON CONFLICT (slot) DO UPDATE SET token = excluded.token, holder = excluded.holder, host = excluded.host,
+pid = excluded.pid, started = excluded.started, run_id = excluded.run_id, purpose = excluded.purpose,
+heartbeat = excluded.heartbeat, expires = excluded.expires
+WHERE pairmill_lease.expires < excluded.heartbeat OR pairmill_lease.token = :dead"""
+_BEAT = "UPDATE pairmill_lease SET heartbeat = :now, expires = :expires WHERE slot = 1 AND token = :token"
+_RELEASE = "DELETE FROM pairmill_lease WHERE slot = 1 AND token = :token"
+_READ = "SELECT token, holder, host, pid, started, run_id, purpose, heartbeat, expires FROM pairmill_lease"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The lease row. ``heartbeat`` and ``expires`` are UTC texts of one width, so that they compare as texts."""
+
+    token: str
+    holder: str
+    host: str
+    pid: int
+    started: float
+    run_id: str
+    purpose: str
+    heartbeat: str
+    expires: str
+
+    def is_dead(self) -> bool:
+        """True when it ran on this host and its process is gone: a killed run can be resumed at once."""
+        return self.host == _host() and not _is_running(self.pid, self.started)
+
+    def __str__(self) -> str:
+        age = (datetime.now(UTC) - datetime.fromisoformat(self.heartbeat)).total_seconds()
+        return f"{self.holder}, run {self.run_id}, '{self.purpose}', last heard of {max(0, round(age))} s ago"
+
+
+class Writer:
+    """What may write to the lake while its lease holds."""
+
+    def __init__(self, lake: "Lake", run_id: str, token: str) -> None:
+        self.lake = lake
+        self.run_id = run_id
+        self._token = token
+
+    def begin(self, step: str) -> int:
+        """Allocate the commit number that the step's workers write into their rows; strictly increasing."""
+
+        def allocate() -> int:
+            number = self.lake.query('SELECT coalesce(max("commit"), 0) + 1 FROM commits')[0][0]
+            self.check()
+            self.lake.execute("INSERT INTO commits VALUES (?, ?, ?, ?)", (number, self.run_id, step, datetime.now(UTC)))
+            return number
+
+        return self.lake.retrying(allocate)
+
+    def commit(self, manifests: Sequence[Manifest]) -> int:
+        """Register finished partitions; see catalog.commit. Returns how many were new."""
+        return commit(self.lake, manifests, guard=self.check)
+
+    def check(self) -> None:
+        """Raise LeaseLost unless this process still holds the lease. Called inside each transaction, after its snapshot
+        is fixed: whoever takes the lease over makes transactions that are already under way conflict (see `hold`)."""
+        held = holder_of(self.lake.metadata)
+        if held is None or held.token != self._token:
+            by = f"{held} took it over" if held else "it expired"
+            raise LeaseLost(
+                f"lake '{self.lake.uri}': this run ({self.run_id}) no longer holds the lease: {by}. Nothing more is "
+                "written by it; run it again to go on from what was committed."
+            )
+
+
+@contextmanager
+def writing(lake: "Lake", run_id: str, purpose: str, wait_seconds: float = 0.0) -> Iterator[Writer]:
+    """Hold the lake's lease. LeaseHeld when another process does and still does after ``wait_seconds``."""
+    with hold(lake.metadata, lake.uri, run_id, purpose, wait_seconds) as (token, took_over):
+        if took_over:
+            # A comment alters the table, so a transaction of the former holder that is still under way cannot commit.
+            lake.execute(f"COMMENT ON TABLE partitions IS 'lease {token}'")
+        yield Writer(lake, run_id, token)
+
+
+@contextmanager
+def hold(
+    metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float = 0.0
+) -> Iterator[tuple[str, bool]]:
+    """Take the lease, beat while the body runs, release. Yields (token, whether a lease that had expired was taken)."""
+    token, took_over = _acquire(metadata, uri, run_id, purpose, wait_seconds)
+    stop = threading.Event()
+    thread = threading.Thread(target=_beat, args=(metadata, token, stop), name="lease", daemon=True)
+    thread.start()
+    try:
+        yield token, took_over
+    finally:
+        stop.set()
+        thread.join(timeout=5)
+        metadata.write(_RELEASE, {"token": token})
+
+
+def holder_of(metadata: Metadata) -> Holder | None:
+    rows = metadata.read(_READ, {})
+    return Holder(*rows[0]) if rows else None
+
+
+def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float) -> tuple[str, bool]:
+    token = uuid.uuid4().hex
+    process = psutil.Process()
+    mine = {"token": token, "holder": f"{socket.gethostname()}:{process.pid}", "host": _host(), "pid": process.pid}
+    mine |= {"started": process.create_time(), "run_id": run_id, "purpose": purpose}
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        before = holder_of(metadata)
+        dead = before.token if before and before.is_dead() else ""
+        metadata.write(_TAKE, mine | _times() | {"dead": dead})
+        now = holder_of(metadata)
+        if now is not None and now.token == token:
+            return token, before is not None
+        if time.monotonic() >= deadline:
+            raise LeaseHeld(
+                f"lake '{uri}' is being written by {now}. Wait until it ends, or stop it; a holder that has died is "
+                f"replaced at once on its own machine, after {EXPIRY_SECONDS:.0f} s from another."
+            )
+        time.sleep(min(1.0, max(0.05, deadline - time.monotonic())))
+
+
+def _beat(metadata: Metadata, token: str, stop: threading.Event) -> None:
+    while not stop.wait(BEAT_SECONDS):
+        try:
+            metadata.write(_BEAT, {"token": token} | _times())
+        except Exception:
+            # A beat that finds the database locked or away is made up for by the next; four fit into one expiry.
+            continue
+
+
+def _times() -> dict[str, str]:
+    now = datetime.now(UTC)
+    later = now + timedelta(seconds=EXPIRY_SECONDS)
+    return {"now": now.isoformat(timespec="microseconds"), "expires": later.isoformat(timespec="microseconds")}
+
+
+def _host() -> str:
+    """The name of this machine and of its process-number space: two containers may share the one, not the other."""
+    try:
+        return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return socket.gethostname()
+
+
+def _is_running(pid: int, started: float) -> bool:
+    """Whether this very process runs still: the number may have been given to another since."""
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - started) < 1.0
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
