@@ -1,0 +1,42 @@
+"""Where a model runs in this process, and in which number format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from ops.models.identity import ModelError
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def device() -> torch.device:
+    """The first visible CUDA device, else the CPU. A stage shows an actor only the devices that it may use."""
+    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def dtype(precision: str) -> torch.dtype:
+    """'fp32' or 'bf16' as torch's type. Precision is part of a score's identity, so it is refused, never replaced."""
+    if precision not in DTYPES:
+        raise ModelError(f"precision '{precision}': write one of {', '.join(DTYPES)}")
+    if precision == "bf16" and torch.cuda.is_available() and not torch.cuda.is_bf16_supported(False):
+        raise ModelError(f"precision 'bf16': {torch.cuda.get_device_name()} has no bfloat16; set precision to fp32")
+    return DTYPES[precision]
+
+
+@contextmanager
+def exact_inference() -> Iterator[None]:
+    """No gradients, and no TF32 nor timing-chosen algorithms in convolutions, which would change fp32 by 1e-3."""
+    with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
+        yield
+
+
+def text_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
+    """Row numbers in batches of like length, longest first, so that little is padded and the peak comes at once.
+
+    Ties stand in row order: the batches are a function of the lengths alone.
+    """
+    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
+    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]

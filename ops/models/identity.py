@@ -1,0 +1,140 @@
+"""Where a model lies, and what it is: the digest of its bytes.
+
+A spec names a model; its digest goes into a scorer's identity. Two specs with the same bytes are the same model, so a
+folder that moved, or a hub name and its local copy, redo nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import lru_cache
+from pathlib import Path
+
+# What decides a model's output: weights, config, tokenizer and processor files. README, scripts and images do not.
+MODEL_FILES = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
+FORMS = "'open_clip:MODEL/PRETRAINED', 'open_clip:local-dir:FOLDER', 'open_clip:hf-hub:ORG/NAME' or 'hf:NAME_OR_FOLDER'"
+
+
+class ModelError(Exception):
+    """A model that is missing, unreadable or not usable here; the message says which, why, and the remedy."""
+
+
+def resolve(spec: str) -> Path:
+    """The file or folder that holds the weights of ``spec``, downloaded into the hub's cache if it must be.
+
+    A folder for ``hf:`` and ``open_clip:local-dir:``, else a checkpoint file. Raises ModelError with the remedy.
+    """
+    family, _, name = spec.partition(":")
+    if not name or family not in ("open_clip", "hf"):
+        raise ModelError(f"model '{spec}': not a model spec; write {FORMS}")
+    if family == "hf":
+        return _hub_folder(spec, name)
+    if name.startswith("local-dir:"):
+        return _local_folder(spec, name.removeprefix("local-dir:"))
+    if name.startswith("hf-hub:"):
+        return _hub_folder(spec, name.removeprefix("hf-hub:"))
+    return _open_clip_checkpoint(spec, *split_open_clip(spec))
+
+
+def split_open_clip(spec: str) -> tuple[str, str]:
+    """'open_clip:MODEL/PRETRAINED' as (MODEL, PRETRAINED); PRETRAINED is a tag of open_clip or the path of a file."""
+    model, _, pretrained = spec.removeprefix("open_clip:").partition("/")
+    if not model or not pretrained:
+        raise ModelError(f"model '{spec}': no pretrained tag or file after the model's name; write {FORMS}")
+    return model, pretrained
+
+
+def model_digest(spec: str) -> str:
+    """32 hex digits of the content of ``spec``'s files: names relative to its folder, sizes and bytes, in sorted order.
+
+    A file's hash is remembered within the process by (path, size, mtime). Raises ModelError.
+    """
+    path = resolve(spec)
+    whole = hashlib.sha256()
+    if path.is_file():  # a bare checkpoint: its architecture is a config inside open_clip's package
+        whole.update(json.dumps(_open_clip_config(split_open_clip(spec)[0]), sort_keys=True).encode())
+    for name, file in _model_files(path):
+        stat = file.stat()
+        whole.update(f"{name}\0{stat.st_size}\0{_file_hash(str(file), stat.st_size, stat.st_mtime_ns)}\n".encode())
+    return whole.hexdigest()[:32]
+
+
+def _model_files(path: Path) -> list[tuple[str, Path]]:
+    if path.is_file():
+        return [("weights", path)]
+    found = {file for pattern in MODEL_FILES for file in path.rglob(pattern) if file.is_file()}
+    return sorted((file.relative_to(path).as_posix(), file) for file in found)
+
+
+@lru_cache(maxsize=4096)
+def _file_hash(path: str, size: int, mtime_ns: int) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _local_folder(spec: str, name: str) -> Path:
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        raise ModelError(f"model '{spec}': no folder {folder.absolute()}; correct the path, or use --models demo")
+    if not any(file.suffix in WEIGHT_SUFFIXES for file in folder.iterdir()):
+        raise ModelError(f"model '{spec}': {folder.absolute()} holds no weights ({', '.join(WEIGHT_SUFFIXES)})")
+    return folder
+
+
+def _hub_folder(spec: str, name: str) -> Path:
+    """A local folder as it is; otherwise the hub's snapshot, from its cache when there is no network."""
+    if Path(name).expanduser().is_dir():
+        return _local_folder(spec, name)
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        return _local_folder(spec, name)
+    from huggingface_hub import snapshot_download
+
+    repo, _, revision = name.partition("@")
+    try:
+        # Safetensors only at first: old repositories hold the same weights up to four times.
+        patterns = [pattern for pattern in MODEL_FILES if pattern not in ("*.bin", "*.pt", "*.pth")]
+        folder = Path(snapshot_download(repo, revision=revision or None, allow_patterns=patterns))
+        if not any(folder.rglob("*.safetensors")):
+            folder = Path(snapshot_download(repo, revision=revision or None, allow_patterns=list(MODEL_FILES)))
+    except Exception as error:  # the hub's client raises a dozen kinds: offline, no such name, gated, no space
+        raise _missing(spec, repo, error) from error
+    return _local_folder(spec, str(folder))
+
+
+def _open_clip_checkpoint(spec: str, model: str, pretrained: str) -> Path:
+    from open_clip.pretrained import download_pretrained, get_pretrained_cfg, list_pretrained_tags_by_model
+
+    _open_clip_config(model)
+    if Path(pretrained).is_file():
+        return Path(pretrained)
+    known = get_pretrained_cfg(model, pretrained)
+    if not known:
+        tags = ", ".join(list_pretrained_tags_by_model(model)) or "none"
+        raise ModelError(f"model '{spec}': '{pretrained}' is neither a file nor a tag of {model} (its tags: {tags})")
+    try:
+        return Path(download_pretrained(known))
+    except Exception as error:  # as above, and urllib's own kinds
+        raise _missing(spec, known.get("hf_hub", "").strip("/") or model, error) from error
+
+
+def _open_clip_config(model: str) -> dict:
+    from open_clip import get_model_config, list_models
+
+    config = get_model_config(model)
+    if config is None:
+        import difflib
+
+        near = ", ".join(difflib.get_close_matches(model, list_models(), n=3)) or "see open_clip.list_models()"
+        raise ModelError(f"model 'open_clip:{model}': open_clip knows no such architecture; did you mean: {near}?")
+    return config
+
+
+def _missing(spec: str, repo: str, error: Exception) -> ModelError:
+    reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+    return ModelError(
+        f"model '{spec}' is not on this machine and could not be downloaded ({reason}); with a network, run "
+        f"'hf download {repo}' (unset HF_HUB_OFFLINE if it is set); without one, copy the model's folder here and name "
+        "the folder in the spec, or use --models demo"
+    )

@@ -1,0 +1,29 @@
+"""The prompt that makes one text of a caption, tags and a real sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from string import Formatter
+
+FIELDS = ("caption", "tags", "sentence")
+
+
+def check_template(template: str) -> None:
+    """Raise ValueError with the remedy unless ``template`` is text with plain {caption}, {tags}, {sentence} in it."""
+    remedy = "write {caption}, {tags} or {sentence}, and {{ }} for braces"
+    try:
+        parts = list(Formatter().parse(template))
+    except ValueError as error:
+        raise ValueError(f"fuse prompt: {error}; {remedy}") from error
+    names = [(name, form, conversion) for _, name, form, conversion in parts if name is not None]
+    for name, form, conversion in names:
+        if name not in FIELDS or form or conversion:  # '{caption.__class__}' and '{caption!r:>9}' end here
+            raise ValueError(f"fuse prompt: '{{{name}}}' is not a field; {remedy}")
+    if not names:
+        raise ValueError(f"fuse prompt: it uses none of the texts, so every answer would be the same; {remedy}")
+
+
+def fuse_prompt(template: str, caption: str, tags: Sequence[str], sentence: str) -> str:
+    """``template`` with the texts put in; tags are joined by ', '. Braces inside the texts stay as they are."""
+    check_template(template)
+    return template.format(caption=caption.strip(), tags=", ".join(tags), sentence=sentence.strip())

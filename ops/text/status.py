@@ -1,0 +1,39 @@
+"""What to think of a generated text before anybody reads it."""
+
+from __future__ import annotations
+
+import re
+
+WORD = re.compile(r"\w+")
+# A unit of up to 24 words said 4 times in a row is a loop; a unit of one or two words needs 6, since "very, very,
+# very" and "row by row by row" occur in good text.
+LONGEST_UNIT = 24
+TIMES, TIMES_SHORT = 4, 6
+SHORT_UNIT = 2
+# Text without words to compare (digits run together, one long token): a unit of characters said 12 times.
+CHARACTER_LOOP = re.compile(r"(.{2,30}?)\1{11,}", re.DOTALL)
+
+
+def generation_status(text: str, finished: bool) -> str:
+    """'empty' (no word), 'repeating' (it circles), 'cut_off' (the token limit came first) or 'ok'.
+
+    The first that fits: a text that circles usually ends at the limit too, and the circle is what is wrong with it.
+    """
+    words = [word.casefold() for word in WORD.findall(text)]
+    if not words:
+        return "empty"
+    if _circles(words) or CHARACTER_LOOP.search(text):
+        return "repeating"
+    return "ok" if finished else "cut_off"
+
+
+def _circles(words: list[str]) -> bool:
+    """Whether some unit of words stands often enough in a row: then a stretch of words equals the one a unit before."""
+    for unit in range(1, min(LONGEST_UNIT, len(words) // 2) + 1):
+        needed = unit * ((TIMES_SHORT if unit <= SHORT_UNIT else TIMES) - 1)
+        run = 0
+        for place in range(unit, len(words)):
+            run = run + 1 if words[place] == words[place - unit] else 0
+            if run >= needed:
+                return True
+    return False

@@ -1,0 +1,137 @@
+"""Pairs of 64-bit hashes that differ in few bits, without comparing all with all.
+
+Pigeonhole: cut the 64 bits into ``radius + agree`` bands; two hashes at most ``radius`` bits apart agree in at least
+``agree`` of them. So for every choice of ``agree`` bands, hashes are sorted by the bits of those bands and only equal
+neighbours are compared. More bands make longer keys and smaller buckets, but more choices: ``agree`` grows with the
+number of hashes (1: 5 tables of some 13 bits at radius 4; 4: 70 tables of 32 bits), which keeps the work near linear.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from itertools import combinations, pairwise
+from math import comb
+from operator import or_
+
+import numpy as np
+
+ALL_BITS = (1 << 64) - 1
+# A bucket over this size is cut again by the bits that its key has not used.
+BUCKET = 2_048
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def hamming_edges(hashes: np.ndarray, is_new: np.ndarray, radius: int) -> Edges:
+    """(i, j, distance): int64, int64, int64, i < j, sorted; pairs at most ``radius`` bits apart with a new end.
+
+    ``hashes`` (n,) uint64, ``is_new`` (n,) bool. Equal hashes (white pictures come in thousands) are not paired each
+    with each: one of them, the first old one or else the first, is joined with every new one at distance 0, and it
+    alone carries the edges to other hashes. Between distinct hashes every pair within ``radius`` has its edge, so the
+    connected components are those of all pairs.
+    """
+    hashes, is_new = np.asarray(hashes, dtype=np.uint64), np.asarray(is_new, dtype=bool)
+    if not 0 <= radius <= 16:
+        raise ValueError(f"radius {radius}: a Hamming radius is between 0 and 16 bits of 64")
+    # Equal hashes next to each other, old before new, then by index: the first is the one that stands for all.
+    order = np.lexsort((np.arange(len(hashes)), is_new, hashes))
+    starts = np.r_[True, hashes[order][1:] != hashes[order][:-1]] if len(order) else np.empty(0, dtype=bool)
+    head = order[starts]
+    heads = head[np.cumsum(starts) - 1]
+    star = ~starts & is_new[order]
+    # When both ends stand for an old hash, an earlier run has made the edge.
+    left, right, distance = _near(hashes[head], is_new[head], radius)
+    i = np.concatenate([heads[star], head[left]])
+    j = np.concatenate([order[star], head[right]])
+    far = np.concatenate([np.zeros(int(star.sum()), dtype=np.int64), distance])
+    i, j = np.minimum(i, j), np.maximum(i, j)
+    by_ends = np.lexsort((j, i))
+    return i[by_ends], j[by_ends], far[by_ends]
+
+
+def _near(hashes: np.ndarray, is_new: np.ndarray, radius: int, free: int = ALL_BITS) -> Edges:
+    """All pairs of distinct ``hashes`` within ``radius`` and with a new end; outside ``free`` their bits are equal."""
+    if radius == 0 or len(hashes) < 2 or not is_new.any():
+        return _none()
+    bands = _bands(free, radius, len(hashes))
+    found = []
+    for chosen in combinations(range(len(bands)), len(bands) - radius):
+        key = reduce(or_, (bands[place] for place in chosen))
+        for left, right in _equal(hashes & np.uint64(key), is_new, hashes, radius, free & ~key):
+            differ = hashes[left] ^ hashes[right]
+            distance = np.bitwise_count(differ).astype(np.int64)
+            kept = (distance <= radius) & _first_choice(differ, bands, chosen)
+            found.append((left[kept], right[kept], distance[kept]))
+    return _joined(found)
+
+
+def _bands(free: int, radius: int, n: int) -> list[int]:
+    """Bit masks of the bands, as many as make sorting and comparing cheapest for ``n`` hashes."""
+    places = [place for place in range(64) if free >> place & 1]
+
+    def cost(agree: int) -> float:  # 20 comparisons cost about what sorting one hash costs
+        bits = len(places) * agree / (radius + agree)
+        return comb(radius + agree, agree) * (20 * n + n * n / 2 ** (bits + 1))
+
+    most = max(1, min(6, len(places) - radius))
+    bands = radius + min(range(1, most + 1), key=cost)
+    return [sum(1 << place for place in part) for part in _parts(places, bands)]
+
+
+def _parts(places: list[int], bands: int) -> list[list[int]]:
+    ends = [round(band * len(places) / bands) for band in range(bands + 1)]
+    return [places[start:end] for start, end in pairwise(ends)]
+
+
+def _equal(keys: np.ndarray, is_new: np.ndarray, hashes: np.ndarray, radius: int, free: int):
+    """Yield (left, right) of pairs with equal keys and a new end; a bucket that is over-full is searched by itself."""
+    order = np.argsort(keys, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(keys[order]) != 0])
+    sizes = np.diff(np.r_[starts, len(order)])
+    news = np.add.reduceat(is_new[order], starts, dtype=np.int64)
+    for start, size in zip(starts[(sizes > BUCKET) & (news > 0)], sizes[(sizes > BUCKET) & (news > 0)], strict=True):
+        bucket = order[start : start + size]
+        if free.bit_count() <= radius:  # all of them are within the radius: the pairs are the answer
+            yield from _all_pairs(bucket, is_new)
+            continue
+        left, right, _ = _near(hashes[bucket], is_new[bucket], radius, free)
+        yield bucket[left], bucket[right]
+    small = np.repeat((sizes > 1) & (sizes <= BUCKET) & (news > 0), sizes)
+    bucket_of = np.repeat(np.arange(len(sizes)), sizes)[small]
+    order = order[small]
+    places = np.arange(len(order))
+    step = 1
+    while len(places):  # pairs one apart in the sorted order, then two apart, until no bucket is that long
+        places = places[places + step < len(order)]
+        places = places[bucket_of[places] == bucket_of[places + step]]
+        left, right = order[places], order[places + step]
+        kept = is_new[left] | is_new[right]
+        yield left[kept], right[kept]
+        step += 1
+
+
+def _all_pairs(bucket: np.ndarray, is_new: np.ndarray):
+    for place, row in enumerate(bucket[:-1]):
+        others = bucket[place + 1 :]
+        others = others if is_new[row] else others[is_new[others]]
+        yield np.full(len(others), row), others
+
+
+def _first_choice(differ: np.ndarray, bands: list[int], chosen: tuple[int, ...]) -> np.ndarray:
+    """Whether ``chosen`` are the first bands that a pair agrees in: then it is reported here and nowhere else."""
+    first = np.ones(len(differ), dtype=bool)
+    for place in range(chosen[-1]):
+        if place not in chosen:
+            first &= (differ & np.uint64(bands[place])) != 0
+    return first
+
+
+def _joined(found: list[Edges]) -> Edges:
+    if not found:
+        return _none()
+    left, right, distance = (np.concatenate(column) for column in zip(*found, strict=True))
+    return left, right, distance
+
+
+def _none() -> Edges:
+    empty = np.empty(0, dtype=np.int64)
+    return empty, empty, empty

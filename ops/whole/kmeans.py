@@ -1,0 +1,129 @@
+"""Spherical k-means: unit centroids for unit vectors, nearest by dot product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ops.whole.vectors import blocks, nearest, unit
+
+# faiss's own advice: more points a centroid add time, hardly quality.
+POINTS_PER_CENTROID = 256
+# Above this many centroids one k-means costs more than sqrt(K) small ones: K = 2M is 1,414 groups of some 1,414.
+FLAT_LIMIT = 65_536
+
+
+def train(vectors: np.ndarray, k: int, seed: int = 0, iterations: int = 10, flat_limit: int = FLAT_LIMIT) -> np.ndarray:
+    """``vectors`` (n, d), any float type or a memory map, to (min(k, n), d) float32 unit centroids.
+
+    The same input and seed give the same centroids. At most 256 points a centroid are looked at, chosen by ``seed``;
+    the caller orders the rows by an id's hash, so that they do not depend on the order of arrival. Equal vectors may
+    give equal centroids; the later of those get no member. Above ``flat_limit`` centroids it works in two levels,
+    sqrt(k) groups and in each its share of k by its points, with the vectors of one group in memory at a time.
+    """
+    if k < 1 or len(vectors) < 1:
+        raise ValueError(f"k-means of {len(vectors)} vectors into {k} clusters; both must be at least 1")
+    if k >= len(vectors):
+        return unit(vectors)
+    if k <= flat_limit:
+        return _flat(_sample(vectors, k * POINTS_PER_CENTROID, seed), k, seed, iterations)
+    groups = round(k**0.5)
+    heads = _flat(_sample(vectors, groups * POINTS_PER_CENTROID, seed), groups, seed, iterations)
+    of_group = assign(vectors, heads)[:, 0]
+    order = np.argsort(of_group, kind="stable")
+    sizes = np.bincount(of_group, minlength=groups)
+    ends = np.cumsum(sizes)
+    shares = _shares(sizes, k)
+    parts = [
+        train(vectors[np.sort(order[end - size : end])], int(share), seed, iterations, int(share))
+        for end, size, share in zip(ends, sizes, shares, strict=True)
+        if share
+    ]
+    return np.concatenate(parts)
+
+
+def _flat(vectors: np.ndarray, k: int, seed: int, iterations: int) -> np.ndarray:
+    import faiss
+
+    means = faiss.Kmeans(
+        vectors.shape[1],
+        k,
+        niter=iterations,
+        seed=seed + 1,  # faiss takes a seed of 0 for no seed of its own
+        spherical=True,
+        min_points_per_centroid=1,
+        max_points_per_centroid=POINTS_PER_CENTROID,
+    )
+    means.train(unit(vectors))
+    return unit(np.asarray(means.centroids))
+
+
+def _sample(vectors: np.ndarray, most: int, seed: int) -> np.ndarray:
+    if len(vectors) <= most:
+        return np.asarray(vectors)
+    rows = np.random.default_rng(seed).choice(len(vectors), size=most, replace=False)
+    return vectors[np.sort(rows)]
+
+
+def _shares(sizes: np.ndarray, k: int) -> np.ndarray:
+    """``k`` dealt out by size, largest remainder first: 1 at least for a group with points, at most its points."""
+    wanted = sizes * (k / sizes.sum())
+    shares = np.minimum(np.maximum(np.floor(wanted).astype(np.int64), sizes > 0), sizes)
+    while (missing := k - shares.sum()) != 0:
+        step = 1 if missing > 0 else -1
+        room = shares < sizes if step > 0 else shares > 1
+        order = np.argsort(-step * np.where(room, wanted - shares, -step * np.inf), kind="stable")
+        shares[order[: min(abs(missing), int(room.sum()))]] += step
+    return shares
+
+
+@dataclass(frozen=True)
+class Router:
+    """A coarse index over many centroids: ``heads`` (g, d) and the centroids' numbers group by group.
+
+    A function of the centroids alone, so that every worker builds the same one, or is sent it.
+    """
+
+    heads: np.ndarray
+    members: np.ndarray
+    offsets: np.ndarray
+
+
+def build_router(centroids: np.ndarray, seed: int = 0) -> Router:
+    """Group (k, d) centroids into sqrt(k) groups of like direction."""
+    heads = train(centroids, max(1, round(len(centroids) ** 0.5)), seed)
+    of_group = assign(centroids, heads)[:, 0]
+    members = np.argsort(of_group, kind="stable")
+    return Router(heads, members, np.searchsorted(of_group[members], np.arange(len(heads) + 1)))
+
+
+def assign(
+    vectors: np.ndarray, centroids: np.ndarray, probes: int = 1, router: Router | None = None, groups: int = 16
+) -> np.ndarray:
+    """(n, min(probes, k)) int32 numbers of the nearest centroids, nearest first, ties by the smaller number.
+
+    Exact without a ``router``: n × k dot products in blocks of bounded memory. With one, only the centroids of the
+    ``groups`` nearest groups are looked at, which may miss the nearest (rarely: see the tests); a row whose groups hold
+    fewer than ``probes`` centroids ends in -1.
+    """
+    probes = min(probes, len(centroids))
+    found = np.empty((len(vectors), probes), dtype=np.int32)
+    if router is not None:
+        from ops.whole.search import top_k
+
+        near = assign(vectors, router.heads, min(groups, len(router.heads)))
+        inside, _ = top_k(vectors, near, centroids[router.members], router.offsets, probes)
+        return np.where(inside >= 0, router.members[inside], -1).astype(np.int32)
+    centres = np.asarray(centroids, dtype=np.float32)
+    for part in blocks(len(vectors), len(centres)):
+        found[part] = nearest(np.asarray(vectors[part], dtype=np.float32), centres, probes)[0]
+    return found
+
+
+def assign_blocks(
+    vectors: Iterator[np.ndarray], centroids: np.ndarray, probes: int = 1, router: Router | None = None
+) -> Iterator[np.ndarray]:
+    """``assign`` a block of vectors at a time, as they come."""
+    return (assign(block, centroids, probes, router) for block in vectors)

@@ -1,0 +1,69 @@
+"""Search by dot product inside clusters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ops.whole.vectors import blocks, nearest
+
+
+def top_k(
+    queries: np.ndarray, query_clusters: np.ndarray, vectors: np.ndarray, offsets: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each query the ``k`` most similar vectors of the clusters that it probes.
+
+    ``queries`` (n, d); ``query_clusters`` (n, probes) int, distinct in a row, -1 for none; ``vectors`` (m, d) sorted
+    by cluster, float32, float16 or a memory map; ``offsets`` (clusters + 1,): cluster c is
+    ``vectors[offsets[c]:offsets[c + 1]]``. Returns (rows of ``vectors`` (n, k) int64, similarities (n, k) float32),
+    best first, ties by the smaller row; where the probed clusters hold fewer than k, rows are -1 and similarities -inf.
+    The values do not depend on which queries come together. Queries are grouped by cluster: one product a cluster and
+    block of its queries.
+    """
+    asked = np.asarray(queries, dtype=np.float32)
+    ids = np.full((len(asked), k), -1, dtype=np.int64)
+    similarities = np.full((len(asked), k), -np.inf, dtype=np.float32)
+    flat = np.asarray(query_clusters).reshape(len(asked), -1)
+    probes = flat.shape[1]
+    clusters = flat.ravel()
+    order = np.argsort(clusters, kind="stable")
+    order = order[clusters[order] >= 0]
+    starts = np.flatnonzero(np.r_[True, np.diff(clusters[order]) != 0]) if len(order) else np.empty(0, dtype=np.int64)
+    for start, end in zip(starts, np.r_[starts[1:], len(order)], strict=True):
+        cluster = int(clusters[order[start]])
+        first, last = int(offsets[cluster]), int(offsets[cluster + 1])
+        if first == last:
+            continue
+        members = np.asarray(vectors[first:last], dtype=np.float32)
+        rows = order[start:end] // max(1, probes)
+        for part in blocks(len(rows), len(members)):
+            _merge(ids, similarities, rows[part], *nearest(asked[rows[part]], members, k), first)
+    return ids, similarities
+
+
+def _merge(
+    ids: np.ndarray, similarities: np.ndarray, rows: np.ndarray, found: np.ndarray, values: np.ndarray, first: int
+) -> None:
+    """Put one cluster's answers among those that ``rows`` have already; a row comes once, as clusters are distinct."""
+    k = ids.shape[1]
+    all_ids = np.concatenate([ids[rows], found + first], axis=1)
+    all_values = np.concatenate([similarities[rows], values], axis=1)
+    order = np.lexsort((all_ids, -all_values), axis=1)[:, :k]
+    ids[rows] = np.take_along_axis(all_ids, order, axis=1)
+    similarities[rows] = np.take_along_axis(all_values, order, axis=1)
+
+
+def recall_at_k(found_similarities: np.ndarray, exact_similarities: np.ndarray, k: int) -> float:
+    """Share of the exact top ``k`` that was found, [0, 1], over (n, >= k) similarities of both, best first.
+
+    A hit is a found similarity of at least the exact k-th less 1e-4: another vector as near is as good. Missing places
+    are -inf; a query that has fewer than k answers at all counts those it has; 1.0 when there is nothing to find.
+    """
+    exact = np.asarray(exact_similarities, dtype=np.float64)[:, :k]
+    found = np.asarray(found_similarities, dtype=np.float64)[:, :k]
+    present = np.isfinite(exact)
+    if not present.any():
+        return 1.0
+    last = np.where(present, exact, np.inf).min(axis=1, keepdims=True)
+    hits = (np.isfinite(found) & (found >= last - 1e-4)).sum(axis=1)
+    wanted = present.sum(axis=1)
+    return float(np.minimum(hits, wanted).sum() / wanted.sum())
