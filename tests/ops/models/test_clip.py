@@ -1,0 +1,175 @@
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ops.models import clip as clip_module
+from ops.models.clip import Clip
+from ops.models.identity import ModelError
+from ops.models.text_tower import can_be_cut, encode_text
+from tests.ops.models.tiny import save_clip
+
+SENTENCES = [
+    "a red fire engine",
+    "a",
+    "the crew of the old engine waits beside the station for the next call of a long and quiet night in the town",
+    "",
+    "cat",
+    "one two three four five six seven eight nine ten " * 12,
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return save_clip(tmp_path_factory.mktemp("clip"))
+
+
+def pictures(n: int, seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    sizes = [(32, 32), (48, 32), (32, 90), (224, 300), (20, 24)]
+    return [
+        rng.integers(0, 256, size=(*sizes[place % len(sizes)], 3), dtype=np.uint8) for place in range(n)
+    ]
+
+
+def full_length(spec: str, texts: list[str]) -> np.ndarray:
+    """The twin: open_clip's own encoder on sentences padded to the model's whole context."""
+    loaded = clip_module._load(spec, "fp32")
+    with torch.inference_mode():
+        return loaded.model.encode_text(loaded.tokenizer(texts), normalize=True).numpy()
+
+
+def test_vectors_have_length_one_and_the_dimension_of_the_model(spec: str):
+    clip = Clip(spec)
+    images, texts = clip.embed_images(pictures(7)), clip.embed_texts(SENTENCES)
+    assert images.shape == (7, 16) and texts.shape == (len(SENTENCES), 16) and clip.dimension == 16
+    assert images.dtype == texts.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(np.vstack([images, texts]), axis=1), 1, atol=1e-5)
+    assert np.linalg.matrix_rank(images) > 1
+
+
+def test_nothing_to_embed_gives_no_rows(spec: str):
+    assert Clip(spec).embed_images([]).shape == (0, 16)
+    assert Clip(spec).embed_texts([]).shape == (0, 16)
+
+
+@pytest.mark.parametrize("custom", [False, True], ids=["text inside the model", "text tower of its own"])
+def test_a_text_cut_at_the_longest_of_its_batch_equals_one_padded_to_77(tmp_path: Path, custom: bool):
+    spec = save_clip(tmp_path, custom_text=True) if custom else save_clip(tmp_path)
+    expected = full_length(spec, SENTENCES)
+    for batch_size in (1, 2, 64):
+        np.testing.assert_allclose(Clip(spec, batch_size=batch_size).embed_texts(SENTENCES), expected, atol=1e-5)
+
+
+def test_the_cut_batch_runs_fewer_tokens(spec: str, monkeypatch: pytest.MonkeyPatch):
+    loaded = clip_module._load(spec, "fp32")
+    seen: list[int] = []
+    monkeypatch.setattr(loaded.model.transformer, "forward", _recording(loaded.model.transformer.forward, seen))
+    Clip(spec).embed_texts(["a red fire engine", "cat"])
+    assert seen == [6]  # start, four words, end
+
+
+def _recording(forward, seen: list[int]):
+    def run(hidden, attn_mask=None):
+        seen.append(hidden.shape[1])
+        return forward(hidden, attn_mask=attn_mask)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "text",
+    [{"no_causal_mask": True}, {"embed_cls": True}, {"pool_type": "last"}, {"pool_type": "first"}],
+    ids=lambda text: next(iter(text)) + "=" + str(next(iter(text.values()))),
+)
+def test_a_tower_that_cannot_be_cut_gets_every_token(tmp_path: Path, text: dict):
+    spec = save_clip(tmp_path, text=text, custom_text=True)
+    assert not can_be_cut(clip_module._load(spec, "fp32").model.text)
+    np.testing.assert_allclose(Clip(spec).embed_texts(SENTENCES), full_length(spec, SENTENCES), atol=1e-6)
+
+
+def test_a_tower_read_at_its_eos_token_is_cut_there(tmp_path: Path):
+    spec = save_clip(tmp_path, text={"pool_type": "eos", "eos_id": 49407}, custom_text=True)
+    assert can_be_cut(clip_module._load(spec, "fp32").model.text)
+    np.testing.assert_allclose(Clip(spec).embed_texts(SENTENCES), full_length(spec, SENTENCES), atol=1e-5)
+
+
+def test_the_company_of_a_row_never_moves_its_vector(spec: str):
+    many = pictures(23)
+    together, alone = Clip(spec).embed_images(many), Clip(spec, batch_size=1).embed_images(many)
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    texts = SENTENCES * 4
+    np.testing.assert_allclose(
+        Clip(spec, batch_size=5).embed_texts(texts), Clip(spec, batch_size=1).embed_texts(texts), atol=1e-5
+    )
+
+
+def test_pictures_are_fitted_as_open_clip_fits_them(spec: str):
+    from open_clip.transform import PreprocessCfg, image_transform_v2
+
+    loaded = clip_module._load(spec, "fp32")
+    own = image_transform_v2(PreprocessCfg(**loaded.model.visual.preprocess_cfg), is_train=False)
+    for picture in pictures(5, seed=3):
+        expected = own(Image.fromarray(picture))
+        found = (loaded.fit(picture).float() - loaded.mean) * loaded.scale
+        assert found.shape == expected.shape
+        # Pillow and torch round a resized pixel alike, save for the last of 255 steps.
+        assert (found - expected).abs().max() <= 1.01 / 255 / min(loaded.model.visual.preprocess_cfg["std"])
+
+
+@pytest.mark.parametrize("mode", ["squash", "longest", "shortest"])
+def test_each_way_of_resizing_ends_at_the_size_of_the_tower(tmp_path: Path, mode: str):
+    loaded = clip_module._load(save_clip(tmp_path, preprocess={"resize_mode": mode}), "fp32")
+    assert {tuple(loaded.fit(picture).shape) for picture in pictures(5)} == {(3, 32, 32)}
+    half = np.zeros((32, 64, 3), np.uint8)
+    half[:, 32:] = 255
+    fitted = loaded.fit(half)[0].float()
+    if mode == "longest":  # 16 rows of picture between two bars of the fill colour
+        assert fitted[:8].max() == 0 and fitted[-8:].max() == 0 and fitted[16, -1] == 255
+    else:
+        assert fitted[:, 0].max() < 5 and fitted[:, -1].min() > 250
+
+
+def test_bf16_stays_close_to_fp32_and_batches_alike(spec: str):
+    if torch.cuda.is_available() and not torch.cuda.is_bf16_supported(False):
+        pytest.skip("this GPU has no bfloat16")
+    exact, rough = Clip(spec), Clip(spec, precision="bf16")
+    assert ((exact.embed_images(pictures(9)) * rough.embed_images(pictures(9))).sum(1) > 0.99).all()
+    assert ((exact.embed_texts(SENTENCES) * rough.embed_texts(SENTENCES)).sum(1) > 0.99).all()
+
+
+def test_a_precision_that_does_not_exist_is_refused(spec: str):
+    with pytest.raises(ModelError, match="fp32, bf16"):
+        Clip(spec, precision="fp8").embed_texts(["a"])
+
+
+def test_it_travels_without_weights_and_loads_once_a_process(spec: str):
+    clip = Clip(spec)
+    before = clip.embed_texts(["a red fire engine"])
+    sent = pickle.dumps(clip)
+    assert len(sent) < 1_000
+    np.testing.assert_array_equal(pickle.loads(sent).embed_texts(["a red fire engine"]), before)
+    assert Clip(spec, batch_size=3)._loaded is clip._loaded
+
+
+def test_a_model_whose_weights_do_not_fit_its_config_says_so(tmp_path: Path):
+    spec = save_clip(tmp_path)
+    weights = tmp_path / "open_clip_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ModelError, match="does not load"):
+        Clip(spec).embed_texts(["a"])
+
+
+def test_encode_text_equals_the_tower_for_a_single_token_row(spec: str):
+    loaded = clip_module._load(spec, "fp32")
+    tokens = loaded.tokenizer(["", "cat"])
+    with torch.inference_mode():
+        np.testing.assert_allclose(encode_text(loaded.model, tokens), loaded.model.encode_text(tokens), atol=1e-5)
