@@ -1,0 +1,145 @@
+"""The parts of a recipe, as typed settings with their meaning; the Prefect form is drawn from them.
+
+The defaults are RealSyn's figures (arXiv 2502.12513) where it gives any.
+"""
+
+import string
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from catalog.error import BadPredicate
+from catalog.predicate import columns_of
+
+RESERVED = frozenset({"duplicates", "balance", "association"})
+FUSE_FIELDS = ("caption", "tags", "sentence")
+CAPTION_PROMPT = "Describe this image in one or two plain sentences. Name what can be seen; guess nothing."
+FUSE_PROMPT = (
+    "An image shows: {caption}\nTags: {tags}\nA sentence that may belong to it: {sentence}\n"
+    "Write one fluent description of the image. Use the sentence only where it agrees with the rest."
+)
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+
+
+def _model_spec(spec: str) -> str:
+    if not spec.startswith(("open_clip:", "hf:")) or spec.endswith((":", "/")):
+        raise ValueError(
+            f"'{spec}' names no model; write open_clip:MODEL/PRETRAINED, open_clip:local-dir:FOLDER, hf:NAME or hf:FOLDER"
+        )
+    return spec
+
+
+ModelSpec = Annotated[str, AfterValidator(_model_spec)]
+
+
+class Settings(BaseModel):
+    """What all parts of a recipe share: an unknown key is an error, and nothing changes after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Rule(Settings):
+    """One named predicate; an item for which it is false or NULL falls by this name."""
+
+    name: Name = Field(description="Named in `decisions.dropped_by` and in the funnel.")
+    keep: str = Field(description="One boolean SQL expression over score columns, such as `least(width, height) >= 100`.")
+
+    @model_validator(mode="after")
+    def _is_scalar(self) -> Self:
+        if self.name in RESERVED:
+            raise ValueError(f"'{self.name}' names a step of the cut itself; call the rule something else")
+        try:
+            columns_of(self.name, self.keep)
+        except BadPredicate as error:
+            raise ValueError(str(error)) from error
+        return self
+
+
+class Duplicates(Settings):
+    """Pictures that show the same: the best surviving member of each group is kept."""
+
+    phash: int = Field(4, ge=0, le=16, description="Largest Hamming distance of two 64-bit perceptual hashes.")
+    cosine: float = Field(0.96, gt=0, le=1, description="Smallest cosine of two image embeddings.")
+    max_group: int = Field(1000, ge=2, description="A larger group is cut again by tighter edges, and reported.")
+    probes: int = Field(1, ge=1, description="Nearest image clusters in which a picture looks for its like.")
+
+
+class Association(Settings):
+    """Sentences for pictures, by retrieval."""
+
+    clusters: int = Field(2_000_000, ge=1, description="Sentence clusters; fewer when there are few sentences.")
+    probes: int = Field(1, ge=1, description="Nearest sentence clusters searched for each picture.")
+    top_k: int = Field(3, ge=1, le=3, description="Sentences a picture gets at most: text1 to text3.")
+    max_uses: int = Field(20, ge=1, description="Pictures that may share one sentence.")
+    retrain_at: float = Field(2.0, gt=1, description="Clusters are trained anew at so many times the rows they saw.")
+
+
+class Balance(Settings):
+    """No kind of picture may crowd out the others."""
+
+    clusters: int = Field(1_000_000, ge=1, description="Image clusters; fewer when there are few pictures.")
+    cap: int = Field(35, ge=1, description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M.")
+
+
+class Captioner(Settings):
+    """A vision-language model that describes what the recipe kept."""
+
+    name: Name = Field("main", description="Stored with each caption.")
+    model: str = Field("captioner", description="A key of `models`.")
+    prompt: str = Field(CAPTION_PROMPT, min_length=1, description="What the model is asked.")
+    max_tokens: int = Field(128, ge=1, le=4096, description="The longest caption, in the model's tokens.")
+
+
+class Tags(Settings):
+    """Zero-shot labels by CLIP."""
+
+    vocabulary: list[str] | str = Field(description="The words, or a file with one in a line.")
+    template: str = Field("a photo of {}.", description="The sentence a word is put into.")
+    top_k: int = Field(5, ge=1, le=100, description="Words kept of each picture.")
+
+    @field_validator("vocabulary")
+    @classmethod
+    def _has_words(cls, value: list[str] | str) -> list[str] | str:
+        if not value or (isinstance(value, list) and not all(word.strip() for word in value)):
+            raise ValueError("holds no words, or an empty one")
+        return value
+
+
+class Fuse(Settings):
+    """One synthetic text of caption, tags and a retrieved sentence."""
+
+    model: str = Field("captioner", description="A key of `models`.")
+    prompt: str = Field(FUSE_PROMPT, description="What the model is asked; may hold {caption}, {tags}, {sentence}.")
+    max_tokens: int = Field(160, ge=1, le=4096, description="The longest text, in the model's tokens.")
+
+    @field_validator("prompt")
+    @classmethod
+    def _knows_fields(cls, value: str) -> str:
+        found = {field for _, field, _, _ in string.Formatter().parse(value) if field is not None}
+        if not found or found - set(FUSE_FIELDS):
+            raise ValueError("may hold {caption}, {tags} and {sentence}, at least one of them and no other braces")
+        return value
+
+
+class Ingest(Settings):
+    """How sources become rows."""
+
+    documents_per_shard: int = Field(1000, ge=1, description="Documents a shard; a shard is the unit of work and of resuming.")
+    payload: Literal["copy", "reference"] = Field("copy", description="Keep the original bytes, or where they lie.")
+    language: str = Field("en", min_length=2, max_length=8, description="For splitting texts into sentences.")
+    max_pixels: int = Field(100_000_000, ge=1, description="A larger picture is quarantined as a bomb, undecoded.")
+    max_bytes: int = Field(50_000_000, ge=1, description="A larger file is quarantined as too_large.")
+
+
+class Decoding(Settings):
+    """The one decode that feeds all image scorers."""
+
+    side: int = Field(224, ge=32, le=1024, description="The shorter side after decoding, in pixels.")
+    mode: Literal["exact", "scaled"] = Field("exact", description="scaled: JPEGs are reduced while decoding; faster, close.")
+
+
+class ClipSettings(Settings):
+    """How the embeddings are computed."""
+
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 is some three times as fast on recent CPUs.")
+    batch_size: int = Field(64, ge=1, description="Placement: it changes the speed, not the digest.")
