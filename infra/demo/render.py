@@ -1,0 +1,137 @@
+"""Draw one picture of the demo world: a glyph at some size, angle and place on a varied background."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+PATTERNS = {  # kind of background -> the word that a sentence may use for it
+    "solid": "plain",
+    "gradient": "shaded",
+    "glow": "glowing",
+    "noise": "speckled",
+    "stripes": "striped",
+    "checker": "checkered",
+    "blobs": "spotted",
+}
+COLOURS = {
+    "red": (205, 45, 45),
+    "orange": (240, 145, 50),
+    "yellow": (245, 220, 80),
+    "green": (70, 160, 75),
+    "blue": (55, 100, 200),
+    "purple": (130, 75, 175),
+    "pink": (245, 165, 195),
+    "brown": (125, 80, 50),
+    "grey": (140, 140, 145),
+    "white": (245, 245, 245),
+    "black": (30, 30, 35),
+}
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """What a picture shows; lengths are shares of the shorter side, ``angle`` is in degrees, anticlockwise."""
+
+    concept: int
+    width: int
+    height: int
+    size: float
+    angle: float
+    x: float
+    y: float
+    background: str
+    colour: str
+    seed: int
+
+    def like(self, other: "Rendering") -> bool:
+        """Whether background, angle, place and size are so near that one could pass for a copy of the other."""
+        return (
+            self.background == other.background
+            and abs(self.angle - other.angle) < 15
+            and abs(self.x - other.x) + abs(self.y - other.y) < 0.15
+            and abs(np.log(self.size / other.size)) < 0.25
+        )
+
+
+def draw_rendering(rng: np.random.Generator, concept: int) -> Rendering:
+    """A random rendering of ``concept``: 128-320 px, the glyph 45-85 % of the shorter side and inside the frame."""
+    short = int(rng.integers(128, 289))
+    long = min(320, int(short * rng.uniform(1, 1.3)))
+    width, height = (long, short) if rng.random() < 0.6 else (short, long)
+    size, angle = rng.uniform(0.45, 0.85), rng.uniform(-32, 32)
+    reach = size / 2  # half the glyph; corners of a turned one may stick out a little
+    room_x, room_y = width / short - 2 * reach, height / short - 2 * reach
+    x = (reach + rng.random() * max(room_x, 0)) * short / width
+    y = (reach + rng.random() * max(room_y, 0)) * short / height
+    return Rendering(
+        concept, width, height, round(float(size), 4), round(float(angle), 2), round(float(x), 4), round(float(y), 4),
+        str(rng.choice(list(PATTERNS))), str(rng.choice(list(COLOURS))), int(rng.integers(2**31)),
+    )  # fmt: skip
+
+
+def background(kind: str, colour: str, width: int, height: int, rng: np.random.Generator) -> np.ndarray:
+    """(height, width, 3) float32 in 0..255, mostly of ``colour``."""
+    base = np.array(COLOURS[colour], np.float32) + rng.normal(0, 8, 3).astype(np.float32)
+    other = np.clip(base + rng.choice([-1, 1]) * rng.uniform(35, 80) + rng.normal(0, 20, 3), 0, 255).astype(np.float32)
+    ys, xs = np.mgrid[0:height, 0:width].astype(np.float32)
+    turn = rng.uniform(0, 2 * np.pi)
+    along = (np.cos(turn) * (xs - width / 2) + np.sin(turn) * (ys - height / 2)) / max(width, height)
+    across = (-np.sin(turn) * (xs - width / 2) + np.cos(turn) * (ys - height / 2)) / max(width, height)
+    if kind == "solid":
+        mix = np.zeros_like(along)
+    elif kind == "gradient":
+        mix = np.clip(along + 0.5, 0, 1)
+    elif kind == "glow":
+        middle = rng.uniform(0.1, 0.9, 2)
+        mix = np.clip(1.3 * np.hypot(xs / width - middle[0], ys / height - middle[1]), 0, 1)
+    elif kind == "noise":
+        cells = int(rng.integers(5, 26))
+        grain = Image.fromarray(rng.integers(0, 256, (cells, cells)).astype(np.uint8))
+        mix = np.asarray(grain.resize((width, height), Image.Resampling.BICUBIC), np.float32) / 255
+    elif kind == "stripes":
+        mix = (np.sin(along * rng.uniform(15, 60) + rng.uniform(0, 6)) > rng.uniform(-0.4, 0.4)).astype(np.float32)
+    elif kind == "checker":
+        cell = rng.uniform(0.05, 0.16)
+        mix = ((np.floor(along / cell) + np.floor(across / cell)) % 2).astype(np.float32)
+    else:
+        mix = np.zeros_like(along)
+        for _ in range(int(rng.integers(6, 22))):
+            spot, radius = rng.uniform(0, 1, 2), rng.uniform(0.03, 0.13)
+            far = np.hypot(xs - spot[0] * width, ys - spot[1] * height) / max(width, height)
+            mix = np.maximum(mix, (far < radius).astype(np.float32))
+    return base + mix[..., None] * (other - base)
+
+
+def draw(rendering: Rendering, glyphs: np.ndarray) -> Image.Image:
+    """The RGB picture of ``rendering``; the same pixels for the same fields."""
+    rng = np.random.default_rng(rendering.seed)
+    width, height = rendering.width, rendering.height
+    under = background(rendering.background, rendering.colour, width, height, rng)
+    under += rng.normal(0, rng.uniform(0, 4), under.shape).astype(np.float32)
+    canvas = Image.fromarray(np.clip(under, 0, 255).astype(np.uint8))
+    side = max(8, round(rendering.size * min(width, height)))
+    glyph = Image.fromarray(glyphs[rendering.concept]).convert("RGBa")  # premultiplied: no dark fringe when resized
+    glyph = glyph.resize((side, side), Image.Resampling.BICUBIC).rotate(rendering.angle, Image.Resampling.BICUBIC, expand=True)
+    glyph = glyph.convert("RGBA")
+    corner = (round(rendering.x * width - glyph.width / 2), round(rendering.y * height - glyph.height / 2))
+    canvas.paste(glyph, corner, glyph)
+    return canvas
+
+
+def hue_shifted(picture: Image.Image, turn: float) -> Image.Image:
+    """``picture`` with every hue moved by ``turn`` of the colour circle (0..1)."""
+    hsv = np.array(picture.convert("HSV"))
+    hsv[..., 0] = (hsv[..., 0].astype(np.int32) + round(turn * 256)) % 256
+    return Image.fromarray(hsv, "HSV").convert("RGB")
+
+
+_K = np.arange(32)
+_DCT = np.cos(np.pi * _K[:8, None] * (2 * _K[None] + 1) / 64)
+
+
+def perceptual_hash(picture: Image.Image) -> np.uint64:
+    """64 bits: which of the 8 x 8 lowest cosine terms of the 32 x 32 grey picture lie above their median."""
+    grey = np.asarray(picture.convert("L").resize((32, 32), Image.Resampling.LANCZOS), np.float64)
+    terms = _DCT @ grey @ _DCT.T
+    return np.packbits(terms > np.median(terms)).view(np.uint64)[0]

@@ -1,0 +1,26 @@
+"""The named pictures of the demo world: ``glyphs/glyphs.json`` and its sheets, read as one array."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+FOLDER = Path(__file__).parent / "glyphs"
+
+
+def names(folder: Path = FOLDER) -> list[str]:
+    """The lower-case names, in the order of the sheets."""
+    return [glyph["name"] for glyph in json.loads((folder / "glyphs.json").read_text())["glyphs"]]
+
+
+def pictures(folder: Path = FOLDER) -> np.ndarray:
+    """(n, side, side, 4) uint8 RGBA with straight alpha, in the order of ``names``."""
+    index = json.loads((folder / "glyphs.json").read_text())
+    side, across, n = index["side"], index["across"], len(index["glyphs"])
+    rows = []
+    for sheet in sorted(folder.glob("sheet_*.webp")):
+        pixels = np.asarray(Image.open(sheet).convert("RGBA"))
+        cells = pixels.reshape(across, side, across, side, 4).swapaxes(1, 2)
+        rows.append(cells.reshape(across * across, side, side, 4))
+    return np.concatenate(rows)[:n]
