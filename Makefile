@@ -1,0 +1,37 @@
+# Two commands do all the set-up: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+DEMO_DOCUMENTS ?= 640
+
+.PHONY: setup demo test lint lock bench clean
+
+setup: .venv/.installed
+
+# uv installs the locked set, torch included, in under a minute; pip would take several.
+.venv/.installed: infra/requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes infra/requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	touch $@
+
+infra/demo/world/truth/sentences.parquet: | .venv/.installed
+	$(BIN)/python infra/demo/generate.py --seed 7 --documents $(DEMO_DOCUMENTS) --out infra/demo/world
+
+demo: setup infra/demo/world/truth/sentences.parquet
+	$(BIN)/pairmill up --once curate/demo
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+
+test: setup lint
+	$(BIN)/pytest
+
+lock:
+	$(BIN)/uv pip compile --universal --no-emit-index-url --generate-hashes --group dev --python-version 3.11 pyproject.toml -o infra/requirements.lock
+
+clean:
+	rm -rf lake infra/demo/world build
