@@ -23,7 +23,7 @@ class HtmlFolder:
     """Pages; a picture file that any of them shows is taken with it and is no document of its own."""
 
     name = "html_folder"
-    suffixes = SUFFIXES
+    suffixes: frozenset[str] = SUFFIXES
     expects = ".html, .htm or .xhtml pages"
 
     def detect(self, tree: Tree, entries: list[Entry]) -> bool:

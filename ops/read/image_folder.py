@@ -21,7 +21,7 @@ class ImageFolder:
     """One picture, one unit, one document."""
 
     name = "image_folder"
-    suffixes = SUFFIXES
+    suffixes: frozenset[str] = SUFFIXES
     expects = "pictures such as .jpg, .png or .webp, with captions in .txt files of the same name"
 
     def detect(self, tree: Tree, entries: list[Entry]) -> bool:

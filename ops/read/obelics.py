@@ -32,7 +32,7 @@ class Obelics:
     """One row group of one file is a unit."""
 
     name = "obelics"
-    suffixes = SUFFIXES
+    suffixes: frozenset[str] = SUFFIXES
     expects = ".parquet tables with the list columns 'images' and 'texts'"
 
     def detect(self, tree: Tree, entries: list[Entry]) -> bool:
