@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 from ops.models.device import device, dtype, exact_inference, text_batches
 from ops.models.identity import ModelError, resolve
@@ -105,7 +106,8 @@ class _Loaded:
         texts = [self._prompt(prompt, picture is not None) for picture, prompt in zip(pictures, prompts, strict=True)]
         settings: dict[str, Any] = {"text": texts, "padding": True, "return_tensors": "pt"}
         if pictures[0] is not None:
-            settings["images"] = [[picture] for picture in pictures]
+            # As Pillow images: of a bare array a processor guesses which axis holds the colours.
+            settings["images"] = [[Image.fromarray(picture)] for picture in pictures if picture is not None]
         inputs = self.processor(**settings).to(self.model.device)
         return {
             name: value.to(self.model.dtype) if torch.is_tensor(value) and value.is_floating_point() else value
@@ -148,7 +150,9 @@ def _load(spec: str, precision: str) -> _Loaded:
         raise ModelError(f"model '{spec}': transformers loads vision-language models; write 'hf:NAME_OR_FOLDER'")
     folder = str(resolve(spec))
     from transformers import AutoModelForImageTextToText, AutoProcessor
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()  # one bar a worker would overwrite the run's own
     try:
         processor = AutoProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         model: Any = AutoModelForImageTextToText.from_pretrained(

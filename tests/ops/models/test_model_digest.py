@@ -1,0 +1,98 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ops.models import identity
+from ops.models.identity import ModelError, model_digest, resolve
+from tests.ops.models.tiny import save_clip
+
+
+def test_a_digest_is_32_hex_digits_and_does_not_depend_on_the_folder(tmp_path: Path):
+    spec = save_clip(tmp_path / "here")
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    digest = model_digest(spec)
+    assert len(digest) == 32 and int(digest, 16) >= 0
+    assert model_digest(f"open_clip:local-dir:{tmp_path / 'there'}") == digest
+    assert model_digest(f"hf:{tmp_path / 'there'}") == digest
+
+
+@pytest.mark.parametrize("name", ["open_clip_model.safetensors", "open_clip_config.json", "tokenizer/merges.txt"])
+def test_one_changed_byte_of_weights_config_or_tokenizer_changes_it(tmp_path: Path, name: str):
+    spec = save_clip(tmp_path)
+    (tmp_path / "tokenizer").mkdir()
+    (tmp_path / "tokenizer/merges.txt").write_text("a b\n")
+    before = model_digest(spec)
+    data = bytearray((tmp_path / name).read_bytes())
+    data[-1] ^= 1
+    (tmp_path / name).write_bytes(bytes(data))
+    assert model_digest(spec) != before
+
+
+def test_what_does_not_decide_the_output_does_not_count(tmp_path: Path):
+    spec = save_clip(tmp_path)
+    before = model_digest(spec)
+    (tmp_path / "README.md").write_text("about")
+    (tmp_path / "train.py").write_text("print()")
+    assert model_digest(spec) == before
+
+
+def test_a_file_that_moves_to_another_name_is_another_model(tmp_path: Path):
+    spec = save_clip(tmp_path)
+    before = model_digest(spec)
+    (tmp_path / "open_clip_model.safetensors").rename(tmp_path / "model.safetensors")
+    assert model_digest(spec) != before
+
+
+def test_a_file_is_hashed_once_a_process_until_it_changes(tmp_path: Path):
+    spec = save_clip(tmp_path)
+    model_digest(spec)
+    misses = identity._file_hash.cache_info().misses
+    assert model_digest(spec) == model_digest(spec)
+    assert identity._file_hash.cache_info().misses == misses
+
+
+def test_an_architecture_with_a_checkpoint_file_counts_both(tmp_path: Path):
+    weights = tmp_path / "weights.pt"
+    weights.write_bytes(b"weights")
+    small, other = (model_digest(f"open_clip:{name}/{weights}") for name in ("ViT-B-32", "ViT-B-16"))
+    assert small != other
+    weights.write_bytes(b"weighty")
+    assert model_digest(f"open_clip:ViT-B-32/{weights}") != small
+    assert resolve(f"open_clip:ViT-B-32/{weights}") == weights
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("ViT-B-32", "not a model spec; write 'open_clip:MODEL/PRETRAINED'"),
+        ("clip:ViT-B-32/openai", "not a model spec"),
+        ("hf:", "not a model spec"),
+        ("open_clip:ViT-B-32", "no pretrained tag or file"),
+        ("open_clip:ViT-B-23/openai", "did you mean: ViT-B-32"),
+        ("open_clip:ViT-B-32/opnai", "neither a file nor a tag of ViT-B-32"),
+        ("open_clip:local-dir:/no/such/folder", "no folder /no/such/folder; correct the path, or use --models demo"),
+        ("hf:/no/such/folder", "no folder /no/such/folder"),
+    ],
+)
+def test_a_spec_that_names_nothing_is_refused_with_the_remedy(spec: str, message: str):
+    with pytest.raises(ModelError, match=message):
+        model_digest(spec)
+
+
+def test_a_folder_without_weights_is_refused(tmp_path: Path):
+    (tmp_path / "open_clip_config.json").write_text("{}")
+    with pytest.raises(ModelError, match="holds no weights"):
+        resolve(f"open_clip:local-dir:{tmp_path}")
+
+
+@pytest.mark.parametrize("spec", ["hf:pairmill-tests/no-such-model", "open_clip:hf-hub:pairmill-tests/no-such-model"])
+def test_a_hub_model_that_is_not_here_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str
+):
+    import huggingface_hub.constants as constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ModelError, match="hf download pairmill-tests/no-such-model.*--models demo"):
+        resolve(spec)

@@ -1,0 +1,145 @@
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ops.models import vlm as vlm_module
+from ops.models.identity import ModelError
+from ops.models.vlm import Generation, VisionLanguageModel
+from tests.ops.models.tiny_vlm import save_vlm
+
+PROMPTS = [
+    "describe this picture please",
+    "what is in this picture ? tell me more of the old red engine please",
+    "what",
+    "describe",
+    "tell me more",
+    "what is this",
+    "please describe the old engine",
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module", params=["idefics3", "llava"])
+def spec(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return save_vlm(tmp_path_factory.mktemp(request.param), request.param)
+
+
+def pictures(n: int) -> list[np.ndarray | None]:
+    rng = np.random.default_rng(5)
+    return [rng.integers(0, 255, size=(40 + 9 * place, 60, 3), dtype=np.uint8) for place in range(n)]
+
+
+def answers(model: VisionLanguageModel, with_pictures: list, prompts: list[str], max_tokens: int = 12) -> list[tuple]:
+    found = model.generate(with_pictures, prompts, max_tokens)
+    return [(answer.text, answer.n_tokens, answer.finished, answer.error) for answer in found]
+
+
+def test_a_batch_answers_as_one_by_one(spec: str):
+    mixed = [*pictures(5), None, None]
+    alone = answers(VisionLanguageModel(spec, batch_size=1), mixed, PROMPTS)
+    assert answers(VisionLanguageModel(spec, batch_size=8), mixed, PROMPTS) == alone
+    assert answers(VisionLanguageModel(spec, batch_size=3), mixed[::-1], PROMPTS[::-1]) == alone[::-1]
+    assert len({text for text, *_ in alone}) > 3, "the answers must differ, or the order proves nothing"
+
+
+def test_the_picture_and_the_prompt_both_matter(spec: str):
+    model = VisionLanguageModel(spec)
+    first, second = pictures(2)
+    same_prompt = answers(model, [first, second, None], ["describe this"] * 3)
+    assert len({text for text, *_ in same_prompt}) == 3
+    assert answers(model, [first], ["describe this"]) != answers(model, [first], ["tell me more of the engine"])
+
+
+def test_an_answer_ends_at_its_end_token_and_counts_what_stands_before_it(tmp_path: Path):
+    endless = save_vlm(tmp_path / "endless")
+    unstopped = VisionLanguageModel(endless).generate(pictures(4), PROMPTS[:4], 20)
+    # The most said word is made the end token: the same weights then stop where they would have said it.
+    said = [answer.text.split() for answer in unstopped]
+    end = max({word for words in said for word in words}, key=lambda word: sum(word in words for words in said))
+    stopped = VisionLanguageModel(save_vlm(tmp_path / "stopping", end=end)).generate(pictures(4), PROMPTS[:4], 20)
+    for before, after in zip(unstopped, stopped, strict=True):
+        assert after.finished == (end in before.text.split())
+        assert after.text.split() == before.text.split()[: len(after.text.split())]
+        assert after.n_tokens < 20 if after.finished else after.n_tokens == 20
+        assert end not in after.text.split()
+    assert any(answer.finished for answer in stopped)
+
+
+def test_an_answer_at_the_token_limit_is_not_finished(spec: str):
+    for answer in VisionLanguageModel(spec).generate(pictures(2), PROMPTS[:2], 3):
+        assert not answer.finished and answer.n_tokens == 3
+
+
+def test_the_seconds_of_a_batch_are_shared_by_its_rows(spec: str):
+    found = VisionLanguageModel(spec, batch_size=2).generate(pictures(4), PROMPTS[:4], 4)
+    assert all(answer.seconds > 0 for answer in found)
+    assert len({answer.seconds for answer in found}) == 2
+
+
+def test_nothing_to_answer_loads_nothing():
+    assert VisionLanguageModel("hf:/no/such/folder").generate([], [], 5) == []
+
+
+def test_more_pictures_than_prompts_is_a_bug_of_the_caller(spec: str):
+    with pytest.raises(ValueError, match="2 pictures and 1 prompts"):
+        VisionLanguageModel(spec).generate(pictures(2), PROMPTS[:1], 5)
+
+
+def test_without_a_chat_template_the_picture_stands_before_the_prompt(tmp_path: Path):
+    spec = save_vlm(tmp_path, template=None)
+    loaded = vlm_module._load(spec, "fp32")
+    assert loaded._prompt("describe", True) == "<image>describe"
+    assert loaded._prompt("describe", False) == "describe"
+    assert len(VisionLanguageModel(spec).generate(pictures(1), ["describe"], 4)) == 1
+
+
+def test_a_batch_that_does_not_fit_is_halved_and_an_item_that_never_fits_is_named(
+    spec: str, monkeypatch: pytest.MonkeyPatch
+):
+    expected = answers(VisionLanguageModel(spec), pictures(5), PROMPTS[:5])
+    loaded = vlm_module._load(spec, "fp32")
+    room, sizes = loaded.answer, []
+
+    def cramped(batch, prompts, max_tokens):
+        sizes.append(len(prompts))
+        if len(prompts) > 2 or PROMPTS[2] in prompts:
+            raise torch.cuda.OutOfMemoryError("no room")
+        return room(batch, prompts, max_tokens)
+
+    monkeypatch.setattr(loaded, "answer", cramped)
+    found = VisionLanguageModel(spec).generate(pictures(5), PROMPTS[:5], 12)
+    assert found[2] == Generation("", 0, False, 0.0, "out_of_memory")
+    others = [(answer.text, answer.n_tokens, answer.finished, answer.error) for answer in found]
+    assert others[:2] + others[3:] == expected[:2] + expected[3:]
+    assert sizes[0] == 5 and max(sizes[1:]) <= 3
+
+
+def test_it_travels_without_weights_and_loads_once_a_process(spec: str):
+    model = VisionLanguageModel(spec)
+    before = answers(model, pictures(1), ["what"])
+    sent = pickle.dumps(model)
+    assert len(sent) < 1_000
+    assert answers(pickle.loads(sent), pictures(1), ["what"]) == before
+    assert vlm_module._load.cache_info().misses <= 4
+
+
+def test_bf16_answers_too(spec: str):
+    if torch.cuda.is_available() and not torch.cuda.is_bf16_supported(False):
+        pytest.skip("this GPU has no bfloat16")
+    assert len(VisionLanguageModel(spec, precision="bf16").generate([*pictures(1), None], PROMPTS[:2], 5)) == 2
+
+
+def test_a_folder_that_is_no_such_model_says_so(tmp_path: Path):
+    spec = save_vlm(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(ModelError, match="does not load"):
+        VisionLanguageModel(spec).generate([None], ["what"], 3)
+    with pytest.raises(ModelError, match="hf:NAME_OR_FOLDER"):
+        VisionLanguageModel(f"open_clip:local-dir:{tmp_path}").generate([None], ["what"], 3)
