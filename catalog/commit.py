@@ -48,8 +48,8 @@ class Totals:
 def commit(lake: "Lake", manifests: Sequence[Manifest], guard: Callable[[], None] = lambda: None) -> int:
     """Register the files and insert their `partitions` rows; all or nothing. Returns how many partitions were new.
 
-    A (table, partition_id) that is known already is passed over: its file stays unregistered, for the sweep. DuckLake itself
-    would register the same file twice and double its rows. ``guard`` runs inside the transaction and may refuse it.
+    A (table, partition_id) that is known already is passed over: its file stays unregistered, for the sweep. DuckLake
+    itself would register a file twice and double its rows. ``guard`` runs inside the transaction and may refuse it.
     """
     if not manifests:
         return 0
@@ -74,8 +74,8 @@ def commit_stream(
 ) -> Totals:
     """Commit results as they come: at ``max_files`` files, or ``max_seconds`` after the first that waits.
 
-    A result may be a sequence of manifests (the tables that one shard wrote): they share a transaction. What is finished is
-    kept when the iterator raises, and committed on time when it stalls.
+    A result may be a sequence of manifests (the tables that one shard wrote): they share a transaction. What is
+    finished is kept when the iterator raises, and committed on time when it stalls.
     """
     pending = _Pending(writer, max_files)
     stop = threading.Event()
@@ -139,15 +139,15 @@ class _Pending:
 
 
 def _inside(lake: "Lake", manifest: Manifest) -> str:
-    """The path relative to the data path. A file elsewhere would be stored by its absolute path, and the lake could not be
-    moved: DuckLake keeps a path relative only below the table's own folder."""
+    """The path relative to the data path. A file elsewhere would be stored by its absolute path, and the lake could not
+    be moved: DuckLake keeps a path relative only below the table's own folder."""
     path = manifest.path.removeprefix(lake.data_path)
     if not path and manifest.rows == 0:
         return ""
     if not path.startswith(f"main/{manifest.table}/") or os.path.normpath(path) != path:
         raise PairmillError(
-            f"partition '{manifest.partition_id}' of '{manifest.table}': the file {manifest.path or '(none)'} is not in "
-            f"the table's folder. Write it to lake.staging('{manifest.table}', run_id)."
+            f"partition '{manifest.partition_id}' of '{manifest.table}': the file {manifest.path or '(none)'} is not "
+            f"in the table's folder. Write it to lake.staging('{manifest.table}', run_id)."
         )
     return path
 

@@ -1,4 +1,6 @@
-"""What the catalog raises. A message says what is wrong, where, and the remedy."""
+"""What the catalog raises, and how foreign errors are told. A message says what is wrong, where, and the remedy."""
+
+import duckdb
 
 
 class PairmillError(Exception):
@@ -29,17 +31,20 @@ class LeaseLost(PairmillError):
     """This process held the lease, stood still for too long, and another took it over."""
 
 
-TRANSIENT = ("is locked", "conflict", "could not serialize", "deadlock detected", "was modified concurrently")
+
+TRANSIENT = ("is locked", "conflict", "could not serialize", "deadlock detected")
+_MISTAKES = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException)
 _REMEDIES = (
     (("no space left", "disk is full", "disk full", "quota exceeded"),
      "its disk is full. Free some space and run again: what was committed is kept, what was not is done again."),
     (("permission denied", "readonly database", "read-only file system", "unable to open database file"),
      "it cannot be opened or written here. Check its owner and rights (or open it for reading only)."),
-    (("unable to connect to postgres", "connection refused", "could not translate host", "connection to server"),
+    (("connect to postgres", "connection refused", "could not translate host", "connection to server",
+      "terminating connection", "server closed the connection"),
      "its Postgres cannot be reached. Check `metadata` in lake.yaml, that the server runs, and PGPASSWORD."),
-    (("http", "could not establish connection", "curl", "s3://"),
+    (("http", "could not establish connection", "could not connect", "curl", "s3://"),
      "its S3 storage cannot be reached or refuses. Check `data_path`, AWS_ENDPOINT_URL, AWS_REGION and the AWS keys."),
-    (("malformed", "not a database", "file is encrypted"),
+    (("malformed", "not a database"),
      "its catalog file is damaged. Restore catalog.sqlite from a copy; the files under data/ are whole."),
 )  # fmt: skip
 
@@ -49,10 +54,14 @@ def is_transient(error: Exception) -> bool:
     return any(sign in str(error).lower() for sign in TRANSIENT)
 
 
-def explained(error: Exception, where: str) -> PairmillError | None:
-    """The message with its remedy when the surroundings are at fault; None for what is not known to be so."""
+def translated(error: Exception, uri: str) -> Exception:
+    """The error with its remedy where the query or the surroundings are at fault; else itself: a program's fault."""
+    if isinstance(error, _MISTAKES):
+        return BadQuery(str(error))
+    if isinstance(error, duckdb.InvalidInputException):
+        return error
     text = str(error)
     for signs, remedy in _REMEDIES:
         if any(sign in text.lower() for sign in signs):
-            return PairmillError(f"lake '{where}': {remedy} ({' '.join(text.split())[:300]})")
-    return None
+            return PairmillError(f"lake '{uri}': {remedy} ({' '.join(text.split())[:300]})")
+    return error

@@ -2,8 +2,8 @@
 
 The row lives in the metadata database beside DuckLake's own tables (view `lake.lease`), not in a DuckLake table, for
 two reasons. Taking it must be atomic: there it is one conditional upsert under the database's own lock, whereas two
-DuckLake transactions that insert do not conflict. And a beat must cost nothing: in DuckLake each one would be a snapshot,
-4,320 a day.
+DuckLake transactions that insert do not conflict. And a beat must cost nothing: in DuckLake each one would be a
+snapshot, 4,320 a day.
 """
 
 import os
@@ -103,7 +103,7 @@ def writing(lake: "Lake", run_id: str, purpose: str, wait_seconds: float = 0.0) 
     """Hold the lake's lease. LeaseHeld when another process does and still does after ``wait_seconds``."""
     with hold(lake.metadata, lake.uri, run_id, purpose, wait_seconds) as (token, took_over):
         if took_over:
-            # A comment alters the table, so a transaction of the former holder that is still under way cannot commit.
+            # A comment alters the table, so a commit of the former holder that is still under way is refused.
             lake.execute(f"COMMENT ON TABLE partitions IS 'lease {token}'")
         yield Writer(lake, run_id, token)
 

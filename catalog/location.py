@@ -31,12 +31,12 @@ class Location:
         return self.data_path.startswith("s3://")
 
 
-def locate(uri: str | Path) -> Location:
+def locate(uri: str | os.PathLike[str]) -> Location:
     """Resolve a folder or a `lake.yaml`; a folder that holds a `lake.yaml` follows it. Touches nothing."""
     if "://" in str(uri):
         raise PairmillError(
-            f"lake '{uri}': a lake is a local folder or a lake.yaml. To keep its data on S3 or its metadata in Postgres, "
-            "write a lake.yaml with `metadata:` and `data_path:` and name that file."
+            f"lake '{uri}': a lake is a local folder or a lake.yaml. To keep its data on S3 or its metadata in "
+            "Postgres, write a lake.yaml with `metadata:` and `data_path:` and name that file."
         )
     path = Path(os.path.abspath(Path(uri).expanduser()))
     settings = path if path.suffix in (".yaml", ".yml") else path / SETTINGS_NAME

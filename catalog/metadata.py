@@ -19,15 +19,15 @@ from catalog.location import Location
 Values = Mapping[str, str | int | float]
 BUSY_SECONDS = 30.0
 
-LEASE_TABLE = """CREATE TABLE IF NOT EXISTS pairmill_lease (slot INTEGER PRIMARY KEY, token TEXT, holder TEXT, host TEXT,
-pid INTEGER, started DOUBLE PRECISION, run_id TEXT, purpose TEXT, heartbeat TEXT, expires TEXT)"""
+LEASE_TABLE = """CREATE TABLE IF NOT EXISTS pairmill_lease (slot INTEGER PRIMARY KEY, token TEXT, holder TEXT,
+host TEXT, pid INTEGER, started DOUBLE PRECISION, run_id TEXT, purpose TEXT, heartbeat TEXT, expires TEXT)"""
 
 
 class Metadata(Protocol):
     def write(self, sql: str, values: Values) -> None: ...
     def read(self, sql: str, values: Values) -> list[tuple]: ...
     def has_lake(self) -> bool: ...
-    def rest(self) -> None: ...
+    def close(self) -> None: ...
 
 
 def open_metadata(location: Location, read_only: bool) -> Metadata:
@@ -41,6 +41,7 @@ class SqliteMetadata:
 
     def __init__(self, path: str, read_only: bool) -> None:
         self.path = path
+        self.read_only = read_only
         if read_only:
             return
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -65,9 +66,10 @@ class SqliteMetadata:
             return False
         return bool(self.read("SELECT 1 FROM sqlite_master WHERE name = 'ducklake_metadata'", {}))
 
-    def rest(self) -> None:
+    def close(self) -> None:
         """Leave one plain file behind (copied as it is, read from a read-only disk), unless others have it open."""
-        self._journal("delete", 0.0)
+        if not self.read_only:
+            self._journal("delete", 0.0)
 
     def _journal(self, mode: str, seconds: float) -> None:
         try:
@@ -103,7 +105,7 @@ class PostgresMetadata:
         sql = "SELECT 1 FROM information_schema.tables WHERE table_name = 'ducklake_metadata'"
         return bool(self.read(sql, {}))
 
-    def rest(self) -> None:
+    def close(self) -> None:
         with self._lock:
             self._connection.close()
 

@@ -20,16 +20,14 @@ _OPERATORS = {"OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "COMPA
               "OPERATOR_COALESCE", "OPERATOR_NULLIF", "ARRAY_EXTRACT"}  # fmt: skip
 _TYPES = {"BOOLEAN", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "SMALLINT", "TINYINT", "FLOAT", "DOUBLE", "DECIMAL",
           "VARCHAR", "NULL"}  # fmt: skip
-FUNCTIONS = frozenset(
-    # arithmetic
-    "+ - * / // % ** ^ abs sign least greatest round floor ceil ceiling trunc sqrt ln log log2 log10 exp pow power "
-    "isnan isinf isfinite nullif "
-    # texts
-    "|| length len lower upper trim contains starts_with ends_with prefix suffix ~~ !~~ ~~* !~~* like_escape "
-    "not_like_escape regexp_matches regexp_full_match "
-    # lists, such as tags
-    "list_contains list_has list_has_any list_has_all list_position list_value".split()
-)
+_ARITHMETIC = {"+", "-", "*", "/", "//", "%", "**", "^", "abs", "sign", "least", "greatest", "round", "floor", "ceil",
+               "ceiling", "trunc", "sqrt", "ln", "log", "log2", "log10", "exp", "pow", "power", "isnan", "isinf",
+               "isfinite", "nullif"}  # fmt: skip
+_TEXTS = {"||", "length", "len", "lower", "upper", "trim", "contains", "starts_with", "ends_with", "prefix", "suffix",
+          "~~", "!~~", "~~*", "!~~*", "like_escape", "not_like_escape", "regexp_matches",
+          "regexp_full_match"}  # fmt: skip
+_LISTS = {"list_contains", "list_has", "list_has_any", "list_has_all", "list_position", "list_value"}
+FUNCTIONS = _ARITHMETIC | _TEXTS | _LISTS
 _REMEDY = "A predicate is one boolean expression over score columns, such as `least(width, height) >= 100`."
 
 
@@ -46,7 +44,7 @@ def columns_of(rule_name: str, sql: str) -> frozenset[str]:
 
 
 def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
-    """The columns, once they are all in ``known`` (name -> DuckDB type) and the predicate is shown to be one BOOLEAN."""
+    """The columns, once they are all in ``known`` (name -> DuckDB type) and the predicate is one BOOLEAN."""
     columns = columns_of(rule_name, sql)
     for column in sorted(columns - known.keys()):
         near = get_close_matches(column, known, n=1)
@@ -59,12 +57,13 @@ def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
     except duckdb.Error as error:
         raise BadPredicate(f"rule '{rule_name}': {_first_line(error)} In: {sql}") from error
     if described[0][1] != "BOOLEAN":
-        raise BadPredicate(f"rule '{rule_name}': `{sql}` is {described[0][1]}, not true or false; compare it with something.")
+        kind = described[0][1]
+        raise BadPredicate(f"rule '{rule_name}': `{sql}` is {kind}, not true or false; compare it with something.")
     return columns
 
 
 def normal_form(rule_name: str, sql: str) -> str:
-    """The checked predicate as DuckDB writes it: no comment, no line end, safe between parentheses in a longer statement."""
+    """The predicate as DuckDB writes it: no comment, no line end, safe between parentheses in a longer statement."""
     columns_of(rule_name, sql)
     with _sandbox().cursor() as connection:
         tree = "json_serialize_sql(?::VARCHAR)"
@@ -98,9 +97,9 @@ def _parsed(rule_name: str, sql: str) -> dict[str, Any]:
 def _is_bare(node: dict[str, Any]) -> bool:
     """SELECT of one expression from nothing: no clause, alias, CTE or set operation."""
     rest = {key: value for key, value in node.items() if key not in ("select_list", "from_table")}
-    bare = {"type": "SELECT_NODE", "modifiers": [], "cte_map": {"map": []}, "where_clause": None, "group_expressions": [],
-            "group_sets": [], "aggregate_handling": "STANDARD_HANDLING", "having": None, "sample": None,
-            "qualify": None}  # fmt: skip
+    bare = {"type": "SELECT_NODE", "modifiers": [], "cte_map": {"map": []}, "where_clause": None,
+            "group_expressions": [], "group_sets": [], "aggregate_handling": "STANDARD_HANDLING", "having": None,
+            "sample": None, "qualify": None}  # fmt: skip
     return rest == bare and len(node["select_list"]) == 1 and node["from_table"]["type"] == "EMPTY"
 
 
@@ -120,8 +119,9 @@ def _walk(root: Any) -> Iterator[dict[str, Any]]:
 def _allowed(rule_name: str, node: dict[str, Any]) -> None:
     kind = node["class"]
     if kind == "FUNCTION":
-        plain = node["schema"] in ("", "main") and not node["catalog"] and node["filter"] is None and not node["distinct"]
-        if node["function_name"].lower() not in FUNCTIONS or not plain or node["order_bys"]["orders"]:
+        aggregate = node["filter"] is not None or node["distinct"] or node["order_bys"]["orders"]
+        elsewhere = node["schema"] not in ("", "main") or node["catalog"]
+        if node["function_name"].lower() not in FUNCTIONS or aggregate or elsewhere:
             raise _refused(rule_name, f"it calls {node['function_name']}()")
     elif kind == "OPERATOR" and node["type"] not in _OPERATORS:
         raise _refused(rule_name, f"it holds a {_called(node)}")

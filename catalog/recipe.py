@@ -61,19 +61,22 @@ class Recipe(Settings):
             users["`fuse`"] = self.fuse.model
         for user, model in users.items():
             if model not in self.models:
-                raise ValueError(f"{user} needs the model '{model}'; add it to `models` ({', '.join(self.models) or 'empty'})")
+                known = ", ".join(self.models) or "empty"
+                raise ValueError(f"{user} needs the model '{model}'; add it to `models` ({known})")
         return self
 
     def digest(self) -> str:
         """32 hex digits over all that decides what the dataset is; where its sources lie and batch sizes do not."""
-        content: dict[str, Any] = self.model_dump(mode="json", exclude={"sources": True, "clip": {"batch_size"}})
+        size = {"batch_size"}
+        placement: dict[str, Any] = {"sources": True, "clip": size, "captioners": {"__all__": size}, "fuse": size}
+        content = self.model_dump(mode="json", exclude=placement)
         text = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, folder: Path | None = None) -> Recipe:
     """Read a recipe by path, or by name out of ``folder``; ``overrides`` are dotted keys with YAML values, such as
-    {"association.top_k": "2", "images.short_side.keep": "width > 64"}. BadRecipe says what is wrong and what to write."""
+    {"association.top_k": "2", "images.short_side.keep": "width > 64"}. BadRecipe says what is wrong and the remedy."""
     file = _find(str(name_or_path), folder)
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -104,5 +107,5 @@ def _find(name: str, folder: Path | None) -> Path:
     if folder and name in known:
         return folder / f"{name}.yaml"
     near = get_close_matches(name, known, n=1)
-    remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known) or 'none'}; or give a path of a file."
+    remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known) or 'none'}; or give a file's path."
     raise BadRecipe(f"there is no recipe '{name}'; {remedy}")

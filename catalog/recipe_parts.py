@@ -11,7 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from catalog.error import BadPredicate
 from catalog.predicate import columns_of
 
-RESERVED = frozenset({"duplicates", "balance", "association"})
+# Names under which the cut itself drops a picture.
+RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "balance", "no_text"})
 FUSE_FIELDS = ("caption", "tags", "sentence")
 CAPTION_PROMPT = "Describe this image in one or two plain sentences. Name what can be seen; guess nothing."
 FUSE_PROMPT = (
@@ -24,7 +25,8 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 def _model_spec(spec: str) -> str:
     if not spec.startswith(("open_clip:", "hf:")) or spec.endswith((":", "/")):
         raise ValueError(
-            f"'{spec}' names no model; write open_clip:MODEL/PRETRAINED, open_clip:local-dir:FOLDER, hf:NAME or hf:FOLDER"
+            f"'{spec}' names no model; write open_clip:MODEL/PRETRAINED, open_clip:local-dir:FOLDER, hf:NAME or "
+            "hf:FOLDER"
         )
     return spec
 
@@ -42,7 +44,7 @@ class Rule(Settings):
     """One named predicate; an item for which it is false or NULL falls by this name."""
 
     name: Name = Field(description="Named in `decisions.dropped_by` and in the funnel.")
-    keep: str = Field(description="One boolean SQL expression over score columns, such as `least(width, height) >= 100`.")
+    keep: str = Field(description="A boolean SQL expression over score columns: `least(width, height) >= 100`.")
 
     @model_validator(mode="after")
     def _is_scalar(self) -> Self:
@@ -88,6 +90,9 @@ class Captioner(Settings):
     model: str = Field("captioner", description="A key of `models`.")
     prompt: str = Field(CAPTION_PROMPT, min_length=1, description="What the model is asked.")
     max_tokens: int = Field(128, ge=1, le=4096, description="The longest caption, in the model's tokens.")
+    side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture that the model is shown, in pixels.")
+    precision: Literal["fp32", "bf16"] = Field("bf16", description="bf16 halves the memory and is fast on GPUs.")
+    batch_size: int = Field(16, ge=1, description="Placement: it changes the speed, not the digest.")
 
 
 class Tags(Settings):
@@ -111,6 +116,9 @@ class Fuse(Settings):
     model: str = Field("captioner", description="A key of `models`.")
     prompt: str = Field(FUSE_PROMPT, description="What the model is asked; may hold {caption}, {tags}, {sentence}.")
     max_tokens: int = Field(160, ge=1, le=4096, description="The longest text, in the model's tokens.")
+    side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture that the model is shown, in pixels.")
+    precision: Literal["fp32", "bf16"] = Field("bf16", description="bf16 halves the memory and is fast on GPUs.")
+    batch_size: int = Field(16, ge=1, description="Placement: it changes the speed, not the digest.")
 
     @field_validator("prompt")
     @classmethod
@@ -124,7 +132,7 @@ class Fuse(Settings):
 class Ingest(Settings):
     """How sources become rows."""
 
-    documents_per_shard: int = Field(1000, ge=1, description="Documents a shard; a shard is the unit of work and of resuming.")
+    documents_per_shard: int = Field(1000, ge=1, description="Documents a shard, the unit of work and of resuming.")
     payload: Literal["copy", "reference"] = Field("copy", description="Keep the original bytes, or where they lie.")
     language: str = Field("en", min_length=2, max_length=8, description="For splitting texts into sentences.")
     max_pixels: int = Field(100_000_000, ge=1, description="A larger picture is quarantined as a bomb, undecoded.")
@@ -135,7 +143,7 @@ class Decoding(Settings):
     """The one decode that feeds all image scorers."""
 
     side: int = Field(224, ge=32, le=1024, description="The shorter side after decoding, in pixels.")
-    mode: Literal["exact", "scaled"] = Field("exact", description="scaled: JPEGs are reduced while decoding; faster, close.")
+    mode: Literal["exact", "scaled"] = Field("exact", description="scaled reduces JPEGs while decoding: faster.")
 
 
 class ClipSettings(Settings):

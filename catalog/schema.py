@@ -1,25 +1,27 @@
-"""The tables, as migrations in order. A released migration never changes; a change of the tables is a new one at the end."""
+"""The tables, as migrations in order. A released migration never changes; a change of the tables is one more."""
 
 from functools import cache
 from typing import TYPE_CHECKING
 
 import duckdb
 
+from catalog.metadata import LEASE_TABLE
+
 if TYPE_CHECKING:
     from catalog.lake import Lake
 
 _TABLES = """
-CREATE TABLE documents (document_id VARCHAR, source VARCHAR, uri VARCHAR, title VARCHAR, metadata VARCHAR, shard VARCHAR,
-    "commit" BIGINT);
-CREATE TABLE images (image_id VARCHAR, document_id VARCHAR, position INTEGER, url VARCHAR, alt_text VARCHAR, sha256 VARCHAR,
-    width INTEGER, height INTEGER, format VARCHAR, n_bytes BIGINT, shard VARCHAR, "commit" BIGINT);
+CREATE TABLE documents (document_id VARCHAR, source VARCHAR, uri VARCHAR, title VARCHAR, metadata VARCHAR,
+    shard VARCHAR, "commit" BIGINT);
+CREATE TABLE images (image_id VARCHAR, document_id VARCHAR, position INTEGER, url VARCHAR, alt_text VARCHAR,
+    sha256 VARCHAR, width INTEGER, height INTEGER, format VARCHAR, n_bytes BIGINT, shard VARCHAR, "commit" BIGINT);
 CREATE TABLE sentences (sentence_id VARCHAR, document_id VARCHAR, position INTEGER, text VARCHAR, content VARCHAR,
     shard VARCHAR, "commit" BIGINT);
 CREATE TABLE payloads (sha256 VARCHAR, bytes BLOB, uri VARCHAR, "offset" BIGINT, length BIGINT, shard VARCHAR,
     "commit" BIGINT);
 CREATE TABLE inputs (uri VARCHAR, size BIGINT, etag VARCHAR, source VARCHAR, shard VARCHAR, "commit" BIGINT);
-CREATE TABLE image_content (sha256 VARCHAR, width INTEGER, height INTEGER, format VARCHAR, n_bytes BIGINT, shard VARCHAR,
-    "commit" BIGINT);
+CREATE TABLE image_content (sha256 VARCHAR, width INTEGER, height INTEGER, format VARCHAR, n_bytes BIGINT,
+    shard VARCHAR, "commit" BIGINT);
 CREATE TABLE sentence_content (content VARCHAR, text VARCHAR, shard VARCHAR, "commit" BIGINT);
 CREATE TABLE image_quality (sha256 VARCHAR, shard VARCHAR, scorer VARCHAR, "commit" BIGINT, sharpness DOUBLE,
     brightness DOUBLE, colourfulness DOUBLE, image_entropy DOUBLE);
@@ -32,24 +34,26 @@ CREATE TABLE duplicate_edges (a VARCHAR, b VARCHAR, kind VARCHAR, distance DOUBL
 CREATE TABLE image_groups (sha256 VARCHAR, group_id VARCHAR, group_size INTEGER, scorer VARCHAR, "commit" BIGINT);
 CREATE TABLE centroids (kind VARCHAR, cluster INTEGER, vector BLOB, n BIGINT, scorer VARCHAR, "commit" BIGINT);
 CREATE TABLE clusters (kind VARCHAR, key VARCHAR, shard VARCHAR, scorer VARCHAR, "commit" BIGINT, cluster INTEGER);
-CREATE TABLE matches (sha256 VARCHAR, rank INTEGER, content VARCHAR, similarity DOUBLE, shard VARCHAR, scorer VARCHAR,
+CREATE TABLE vector_index (key VARCHAR, cluster INTEGER, probe INTEGER, index_vector BLOB, shard VARCHAR,
+    scorer VARCHAR, "commit" BIGINT);
+CREATE TABLE match_candidates (sha256 VARCHAR, content VARCHAR, similarity DOUBLE, shard VARCHAR, scorer VARCHAR,
     "commit" BIGINT);
 CREATE TABLE image_similarity (sha256 VARCHAR, shard VARCHAR, scorer VARCHAR, input_digest VARCHAR, "commit" BIGINT,
     alt_similarity DOUBLE, match_similarity DOUBLE, best_similarity DOUBLE);
-CREATE TABLE captions (sha256 VARCHAR, shard VARCHAR, scorer VARCHAR, "commit" BIGINT, captioner VARCHAR, prompt VARCHAR,
-    text VARCHAR, status VARCHAR, n_tokens INTEGER, seconds DOUBLE);
+CREATE TABLE captions (sha256 VARCHAR, shard VARCHAR, scorer VARCHAR, "commit" BIGINT, captioner VARCHAR,
+    prompt VARCHAR, text VARCHAR, status VARCHAR, n_tokens INTEGER, seconds DOUBLE);
 CREATE TABLE caption_similarity (sha256 VARCHAR, shard VARCHAR, scorer VARCHAR, input_digest VARCHAR, "commit" BIGINT,
     caption_similarity DOUBLE);
 CREATE TABLE tags (sha256 VARCHAR, shard VARCHAR, scorer VARCHAR, "commit" BIGINT, tags VARCHAR[],
     tag_similarities DOUBLE[]);
 CREATE TABLE synthetic (sha256 VARCHAR, shard VARCHAR, scorer VARCHAR, input_digest VARCHAR, "commit" BIGINT,
     prompt VARCHAR, synthetic_text VARCHAR, synthetic_status VARCHAR, n_tokens INTEGER, seconds DOUBLE);
-CREATE TABLE quarantine (item VARCHAR, source VARCHAR, stage VARCHAR, reason VARCHAR, detail VARCHAR, payload_ref VARCHAR,
-    run_id VARCHAR, shard VARCHAR, "commit" BIGINT);
-CREATE TABLE partitions ("table" VARCHAR, partition_id VARCHAR, shard VARCHAR, scorer VARCHAR, rows BIGINT, bytes BIGINT,
-    seconds DOUBLE, run_id VARCHAR, "commit" BIGINT, path VARCHAR);
-CREATE TABLE scorers (digest VARCHAR, name VARCHAR, version INTEGER, settings VARCHAR, model VARCHAR, made_from VARCHAR[],
-    libraries VARCHAR, "commit" BIGINT);
+CREATE TABLE quarantine (item VARCHAR, source VARCHAR, stage VARCHAR, reason VARCHAR, detail VARCHAR,
+    payload_ref VARCHAR, run_id VARCHAR, shard VARCHAR, "commit" BIGINT);
+CREATE TABLE partitions ("table" VARCHAR, partition_id VARCHAR, shard VARCHAR, scorer VARCHAR, rows BIGINT,
+    bytes BIGINT, seconds DOUBLE, run_id VARCHAR, "commit" BIGINT, path VARCHAR);
+CREATE TABLE scorers (digest VARCHAR, name VARCHAR, version INTEGER, settings VARCHAR, model VARCHAR,
+    made_from VARCHAR[], libraries VARCHAR, "commit" BIGINT);
 CREATE TABLE runs (run_id VARCHAR, flow VARCHAR, recipe VARCHAR, state VARCHAR, started_at TIMESTAMPTZ,
     finished_at TIMESTAMPTZ, detail VARCHAR);
 CREATE TABLE commits ("commit" BIGINT, run_id VARCHAR, step VARCHAR, "at" TIMESTAMPTZ);
@@ -63,14 +67,17 @@ CREATE TABLE pairs (dataset VARCHAR, version INTEGER, image_id VARCHAR, sha256 V
     raw_image_url VARCHAR, text1 VARCHAR, text2 VARCHAR, text3 VARCHAR, syn_text VARCHAR, caption VARCHAR,
     alt_text VARCHAR, tags VARCHAR[], width INTEGER, height INTEGER, similarity1 DOUBLE, similarity2 DOUBLE,
     similarity3 DOUBLE, best_similarity DOUBLE, cluster INTEGER);
-CREATE TABLE decisions (dataset VARCHAR, version INTEGER, item_id VARCHAR, kind VARCHAR, dropped_by VARCHAR, value VARCHAR);
+CREATE TABLE decisions (dataset VARCHAR, version INTEGER, item_id VARCHAR, kind VARCHAR, dropped_by VARCHAR,
+    value VARCHAR);
 CREATE TABLE funnel (dataset VARCHAR, version INTEGER, kind VARCHAR, position INTEGER, rule VARCHAR, n_in BIGINT,
     n_dropped BIGINT);
 """
 
 _VIEWS = """
-CREATE VIEW lease AS SELECT holder, run_id, purpose, heartbeat::TIMESTAMPTZ AS heartbeat, expires::TIMESTAMPTZ AS expires
-    FROM __ducklake_metadata_lake.pairmill_lease;
+CREATE VIEW lease AS SELECT holder, run_id, purpose, heartbeat::TIMESTAMPTZ AS heartbeat,
+    expires::TIMESTAMPTZ AS expires FROM __ducklake_metadata_lake.pairmill_lease;
+CREATE VIEW matches AS SELECT sha256, CAST(row_number() OVER (PARTITION BY scorer, sha256 ORDER BY similarity DESC,
+    content) AS INTEGER) AS rank, content, similarity, shard, scorer, "commit" FROM match_candidates;
 CREATE VIEW sentence_repeats AS SELECT content, count(*) AS repeats FROM sentences GROUP BY content;
 """
 
@@ -113,9 +120,10 @@ def _apply(lake: "Lake", number: int) -> None:
 
 @cache
 def columns(table: str) -> dict[str, str]:
-    """Column names and DuckDB types of a table, in order, as of the newest schema. KeyError when there is none."""
+    """Column names and DuckDB types of a table or view, in order, as of the newest schema. KeyError when there is none."""
     with duckdb.connect() as connection:
-        connection.execute(_TABLES)
+        connection.execute("ATTACH ':memory:' AS __ducklake_metadata_lake; USE __ducklake_metadata_lake")
+        connection.execute(f"{LEASE_TABLE}; USE memory; {';'.join(MIGRATIONS)}")
         sql = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
         found = dict(connection.execute(sql, [table]).fetchall())
     if not found:

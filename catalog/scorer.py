@@ -19,8 +19,8 @@ LIBRARIES = ("torch", "torchvision", "transformers", "open_clip_torch", "numpy",
 
 @dataclass(frozen=True)
 class Scorer:
-    """``settings`` hold everything that changes values (precision, decoder, resize, prompt, token limit ...) and are plain JSON;
-    ``model`` is the content digest of the weights, '' without one; ``made_from`` the digests of the scores it reads."""
+    """``settings`` hold everything that changes values (precision, decoder, resize, prompt, token limit ...) as plain
+    JSON; ``model`` is the content digest of the weights, '' without one; ``made_from`` the digests of what it reads."""
 
     name: str
     table: str
@@ -31,7 +31,7 @@ class Scorer:
 
     @property
     def digest(self) -> str:
-        """32 hex digits. The table is where the values go, not what they are; library versions are recorded, not hashed."""
+        """32 hex digits. The table is where the values go, not what they are; libraries are recorded, not hashed."""
         identity = [self.name, self.version, self.settings_json(), self.model, sorted(self.made_from)]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
@@ -41,7 +41,7 @@ class Scorer:
 
 
 def register(lake: "Lake", scorers: Sequence[Scorer], commit: int) -> int:
-    """Record the scorers that the lake does not know yet, with the libraries of this process. Returns how many were new."""
+    """Record the scorers that the lake does not know yet, with this process's libraries. Returns how many were new."""
     by_digest = {scorer.digest: scorer for scorer in scorers}
 
     def body() -> int:

@@ -1,0 +1,98 @@
+"""What happens when a lake is opened: create what is missing, migrate what is older, refuse what is newer."""
+
+import os
+import re
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from catalog import lease, schema
+from catalog.attach import attach, connect, extensions_for, quoted, use_s3_credentials
+from catalog.error import NewerLake, PairmillError
+from catalog.location import Location
+from catalog.metadata import Metadata, open_metadata
+
+if TYPE_CHECKING:
+    from catalog.lake import Lake
+
+TROUBLE = (duckdb.Error, sqlite3.Error, OSError)
+S3_MARK = "lake.txt"
+
+
+def metadata_of(location: Location, read_only: bool) -> Metadata:
+    """Reach the metadata database and see to it that it holds a lake; a reader gets an error where none is."""
+    nothing = f"there is no lake at '{location.uri}'. Check --lake, or make one with `pairmill run`."
+    if read_only and not location.on_postgres and not Path(location.metadata).is_file():
+        raise PairmillError(nothing)
+    metadata = open_metadata(location, read_only)
+    if not metadata.has_lake():
+        if read_only:
+            raise PairmillError(nothing)
+        with lease.hold(metadata, location.uri, "-", "create the lake", wait_seconds=60):
+            if not metadata.has_lake():
+                attached(location, read_only).close()
+    return metadata
+
+
+def attached(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection:
+    connection = connect(*extensions_for(location))
+    if location.on_s3:
+        use_s3_credentials(connection)
+        _reach_s3(connection, location, read_only)
+    elif not read_only:
+        os.makedirs(location.data_path, exist_ok=True)
+    # What does not fit into memory goes beside the data, where there is room, rather than into the working directory.
+    spill = tempfile.gettempdir() if read_only or location.on_s3 else os.path.dirname(location.data_path.rstrip("/"))
+    connection.execute(f"SET temp_directory = {quoted(os.path.join(spill, '.spill'))}")
+    try:
+        attach(connection, location, read_only)
+    except duckdb.InvalidInputException as error:
+        raise _version_trouble(error, location.uri) or error from error
+    return connection
+
+
+def bring_up_to_date(lake: "Lake") -> None:
+    version = schema.version(lake)
+    if version > schema.NEWEST:
+        raise NewerLake(
+            f"lake '{lake.uri}' was made by a newer Pairmill (schema {version}, this one knows {schema.NEWEST}). "
+            "Install that version or a later one; the lake was not touched."
+        )
+    if lake.read_only:
+        return
+    if version < schema.NEWEST:
+        with lease.hold(lake.metadata, lake.uri, "-", f"migrate to schema {schema.NEWEST}", wait_seconds=60):
+            schema.migrate(lake)
+    _remember_place(lake)
+
+
+def _remember_place(lake: "Lake") -> None:
+    """A lake that was moved, or copied, tells plain DuckDB readers where its data lies now."""
+    where = "key = 'data_path' AND scope IS NULL"
+    stored = lake.metadata.read(f"SELECT value FROM ducklake_metadata WHERE {where}", {})
+    if stored and stored[0][0] != lake.data_path:
+        lake.metadata.write(f"UPDATE ducklake_metadata SET value = :path WHERE {where}", {"path": lake.data_path})
+
+
+def _reach_s3(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
+    """Fail now, in seconds, rather than after the first shard: look for a small file, write it when it is not there."""
+    mark = quoted(location.data_path + S3_MARK)
+    connection.execute("SET http_retries = 1; SET http_timeout = 10")
+    found = connection.execute(f"SELECT 1 FROM glob({mark})").fetchall()
+    if not found and not read_only:
+        connection.execute(f"COPY (SELECT 'The data of a Pairmill lake.') TO {mark} (FORMAT csv, HEADER false)")
+    connection.execute("RESET http_retries; RESET http_timeout")
+
+
+def _version_trouble(error: Exception, uri: str) -> NewerLake | PairmillError | None:
+    """DuckLake's own format has a version too."""
+    found = re.search(r"catalog version is ([\d.]+).*requires version ([\d.]+)", str(error))
+    if not found:
+        return None
+    lake, known = (tuple(int(part) for part in text.strip(".").split(".")) for text in found.groups())
+    if lake > known:
+        return NewerLake(f"lake '{uri}' has DuckLake format {found[1]}, newer than this DuckDB reads. Update DuckDB.")
+    return PairmillError(f"lake '{uri}' has the old DuckLake format {found[1]}. Migrate it with DuckDB first: {error}")
