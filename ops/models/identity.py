@@ -6,10 +6,14 @@ folder that moved, or a hub name and its local copy, redo nothing.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
-from functools import lru_cache
+import socket
+from functools import cache, lru_cache
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 # What decides a model's output: weights, config, tokenizer and processor files. README, scripts and images do not.
 MODEL_FILES = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
@@ -91,6 +95,7 @@ def _hub_folder(spec: str, name: str) -> Path:
         return _local_folder(spec, name)
     from huggingface_hub import snapshot_download
 
+    _give_up_on_a_hub_that_is_not_there()
     repo, _, revision = name.partition("@")
     try:
         # Safetensors only at first: old repositories hold the same weights up to four times.
@@ -113,6 +118,7 @@ def _open_clip_checkpoint(spec: str, model: str, pretrained: str) -> Path:
     if not known:
         tags = ", ".join(list_pretrained_tags_by_model(model)) or "none"
         raise ModelError(f"model '{spec}': '{pretrained}' is neither a file nor a tag of {model} (its tags: {tags})")
+    _give_up_on_a_hub_that_is_not_there()
     try:
         return Path(download_pretrained(known))
     except Exception as error:  # as above, and urllib's own kinds
@@ -124,11 +130,24 @@ def _open_clip_config(model: str) -> dict:
 
     config = get_model_config(model)
     if config is None:
-        import difflib
-
         near = ", ".join(difflib.get_close_matches(model, list_models(), n=3)) or "see open_clip.list_models()"
         raise ModelError(f"model 'open_clip:{model}': open_clip knows no such architecture; did you mean: {near}?")
     return config
+
+
+@cache
+def _give_up_on_a_hub_that_is_not_there() -> None:
+    """Use the hub's cache alone for the rest of this process when no connection opens: its client would try each file
+    five times, which takes half a minute before a person learns that a model is missing."""
+    from huggingface_hub import constants
+
+    if getproxies():  # the proxy answers then, not the hub
+        return
+    address = urlsplit(constants.ENDPOINT)
+    try:
+        socket.create_connection((address.hostname or "", address.port or 443), timeout=5).close()
+    except OSError:
+        constants.HF_HUB_OFFLINE = True
 
 
 def _missing(spec: str, repo: str, error: Exception) -> ModelError:

@@ -1,5 +1,6 @@
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,9 +36,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> str:
 def pictures(n: int, seed: int = 0) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     sizes = [(32, 32), (48, 32), (32, 90), (224, 300), (20, 24)]
-    return [
-        rng.integers(0, 256, size=(*sizes[place % len(sizes)], 3), dtype=np.uint8) for place in range(n)
-    ]
+    return [rng.integers(0, 256, size=(*sizes[place % len(sizes)], 3), dtype=np.uint8) for place in range(n)]
 
 
 def full_length(spec: str, texts: list[str]) -> np.ndarray:
@@ -116,7 +115,7 @@ def test_pictures_are_fitted_as_open_clip_fits_them(spec: str):
     from open_clip.transform import PreprocessCfg, image_transform_v2
 
     loaded = clip_module._load(spec, "fp32")
-    own = image_transform_v2(PreprocessCfg(**loaded.model.visual.preprocess_cfg), is_train=False)
+    own: Any = image_transform_v2(PreprocessCfg(**loaded.model.visual.preprocess_cfg), is_train=False)
     for picture in pictures(5, seed=3):
         expected = own(Image.fromarray(picture))
         found = (loaded.fit(picture).float() - loaded.mean) * loaded.scale

@@ -87,12 +87,10 @@ def test_a_folder_without_weights_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("spec", ["hf:pairmill-tests/no-such-model", "open_clip:hf-hub:pairmill-tests/no-such-model"])
-def test_a_hub_model_that_is_not_here_says_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str
-):
+def test_a_hub_model_that_is_not_here_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str):
     import huggingface_hub.constants as constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match="hf download pairmill-tests/no-such-model.*--models demo"):
+    with pytest.raises(ModelError, match=r"hf download pairmill-tests/no-such-model.*--models demo"):
         resolve(spec)

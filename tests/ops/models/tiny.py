@@ -13,7 +13,9 @@ VISION = {"image_size": 32, "layers": 2, "width": 32, "head_width": 16, "patch_s
 TEXT = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2}
 
 
-def save_clip(folder: Path, text: dict[str, Any] | None = None, preprocess: dict[str, Any] | None = None, **extra) -> str:
+def save_clip(
+    folder: Path, text: dict[str, Any] | None = None, preprocess: dict[str, Any] | None = None, **extra
+) -> str:
     """A random CLIP under ``folder``; gives its spec. ``text`` and ``extra`` change the architecture."""
     import open_clip
 

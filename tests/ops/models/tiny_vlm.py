@@ -19,8 +19,9 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", "<image>", "<fake_token_around_image>", "<end_of_utterance>", "<global-img>"]
-WORDS = "User Assistant : . ? describe what is in this picture please tell me more of the old red engine".split()
+PICTURE = ["<image>", "<fake_token_around_image>", "<end_of_utterance>", "<global-img>"]
+SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", *PICTURE]
+PROMPTS = "User Assistant : . ? describe what is in this picture please tell me more of the old red engine"
 VOCABULARY = 64
 TEMPLATE = (
     "{% for message in messages %}User : {% for part in message.content %}"
@@ -45,7 +46,11 @@ def save_vlm(folder: Path, kind: str = "idefics3", end: str = "</s>", template: 
 
 
 def _tokenizer() -> PreTrainedTokenizerFast:
-    words = SPECIAL + WORDS + [f"word{number}" for number in range(VOCABULARY - len(SPECIAL) - len(WORDS))]
+    words = (
+        SPECIAL
+        + PROMPTS.split()
+        + [f"word{number}" for number in range(VOCABULARY - len(SPECIAL) - len(PROMPTS.split()))]
+    )
     inner = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     inner.add_special_tokens(SPECIAL)
