@@ -90,7 +90,7 @@ class Captioner(Settings):
     model: str = Field("captioner", description="A key of `models`.")
     prompt: str = Field(CAPTION_PROMPT, min_length=1, description="What the model is asked.")
     max_tokens: int = Field(128, ge=1, le=4096, description="The longest caption, in the model's tokens.")
-    side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture that the model is shown, in pixels.")
+    side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture shown to the model, in pixels.")
     precision: Literal["fp32", "bf16"] = Field("bf16", description="bf16 halves the memory and is fast on GPUs.")
     batch_size: int = Field(16, ge=1, description="Placement: it changes the speed, not the digest.")
 
@@ -116,7 +116,7 @@ class Fuse(Settings):
     model: str = Field("captioner", description="A key of `models`.")
     prompt: str = Field(FUSE_PROMPT, description="What the model is asked; may hold {caption}, {tags}, {sentence}.")
     max_tokens: int = Field(160, ge=1, le=4096, description="The longest text, in the model's tokens.")
-    side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture that the model is shown, in pixels.")
+    side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture shown to the model, in pixels.")
     precision: Literal["fp32", "bf16"] = Field("bf16", description="bf16 halves the memory and is fast on GPUs.")
     batch_size: int = Field(16, ge=1, description="Placement: it changes the speed, not the digest.")
 

@@ -120,7 +120,7 @@ def _apply(lake: "Lake", number: int) -> None:
 
 @cache
 def columns(table: str) -> dict[str, str]:
-    """Column names and DuckDB types of a table or view, in order, as of the newest schema. KeyError when there is none."""
+    """Column names and DuckDB types of a table or view in order, by the newest schema. KeyError when there is none."""
     with duckdb.connect() as connection:
         connection.execute("ATTACH ':memory:' AS __ducklake_metadata_lake; USE __ducklake_metadata_lake")
         connection.execute(f"{LEASE_TABLE}; USE memory; {';'.join(MIGRATIONS)}")

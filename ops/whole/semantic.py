@@ -27,13 +27,23 @@ def semantic_edges(
     ``most`` anyway, and with ``most`` at least the largest group allowed, no group that is allowed loses an edge.
     Memory is bounded by a block of products and the edges.
     """
+    near = assign(vectors, centroids, probes)
+    rows = np.repeat(np.arange(len(vectors)), near.shape[1])
+    return edges_within(vectors, is_new, rows, near.ravel(), threshold, most)
+
+
+def edges_within(
+    vectors: np.ndarray, is_new: np.ndarray, rows: np.ndarray, clusters: np.ndarray, threshold: float, most: int = 1_000
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As ``semantic_edges``, with the clusters given: row ``rows[m]`` of ``vectors`` is a member of ``clusters[m]``.
+
+    A row may be in several clusters; a pair that meets twice is reported once.
+    """
     if len(vectors) == 0 or not np.any(is_new):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
     is_new = np.asarray(is_new, dtype=bool)
-    near = assign(vectors, centroids, probes)
-    rows = np.repeat(np.arange(len(vectors)), near.shape[1])
-    order = np.argsort(near.ravel(), kind="stable")
-    clusters, rows = near.ravel()[order], rows[order]
+    order = np.lexsort((rows, clusters))
+    clusters, rows = clusters[order], rows[order]
     starts = np.flatnonzero(np.r_[True, np.diff(clusters) != 0])
     codes = [np.empty(0, dtype=np.int64)]
     for start, end in zip(starts, np.r_[starts[1:], len(rows)], strict=True):

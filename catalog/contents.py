@@ -1,0 +1,57 @@
+"""What the lake already holds: source units, and one home for each distinct picture and sentence."""
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from catalog.lake import Lake
+
+Unit = tuple[str, int, str]
+
+
+def unknown_inputs(lake: Lake, listed: Sequence[Unit]) -> list[Unit]:
+    """Of (uri, size, etag) rows, those that were never ingested as they are now."""
+    if not listed:
+        return []
+    uris, sizes, etags = zip(*listed, strict=True)
+    lake.connection.register("listed", pa.table({"uri": uris, "size": sizes, "etag": etags}))
+    try:
+        return lake.query("SELECT uri, size, etag FROM listed ANTI JOIN inputs USING (uri, size, etag) ORDER BY uri")
+    finally:
+        lake.connection.unregister("listed")
+
+
+def banned(lake: Lake) -> frozenset[str]:
+    """The first 32 hex digits of the sha256 of every banned picture."""
+    return frozenset(row[0] for row in lake.query("SELECT sha256 FROM bans"))
+
+
+def index(lake: Lake, begin: Callable[[], int]) -> None:
+    """Give each picture and sentence content that has none its home shard: the smallest shard id that holds it.
+
+    One pass over ``images`` and ``sentences`` a run that read something new; a content that a later ingest brings
+    again keeps its home. A copy of its bytes in another shard's payloads is never read, and costs its disk only.
+    """
+    new = {table: lake.query(f"SELECT count(*) FROM ({_new(*keys)})")[0][0] for table, keys in _HOMES.items()}
+    if not any(new.values()):
+        return
+    commit = begin()
+    with lake.transaction():
+        for table, (source, key, columns) in _HOMES.items():
+            names = f"{key}, {columns}, shard, commit"
+            lake.execute(f"INSERT INTO {table} ({names}) SELECT *, {commit} FROM ({_new(source, key, columns)}) ORDER BY shard, {key}")
+
+
+_HOMES = {
+    "image_content": ("images", "sha256", "width, height, format, n_bytes"),
+    "sentence_content": ("sentences", "content", "text"),
+}
+
+
+def _new(source: str, key: str, columns: str) -> str:
+    home = "image_content" if source == "images" else "sentence_content"
+    first = ", ".join(f"arg_min({name}, (shard, {_ORDER[source]})) AS {name}" for name in columns.split(", "))
+    return f"SELECT {key}, {first}, min(shard) AS shard FROM {source} ANTI JOIN {home} USING ({key}) GROUP BY {key}"
+
+
+_ORDER = {"images": "image_id", "sentences": "sentence_id"}

@@ -1,0 +1,145 @@
+"""Vectors and what is made from them: samples for training, unassigned rows, index files, centroids."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from catalog.lake import Lake
+from catalog.plan import Plan, Stage
+from catalog.worklist import WorkItem, image_rows, sentence_rows
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One family of vectors: ``kind`` names it in ``centroids`` and ``clusters``, ``table`` holds it by ``key``."""
+
+    kind: str
+    table: str
+    key: str
+    column: str
+    content: str
+
+    @property
+    def centroids(self) -> str:
+        return f"{self.kind}_centroids"
+
+    @property
+    def clusters(self) -> str:
+        return f"{self.kind}_clusters"
+
+
+IMAGES = Kind("image", "image_embedding", "sha256", "image_vector", "image_content")
+SENTENCES = Kind("sentence", "sentence_embedding", "content", "sentence_vector", "sentence_content")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Centroids as committed: ``path`` of their file, how many rows were eligible then, their content digest."""
+
+    path: str
+    eligible: int
+    digest: str
+    k: int
+
+
+def eligible(lake: Lake, plan: Plan, kind: Kind) -> int:
+    """Rows with a vector that pass the rules known by then: what K and retraining are measured by."""
+    return lake.query(f"SELECT count(*) FROM ({_eligible(plan, kind)})")[0][0]
+
+
+def sample(lake: Lake, plan: Plan, kind: Kind, n: int) -> pa.Table:
+    """``key``, ``vector`` of the ``n`` eligible rows with the smallest sha256(key || seed): the same in any order."""
+    order = f"sha256({kind.key} || '{plan.recipe.seed}')"
+    return lake.table(f"SELECT {kind.key} AS key, vector FROM ({_eligible(plan, kind)}) ORDER BY {order} LIMIT {n}")
+
+
+def _eligible(plan: Plan, kind: Kind) -> str:
+    rows = image_rows(plan, Stage.ASSOCIATE) if kind is IMAGES else sentence_rows(plan, Stage.ASSOCIATE)
+    return (
+        f"SELECT {kind.key}, e.{kind.column} AS vector FROM {kind.table} e WHERE e.scorer = '{plan.scorer(kind.table)}' "
+        f"AND e.{kind.column} IS NOT NULL AND {kind.key} IN (SELECT {kind.key} FROM ({rows}) WHERE dropped_by = '')"
+    )
+
+
+def trained(lake: Lake, scorer: str) -> Trained | None:
+    """The newest centroids of one training recipe, or None."""
+    found = lake.query(
+        'SELECT p.path, any_value(c.n), p."commit", count(*) FROM partitions p JOIN centroids c ON c.scorer = p.scorer AND '
+        'c."commit" = p."commit" WHERE p."table" = \'centroids\' AND p.scorer = ? GROUP BY ALL ORDER BY p."commit" DESC '
+        "LIMIT 1",
+        (scorer,),
+    )
+    if not found:
+        return None
+    path, n, commit, k = found[0]
+    digest = lake.query(
+        "SELECT sha256(string_agg(hex(vector), '' ORDER BY cluster)) FROM centroids WHERE scorer = ? AND commit = ?",
+        (scorer, commit),
+    )[0][0][:32]
+    return Trained(lake.data_path + path, n, digest, k)
+
+
+def pending_assignment(lake: Lake, plan: Plan, kind: Kind, clusters: str, table: str = "clusters") -> list[WorkItem]:
+    """Vectors that the scorer ``clusters`` has not assigned yet, by shard, with the files that hold them."""
+    key = "key"
+    found = lake.query(
+        f"SELECT e.shard, list(DISTINCT e.{kind.key} ORDER BY e.{kind.key}) FROM {kind.table} e LEFT JOIN "
+        f"(SELECT {key} FROM {table} WHERE scorer = ?) c ON c.{key} = e.{kind.key} "
+        f"WHERE e.scorer = ? AND e.{kind.column} IS NOT NULL AND c.{key} IS NULL GROUP BY e.shard ORDER BY e.shard",
+        (clusters, plan.scorer(kind.table)),
+    )
+    files = score_paths(lake, kind.table, plan.scorer(kind.table), [row[0] for row in found])
+    return [WorkItem(shard, tuple(keys), files[shard], (table,)) for shard, keys in found]
+
+
+def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:
+    """The files of one scorer's rows by shard."""
+    if not shards:
+        return {}
+    found = lake.query(
+        """SELECT shard, list(path ORDER BY path) FROM partitions
+        WHERE "table" = ? AND scorer = ? AND path <> '' AND shard IN (SELECT unnest(?)) GROUP BY shard""",
+        (table, scorer, shards),
+    )
+    return {shard: tuple(lake.data_path + path for path in paths) for shard, paths in found}
+
+
+def index_paths(lake: Lake, scorer: str) -> tuple[str, ...]:
+    """Every file of one vector index, each sorted by cluster."""
+    found = lake.query(
+        """SELECT path FROM partitions WHERE "table" = 'vector_index' AND scorer = ? AND path <> '' ORDER BY path""",
+        (scorer,),
+    )
+    return tuple(lake.data_path + path for (path,) in found)
+
+
+def ranges(model: Trained, rows: int = 500_000, at_least: int = 8) -> list[tuple[int, int]]:
+    """Cut the clusters 0..k-1 into ranges (first, last) that held about ``rows`` eligible rows at training.
+
+    Depends on the centroids alone, so that what is done for a range stays done when rows arrive.
+    """
+    n = min(model.k, max(at_least, -(-model.eligible // rows)))
+    bounds = [model.k * i // n for i in range(n + 1)]
+    return [(first, last - 1) for first, last in zip(bounds, bounds[1:], strict=False)]
+
+
+def watermarks(lake: Lake, table: str, scorer: str) -> dict[str, int]:
+    """For each range (as a shard name) of a global step, the commit number up to which its rows were compared."""
+    found = lake.query(
+        'SELECT shard, max("commit") FROM partitions WHERE "table" = ? AND scorer = ? GROUP BY shard', (table, scorer)
+    )
+    return dict(found)
+
+
+def newest(lake: Lake, table: str, scorer: str) -> int:
+    """The highest commit number among a scorer's rows, -1 where there are none."""
+    return lake.query("SELECT coalesce(max(\"commit\"), -1) FROM partitions WHERE \"table\" = ? AND scorer = ?", (table, scorer))[0][0]
+
+
+def best_similarities(lake: Lake, matches: str, keys: list[str], k: int) -> list[tuple[str, int, float]]:
+    """(sha256, rank from 1, similarity) of the ``k`` best stored candidates of the given pictures."""
+    return lake.query(
+        f"SELECT sha256, row_number() OVER (PARTITION BY sha256 ORDER BY similarity DESC, content) AS rank, similarity "
+        f"FROM {matches} WHERE sha256 IN (SELECT unnest(?)) QUALIFY rank <= {k}",
+        (keys,),
+    )

@@ -1,0 +1,163 @@
+"""What is still to do: what the recipe makes eligible so far, minus what already has this score from this scorer.
+
+That one anti-join is resume, incremental ingest and 'the captioner changed'. Shards whose scorer has as many rows as
+the shard has contents are left out before the join on keys, so a finished lake answers from ``partitions`` alone.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from catalog.lake import Lake
+from catalog.plan import IMAGE_TABLES, SENTENCE_TABLES, Check, Plan, ScoreColumns, Stage
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """One worker's portion: the rows ``keys`` of ``shard``, to be read from ``paths``.
+
+    ``tables`` names the scores that these rows lack; ``inputs`` carries small values a row (texts), aligned with
+    ``keys``. Never a path alone: deleted rows still stand in the file.
+    """
+
+    shard: str
+    keys: tuple[str, ...]
+    paths: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+    inputs: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def digest(self) -> str:
+        """Identity of what this item asks for (not of its answer): 32 hex digits."""
+        text = "\x1f".join((self.shard, *self.tables, *self.keys, *self.inputs.get("input_digests", ())))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def image_rows(plan: Plan, stage: Stage, upto: int | None = None, extra: Sequence[str] = ()) -> str:
+    """SQL: every image occurrence with ``dropped_by`` ('' or its first failed rule) and ``dropped_value``.
+
+    Rules of stages before ``stage`` bite; ``extra`` names score tables to join although no rule reads them; ``upto``
+    leaves out rows of later commits.
+    """
+    checks = [check for check in plan.image_checks if check.stage < stage]
+    joins, columns = _joins(plan, checks, IMAGE_TABLES, "sha256", extra, upto)
+    return (
+        "SELECT image_id, document_id, sha256, shard, url, alt_text, width, height, n_bytes, position"
+        f"{''.join(', ' + name for name in columns)}, {_dropped(checks)} FROM (SELECT i.*"
+        f"{''.join(f', {source} AS {name}' for name, source in columns.items())} FROM images i{joins}{_upto('i', upto)})"
+    )
+
+
+def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None) -> str:
+    """SQL: every distinct sentence with ``dropped_by`` and ``dropped_value``, as :func:`image_rows`."""
+    checks = [check for check in plan.sentence_checks if check.stage < stage]
+    joins, columns = _joins(plan, checks, SENTENCE_TABLES, "content", (), upto)
+    needs_repeats = any("repeats" in check.columns for check in checks)
+    repeats = (
+        f" LEFT JOIN (SELECT content, count(*) AS repeats FROM sentences s{_upto('s', upto)} GROUP BY content) r "
+        "ON r.content = i.content"
+        if needs_repeats
+        else ""
+    )
+    chosen = ", r.repeats" if needs_repeats else ""
+    return (
+        f"SELECT content, text, shard, {_dropped(checks)} FROM (SELECT i.*{chosen}"
+        f"{''.join(f', {source} AS {name}' for name, source in columns.items())} "
+        f"FROM sentence_content i{joins}{repeats}{_upto('i', upto)})"
+    )
+
+
+def _joins(
+    plan: Plan, checks: Sequence[Check], tables: Sequence[ScoreColumns], key: str, extra: Sequence[str], upto: int | None
+) -> tuple[str, dict[str, str]]:
+    wanted = {name for check in checks for name in check.tables} | set(extra)
+    sql, columns = "", {}
+    for index, table in enumerate(t for t in tables[1:] if t.table in wanted):
+        alias = f"t{index}"
+        sql += f" LEFT JOIN {current_scores(plan, table.table, key, upto)} {alias} ON {alias}.{key} = i.{key}"
+        columns |= {name: f"{alias}.{source}" for name, source in table.source.items()}
+    return sql, columns
+
+
+def current_scores(plan: Plan, table: str, key: str, upto: int | None = None) -> str:
+    """SQL: the one valid row a key of a score table: this plan's scorer, the newest where inputs changed since."""
+    where = f"scorer = '{plan.scorer(table)}'" + ("" if upto is None else f" AND commit <= {upto}")
+    newest = f" QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY commit DESC) = 1" if table in BY_INPUT else ""
+    return f"(SELECT * FROM {table} WHERE {where}{newest})"
+
+
+BY_INPUT = ("image_similarity", "caption_similarity", "synthetic")
+
+
+def _upto(alias: str, upto: int | None) -> str:
+    return "" if upto is None else f" WHERE {alias}.commit <= {upto}"
+
+
+def _dropped(checks: Sequence[Check]) -> str:
+    if not checks:
+        return "'' AS dropped_by, '' AS dropped_value"
+    names = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN '{check.name}'" for check in checks)
+    values = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN {_value(check)}" for check in checks)
+    return f"CASE {names} ELSE '' END AS dropped_by, CASE {values} ELSE '' END AS dropped_value"
+
+
+def _value(check: Check) -> str:
+    parts = [f"'{column}=' || coalesce(left(CAST({column} AS VARCHAR), 80), 'NULL')" for column in check.columns]
+    return " || ', ' || ".join(parts) or "''"
+
+
+def pending_images(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> list[WorkItem]:
+    """Distinct pictures that pass the rules so far and lack a row in any of ``tables``, by home shard."""
+    return _pending(lake, plan, tables, "image_content", "sha256", image_rows(plan, stage), "payloads")
+
+
+def pending_sentences(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> list[WorkItem]:
+    """Distinct sentences that pass the rules so far and lack a row in any of ``tables``, by home shard."""
+    return _pending(lake, plan, tables, "sentence_content", "content", sentence_rows(plan, stage), "sentences")
+
+
+def _pending(
+    lake: Lake, plan: Plan, tables: Sequence[str], content: str, key: str, rows: str, payload: str
+) -> list[WorkItem]:
+    finished = " INTERSECT ".join(_finished_shards(plan, table, content) for table in tables)
+    lacking = [f"t{n}.{key} IS NULL" for n in range(len(tables))]
+    joins = "".join(
+        f" LEFT JOIN (SELECT {key} FROM {table} WHERE scorer = '{plan.scorer(table)}') t{n} ON t{n}.{key} = c.{key}"
+        for n, table in enumerate(tables)
+    )
+    flags = ", ".join(f"{lack} AS f{n}" for n, lack in enumerate(lacking))
+    groups = ", ".join(f"f{n}" for n in range(len(tables)))
+    found = lake.query(
+        f"WITH open AS (SELECT * FROM {content} WHERE shard NOT IN ({finished})), "
+        f"eligible AS (SELECT DISTINCT {key} FROM ({rows}) WHERE dropped_by = '') "
+        f"SELECT shard, {groups}, list({key} ORDER BY {key}) FROM ("
+        f"SELECT c.shard, c.{key}, {flags} FROM open c JOIN eligible e ON e.{key} = c.{key}{joins} "
+        f"WHERE {' OR '.join(lacking)}) GROUP BY ALL ORDER BY ALL"
+    )
+    paths = payload_paths(lake, payload, {row[0] for row in found})
+    return [
+        WorkItem(row[0], tuple(row[-1]), paths[row[0]], tuple(t for t, on in zip(tables, row[1:-1], strict=True) if on))
+        for row in found
+    ]
+
+
+def _finished_shards(plan: Plan, table: str, content: str) -> str:
+    return (
+        f"SELECT p.shard FROM (SELECT shard, sum(rows) AS done FROM partitions WHERE \"table\" = '{table}' "
+        f"AND scorer = '{plan.scorer(table)}' GROUP BY shard) p JOIN (SELECT shard, count(*) AS n FROM {content} "
+        "GROUP BY shard) c ON c.shard = p.shard WHERE p.done >= c.n"
+    )
+
+
+def payload_paths(lake: Lake, table: str, shards: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The Parquet files of ``table`` by shard, as absolute paths that a worker can open."""
+    wanted = sorted(set(shards))
+    if not wanted:
+        return {}
+    found = lake.query(
+        """SELECT shard, list(path ORDER BY path) FROM partitions
+        WHERE "table" = ? AND path <> '' AND shard IN (SELECT unnest(?)) GROUP BY shard""",
+        (table, wanted),
+    )
+    return {shard: tuple(lake.data_path + path for path in paths) for shard, paths in found}

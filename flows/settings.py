@@ -1,0 +1,85 @@
+"""Where things are and where work runs; nothing here is part of a dataset's identity."""
+
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from catalog import recipe as recipes
+from catalog.recipe import Recipe
+from tasks.stage import Placement
+
+ROOT = Path(__file__).resolve().parent.parent
+RECIPES = ROOT / "flows" / "recipes"
+DEMO_MODELS = {
+    "clip": "open_clip:local-dir:infra/demo/models/clip",
+    "captioner": "hf:infra/demo/models/captioner",
+}
+
+
+class Compute(BaseModel):
+    """Where and how wide a run works. Any setting gives the same dataset."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    workers: int = Field(0, ge=0, le=10_000, description="Worker processes; 0 means one a CPU.")
+    ray_address: str = Field(
+        "", description="'' works on this machine, 'local' starts Ray here, else a cluster: ray://host:port or auto."
+    )
+    gpus_per_worker: float = Field(0.0, ge=0, le=8, description="GPUs that each worker takes; 0 for CPU.")
+    cpus_per_worker: float = Field(1.0, gt=0, le=256, description="CPUs that each worker takes on a Ray cluster.")
+
+    def placement(self) -> Placement:
+        return Placement(**self.model_dump())
+
+
+def default_lake() -> str:
+    """``PAIRMILL_LAKE``, else the folder ``lake`` where the command runs."""
+    return os.environ.get("PAIRMILL_LAKE", "lake")
+
+
+def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo_models: str = "") -> Recipe:
+    """A recipe by name or path, its model folders found; ``demo_models`` 'demo' swaps in the shipped small ones."""
+    recipe = recipes.load(name_or_path, overrides, RECIPES)
+    return with_found_models(with_demo_models(recipe) if demo_models == "demo" else recipe)
+
+
+def with_demo_models(recipe: Recipe) -> Recipe:
+    """The recipe with every model swapped for the small one of its kind that ships, shown pictures at their size."""
+    models = {
+        name: DEMO_MODELS["clip" if spec.startswith("open_clip:") else "captioner"]
+        for name, spec in recipe.models.items()
+    }
+    small = recipes.load("demo", None, RECIPES)
+    prompt = {"prompt": small.captioners[0].prompt, "side": small.captioners[0].side, "precision": "fp32"}
+    captioners = [each.model_copy(update={**prompt, "max_tokens": 32}) for each in recipe.captioners]
+    fuse = small.fuse if recipe.fuse else None
+    return recipe.model_copy(
+        update={
+            "models": models,
+            "captioners": captioners,
+            "fuse": fuse,
+            "clip": small.clip,
+            "decoding": small.decoding,
+        }
+    )
+
+
+def with_found_models(recipe: Recipe) -> Recipe:
+    """Model folders named relative to the repository are found from any working directory."""
+    return recipe.model_copy(update={"models": {name: _found(spec) for name, spec in recipe.models.items()}})
+
+
+def _found(spec: str) -> str:
+    for prefix in ("open_clip:local-dir:", "hf:"):
+        folder = spec.removeprefix(prefix)
+        if spec.startswith(prefix) and not Path(folder).exists() and (ROOT / folder).is_dir():
+            return f"{prefix}{ROOT / folder}"
+    return spec
+
+
+def found_source(uri: str) -> str:
+    """A source named relative to the repository (the demo's is) is found from any working directory."""
+    if "://" in uri or Path(uri).exists() or not (ROOT / uri).exists():
+        return uri
+    return str(ROOT / uri)

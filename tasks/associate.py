@@ -1,0 +1,145 @@
+"""Associate: for every picture the nearest sentences of the clusters it probes, and what CLIP says of the best.
+
+Worked range by range of sentence clusters: a worker holds one range of the sentence index and the pictures routed into
+it. What came since the range was last searched is told by commit number: new pictures meet all sentences of the range,
+old pictures only the new sentences. A picture's candidates of all ranges and runs are ranked together by SQL.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from catalog import similarity as pending
+from catalog import vectors
+from catalog.scorer import Scorer
+from catalog.vectors import SENTENCES
+from catalog.worklist import WorkItem
+from ops.models.clip import Clip
+from ops.pair.similarity import max_similarity
+from ops.whole.search import top_k
+from tasks.cluster import range_name
+from tasks.rows import read_range, read_rows, scalars, to_vectors
+from tasks.session import Session
+from tasks.stage import Part
+
+
+def associate(session: Session) -> None:
+    """Search every range that has something new, then score each picture against its best texts."""
+    search(session)
+    score_similarity(session)
+
+
+def search(session: Session) -> None:
+    association = session.recipe.association
+    sentences, routes = session.plan.scorer(SENTENCES.clusters), session.plan.scorer("image_routes")
+    settings = {"candidates": 4 * association.top_k}
+    digest = session.use("matches", Scorer("matches", "match_candidates", 1, settings, "", (sentences, routes)))
+    model = vectors.trained(session.lake, session.plan.scorer(SENTENCES.centroids))
+    if model is None:
+        return
+    upto = max(vectors.newest(session.lake, "vector_index", scorer) for scorer in (sentences, routes))
+    done = vectors.watermarks(session.lake, "match_candidates", digest)
+    files = [vectors.index_paths(session.lake, scorer) for scorer in (sentences, routes)]
+    items = [
+        WorkItem(name, (str(upto),), inputs={"range": span, "done": done.get(name, -1), "files": files})
+        for span in vectors.ranges(model)
+        if done.get(name := range_name(*span), -1) < upto
+    ]
+    session.work("associate", items, Search(4 * association.top_k, digest))
+
+
+@dataclass(frozen=True)
+class Search:
+    """A job: one range of sentence clusters, and the pictures routed into it, to ``match_candidates``."""
+
+    candidates: int
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        columns = ["key", "cluster", "index_vector", "commit"]
+        sentence_files, route_files = item.inputs["files"]
+        sentences = read_range(sentence_files, columns, *item.inputs["range"]).sort_by(
+            [("cluster", "ascending"), ("key", "ascending")]
+        )
+        pictures = read_range(route_files, columns, *item.inputs["range"])
+        done = item.inputs["done"]
+        new_sentence, new_picture = (rows["commit"].to_numpy() > done for rows in (sentences, pictures))
+        found = [self._search(pictures.filter(pa.array(new_picture)), sentences)]
+        if done >= 0 and new_sentence.any():
+            old, fresh = pictures.filter(pa.array(~new_picture)), sentences.filter(pa.array(new_sentence))
+            found.append(self._search(old, fresh))
+        return [Part("match_candidates", pa.concat_tables(found), self.scorer)]
+
+    def _search(self, pictures: pa.Table, sentences: pa.Table) -> pa.Table:
+        """Each picture's best of the clusters it is routed to: a picture has one row a probed cluster."""
+        keys, first, member = np.unique(pictures["key"].to_numpy().astype(str), return_index=True, return_inverse=True)
+        if not len(keys) or not sentences.num_rows:
+            return _matches([], [], [])
+        clusters = _probes(member, pictures["cluster"].to_numpy(), len(keys))
+        offsets = np.searchsorted(sentences["cluster"].to_numpy(), np.arange(clusters.max() + 2))
+        queries = to_vectors(pictures["index_vector"].take(pa.array(first)))
+        rows, similarities = top_k(queries, clusters, to_vectors(sentences["index_vector"]), offsets, self.candidates)
+        at, place = np.nonzero(rows >= 0)
+        content = sentences["key"].take(pa.array(rows[at, place]))
+        return _matches(keys[at].tolist(), content, scalars(similarities[at, place]))
+
+
+def _probes(member: np.ndarray, clusters: np.ndarray, n: int) -> np.ndarray:
+    """(n, most probes in this range) cluster numbers a picture, -1 where it has fewer."""
+    order = np.lexsort((clusters, member))
+    member, clusters = member[order], clusters[order]
+    place = np.arange(len(member)) - np.searchsorted(member, member)
+    probes = np.full((n, place.max() + 1), -1, np.int64)
+    probes[member, place] = clusters
+    return probes
+
+
+def _matches(keys, content, similarities) -> pa.Table:
+    return pa.table(
+        {
+            "sha256": pa.array(keys, pa.string()),
+            "content": content.combine_chunks()
+            if isinstance(content, pa.ChunkedArray)
+            else pa.array(content, pa.string()),
+            "similarity": pa.array(similarities, pa.float64()),
+        }
+    )
+
+
+def score_similarity(session: Session) -> None:
+    """``alt_similarity``, ``match_similarity`` and their best, for pictures whose matches or alt texts are new."""
+    made_from = tuple(session.plan.scorer(name) for name in ("image_embedding", "matches"))
+    digest = session.use("image_similarity", Scorer("image_similarity", "image_similarity", 1, {}, "", made_from))
+    clip = Clip(session.recipe.models["clip"], session.recipe.clip.precision)
+    session.work(
+        "score similarity", pending.pending_similarity(session.lake, session.plan), ScoreSimilarity(clip, digest)
+    )
+
+
+@dataclass(frozen=True)
+class ScoreSimilarity:
+    """A job: image vectors and alt texts of one shard to ``image_similarity``; NULL where there is nothing to compare."""
+
+    clip: Clip
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        rows = read_rows(item, ["sha256", "image_vector"], "sha256")
+        images = to_vectors(rows["image_vector"])
+        owners = [n for n, texts in enumerate(item.inputs["alt_texts"]) for _ in texts]
+        texts = [text for texts in item.inputs["alt_texts"] for text in texts]
+        alt = np.full(len(images), np.nan, np.float32)
+        if texts:
+            alt = max_similarity(images, self.clip.embed_texts(texts), np.array(owners))
+        match = np.array([np.nan if value is None else value for value in item.inputs["match_similarity"]])
+        table = pa.table(
+            {
+                "sha256": rows["sha256"],
+                "input_digest": pa.array(item.inputs["input_digests"], pa.string()),
+                "alt_similarity": pa.array(scalars(alt), pa.float64()),
+                "match_similarity": pa.array(scalars(match), pa.float64()),
+                "best_similarity": pa.array(scalars(np.fmax(alt, match)), pa.float64()),
+            }
+        )
+        return [Part("image_similarity", table, self.scorer)]

@@ -1,0 +1,206 @@
+"""Caption, tag and fuse: the dear stages, only for what the cut keeps."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from catalog import similarity as pending
+from catalog.cut import cut
+from catalog.recipe import Captioner
+from catalog.scorer import Scorer
+from catalog.worklist import WorkItem
+from ops.fault import Fault
+from ops.image.decode import Decode
+from ops.models.clip import Clip
+from ops.models.vlm import Generation, VisionLanguageModel
+from ops.pair.fuse import fuse_prompt
+from ops.pair.similarity import similarity
+from ops.pair.tags import ZeroShotTags
+from ops.text.status import generation_status
+from tasks.payloads import payloads
+from tasks.rows import quarantine, read_rows, scalars, to_vectors
+from tasks.scorers import caption_scorer, fuse_scorer
+from tasks.session import Session
+from tasks.stage import Part
+
+
+def caption(session: Session) -> None:
+    """A caption by every captioner of the recipe, and how well CLIP says that the first one's fits."""
+    cut(session.lake, session.plan)
+    for captioner in reversed(session.recipe.captioners):  # the first is the one that pairs and rules read
+        scorer = caption_scorer(session.recipe, captioner)
+        digest = session.use("captions", scorer)
+        items = pending.pending_kept(session.lake, session.plan, "captions")
+        session.work(f"caption {captioner.name}", items, caption_job(session, captioner, digest))
+    if session.recipe.captioners:
+        score_captions(session)
+
+
+def caption_job(session: Session, captioner: Captioner, digest: str) -> "CaptionPictures":
+    model = VisionLanguageModel(session.recipe.models[captioner.model], captioner.precision, captioner.batch_size)
+    return CaptionPictures(
+        model, Decode(side=captioner.side, mode="exact"), captioner.name, captioner.prompt, captioner.max_tokens, digest
+    )
+
+
+@dataclass(frozen=True)
+class CaptionPictures:
+    """A job: pictures of one shard to ``captions``. What is empty, repeats or was cut off says so in ``status``."""
+
+    model: VisionLanguageModel
+    decode: Decode
+    name: str
+    prompt: str
+    max_tokens: int
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        keys: list[str] = []
+        found: list[Generation] = []
+        for shas, pictures in decoded(item, self.decode):
+            keys += shas
+            found += self.model.generate(pictures, [self.prompt] * len(shas), self.max_tokens)
+        rows = {
+            "sha256": pa.array(keys, pa.string()),
+            "captioner": pa.array([self.name] * len(keys), pa.string()),
+            "prompt": pa.array([self.prompt] * len(keys), pa.string()),
+            **_generated(found, "text", "status"),
+        }
+        return [Part("captions", pa.table(rows), self.scorer), *failed(keys, found, "caption")]
+
+
+def decoded(item: WorkItem, decode: Decode) -> Iterator[tuple[list[str], list[np.ndarray]]]:
+    """Pictures of the item by chunks. All of them decoded before: the cut keeps no picture that does not."""
+    for shas, datas in payloads(item):
+        pictures = {sha: decode(data) for sha, data in zip(shas, datas, strict=True)}
+        good = {sha: pixels for sha, pixels in pictures.items() if not isinstance(pixels, Fault)}
+        yield list(good), list(good.values())
+
+
+def failed(keys: list[str], found: list[Generation], step: str) -> list[Part]:
+    """Quarantine rows of the pictures that the model could not answer for (alone out of memory, say)."""
+    bad = {key: Fault(key, each.error, f"{step}: no text") for key, each in zip(keys, found, strict=True) if each.error}
+    return [Part("quarantine", quarantine(list(bad), [""] * len(bad), step, list(bad.values())))] if bad else []
+
+
+def _generated(found: list[Generation], text: str, status: str) -> dict[str, pa.Array]:
+    return {
+        text: pa.array([each.text for each in found], pa.string()),
+        status: pa.array([generation_status(each.text, each.finished) for each in found], pa.string()),
+        "n_tokens": pa.array([each.n_tokens for each in found], pa.int32()),
+        "seconds": pa.array([round(each.seconds, 4) for each in found], pa.float64()),
+    }
+
+
+def score_captions(session: Session) -> None:
+    """CLIP similarity of picture and caption: a caption of something else scores low."""
+    made_from = tuple(session.plan.scorer(name) for name in ("captions", "image_embedding"))
+    digest = session.use("caption_similarity", Scorer("caption_similarity", "caption_similarity", 1, {}, "", made_from))
+    items = pending.pending_caption_similarity(session.lake, session.plan, made_from[0])
+    clip = Clip(session.recipe.models["clip"], session.recipe.clip.precision)
+    session.work("score captions", items, ScoreCaptions(clip, digest))
+
+
+@dataclass(frozen=True)
+class ScoreCaptions:
+    """A job: image vectors and captions of one shard to ``caption_similarity``."""
+
+    clip: Clip
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        rows = read_rows(item, ["sha256", "image_vector"], "sha256")
+        scores = similarity(to_vectors(rows["image_vector"]), self.clip.embed_texts(item.inputs["texts"]))
+        table = pa.table(
+            {
+                "sha256": rows["sha256"],
+                "input_digest": pa.array(item.inputs["input_digests"], pa.string()),
+                "caption_similarity": pa.array(scalars(scores), pa.float64()),
+            }
+        )
+        return [Part("caption_similarity", table, self.scorer)]
+
+
+def tag(session: Session) -> None:
+    """Words of the recipe's vocabulary by CLIP zero-shot, from the vectors that are there already."""
+    tags = session.recipe.tags
+    if tags is None:
+        return
+    model = ZeroShotTags(tuple(tags.vocabulary), tags.template, tags.top_k)
+    settings = {"vocabulary": tags.vocabulary, "template": tags.template, "top_k": tags.top_k}
+    made_from = (session.plan.scorer("image_embedding"),)
+    digest = session.use("tags", Scorer("tags", "tags", model.version, settings, "", made_from))
+    clip = Clip(session.recipe.models["clip"], session.recipe.clip.precision)
+    items = pending.pending_kept(session.lake, session.plan, "tags", "image_embedding")
+    session.work("tag", items, TagPictures(model, clip, digest))
+
+
+@dataclass(frozen=True)
+class TagPictures:
+    """A job: image vectors of one shard to ``tags``."""
+
+    model: ZeroShotTags
+    clip: Clip
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        rows = read_rows(item, ["sha256", "image_vector"], "sha256")
+        words, similarities = self.model(to_vectors(rows["image_vector"]), self.clip.embed_texts)
+        table = pa.table(
+            {
+                "sha256": rows["sha256"],
+                "tags": pa.array(words, pa.list_(pa.string())),
+                "tag_similarities": pa.array(similarities, pa.list_(pa.float64())),
+            }
+        )
+        return [Part("tags", table, self.scorer)]
+
+
+def fuse(session: Session) -> None:
+    """One synthetic text of caption, tags and the best real sentence, by the prompted model."""
+    settings = session.recipe.fuse
+    if settings is None:
+        return
+    made_from = tuple(session.plan.scorer(name) for name in ("captions", "tags", "matches"))
+    digest = session.use("synthetic", fuse_scorer(session.recipe, made_from))
+    model = VisionLanguageModel(session.recipe.models[settings.model], settings.precision, settings.batch_size)
+    job = FuseTexts(model, Decode(side=settings.side, mode="exact"), settings.prompt, settings.max_tokens, digest)
+    session.work("fuse", pending.pending_fusion(session.lake, session.plan), job)
+
+
+@dataclass(frozen=True)
+class FuseTexts:
+    """A job: pictures and texts of one shard to ``synthetic``."""
+
+    model: VisionLanguageModel
+    decode: Decode
+    prompt: str
+    max_tokens: int
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        texts = dict(
+            zip(
+                item.keys,
+                zip(*(item.inputs[name] for name in ("captions", "tags", "sentences")), strict=True),
+                strict=True,
+            )
+        )
+        digests = dict(zip(item.keys, item.inputs["input_digests"], strict=True))
+        keys: list[str] = []
+        prompts: list[str] = []
+        found: list[Generation] = []
+        for shas, pictures in decoded(item, self.decode):
+            asked = [fuse_prompt(self.prompt, *texts[sha]) for sha in shas]
+            keys += shas
+            prompts += asked
+            found += self.model.generate(pictures, asked, self.max_tokens)
+        rows = {
+            "sha256": pa.array(keys, pa.string()),
+            "input_digest": pa.array([digests[key] for key in keys], pa.string()),
+            "prompt": pa.array(prompts, pa.string()),
+            **_generated(found, "synthetic_text", "synthetic_status"),
+        }
+        return [Part("synthetic", pa.table(rows), self.scorer), *failed(keys, found, "fuse")]

@@ -1,0 +1,121 @@
+"""Cluster: train centroids once, then give every vector its nearest ones.
+
+Centroids are a model: trained on a hash-ranked sample of the eligible rows, committed, then frozen. They are retrained
+only when the eligible rows outgrow those at training ``retrain_at`` times.
+
+An assignment also writes ``vector_index``: the same vectors sorted by cluster, shard by shard, so that a cluster range
+is read by skipping row groups. At 800M sentences a range touches one row group of every file; merging the files a
+range (one full shuffle) is what to add when that many opens cost more than the search.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from catalog import vectors
+from catalog.scorer import Scorer
+from catalog.vectors import IMAGES, SENTENCES, Kind, Trained
+from catalog.worklist import WorkItem
+from ops.identity import text_id
+from ops.whole import kmeans
+from tasks.rows import read_rows, read_table, to_blobs, to_vectors
+from tasks.session import Session
+from tasks.stage import Part
+
+SAMPLE_A_CENTROID = 256  # faiss's own bound: more points a centroid move it by less than its noise
+ITERATIONS = 20
+IMAGE_PROBES = 2  # a near copy that fell over a cluster's border is still met in its second nearest
+
+
+def cluster(session: Session) -> None:
+    """Bring centroids, clusters and the three indices (sentences, images, images among sentences) up to date."""
+    sentences = trained(session, SENTENCES, session.recipe.association.clusters)
+    images = trained(session, IMAGES, session.recipe.balance.clusters)
+    if sentences is not None:
+        assign(session, SENTENCES, sentences, SENTENCES.clusters, probes=1)
+        assign(session, IMAGES, sentences, "image_routes", probes=session.recipe.association.probes)
+    if images is not None:
+        assign(session, IMAGES, images, IMAGES.clusters, probes=IMAGE_PROBES)
+
+
+def trained(session: Session, kind: Kind, at_most: int) -> Trained | None:
+    """The frozen centroids of ``kind``, trained now where there are none or the lake has outgrown them."""
+    scorer = centroid_scorer(session, kind, at_most)
+    session.use(kind.centroids, scorer)
+    n = vectors.eligible(session.lake, session.plan, kind)
+    found = vectors.trained(session.lake, scorer.digest)
+    if n == 0 or (found and n <= session.recipe.association.retrain_at * found.eligible):
+        return found
+    train(session, kind, scorer, min(at_most, max(1, n // 40)), n)
+    return vectors.trained(session.lake, scorer.digest)
+
+
+def centroid_scorer(session: Session, kind: Kind, at_most: int) -> Scorer:
+    settings = {"clusters": at_most, "seed": session.recipe.seed, "iterations": ITERATIONS}
+    embedding = session.plan.scorer(kind.table)
+    return Scorer(kind.centroids, "centroids", 1, settings, "", (embedding,))
+
+
+def train(session: Session, kind: Kind, scorer: Scorer, k: int, n: int) -> None:
+    sample = vectors.sample(session.lake, session.plan, kind, SAMPLE_A_CENTROID * k)
+    centroids = kmeans.train(to_vectors(sample["vector"]), k, seed=session.recipe.seed, iterations=ITERATIONS)
+    rows = pa.table(
+        {
+            "kind": [kind.kind] * k,
+            "cluster": pa.array(range(k), pa.int32()),
+            "vector": to_blobs(centroids),
+            "n": pa.array([n] * k, pa.int64()),
+        }
+    )
+    item = WorkItem(kind.kind, (scorer.digest, str(n)))
+    session.store(f"train {kind.kind} centroids", item, [Part("centroids", rows, scorer.digest)])
+
+
+def assign(session: Session, kind: Kind, model: Trained, name: str, probes: int) -> None:
+    """Give each unassigned vector of ``kind`` its ``probes`` nearest centroids of ``model``, under the name ``name``."""
+    made_from = (session.plan.scorer(kind.table), model.digest)
+    digest = session.use(name, Scorer(name, "clusters", 1, {"probes": probes}, "", made_from))
+    items = vectors.pending_assignment(session.lake, session.plan, kind, digest)
+    session.work(f"assign {name.replace('_', ' ')}", items, Assign(kind, model.path, probes, digest))
+
+
+@dataclass(frozen=True)
+class Assign:
+    """A job: vectors of one shard to ``clusters`` (the nearest) and ``vector_index`` (every probe, sorted by cluster)."""
+
+    kind: Kind
+    centroids: str
+    probes: int
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        rows = read_rows(item, [self.kind.key, self.kind.column], self.kind.key)
+        nearest = kmeans.assign(to_vectors(rows[self.kind.column]), load_centroids(self.centroids), probes=self.probes)
+        keys, blobs = rows[self.kind.key], rows[self.kind.column]
+        kinds = pa.repeat(self.kind.kind, len(keys))
+        clusters = pa.table({"kind": kinds, "key": keys, "cluster": pa.array(nearest[:, 0], pa.int32())})
+        flat = nearest.ravel()
+        at = pa.array(np.repeat(np.arange(len(keys)), nearest.shape[1]))
+        index = pa.table(
+            {
+                "key": keys.take(at),
+                "cluster": pa.array(flat, pa.int32()),
+                "probe": pa.array(np.tile(np.arange(nearest.shape[1]), len(keys)), pa.int32()),
+                "index_vector": blobs.take(at),
+            }
+        ).sort_by([("cluster", "ascending"), ("key", "ascending")])
+        return [Part("clusters", clusters, self.scorer), Part("vector_index", index, self.scorer)]
+
+
+@functools.lru_cache(maxsize=2)
+def load_centroids(path: str) -> np.ndarray:
+    """(k, d) float32 in the order of their numbers; kept by the worker, 2M x 1024 are 8 GB."""
+    table = read_table(path, ["cluster", "vector"]).sort_by("cluster")
+    return to_vectors(table["vector"])
+
+
+def range_name(first: int, last: int) -> str:
+    """The shard name of a range of clusters."""
+    return text_id("clusters", str(first), str(last))

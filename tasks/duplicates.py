@@ -1,0 +1,128 @@
+"""Group duplicates: near-equal pictures by perceptual hash and by embedding, joined into groups.
+
+Edges are facts and append-only: a run compares only what came after the last comparison (by commit number), with
+everything. Groups are the connected components of all edges, written whole when edges came; the cut picks the keeper.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from catalog import groups, vectors
+from catalog.scorer import Scorer
+from catalog.vectors import IMAGES
+from catalog.worklist import WorkItem
+from ops.whole.components import recut
+from ops.whole.hamming import hamming_edges
+from ops.whole.semantic import edges_within
+from tasks.cluster import range_name
+from tasks.rows import read_range, to_vectors
+from tasks.session import Session
+from tasks.stage import Part
+
+
+def group_duplicates(session: Session) -> None:
+    """Find new edges of both kinds, then regroup if there are any."""
+    perceptual(session)
+    semantic(session)
+    regroup(session)
+
+
+def perceptual(session: Session) -> None:
+    """Edges between hashes at most ``duplicates.phash`` bits apart; in this process, 16 bytes a picture."""
+    made_from = (session.plan.scorer("image_hash"),)
+    settings = {"phash": session.recipe.duplicates.phash}
+    digest = session.use("perceptual_edges", Scorer("perceptual_edges", "duplicate_edges", 1, settings, "", made_from))
+    done = vectors.newest(session.lake, "duplicate_edges", digest)
+    if vectors.newest(session.lake, "image_hash", made_from[0]) <= done:
+        return
+    keys, hashes, commits = groups.hashes(session.lake, made_from[0])
+    left, right, distance = hamming_edges(hashes, commits > done, session.recipe.duplicates.phash)
+    session.store(
+        "perceptual duplicates",
+        WorkItem("all", (str(done),)),
+        [edges(keys, left, right, distance, "perceptual", digest)],
+    )
+
+
+def semantic(session: Session) -> None:
+    """Edges between vectors of cosine >= ``duplicates.cosine`` that meet in a cluster, range by range."""
+    index = session.plan.scorer(IMAGES.clusters)
+    model = vectors.trained(session.lake, session.plan.scorer(IMAGES.centroids))
+    if model is None:
+        return
+    settings = {"cosine": session.recipe.duplicates.cosine}
+    digest = session.use("semantic_edges", Scorer("semantic_edges", "duplicate_edges", 1, settings, "", (index,)))
+    done = vectors.watermarks(session.lake, "duplicate_edges", digest)
+    upto, paths = vectors.newest(session.lake, "vector_index", index), vectors.index_paths(session.lake, index)
+    items = [
+        WorkItem(name, (str(upto),), paths, inputs={"range": (first, last), "done": done.get(name, -1)})
+        for first, last in vectors.ranges(model)
+        if done.get(name := range_name(first, last), -1) < upto
+    ]
+    session.work("semantic duplicates", items, SemanticEdges(session.recipe.duplicates.cosine, digest))
+
+
+def edges(keys: np.ndarray, left: np.ndarray, right: np.ndarray, distance: np.ndarray, kind: str, digest: str) -> Part:
+    """Rows of ``duplicate_edges``. None at all is a partition without rows: it counts as compared."""
+    rows = {
+        "a": pa.array(keys[left].tolist(), pa.string()),
+        "b": pa.array(keys[right].tolist(), pa.string()),
+        "kind": pa.array([kind] * len(left), pa.string()),
+        "distance": pa.array(np.round(distance.astype(float), 4), pa.float64()),
+    }
+    return Part("duplicate_edges", pa.table(rows), digest)
+
+
+@dataclass(frozen=True)
+class SemanticEdges:
+    """A job: the index rows of one cluster range to edges, every pair of one cluster with at least one new end."""
+
+    threshold: float
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        first, last = item.inputs["range"]
+        rows = read_range(item.paths, ["key", "cluster", "index_vector", "commit"], first, last)
+        keys, first_row, member = np.unique(rows["key"].to_numpy(), return_index=True, return_inverse=True)
+        distinct = rows.take(pa.array(first_row))
+        is_new = distinct["commit"].to_numpy() > item.inputs["done"]
+        found = edges_within(
+            to_vectors(distinct["index_vector"]), is_new, member, rows["cluster"].to_numpy(), self.threshold
+        )
+        left, right, similarity = found
+        return [edges(keys, left, right, 1.0 - similarity, "semantic", self.scorer)]
+
+
+def regroup(session: Session) -> None:
+    """Union-find over all edges; components over ``max_group`` keep only their tighter edges."""
+    scorers = tuple(session.plan.scorer(name) for name in ("perceptual_edges", "semantic_edges"))
+    settings = {"max_group": session.recipe.duplicates.max_group}
+    digest = session.use("image_groups", Scorer("image_groups", "image_groups", 1, settings, "", scorers))
+    newest_edge = max(vectors.newest(session.lake, "duplicate_edges", scorer) for scorer in scorers)
+    if vectors.newest(session.lake, "image_groups", digest) >= newest_edge:
+        return
+    keys, left, right, looseness = groups.edges(session.lake, scorers)
+    if not len(left):
+        return
+    labels, oversized = recut(len(keys), (left, right), looseness, session.recipe.duplicates.max_group)
+    for part in oversized:
+        session.note(
+            f"a duplicate group of {part.size} pictures (around {keys[part.label]}) is over max_group: it was cut into "
+            f"{part.parts} by keeping only tighter edges"
+        )
+    session.store("group duplicates", WorkItem("all", (str(newest_edge),)), [_groups(keys, labels, digest)])
+
+
+def _groups(keys: np.ndarray, labels: np.ndarray, digest: str) -> Part:
+    """A group's id is its smallest member, so it does not depend on the order of union."""
+    order = np.lexsort((keys, labels))
+    keys, labels = keys[order], labels[order]
+    _, starts, sizes = np.unique(labels, return_index=True, return_counts=True)
+    rows = {
+        "sha256": keys.tolist(),
+        "group_id": np.repeat(keys[starts], sizes).tolist(),
+        "group_size": pa.array(np.repeat(sizes, sizes), pa.int32()),
+    }
+    return Part("image_groups", pa.table(rows), digest)

@@ -1,0 +1,170 @@
+"""Ingest: list what a source holds, read what is new, keep its bytes, say what could not be read.
+
+Headers and bytes only, no decode. A shard is ``documents_per_shard`` listed units in the order of their names, so a
+killed ingest resumes with the very shards it had not committed.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from catalog import contents
+from catalog.worklist import WorkItem
+from ops.fault import Fault
+from ops.identity import content_id, text_id
+from ops.image.header import inspect
+from ops.read.document import Document, Picture, Text
+from ops.read.source import Source, open_source
+from ops.text.split import SentenceSplitter, normalise
+from tasks.rows import quarantine
+from tasks.session import Session
+from tasks.stage import Part
+
+
+def ingest(session: Session) -> int:
+    """Read every unit of the session's sources that the lake does not hold yet. Returns the number of shards read.
+
+    A unit is known by its address, size and etag; a changed one is read again.
+    """
+    shards = 0
+    for uri in session.sources:
+        source = open_source(uri)
+        shards += session.work("ingest", new_shards(session, source), Ingest(source, _settings(session)))
+    contents.index(session.lake, lambda: session.begin("index contents").commit)
+    return shards
+
+
+def new_shards(session: Session, source: Source) -> list[WorkItem]:
+    """Work items over the units of ``source`` that are not in ``inputs``, files that are no documents included."""
+    listed = [(unit.uri, unit.size, unit.etag, unit) for unit in source.units()]
+    listed += [(uri, 0, "ignored", fault) for uri, fault in _ignored(source)]
+    listed.sort(key=lambda row: row[0])
+    new = set(contents.unknown_inputs(session.lake, [row[:3] for row in listed]))
+    todo = [row for row in listed if row[:3] in new]
+    size = session.recipe.ingest.documents_per_shard
+    return [_shard(source, todo[start : start + size]) for start in range(0, len(todo), size)]
+
+
+def _ignored(source: Source) -> list[tuple[str, Fault]]:
+    return [(fault.item, fault) for fault in source.ignored()]
+
+
+def _shard(source: Source, listed: Sequence[tuple]) -> WorkItem:
+    keys = tuple(f"{uri}\x1e{size}\x1e{etag}" for uri, size, etag, _ in listed)
+    return WorkItem(text_id(source.uri, *keys), keys, inputs={"units": [row[3] for row in listed]})
+
+
+def _settings(session: Session) -> "IngestSettings":
+    settings = session.recipe.ingest
+    return IngestSettings(settings.max_pixels, settings.max_bytes, settings.language, contents.banned(session.lake))
+
+
+@dataclass(frozen=True)
+class IngestSettings:
+    """``max_pixels`` and ``max_bytes`` bound one picture; ``banned`` are 32 hex digits of sha256 that must not enter."""
+
+    max_pixels: int
+    max_bytes: int
+    language: str
+    banned: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """A job: the units of one shard to rows of documents, images, sentences, payloads, inputs and quarantine."""
+
+    source: Source
+    settings: IngestSettings
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        shard = _ShardRows(self.source.uri, self.settings)
+        for key, unit in zip(item.keys, item.inputs["units"], strict=True):
+            uri, size, etag = key.split("\x1e")
+            shard.rows["inputs"].append({"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri})
+            read = [unit] if isinstance(unit, Fault) else self.source.read(unit)
+            for found in read:
+                if isinstance(found, Fault):
+                    shard.faults.append(found)
+                else:
+                    shard.add(found)
+        return shard.parts()
+
+
+class _ShardRows:
+    """Rows of one shard as they are read; a picture's bytes are kept once, however often it occurs."""
+
+    def __init__(self, source: str, settings: IngestSettings) -> None:
+        self.source, self.settings = source, settings
+        self.rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self.faults: list[Fault] = []
+        self._splitter = SentenceSplitter(settings.language)
+        self._kept: set[str] = set()
+
+    def parts(self) -> list[Part]:
+        parts = [Part(table, pa.Table.from_pylist(rows)) for table, rows in self.rows.items()]
+        if self.faults:
+            items, sources = [fault.item for fault in self.faults], [self.source] * len(self.faults)
+            parts.append(Part("quarantine", quarantine(items, sources, "ingest", self.faults)))
+        return parts
+
+    def add(self, document: Document) -> None:
+        pictures = [each for each in document.items if isinstance(each, Picture)]
+        digests = [content_id(picture.data) if picture.fault is None else "" for picture in pictures]
+        texts = [each.text for each in document.items if isinstance(each, Text)]
+        document_id = text_id(self.source, document.uri, *digests, *texts)
+        self.rows["documents"].append(
+            {
+                "document_id": document_id,
+                "source": self.source,
+                "uri": document.uri,
+                "title": document.title,
+                "metadata": json.dumps(document.metadata, sort_keys=True, ensure_ascii=False),
+            }
+        )
+        for picture, digest in zip(pictures, digests, strict=True):
+            self._add_picture(picture, digest, document_id)
+        for position, sentence in enumerate(sentence for text in texts for sentence in self._splitter(text)):
+            self.rows["sentences"].append(
+                {
+                    "sentence_id": text_id(document_id, str(position), sentence),
+                    "document_id": document_id,
+                    "position": position,
+                    "text": sentence,
+                    "content": text_id(normalise(sentence)),
+                }
+            )
+
+    def _add_picture(self, picture: Picture, digest: str, document_id: str) -> None:
+        header = picture.fault or self._inspect(picture.data, digest)
+        if isinstance(header, Fault):
+            self.faults.append(header.about(picture.url))
+            return
+        self.rows["images"].append(
+            {
+                "image_id": text_id(document_id, str(picture.position), digest),
+                "document_id": document_id,
+                "position": picture.position,
+                "url": picture.url,
+                "alt_text": picture.alt_text,
+                "sha256": digest,
+                "width": header.width,
+                "height": header.height,
+                "format": header.format,
+                "n_bytes": len(picture.data),
+            }
+        )
+        if digest not in self._kept:
+            self._kept.add(digest)
+            size = len(picture.data)
+            self.rows["payloads"].append(
+                {"sha256": digest, "bytes": picture.data, "uri": picture.url, "offset": 0, "length": size}
+            )
+
+    def _inspect(self, data: bytes, digest: str):
+        if digest in self.settings.banned:
+            return Fault(digest, "banned", "this picture's sha256 is in the lake's ban list")
+        return inspect(data, self.settings.max_pixels, self.settings.max_bytes)

@@ -1,0 +1,17 @@
+"""Publish: the cut once more with everything known, measured, written as the next version if it differs."""
+
+from catalog import publish as catalog_publish
+from catalog.cut import cut, cut_after_captions
+from catalog.publish import Published
+from tasks.recall import measure_recall
+from tasks.session import Session
+
+
+def publish(session: Session) -> Published:
+    """Write the dataset's next version, or find that the newest one already is this."""
+    cut(session.lake, session.plan)
+    cut_after_captions(session.lake, session.plan)
+    recall = measure_recall(session)
+    return catalog_publish.publish(
+        session.lake, session.plan, session.writer.run_id, recall, lambda: session.begin("publish").commit
+    )

@@ -1,0 +1,61 @@
+"""Small moves between work items, Parquet files and the columns that ops speak."""
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from catalog.worklist import WorkItem
+
+
+def read_rows(item: WorkItem, columns: list[str], key: str) -> pa.Table:
+    """The item's rows of its files, one a key, in the order of ``item.keys``. Keys without a row are left out."""
+    table = pa.concat_tables([read_table(path, columns) for path in item.paths])
+    keys = pa.array(item.keys, pa.string())
+    at = pc.index_in(keys, value_set=table[key].combine_chunks()).drop_null()
+    return table.take(at)
+
+
+def read_range(paths: tuple[str, ...], columns: list[str], first: int, last: int) -> pa.Table:
+    """Rows with ``first`` <= cluster <= ``last``; row groups outside the range are not read (files are sorted)."""
+    tables = [read_table(path, columns, [("cluster", ">=", first), ("cluster", "<=", last)]) for path in paths]
+    return pa.concat_tables(tables)
+
+
+def read_table(path: str, columns: list[str], filters: list | None = None) -> pa.Table:
+    filesystem, local = fsspec.core.url_to_fs(path)
+    with filesystem.open(local, "rb") as file:
+        return pq.read_table(file, columns=columns, filters=filters, partitioning=None)
+
+
+def to_vectors(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """BLOBs of little-endian fp16 to a float32 array (n, d). No blob may be null."""
+    values = blobs.to_pylist()
+    if not values:
+        return np.empty((0, 0), np.float32)
+    return np.frombuffer(b"".join(values), "<f2").reshape(len(values), -1).astype(np.float32)
+
+
+def to_blobs(vectors: np.ndarray) -> pa.Array:
+    """Float array (n, d) to BLOBs of little-endian fp16, the lake's form of a vector."""
+    return pa.array([row.tobytes() for row in np.ascontiguousarray(vectors, dtype="<f2")], pa.binary())
+
+
+def scalars(values) -> list[float | None]:
+    """Scores as stored: rounded to 4 decimals, so that batch make-up cannot move a threshold; NaN is NULL."""
+    return [None if value is None or np.isnan(value) else round(float(value), 4) for value in values]
+
+
+def quarantine(items: list[str], sources: list[str], step: str, faults: list) -> pa.Table:
+    """Rows of the ``quarantine`` table from :class:`~ops.fault.Fault` values."""
+    return pa.table(
+        {
+            "item": items,
+            "source": pa.array(sources, pa.string()),
+            "stage": pa.array([step] * len(items), pa.string()),
+            "reason": pa.array([fault.reason for fault in faults], pa.string()),
+            "detail": pa.array([fault.detail for fault in faults], pa.string()),
+            "payload_ref": pa.array(items, pa.string()),
+        }
+    )

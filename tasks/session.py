@@ -1,0 +1,88 @@
+"""One run's hold on a lake: its plan, its place to work, its writer. Every step takes one and nothing else."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from catalog.commit import commit_stream
+from catalog.lake import Lake
+from catalog.lease import Writer
+from catalog.plan import Plan
+from catalog.recipe import Recipe
+from catalog.scorer import Scorer, register
+from catalog.worklist import WorkItem
+from tasks import stage
+from tasks.stage import Job, Output, Part, Placement
+
+
+def _silent(step: str, done: int, total: int) -> None:
+    return None
+
+
+@dataclass
+class Session:
+    """Held by the flow process, the only one that talks to the catalog, for the time of the lease.
+
+    ``progress(step, done, total)`` is called after each finished work item.
+    """
+
+    writer: Writer
+    plan: Plan
+    placement: Placement
+    sources: tuple[str, ...] = ()
+    progress: Callable[[str, int, int], None] = _silent
+    recall: float | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    _unregistered: list[Scorer] = field(default_factory=list)
+
+    @property
+    def lake(self) -> Lake:
+        return self.writer.lake
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.plan.recipe
+
+    def use(self, table: str, scorer: Scorer) -> str:
+        """From here on ``table`` is read by this scorer's digest; the scorer is on record before its first row."""
+        self.plan = self.plan.with_scorer(table, scorer.digest)
+        self._unregistered.append(scorer)
+        return scorer.digest
+
+    def register_later(self, scorers: Sequence[Scorer]) -> None:
+        """Put these on record with the next step that has work."""
+        self._unregistered += scorers
+
+    def note(self, text: str) -> None:
+        """Something a person should know about this run; shown when it ends."""
+        self.notes.append(text)
+
+    def begin(self, step: str) -> Output:
+        """Take a commit number for ``step``: only when there is work, so that an idle run changes nothing."""
+        commit = self.writer.begin(step)
+        register(self.lake, self._unregistered, commit)
+        self._unregistered.clear()
+        return Output(self.lake.data_path, self.writer.run_id, commit)
+
+    def work(self, step: str, items: Sequence[WorkItem], job: Job) -> int:
+        """Run ``job`` over ``items`` and commit what comes, every few seconds. Returns the number of items."""
+        self.counts[step] = self.counts.get(step, 0) + len(items)
+        if items:
+            output = self.begin(step)
+            commit_stream(self.writer, self._watched(step, items, job, output))
+        return len(items)
+
+    def _watched(self, step: str, items: Sequence[WorkItem], job: Job, output: Output):
+        self.progress(step, 0, len(items))
+        done: set[str] = set()
+        for manifest in stage.run(items, job, output, self.placement):
+            yield manifest
+            done.add(manifest.shard)
+            self.progress(step, min(len(done), len(items)), len(items))
+        self.progress(step, len(items), len(items))
+
+    def store(self, step: str, item: WorkItem, parts: Sequence[Part]) -> None:
+        """Commit rows that were made in this process: the results of global steps."""
+        self.counts[step] = self.counts.get(step, 0) + 1
+        output = self.begin(step)
+        commit_stream(self.writer, iter(stage.write_parts(parts, item, output, 0.0)))
