@@ -20,30 +20,36 @@ URL = re.compile(
     re.IGNORECASE,
 )
 
-# Blocks in which a character is drawn as a picture by default, and the marks that make or join such pictures. Plain
-# text signs (©, ™, arrows, digits) count only when followed by U+FE0F, which asks for the picture.
+# Unicode's Emoji characters and the reserved blocks that new ones come from, without the signs that plain text uses
+# (©, ™, arrows, check marks, ♀): those count when U+FE0F behind them asks for a picture, as do keycaps.
 EMOJI = re.compile(
-    "[\U0001f000-\U0001faff\U0001fc00-\U0001fffd\u231a\u231b\u23e9-\u23f3\u25fd\u25fe\u2614\u2615\u2648-\u2653\u267f"
-    "\u2693\u26a1\u26aa\u26ab\u26bd\u26be\u26c4\u26c5\u26ce\u26d4\u26ea\u26f2\u26f3\u26f5\u26fa\u26fd\u2705\u270a\u270b"
-    "\u2728\u274c\u274e\u2753-\u2755\u2757\u2763\u2764\u2795-\u2797\u27b0\u27bf\u2b1b\u2b1c\u2b50\u2b55\u20e3\ufe0f]"
+    "[\U0001f000-\U0001f0ff\U0001f10d-\U0001f10f\U0001f170-\U0001f171\U0001f17e-\U0001f17f\U0001f18e\U0001f191-\U0001f19a"
+    "\U0001f1e6-\U0001f64f\U0001f680-\U0001f6ff\U0001f774-\U0001f77f\U0001f7d5-\U0001f7ff\U0001f80c-\U0001f80f"
+    "\U0001f900-\U0001faff\U0001fc00-\U0001fffd\u231a\u231b\u2328\u23cf\u23e9-\u23f3\u23f8-\u23fa\u25fd\u25fe"
+    "\u2600-\u2604\u260e\u2614\u2615\u2618\u261d\u2620\u2622\u2623\u2626\u262a\u262e\u262f\u2638-\u263a\u2648-\u2653"
+    "\u265f\u2660\u2663\u2665\u2666\u2668\u267b\u267e\u267f\u2692-\u2697\u2699\u269b\u269c\u26a0\u26a1\u26a7\u26aa\u26ab"
+    "\u26b0\u26b1\u26bd\u26be\u26c4\u26c5\u26c8\u26ce\u26cf\u26d1\u26d3\u26d4\u26e9\u26ea\u26f0-\u26f5\u26f7-\u26fa\u26fd"
+    "\u2702\u2705\u2708-\u270d\u270f\u2712\u271d\u2721\u2728\u2744\u274c\u274e\u2753-\u2755\u2757\u2763\u2764\u2795-\u2797"
+    "\u27b0\u27bf\u2b1b\u2b1c\u2b50\u2b55\u3030\u303d\u3297\u3299\u20e3\ufe0f]"
 )
 
-# What pages say about themselves. Each is a phrase that hardly stands in a sentence about something else.
+# What pages say about themselves, in phrases that hardly stand in a sentence about something else.
 BOILERPLATE = re.compile(
     "|".join(
         (
             r"\bcookies?\b.{0,40}\b(?:polic|consent|settings|use|accept|site|experience)",  # cookie notices
             r"\b(?:use|uses|using|accept|consent to)\b.{0,30}\bcookies\b",
-            r"\ball rights reserved\b|^\W*(?:©|\(c\)|copyright\b)\W*(?:\d{4}|by\b)|\b(?:©|\(c\)|copyright)\s*\d{4}",
+            r"\ball rights reserved\b|^\W{0,9}(?:©|\(c\)|copyright\b)\W{0,9}(?:\d{4}|by\b)",
+            r"(?:©|\(c\)|\bcopyright)\s{0,3}\d{4}",
             r"\b(?:terms of (?:use|service)|terms (?:and|&) conditions|privacy (?:policy|notice|statement))\b",
             r"\bsubscribe (?:to|now|today|for|here)\b|\bunsubscribe\b|\bsign up (?:for|to|now|today|here)\b",
             r"\b(?:our|the|weekly|free) newsletter\b",
             r"\bshare (?:this|on|via|to)\b.{0,30}\b(?:post|page|article|facebook|twitter|pinterest|whatsapp|email)\b",
             r"\b(?:follow|like|find) us on\b|\btweet this\b|\bpin it\b",
-            r"\b(?:log|sign) ?in (?:to|or|with|here|now)\b|^\W*(?:log|sign) ?(?:in|out|up)\W*$",
+            r"\b(?:log|sign) ?in (?:to|or|with|here|now)\b|^\W{0,9}(?:log|sign) ?(?:in|out|up)\W{0,9}$",
             r"\bforgot (?:your )?password\b",
             r"\bclick (?:here|the (?:link|button|image)|on the|below|to (?:enlarge|view|read|see|zoom))\b",
-            r"\b(?:read|view|show|load|see|learn) (?:more|all|less)\W*$|\bcontinue reading\b",
+            r"\b(?:read|view|show|load|see|learn) (?:more|all|less)\W{0,9}$|\bcontinue reading\b",
             r"\bback to top\b|\bskip to (?:main )?content\b",
             r"\b(?:leave a (?:comment|reply)|no comments(?: yet)?|add (?:a )?comment|post a comment)\b",
             r"\b(?:add to (?:cart|basket|wishlist)|buy now|free shipping|in stock|out of stock)\b",
