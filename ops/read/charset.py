@@ -9,6 +9,7 @@ from typing import NamedTuple
 # A declaration must stand near the start of a page (WHATWG: the first 1,024 bytes; real pages are later).
 DECLARED = re.compile(rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([-\w.:]+)""", re.IGNORECASE)
 DECLARED_WITHIN = 4096
+CONTROL = re.compile(r"[\0-\x08\x0e-\x1f\x7f]")
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 WEB = re.compile(
     r"utf-8|cp(866|874|932|949|125\d)|iso8859-\d+|koi8-[ru]|mac-roman|gb18030|big5(hkscs)?|euc_(jp|kr)|iso2022_jp"
@@ -26,7 +27,7 @@ MEANT = {
 
 
 class Decoded(NamedTuple):
-    """``n_bad`` letters could not be read and stand as U+FFFD in ``text``."""
+    """``n_bad`` letters could not be read: they stand as U+FFFD in ``text``, or were control codes and are gone."""
 
     text: str
     charset: str
@@ -34,7 +35,7 @@ class Decoded(NamedTuple):
 
 
 def decode_text(data: bytes) -> Decoded:
-    """The text of a page or a caption; never raises. NULs are dropped, since no parser or table survives them."""
+    """The text of a page or a caption; never raises."""
     for mark, charset in MARKS:
         if data.startswith(mark):
             return _decode(data[len(mark) :], charset)
@@ -42,15 +43,21 @@ def decode_text(data: bytes) -> Decoded:
     if charset not in ("", "utf-8"):
         return _decode(data, charset)
     try:
-        return Decoded(data.decode("utf-8").replace("\0", ""), "utf-8", 0)
+        return _decode(data, "utf-8", "strict")
     except UnicodeDecodeError:
         # A page that says UTF-8 is believed, with a few bad letters; one that says nothing is most likely an old one.
         return _decode(data, charset or "cp1252")
 
 
-def _decode(data: bytes, charset: str) -> Decoded:
-    text = data.decode(charset, "replace")
-    return Decoded(text.replace("\0", ""), charset, text.count("\ufffd"))
+def printable(text: str) -> str:
+    """Without control codes: a NUL ends a text for parsers and databases, and none is meant to be read."""
+    return CONTROL.sub("", text)
+
+
+def _decode(data: bytes, charset: str, errors: str = "replace") -> Decoded:
+    text = data.decode(charset, errors)
+    kept = printable(text)
+    return Decoded(kept, charset, len(text) - len(kept) + (text.count("\ufffd") if errors == "replace" else 0))
 
 
 def _unmarked_utf16(data: bytes) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ops.fault import Fault
 from ops.read import page
@@ -49,16 +48,17 @@ class HtmlFolder:
             yield data
             return
         parsed = page.parse(data)
-        if not data.strip():
-            yield Fault(unit.uri, "empty", "a page without content")
-        elif parsed.n_bad > MAX_BAD * parsed.n_letters:
-            yield Fault(
-                unit.uri, "bad_encoding", f"{parsed.n_bad} of {parsed.n_letters} letters are not {parsed.charset}"
-            )
-        elif parsed.root is None:
-            yield Fault(unit.uri, "bad_record", "no markup in it")
-        else:
-            yield _document(tree, path, parsed)
+        yield _fault(unit.uri, parsed) or _document(tree, path, parsed)
+
+
+def _fault(uri: str, parsed: page.Page) -> Fault | None:
+    """Why the page cannot be used as a document, if so."""
+    if parsed.n_bad > MAX_BAD * parsed.n_letters:
+        detail = f"{parsed.n_bad} of {parsed.n_letters} letters are no text in {parsed.charset}"
+        return Fault(uri, "bad_encoding", detail)
+    if parsed.broken:
+        return Fault(uri, "bad_record", f"the markup cannot be read to its end: {parsed.broken}")
+    return Fault(uri, "empty", "a page without content") if parsed.root is None else None
 
 
 def _document(tree: Tree, path: str, parsed: page.Page) -> Document:
@@ -112,11 +112,11 @@ def _first(tree: Tree, links: list[Link], files: dict[str, bytes | Fault], nowhe
 
 def _shown(tree: Tree, path: str, data: bytes, files: set[str]) -> set[str]:
     """Those of the source's files that the page shows as pictures; of a picture's alternatives the one it will have."""
-    root: Any = page.parse(data).root
-    if root is None:
+    parsed = page.parse(data)
+    if _fault(path, parsed):
         return set()
-    base = page.base(root)
-    references = (page.picture(element) for element in root.iter())
+    base = page.base(parsed.root)
+    references = (page.picture(element) for element in parsed.root.iter())
     shown = (_chosen(tree, path, base, reference, files) for reference in references if reference)
     return {choice for choice in shown if choice}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes, urljoin, urlsplit
 
 from ops.fault import Fault
-from ops.read.tree import Tree
+from ops.read.tree import Tree, is_storable
 
 REMOTE = ("http", "https", "ftp")
 NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
@@ -78,16 +78,18 @@ def _inside(folder: str, path: str, query: str) -> list[str]:
     if "\\" in path:
         readings.append(path.replace("\\", "/"))
     decoded = [os.fsdecode(unquote_to_bytes(reading)) for reading in readings]
-    found: list[str] = []
-    for reading in decoded + readings:
-        # Joined below '/', so that an absolute path is relative to the source; '..' is judged before that.
-        relative = posixpath.normpath(
-            posixpath.join(folder, reading) if not reading.startswith("/") else reading.strip("/")
-        )
-        outside = relative == ".." or relative.startswith("../") or "\0" in relative
-        if not outside and relative not in (".", *found) and relative.isprintable():
-            found.append(relative)
-    return found
+    if any(_outside(_relative(folder, reading.replace("\\", "/"))) for reading in decoded):
+        return []
+    found = [_relative(folder, reading) for reading in decoded + readings]
+    return [path for path in dict.fromkeys(found) if path != "." and is_storable(path)]
+
+
+def _relative(folder: str, path: str) -> str:
+    return posixpath.normpath(path.strip("/") if path.startswith("/") else posixpath.join(folder, path))
+
+
+def _outside(path: str) -> bool:
+    return path == ".." or path.startswith("../") or "\0" in path
 
 
 def _remote(url: str) -> Link:

@@ -18,12 +18,14 @@ import pyarrow.parquet as pq
 
 from ops.fault import Fault
 from ops.identity import text_id
+from ops.read.charset import printable
 from ops.read.document import Claim, Document, Picture, Text, Unit
 from ops.read.links import resolve
 from ops.read.tree import Entry, Tree
 
 SUFFIXES = frozenset(("parquet", "parq"))
 COLUMNS = ("images", "texts", "image_bytes", "metadata", "general_metadata")
+PARAGRAPHS = re.compile(r"\n\s*\n")
 # Rows held at once: a row may carry many megabytes of pictures.
 ROWS_AT_ONCE = 16
 
@@ -126,8 +128,9 @@ def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
         if image is not None or data is not None:
             items.append(_picture(tree, path, uri, position, image, data, said))
             position += 1
-        words = re.sub(r"[^\S\n]+", " ", text or "").strip()
-        items += [Text(" ".join(block.split())) for block in words.split("\n") if block.strip()]
+        # OBELICS parts the paragraphs of one text by empty lines.
+        blocks = (" ".join(block.split()) for block in PARAGRAPHS.split(printable(text or "")))
+        items += [Text(block) for block in blocks if block]
     if not items:
         raise ValueError("the row holds neither a text nor an image")
     title = about.get("title")

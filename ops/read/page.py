@@ -19,7 +19,7 @@ def _words(text: str) -> frozenset[str]:
 
 SILENT = _words(
     "script style noscript template nav footer aside select option textarea button label datalist "
-    "svg math head iframe object video audio canvas dialog menu"
+    "svg math head iframe object video audio canvas dialog menu rp rt"
 )
 LANDMARKS = _words("navigation banner contentinfo complementary search menu menubar toolbar dialog")
 BLOCKS = _words(
@@ -44,9 +44,13 @@ class PictureReference:
 
 @dataclass
 class Page:
-    """``n_bad``: letters that could not be decoded. ``root`` is None when there is no markup at all."""
+    """``root`` is None when there is nothing at all; ``broken`` tells why markup is lost, '' when none is.
+
+    ``n_bad`` letters could not be decoded, ``n_letters`` could.
+    """
 
     root: Any
+    broken: str
     charset: str
     n_bad: int
     n_letters: int
@@ -60,9 +64,11 @@ def parse(data: bytes) -> Page:
     text = decoded.text.encode("utf-8", "replace")
     try:
         root = etree.fromstring(text, parser) if text.strip() else None
-    except etree.LxmlError:
-        root = None
-    return Page(root, decoded.charset, decoded.n_bad, len(decoded.text))
+        # Broken nesting is mended; only what stops the parser is fatal (elements nested 2,048 deep, for one).
+        broken = next((entry.message for entry in parser.error_log if entry.level_name == "FATAL"), "")
+    except etree.LxmlError as error:
+        root, broken = None, str(error)
+    return Page(root, broken, decoded.charset, decoded.n_bad, len(decoded.text))
 
 
 def title(root: Any) -> str:
@@ -100,9 +106,8 @@ def picture(element: Any) -> PictureReference | None:
     if tag == "img":
         sources = _image_sources(element)
     elif tag == "image":
-        sources = [
-            element.get("href") or element.get("{http://www.w3.org/1999/xlink}href") or element.get("xlink:href")
-        ]
+        # Inside an SVG drawing; elsewhere browsers take it for img.
+        sources = [element.get("href"), element.get("xlink:href"), element.get("src")]
     elif tag == "input" and (element.get("type") or "").lower() == "image":
         sources = [element.get("src")]
     elif tag in ("object", "embed") and (element.get("type") or "").lower().startswith("image/"):
@@ -123,9 +128,9 @@ def _image_sources(element: Any) -> list[str | None]:
         lazy += _srcset(element.get(name) or "")
     sources: list[str | None] = [*lazy, src] if src.startswith("data:") or not src else [src, *lazy]
     sources += _srcset(element.get("srcset") or "")
-    parent = element.getparent()
-    if parent is not None and parent.tag == "picture":
-        for source in parent.iter("source"):
+    # The parser takes <source> for an element with content, so the picture may be far above.
+    for above in element.iterancestors("picture"):
+        for source in above.iter("source"):
             sources += _srcset(source.get("srcset") or source.get("data-srcset") or "")
     return sources
 
@@ -157,9 +162,10 @@ class _Block:
 
     def show(self, reference: PictureReference) -> Iterator[Text | PictureReference]:
         """A picture between two sentences parts them; an icon inside a sentence waits until its block ends."""
-        text = "".join(self.words).strip()
+        # The last pieces only: a paragraph of ten thousand icons must not be joined for each of them.
+        tail = "".join(self.words[-4:]).rstrip()[-8:]
         self.waiting.append(reference)
-        if not text or SENTENCE_END.search(text):
+        if not tail or SENTENCE_END.search(tail):
             yield from self.flush()
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from errno import EINVAL
 from functools import cache
 from typing import IO, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
 from ops.fault import Fault
-from ops.read.tree import MAX_BYTES, Entry, SourceError
+from ops.read.tree import MAX_BYTES, Entry, SourceError, refused
 
-# An endpoint that does not answer is given up after CONNECT_SECONDS x ATTEMPTS, some 20 s, instead of minutes.
-CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 60, 2
+# A place that cannot be reached is given up after some 20 s, one that falls silent after 2 minutes.
+CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 30, 4
 UNREACHABLE = (BotoCoreError, ClientError, OSError, asyncio.TimeoutError)
 
 
@@ -30,7 +31,7 @@ def _filesystem() -> Any:
         },
         use_listings_cache=False,
     )
-    filesystem.retries = ATTEMPTS  # s3fs repeats on top of botocore, five times by default
+    filesystem.retries = 1  # s3fs would repeat five times on top of botocore
     return filesystem
 
 
@@ -93,13 +94,15 @@ class S3Tree:
 def _content(uri: str, content: bytes | Exception) -> bytes | Fault:
     if isinstance(content, FileNotFoundError):
         return Fault(uri, "missing", "no such object")
+    if isinstance(content, PermissionError):
+        return Fault(uri, "missing", f"cannot be read: {content}")
+    if isinstance(content, OSError) and content.errno == EINVAL and _filesystem().size(uri) == 0:
+        return Fault(uri, "empty", "no bytes")  # of an empty object S3 has no range to give
     if isinstance(content, Exception):
         raise SourceError(
             f"'{uri}' cannot be read from S3: {content}; run again, what is finished is kept"
         ) from content
-    if len(content) > MAX_BYTES:
-        return Fault(uri, "too_large", f"more than {MAX_BYTES} bytes")
-    return content
+    return refused(uri, len(content)) or content
 
 
 def s3_tree(uri: str, file_suffixes: frozenset[str]) -> S3Tree:

@@ -48,7 +48,7 @@ class Tree(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def read(self, path: str) -> bytes | Fault:
-        """The whole file, or why not: missing, too_large, unsafe_path (a link that leaves the source)."""
+        """The whole file, or why not: missing, empty, too_large, unsafe_path (a link that leaves the source)."""
         ...
 
     def read_many(self, paths: list[str]) -> list[bytes | Fault]:
@@ -95,8 +95,7 @@ class LocalTree:
         return below
 
     def _unlistable(self, item: os.DirEntry[str], path: str) -> Fault | None:
-        if not path.isprintable() and any(0xD800 <= ord(letter) < 0xE000 for letter in path):
-            # Such a name cannot be written into a table or a URI and read back.
+        if not is_storable(path):
             shown = path.encode("utf-8", "replace").decode()
             return Fault(self.uri(shown), "bad_encoding", "the file's name is not UTF-8: rename it")
         if item.is_symlink() and item.is_dir():
@@ -129,7 +128,7 @@ class LocalTree:
             if not self._inside(absolute, True):
                 return Fault(absolute, "unsafe_path", "a link that leaves the source is not followed")
             with open(absolute, "rb") as file:
-                return _bounded(absolute, os.fstat(file.fileno()).st_size) or file.read()
+                return refused(absolute, os.fstat(file.fileno()).st_size) or file.read()
         except FileNotFoundError:
             return Fault(absolute, "missing", "no such file")
         except (OSError, ValueError) as error:
@@ -142,11 +141,22 @@ class LocalTree:
         return open(self._absolute(path), "rb")
 
 
+def is_storable(path: str) -> bool:
+    """Whether a path can be written into a table and read back: Python marks bytes that are not UTF-8 by surrogates."""
+    try:
+        return bool(path.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def _entry(path: str, stat: os.stat_result) -> Entry:
     return Entry(path, stat.st_size, text_id(str(stat.st_mtime_ns), str(stat.st_size)))
 
 
-def _bounded(uri: str, size: int) -> Fault | None:
+def refused(uri: str, size: int) -> Fault | None:
+    """Why a file of this many bytes is not read, if so."""
+    if size == 0:
+        return Fault(uri, "empty", "no bytes")
     return Fault(uri, "too_large", f"{size} bytes; at most {MAX_BYTES} are read") if size > MAX_BYTES else None
 
 

@@ -1,0 +1,59 @@
+"""Small real sources to read: pictures, pages and tables, written where a test wants them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from ops.fault import Fault
+from ops.read.source import Document, Picture, Source, Text
+
+
+def jpeg(colour: str = "red", size: tuple[int, int] = (8, 6)) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", size, colour).save(out, "JPEG")
+    return out.getvalue()
+
+
+def write(folder: Path, files: dict[str, str | bytes]) -> Path:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def table_bytes(columns: dict[str, pa.Array], row_group_size: int = 100) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns), out, row_group_size=row_group_size)
+    return out.getvalue()
+
+
+def everything(source: Source) -> Iterator[Document | Fault]:
+    for unit in source.units():
+        yield from source.read(unit)
+
+
+def documents(source: Source) -> list[Document]:
+    return [found for found in everything(source) if isinstance(found, Document)]
+
+
+def faults(source: Source) -> list[Fault]:
+    return [found for found in everything(source) if isinstance(found, Fault)]
+
+
+def pictures(document: Document) -> list[Picture]:
+    return [item for item in document.items if isinstance(item, Picture)]
+
+
+def outline(document: Document) -> list[str]:
+    """Items in order: texts as they are, pictures as <name> or <reason> of their fault."""
+    return [
+        item.text if isinstance(item, Text) else f"<{item.fault.reason if item.fault else item.url.rpartition('/')[2]}>"
+        for item in document.items
+    ]

@@ -1,0 +1,176 @@
+import pickle
+import socket
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from ops.fault import Fault
+from ops.read import s3, tree
+from ops.read.source import Document, SourceError, open_source
+from tests.ops.read.samples import documents, everything, jpeg, outline, table_bytes, write
+from tests.ops.read.test_obelics import lists
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = ThreadedMotoServer(port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def bucket(server, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    fresh_filesystem()
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="corpus")
+    yield client
+    for item in client.list_objects_v2(Bucket="corpus").get("Contents", []):
+        client.delete_object(Bucket="corpus", Key=item["Key"])
+    client.delete_bucket(Bucket="corpus")
+    fresh_filesystem()
+
+
+def fresh_filesystem():
+    """The next one shall meet the environment of its test."""
+    import s3fs
+
+    s3._filesystem.cache_clear()
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def upload(client, folder: Path, prefix: str):
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            client.put_object(Bucket="corpus", Key=prefix + path.relative_to(folder).as_posix(), Body=path.read_bytes())
+
+
+def site(folder):
+    return write(
+        folder,
+        {
+            "html/page.html": "<p>1<p><img src='a b.jpg'><img src=gone.jpg><img src='../../../up.jpg'><img src=nil.jpg>",
+            "html/blank.html": "",
+            "html/a b.jpg": jpeg(),
+            "html/nil.jpg": b"",
+            "photos/ü.jpg": jpeg("blue"),
+            "photos/ü.txt": "caption",
+            "t.parquet": table_bytes({"images": lists([None], [None]), "texts": lists(["x"], ["y"])}, row_group_size=1),
+            "LICENSE": "text",
+            ".hidden.jpg": jpeg(),
+        },
+    )
+
+
+def shape(found):
+    return outline(found) if isinstance(found, Document) else found.reason
+
+
+def test_a_prefix_gives_the_same_documents_as_the_same_folder(tmp_path, bucket):
+    upload(bucket, site(tmp_path), "deep/prefix/")
+    local, remote = open_source(str(tmp_path)), open_source("s3://corpus/deep/prefix")
+    assert [shape(found) for found in everything(remote)] == [shape(found) for found in everything(local)]
+    moved = [unit.uri.replace("s3://corpus/deep/prefix", str(tmp_path)) for unit in remote.units()]
+    assert moved == [unit.uri for unit in local.units()]
+    assert [unit.size for unit in remote.units()] == [unit.size for unit in local.units()]
+    assert [fault.item for fault in remote.ignored()] == ["s3://corpus/deep/prefix/LICENSE"]
+
+
+def test_a_trailing_slash_and_a_whole_bucket_are_prefixes_too(tmp_path, bucket):
+    upload(bucket, site(tmp_path), "x/")
+    texts = [shape(found) for found in everything(open_source(str(tmp_path)))]
+    for uri in ("s3://corpus/x/", "s3://corpus", "s3://corpus/"):
+        assert [shape(found) for found in everything(open_source(uri))] == texts
+
+
+def test_a_prefix_is_a_folder_and_not_the_start_of_a_name(tmp_path, bucket):
+    upload(bucket, write(tmp_path, {"site/a.html": "a", "site-old/b.html": "b"}), "")
+    assert [shape(found) for found in everything(open_source("s3://corpus/site"))] == [["a"]]
+
+
+def test_one_key_is_a_source(tmp_path, bucket):
+    upload(bucket, site(tmp_path), "")
+    (document,) = documents(open_source("s3://corpus/html/page.html"))
+    assert outline(document) == ["1", "<a b.jpg>", "<missing>", "<unsafe_path>", "<empty>"]
+
+
+def test_only_a_rewritten_object_has_another_etag(tmp_path, bucket):
+    upload(bucket, site(tmp_path), "")
+    before = {unit.uri: unit.etag for unit in open_source("s3://corpus").units()}
+    upload(bucket, tmp_path, "")  # the same bytes: on S3 the same ETag
+    assert {unit.uri: unit.etag for unit in open_source("s3://corpus").units()} == before
+    bucket.put_object(Bucket="corpus", Key="html/page.html", Body=b"new")
+    after = {unit.uri: unit.etag for unit in open_source("s3://corpus").units()}
+    assert [uri for uri in before if before[uri] != after[uri]] == ["s3://corpus/html/page.html"]
+
+
+def test_a_source_in_s3_pickles_without_its_connection(tmp_path, bucket):
+    upload(bucket, site(tmp_path), "")
+    source = open_source("s3://corpus")
+    units = source.units()
+    copy = pickle.loads(pickle.dumps(source))
+    assert [shape(found) for unit in units for found in copy.read(unit)] == [
+        shape(found) for found in everything(source)
+    ]
+
+
+def test_an_object_too_large_or_gone_since_the_listing_is_a_fault(tmp_path, bucket, monkeypatch):
+    upload(bucket, write(tmp_path, {"a.html": "<p>" + "x" * 100, "b.html": "y"}), "")
+    source = open_source("s3://corpus")
+    source.units()
+    bucket.delete_object(Bucket="corpus", Key="b.html")
+    monkeypatch.setattr(s3, "MAX_BYTES", 50)
+    monkeypatch.setattr(tree, "MAX_BYTES", 50)
+    assert [found.reason for found in everything(source) if isinstance(found, Fault)] == ["too_large", "missing"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("s3://no-such-bucket/x", "no such bucket or prefix"),
+        ("s3://corpus/nothing", "is empty; give a folder or prefix"),
+    ],
+)
+def test_a_bucket_or_prefix_that_is_not_there_says_so(bucket, uri, message):
+    with pytest.raises(SourceError, match=message):
+        open_source(uri).units()
+
+
+def test_missing_credentials_name_the_variables_to_set(bucket, monkeypatch, tmp_path):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    fresh_filesystem()
+    with pytest.raises(SourceError, match="no S3 credentials; set AWS_ACCESS_KEY_ID"):
+        open_source("s3://corpus").units()
+
+
+def test_a_place_where_nothing_listens_is_told(bucket, monkeypatch):
+    monkeypatch.setattr(s3, "ATTEMPTS", 2)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free.getsockname()[1]}")
+    fresh_filesystem()
+    with pytest.raises(SourceError, match=r"cannot be reached or refuses .*check AWS_ENDPOINT_URL"):
+        open_source("s3://corpus").units()
+
+
+def test_a_place_that_accepts_and_never_answers_is_given_up(bucket, monkeypatch):
+    monkeypatch.setattr(s3, "READ_SECONDS", 0.1)
+    monkeypatch.setattr(s3, "ATTEMPTS", 2)  # each waits for longer
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(16)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        fresh_filesystem()
+        with pytest.raises(SourceError, match="cannot be reached or refuses"):
+            open_source("s3://corpus").units()

@@ -1,0 +1,196 @@
+import os
+import pickle
+
+import pytest
+
+from ops.read.source import SourceError, Unit, open_source
+from ops.read.tree import MAX_BYTES
+from tests.ops.read.samples import documents, everything, jpeg, pictures, table_bytes, write
+
+
+def names(found):
+    return [item.rpartition("/")[2] for item in found]
+
+
+def mixed(folder):
+    return write(
+        folder,
+        {
+            "html/page.html": "<img src=shown.jpg><img src='../photos/shown too.jpg'><p>Text.",
+            "html/shown.jpg": jpeg(),
+            "html/loose.png": jpeg(),
+            "html/style.css": "p {}",
+            "photos/a.jpg": jpeg(),
+            "photos/a.txt": "A caption.",
+            "photos/shown too.jpg": jpeg(),
+            "photos/drawing.svg": "<svg/>",
+            "README.md": "read me",
+            ".git/config": "hidden",
+            ".hidden.jpg": jpeg(),
+        },
+    )
+
+
+def test_a_mixed_tree_gives_pages_and_the_pictures_that_no_page_shows(tmp_path):
+    units = open_source(str(mixed(tmp_path))).units()
+    assert [(unit.uri.rpartition("/")[2], unit.format) for unit in units] == [
+        ("loose.png", "image_folder"),
+        ("page.html", "html_folder"),
+        ("a.jpg", "image_folder"),
+        ("drawing.svg", "image_folder"),
+    ]
+
+
+def test_every_file_is_in_a_document_a_unit_or_the_ignored_list(tmp_path):
+    source = open_source(str(mixed(tmp_path)))
+    seen = {picture.url for document in documents(source) for picture in pictures(document)}
+    seen |= {document.uri for document in documents(source)} | {fault.item for fault in source.ignored()}
+    files = {str(path) for path in tmp_path.rglob("*") if path.is_file() and "/." not in str(path)}
+    assert files - seen == {str(tmp_path / "photos/a.txt")}  # it is in the caption
+    assert names(fault.item for fault in source.ignored()) == ["README.md", "style.css"]
+    assert {fault.reason for fault in source.ignored()} == {"not_an_image"}
+
+
+def test_a_pages_unused_rendition_of_a_picture_is_a_document_of_its_own(tmp_path):
+    write(tmp_path, {"page.html": "<img src=a.jpg srcset='a-2x.jpg 2x'>", "a.jpg": jpeg(), "a-2x.jpg": jpeg()})
+    assert names(document.uri for document in documents(open_source(str(tmp_path)))) == ["a-2x.jpg", "page.html"]
+
+
+def test_a_named_format_takes_only_its_own_files(tmp_path):
+    source = open_source(str(mixed(tmp_path)), format="image_folder")
+    assert names(unit.uri for unit in source.units()) == [
+        "loose.png",
+        "shown.jpg",
+        "a.jpg",
+        "drawing.svg",
+        "shown too.jpg",
+    ]
+    assert "page.html" in names(fault.item for fault in source.ignored())
+
+
+def test_the_listing_is_sorted_and_the_same_twice(tmp_path):
+    mixed(tmp_path)
+    first, second = open_source(str(tmp_path)).units(), open_source(str(tmp_path)).units()
+    assert first == second == sorted(first, key=lambda unit: unit.uri)
+    assert len({unit.uri for unit in first}) == len(first)
+
+
+def test_a_changed_file_or_caption_has_another_etag_and_the_others_keep_theirs(tmp_path):
+    mixed(tmp_path)
+    before = {unit.uri: unit.etag for unit in open_source(str(tmp_path)).units()}
+    (tmp_path / "photos/a.txt").write_text("Another caption.")
+    os.utime(tmp_path / "html/page.html", ns=(1, 1))
+    after = {unit.uri: unit.etag for unit in open_source(str(tmp_path)).units()}
+    assert names(uri for uri in before if before[uri] != after[uri]) == ["page.html", "a.jpg"]
+
+
+def test_a_source_pickles_small_and_reads_the_same_elsewhere(tmp_path):
+    source = open_source(str(mixed(tmp_path)))
+    units = source.units()
+    copy = pickle.loads(pickle.dumps(source))
+    assert len(pickle.dumps(source)) < 1000
+    assert [list(copy.read(unit)) for unit in units] == [list(source.read(unit)) for unit in units]
+    assert copy.units() == units
+
+
+def test_one_file_is_a_source_too(tmp_path):
+    write(tmp_path, {"page.html": "<img src=a.jpg>", "a.jpg": jpeg(), "other.html": "x"})
+    (document,) = documents(open_source(f"file://{tmp_path}/page.html"))
+    assert [picture.data for picture in pictures(document)] == [jpeg()]
+
+
+def test_links_out_of_the_source_and_linked_folders_are_told_not_followed(tmp_path):
+    write(tmp_path, {"secret.jpg": jpeg(), "site/a.jpg": jpeg(), "site/sub/b.jpg": jpeg()})
+    site = tmp_path / "site"
+    (site / "out.jpg").symlink_to(tmp_path / "secret.jpg")
+    (site / "loop").symlink_to(site)
+    (site / "gone.jpg").symlink_to(site / "nothing.jpg")
+    (site / "same.jpg").symlink_to(site / "a.jpg")
+    source = open_source(str(site))
+    assert names(unit.uri for unit in source.units()) == ["a.jpg", "same.jpg", "b.jpg"]
+    assert [
+        (name, fault.reason)
+        for name, fault in zip(names(f.item for f in source.ignored()), source.ignored(), strict=True)
+    ] == [
+        ("gone.jpg", "missing"),
+        ("loop", "unsafe_path"),
+        ("out.jpg", "unsafe_path"),
+    ]
+
+
+def test_a_file_that_became_a_link_out_after_the_listing_is_not_read(tmp_path):
+    write(tmp_path, {"secret.jpg": jpeg(), "site/a.jpg": jpeg()})
+    source = open_source(str(tmp_path / "site"))
+    source.units()
+    (tmp_path / "site/a.jpg").unlink()
+    (tmp_path / "site/a.jpg").symlink_to(tmp_path / "secret.jpg")
+    (document,) = documents(source)
+    (picture,) = pictures(document)
+    assert picture.fault and picture.fault.reason == "unsafe_path"
+
+
+def test_names_that_are_not_utf8_and_special_files_are_told(tmp_path):
+    write(tmp_path, {"a.jpg": jpeg()})
+    (tmp_path / os.fsdecode(b"caf\xe9.jpg")).write_bytes(jpeg())
+    os.mkfifo(tmp_path / "pipe.jpg")
+    source = open_source(str(tmp_path))
+    assert names(unit.uri for unit in source.units()) == ["a.jpg"]
+    assert [fault.reason for fault in source.ignored()] == ["bad_encoding", "bad_record"]
+    assert all(fault.item.encode() for fault in source.ignored())
+
+
+def test_a_file_too_large_for_a_worker_is_refused_unread(tmp_path):
+    write(tmp_path, {"a.jpg": jpeg(), "page.html": ""})
+    for name in ("a.jpg", "page.html"):
+        os.truncate(tmp_path / name, MAX_BYTES + 1)  # sparse: takes no space
+    page, picture = sorted(everything(open_source(str(tmp_path))), key=lambda found: type(found).__name__, reverse=True)
+    assert page.reason == "too_large"
+    assert picture.items[0].fault.reason == "too_large"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: str(folder / "gone"), "there is no such file or folder; check the path"),
+        (lambda folder: str(folder), "is empty; give a folder or prefix that holds documents"),
+        (lambda folder: str(write(folder, {"a.css": ""})), "none of its 1 files is a document; known are obelics"),
+        (lambda folder: "gopher://x", "'gopher://' is not read; give a local path or s3://bucket/prefix"),
+    ],
+)
+def test_a_source_that_cannot_be_used_says_why_and_the_remedy(tmp_path, make, message):
+    uri = make(tmp_path)
+    with pytest.raises(SourceError, match=message) as error:
+        open_source(uri).units()
+    assert uri in str(error.value)
+
+
+def test_an_unknown_format_names_the_known_ones(tmp_path):
+    with pytest.raises(
+        SourceError, match="no format is called 'pdf'; known are auto, obelics, html_folder, image_folder"
+    ):
+        open_source(str(tmp_path), format="pdf")
+
+
+def test_a_folder_that_may_not_be_read_is_told(tmp_path, monkeypatch):
+    write(tmp_path, {"a.jpg": jpeg(), "closed/b.jpg": jpeg()})
+    scandir = os.scandir
+
+    def refusing(path):
+        if str(path).rstrip("/").endswith("closed"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)  # the tests may run as root, who may read everything
+    source = open_source(str(tmp_path))
+    assert names(unit.uri for unit in source.units()) == ["a.jpg"]
+    assert [fault.detail for fault in source.ignored()] == ["cannot be listed: Permission denied"]
+
+
+def test_parquet_pages_and_pictures_live_in_one_tree(tmp_path):
+    import pyarrow as pa
+
+    table = table_bytes({"images": pa.array([["beside.jpg"]]), "texts": pa.array([[None]], pa.list_(pa.string()))})
+    write(tmp_path, {"t.parquet": table, "beside.jpg": jpeg(), "loose.jpg": jpeg(), "page.html": "x"})
+    units = open_source(str(tmp_path)).units()
+    assert isinstance(units[0], Unit)
+    assert names(unit.uri for unit in units) == ["loose.jpg", "page.html", "t.parquet#row-group=0"]
