@@ -31,9 +31,9 @@ class Decode:
 
     EXIF orientation is applied, transparency laid on white, CMYK, 16 bit, gray and palette converted, of an animation
     the first frame taken; colour profiles are ignored. A picture beyond ``max_aspect`` : 1 is centre-cropped to that
-    first. Resized by antialiased bicubic (within 2 levels of Pillow's, 99.8 % of values equal); a small one grows.
+    first. Resized by antialiased bicubic, Pillow's to within 0.1 level in the mean; a small picture is enlarged.
     ``mode`` 'exact' decodes every pixel; 'scaled' has the JPEG decoder shrink the picture as long as both sides stay at
-    or above the target: 1.3 times as fast, mean difference about 1 level.
+    or above the target: 1.3 times as fast, mean difference 1 to 2 levels.
     """
 
     side: int = 224

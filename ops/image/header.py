@@ -198,7 +198,7 @@ def _by_pillow(data: bytes) -> Stored:
     """TIFF and AVIF are boxes in boxes: opened lazily. Pillow has turned a TIFF's size already, an AVIF's not."""
     with Image.open(io.BytesIO(data), formats=("TIFF", "AVIF")) as image:
         orientation = image.getexif().get(0x0112, 1) if image.format == "AVIF" else 1
-        return Stored(*image.size, orientation if orientation in TURNED else 1)
+        return Stored(*image.size, orientation if orientation in range(1, 9) else 1)
 
 
 PARSERS: dict[str, Callable[[bytes], Stored]] = {

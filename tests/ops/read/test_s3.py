@@ -56,7 +56,7 @@ def site(folder):
     return write(
         folder,
         {
-            "html/page.html": "<p>1<p><img src='a b.jpg'><img src=gone.jpg><img src='../../../up.jpg'><img src=nil.jpg>",
+            "html/page.html": "1<img src='a b.jpg'><img src=gone.jpg><img src='../../../up.jpg'><img src=nil.jpg>",
             "html/blank.html": "",
             "html/a b.jpg": jpeg(),
             "html/nil.jpg": b"",

@@ -1,0 +1,93 @@
+import imagehash
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from PIL import ImageEnhance, ImageOps
+
+from ops.image.decode import Decode
+from ops.image.phash import PerceptualHash
+from tests.ops.golden import check_golden
+from tests.ops.image.pictures import encode, picture
+from tests.reference.phash import slow_phash
+
+
+def hashes(*images):
+    return PerceptualHash()({"pixels": [np.asarray(image) for image in images]})["phash"]
+
+
+def distance(a, b):
+    return int(a ^ b).bit_count()
+
+
+def small(image, format="PNG", **options):
+    pixels = Decode(side=224)(encode(image, format, **options))
+    assert isinstance(pixels, np.ndarray)
+    return pixels
+
+
+@pytest.mark.parametrize("size", [(640, 480), (480, 640), (320, 240), (300, 900), (224, 224), (1000, 700)])
+def test_it_stays_within_a_bit_of_imagehash_on_the_original(size):
+    drift = []
+    for seed in range(8):
+        image = picture(seed, size)
+        expected = int(str(imagehash.phash(image)), 16)
+        drift.append(distance(hashes(small(image))[0], np.uint64(expected)))
+    assert np.mean(drift) <= 1
+
+
+@settings(deadline=None, max_examples=50)
+@given(hnp.arrays(np.uint8, st.tuples(st.integers(1, 70), st.integers(1, 70), st.just(3))))
+def test_the_slow_twin_agrees(pixels):
+    assert hashes(pixels)[0] == slow_phash(pixels)
+
+
+def test_copies_are_near_and_other_pictures_far():
+    for seed in range(6):
+        image = picture(seed, (640, 480))
+        half, brighter = image.resize((320, 240)), ImageEnhance.Brightness(image).enhance(1.1)
+        original, *copies = hashes(
+            small(image),
+            small(half),
+            small(brighter),
+            small(image, "JPEG", quality=40),
+            small(image, "WEBP", quality=50),
+        )
+        assert max(distance(original, copy) for copy in copies) <= 4
+        assert min(distance(original, hashes(small(picture(other)))[0]) for other in range(20, 30)) > 12
+
+
+def test_mirrored_and_turned_pictures_differ():
+    for seed in range(6):
+        image = picture(seed, (300, 300))
+        original, *others = hashes(image, ImageOps.mirror(image), ImageOps.flip(image), image.rotate(90))
+        assert min(distance(original, other) for other in others) > 12
+
+
+def test_flat_pictures_are_alike_and_stable():
+    flats = [np.full((224, 224 + wider, 3), level, np.uint8) for level in (1, 77, 255) for wider in (0, 75)]
+    assert set(hashes(*flats).tolist()) == {1 << 63}
+
+
+def test_a_hash_depends_on_its_picture_alone_not_on_its_batch():
+    images = [picture(seed, size) for seed in range(3) for size in ((300, 224), (224, 224))]
+    together = hashes(*images)
+    assert together.dtype == np.uint64
+    assert together.tolist() == [hashes(image)[0] for image in images]
+    assert hashes().shape == (0,) and hashes().dtype == np.uint64
+
+
+def test_read_only_and_unaligned_pixels_do():
+    pixels = np.asarray(picture(0, (300, 224)))
+    assert hashes(pixels)[0] == hashes(np.asfortranarray(pixels))[0] == hashes(pixels[:, ::-1][:, ::-1])[0]
+
+
+def test_the_version_stands_for_the_output():
+    found = hashes(*(picture(seed, (320, 240)) for seed in range(8)))
+    check_golden("perceptual_hash", PerceptualHash().version, [f"{value:016x}" for value in found.tolist()])
+
+
+def test_gray_and_colour_of_one_luma_look_alike():
+    image = picture(2, (320, 240))
+    assert distance(*hashes(image, image.convert("L").convert("RGB"))) <= 1
