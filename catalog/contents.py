@@ -32,14 +32,30 @@ def index(lake: Lake, begin: Callable[[], int]) -> None:
     One pass over ``images`` and ``sentences`` a run that read something new; a content that a later ingest brings
     again keeps its home. A copy of its bytes in another shard's payloads is never read, and costs its disk only.
     """
+    _forget_reread(lake)
     new = {table: lake.query(f"SELECT count(*) FROM ({_new(*keys)})")[0][0] for table, keys in _HOMES.items()}
     if not any(new.values()):
         return
     commit = begin()
-    with lake.transaction():
+
+    def body() -> None:
         for table, (source, key, columns) in _HOMES.items():
-            names = f"{key}, {columns}, shard, commit"
-            lake.execute(f"INSERT INTO {table} ({names}) SELECT *, {commit} FROM ({_new(source, key, columns)}) ORDER BY shard, {key}")
+            rows = f"SELECT *, {commit} FROM ({_new(source, key, columns)}) ORDER BY shard, {key}"
+            lake.execute(f"INSERT INTO {table} ({key}, {columns}, shard, commit) {rows}")
+
+    lake.retrying(body)
+
+
+def _forget_reread(lake: Lake) -> None:
+    """A file that was touched but says what it said gives the very same document again: its new rows go."""
+    again = "SELECT document_id, max(commit) AS commit FROM documents GROUP BY document_id HAVING count(*) > 1"
+    while lake.query(f"SELECT count(*) FROM ({again})")[0][0]:
+
+        def body() -> None:
+            for table in ("images", "sentences", "documents"):
+                lake.execute(f"DELETE FROM {table} WHERE (document_id, commit) IN ({again})")
+
+        lake.retrying(body)
 
 
 _HOMES = {

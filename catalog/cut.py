@@ -3,7 +3,7 @@
 The order is fixed: item rules, exact duplicates, the best surviving member of each duplicate group, the cap of each
 cluster, texts, then the rules on what captioning made. The result stands in temporary tables of this connection:
 
-- ``cut_images(image_id, sha256, document_id, width, height, n_bytes, dropped_by, dropped_value, cluster)``: every image;
+- ``cut_images(image_id, sha256, document_id, width, height, n_bytes, dropped_by, dropped_value, cluster)``: all images;
 - ``cut_texts(image_id, place, content, similarity)``: the sentences of the kept ones, ``place`` from 1.
 
 Windows and joins spill to disk, so 30M images need no more memory than DuckDB is given. ``cut_texts`` runs a few
@@ -32,7 +32,9 @@ def cut_after_captions(lake: Lake, plan: Plan, upto: int | None = None) -> None:
     late = [check for check in plan.image_checks if check.stage >= Stage.CAPTION]
     if not late:
         return
-    rows = image_rows(replace(plan, image_checks=tuple(replace(c, stage=Stage.INGEST) for c in late)), Stage.PIXELS, upto)
+    rows = image_rows(
+        replace(plan, image_checks=tuple(replace(c, stage=Stage.INGEST) for c in late)), Stage.PIXELS, upto
+    )
     lake.execute(
         "UPDATE cut_images SET dropped_by = late.dropped_by, dropped_value = late.dropped_value "
         f"FROM ({rows}) late WHERE late.image_id = cut_images.image_id AND cut_images.dropped_by = '' "
@@ -71,7 +73,9 @@ def _newest_groups(plan: Plan, upto: int | None) -> str:
     """SQL: the groups of the newest grouping that ``upto`` may see; each grouping is a whole snapshot."""
     scorer = plan.scorer("image_groups")
     where = f"scorer = '{scorer}'" + ("" if upto is None else f" AND commit <= {upto}")
-    return f"(SELECT * FROM image_groups WHERE {where} AND commit = (SELECT max(commit) FROM image_groups WHERE {where}))"
+    return (
+        f"(SELECT * FROM image_groups WHERE {where} AND commit = (SELECT max(commit) FROM image_groups WHERE {where}))"
+    )
 
 
 def _cap(lake: Lake, plan: Plan, upto: int | None) -> None:
@@ -138,6 +142,7 @@ def matches(plan: Plan, upto: int | None = None) -> str:
     keep = 4 * plan.recipe.association.top_k
     return (
         f"(SELECT sha256, content, max(similarity) AS similarity FROM match_candidates WHERE {where} "
-        "GROUP BY sha256, content QUALIFY row_number() OVER (PARTITION BY sha256 ORDER BY max(similarity) DESC, content) "
+        "GROUP BY sha256, content QUALIFY row_number() OVER "
+        "(PARTITION BY sha256 ORDER BY max(similarity) DESC, content) "
         f"<= {keep})"
     )

@@ -8,7 +8,8 @@ from catalog.lake import Lake
 def hashes(lake: Lake, scorer: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(keys, 64-bit hashes, commit numbers) of every picture that has a hash, in the order of keys."""
     rows = lake.table(
-        "SELECT sha256, phash, \"commit\" FROM image_hash WHERE scorer = ? AND phash IS NOT NULL ORDER BY sha256", (scorer,)
+        'SELECT sha256, phash, "commit" FROM image_hash WHERE scorer = ? AND phash IS NOT NULL ORDER BY sha256',
+        (scorer,),
     )
     keys = np.array(rows["sha256"].to_pylist(), dtype=object)
     return keys, rows["phash"].to_numpy().astype(np.uint64), rows["commit"].to_numpy()
@@ -24,7 +25,8 @@ def edges(lake: Lake, scorers: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray,
         "WITH e AS (SELECT a, b, min(distance / scale) AS looseness FROM (SELECT a, b, distance, "
         "greatest(max(distance) OVER (PARTITION BY kind), 1e-9) AS scale FROM duplicate_edges "
         "WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL) GROUP BY a, b), "
-        "k AS (SELECT key, row_number() OVER (ORDER BY key) - 1 AS n FROM (SELECT a AS key FROM e UNION SELECT b FROM e)) "
+        "k AS (SELECT key, row_number() OVER (ORDER BY key) - 1 AS n FROM "
+        "(SELECT a AS key FROM e UNION SELECT b FROM e)) "
         "SELECT x.n AS l, y.n AS r, looseness FROM e JOIN k x ON x.key = e.a JOIN k y ON y.key = e.b ORDER BY l, r",
         (list(scorers),),
     )

@@ -120,4 +120,3 @@ def _compile(
         keep = predicate.normal_form(rule.name, rule.keep)
         checks.append(Check(rule.name, keep, columns, tuple(sorted(t.table for t in homes)), stage))
     return tuple(sorted(checks, key=lambda check: check.stage))
-

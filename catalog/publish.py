@@ -34,12 +34,16 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
     _pairs(lake, plan)
     digest = content_digest(lake)
     name = plan.recipe.name
-    newest = lake.query("SELECT version, content_digest, n_pairs FROM datasets WHERE name = ? ORDER BY version DESC LIMIT 1", (name,))
+    newest = lake.query(
+        "SELECT version, content_digest, n_pairs FROM datasets WHERE name = ? ORDER BY version DESC LIMIT 1", (name,)
+    )
     if newest and newest[0][1] == digest:
         return Published(name, newest[0][0], newest[0][2], digest, False)
     version = newest[0][0] + 1 if newest else 1
     n_pairs = lake.query("SELECT count(*) FROM cut_pairs")[0][0]
-    funnel = [("image", *row) for row in image_funnel(lake, plan)] + [("sentence", *row) for row in sentence_funnel(lake, plan)]
+    funnel = [("image", *row) for row in image_funnel(lake, plan)] + [
+        ("sentence", *row) for row in sentence_funnel(lake, plan)
+    ]
     commit = begin()
 
     def write() -> None:
@@ -92,7 +96,8 @@ def _pairs(lake: Lake, plan: Plan) -> None:
         "b": ("image_similarity", "best_similarity"),
     }
     joins = "".join(
-        f" LEFT JOIN (SELECT sha256, {columns} FROM {current_scores(plan, table, 'sha256')}) {alias} ON {alias}.sha256 = c.sha256"
+        f" LEFT JOIN (SELECT sha256, {columns} FROM {current_scores(plan, table, 'sha256')}) {alias} "
+        f"ON {alias}.sha256 = c.sha256"
         for alias, (table, columns) in scores.items()
     )
     lake.execute(
@@ -100,8 +105,7 @@ def _pairs(lake: Lake, plan: Plan) -> None:
         "t.text1, t.text2, t.text3, CASE WHEN y.synthetic_status IN ('ok', 'cut_off') THEN y.syn_text END AS syn_text, "
         "x.caption, i.alt_text, g.tags, c.width, c.height, t.similarity1, t.similarity2, t.similarity3, "
         "b.best_similarity, c.cluster FROM cut_images c "
-        "JOIN (SELECT image_id, any_value(url) AS url, any_value(alt_text) AS alt_text FROM images GROUP BY image_id) i "
-        "ON i.image_id = c.image_id "
+        "JOIN images i ON i.image_id = c.image_id "
         f"LEFT JOIN (SELECT t.image_id, {texts} FROM cut_texts t JOIN sentence_content s ON s.content = t.content "
         f"GROUP BY t.image_id) t ON t.image_id = c.image_id{joins} WHERE c.dropped_by = ''"
     )
@@ -142,5 +146,3 @@ def _steps(rules: list[str], dropped: dict[str, int], total: int) -> list[tuple[
         steps.append((rule, total, n))
         total -= n
     return steps
-
-

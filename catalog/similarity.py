@@ -17,11 +17,11 @@ def pending_similarity(lake: Lake, plan: Plan) -> list[WorkItem]:
         wanted AS (SELECT v.shard, v.sha256, coalesce(e.alts, []) AS alts, b.similarity,
                 left(sha256(coalesce(CAST(b.similarity AS VARCHAR), '') || chr(31)
                     || array_to_string(coalesce(e.alts, []), chr(31))), 32) AS digest
-            FROM {current_scores(plan, 'image_embedding', 'sha256')} v JOIN eligible e ON e.sha256 = v.sha256
+            FROM {current_scores(plan, "image_embedding", "sha256")} v JOIN eligible e ON e.sha256 = v.sha256
             LEFT JOIN best b ON b.sha256 = v.sha256 WHERE v.image_vector IS NOT NULL)
         SELECT w.shard, list(w.sha256 ORDER BY w.sha256), list(w.alts ORDER BY w.sha256),
             list(w.similarity ORDER BY w.sha256), list(w.digest ORDER BY w.sha256)
-        FROM wanted w LEFT JOIN {current_scores(plan, 'image_similarity', 'sha256')} s ON s.sha256 = w.sha256
+        FROM wanted w LEFT JOIN {current_scores(plan, "image_similarity", "sha256")} s ON s.sha256 = w.sha256
         WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard ORDER BY w.shard"""
     )
     files = score_paths(lake, "image_embedding", plan.scorer("image_embedding"), [row[0] for row in rows])
@@ -61,12 +61,12 @@ def pending_caption_similarity(lake: Lake, plan: Plan, captions: str) -> list[Wo
     """Kept pictures whose caption is not the one that ``caption_similarity`` was made from."""
     rows = lake.query(
         f"""WITH wanted AS (SELECT v.shard, v.sha256, c.text, left(sha256(c.text), 32) AS digest
-            FROM {current_scores(plan, 'image_embedding', 'sha256')} v
+            FROM {current_scores(plan, "image_embedding", "sha256")} v
             JOIN (SELECT * FROM captions WHERE scorer = ?) c ON c.sha256 = v.sha256
             JOIN (SELECT DISTINCT sha256 FROM cut_images WHERE dropped_by = '') k ON k.sha256 = v.sha256)
         SELECT w.shard, list(w.sha256 ORDER BY w.sha256), list(w.text ORDER BY w.sha256),
             list(w.digest ORDER BY w.sha256)
-        FROM wanted w LEFT JOIN {current_scores(plan, 'caption_similarity', 'sha256')} s ON s.sha256 = w.sha256
+        FROM wanted w LEFT JOIN {current_scores(plan, "caption_similarity", "sha256")} s ON s.sha256 = w.sha256
         WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard ORDER BY w.shard""",
         (captions,),
     )
@@ -83,8 +83,8 @@ def pending_fusion(lake: Lake, plan: Plan) -> list[WorkItem]:
         f"""WITH wanted AS (SELECT DISTINCT ON (c.sha256) p.shard, c.sha256, coalesce(x.text, '') AS caption,
                 coalesce(t.tags, []) AS tags, coalesce(s.text, '') AS sentence
             FROM cut_images c JOIN image_content p ON p.sha256 = c.sha256
-            LEFT JOIN {current_scores(plan, 'captions', 'sha256')} x ON x.sha256 = c.sha256 AND x.status = 'ok'
-            LEFT JOIN {current_scores(plan, 'tags', 'sha256')} t ON t.sha256 = c.sha256
+            LEFT JOIN {current_scores(plan, "captions", "sha256")} x ON x.sha256 = c.sha256 AND x.status = 'ok'
+            LEFT JOIN {current_scores(plan, "tags", "sha256")} t ON t.sha256 = c.sha256
             LEFT JOIN cut_texts f ON f.image_id = c.image_id AND f.place = 1
             LEFT JOIN sentence_content s ON s.content = f.content
             WHERE c.dropped_by = '' ORDER BY c.sha256),
@@ -92,7 +92,7 @@ def pending_fusion(lake: Lake, plan: Plan) -> list[WorkItem]:
             32) AS digest FROM wanted)
         SELECT w.shard, list(w.sha256 ORDER BY w.sha256), list(w.caption ORDER BY w.sha256),
             list(w.tags ORDER BY w.sha256), list(w.sentence ORDER BY w.sha256), list(w.digest ORDER BY w.sha256)
-        FROM digested w LEFT JOIN {current_scores(plan, 'synthetic', 'sha256')} o ON o.sha256 = w.sha256
+        FROM digested w LEFT JOIN {current_scores(plan, "synthetic", "sha256")} o ON o.sha256 = w.sha256
         WHERE o.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard ORDER BY w.shard"""
     )
     files = payload_paths(lake, "payloads", [row[0] for row in rows])

@@ -1,6 +1,7 @@
 """Vectors and what is made from them: samples for training, unassigned rows, index files, centroids."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -56,7 +57,8 @@ def sample(lake: Lake, plan: Plan, kind: Kind, n: int) -> pa.Table:
 def _eligible(plan: Plan, kind: Kind) -> str:
     rows = image_rows(plan, Stage.ASSOCIATE) if kind is IMAGES else sentence_rows(plan, Stage.ASSOCIATE)
     return (
-        f"SELECT {kind.key}, e.{kind.column} AS vector FROM {kind.table} e WHERE e.scorer = '{plan.scorer(kind.table)}' "
+        f"SELECT {kind.key}, e.{kind.column} AS vector FROM {kind.table} e "
+        f"WHERE e.scorer = '{plan.scorer(kind.table)}' "
         f"AND e.{kind.column} IS NOT NULL AND {kind.key} IN (SELECT {kind.key} FROM ({rows}) WHERE dropped_by = '')"
     )
 
@@ -64,9 +66,9 @@ def _eligible(plan: Plan, kind: Kind) -> str:
 def trained(lake: Lake, scorer: str) -> Trained | None:
     """The newest centroids of one training recipe, or None."""
     found = lake.query(
-        'SELECT p.path, any_value(c.n), p."commit", count(*) FROM partitions p JOIN centroids c ON c.scorer = p.scorer AND '
-        'c."commit" = p."commit" WHERE p."table" = \'centroids\' AND p.scorer = ? GROUP BY ALL ORDER BY p."commit" DESC '
-        "LIMIT 1",
+        """SELECT p.path, any_value(c.n), p."commit", count(*)
+        FROM partitions p JOIN centroids c ON c.scorer = p.scorer AND c."commit" = p."commit"
+        WHERE p."table" = 'centroids' AND p.scorer = ? GROUP BY ALL ORDER BY p."commit" DESC LIMIT 1""",
         (scorer,),
     )
     if not found:
@@ -120,7 +122,7 @@ def ranges(model: Trained, rows: int = 500_000, at_least: int = 8) -> list[tuple
     """
     n = min(model.k, max(at_least, -(-model.eligible // rows)))
     bounds = [model.k * i // n for i in range(n + 1)]
-    return [(first, last - 1) for first, last in zip(bounds, bounds[1:], strict=False)]
+    return [(first, last - 1) for first, last in pairwise(bounds)]
 
 
 def watermarks(lake: Lake, table: str, scorer: str) -> dict[str, int]:
@@ -133,7 +135,9 @@ def watermarks(lake: Lake, table: str, scorer: str) -> dict[str, int]:
 
 def newest(lake: Lake, table: str, scorer: str) -> int:
     """The highest commit number among a scorer's rows, -1 where there are none."""
-    return lake.query("SELECT coalesce(max(\"commit\"), -1) FROM partitions WHERE \"table\" = ? AND scorer = ?", (table, scorer))[0][0]
+    return lake.query(
+        'SELECT coalesce(max("commit"), -1) FROM partitions WHERE "table" = ? AND scorer = ?', (table, scorer)
+    )[0][0]
 
 
 def best_similarities(lake: Lake, matches: str, keys: list[str], k: int) -> list[tuple[str, int, float]]:

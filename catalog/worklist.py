@@ -45,7 +45,8 @@ def image_rows(plan: Plan, stage: Stage, upto: int | None = None, extra: Sequenc
     return (
         "SELECT image_id, document_id, sha256, shard, url, alt_text, width, height, n_bytes, position"
         f"{''.join(', ' + name for name in columns)}, {_dropped(checks)} FROM (SELECT i.*"
-        f"{''.join(f', {source} AS {name}' for name, source in columns.items())} FROM images i{joins}{_upto('i', upto)})"
+        f"{''.join(f', {source} AS {name}' for name, source in columns.items())} "
+        f"FROM images i{joins}{_upto('i', upto)})"
     )
 
 
@@ -69,7 +70,12 @@ def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None) -> str:
 
 
 def _joins(
-    plan: Plan, checks: Sequence[Check], tables: Sequence[ScoreColumns], key: str, extra: Sequence[str], upto: int | None
+    plan: Plan,
+    checks: Sequence[Check],
+    tables: Sequence[ScoreColumns],
+    key: str,
+    extra: Sequence[str],
+    upto: int | None,
 ) -> tuple[str, dict[str, str]]:
     wanted = {name for check in checks for name in check.tables} | set(extra)
     sql, columns = "", {}

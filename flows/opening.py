@@ -29,11 +29,14 @@ def session(
     for uri in uris:
         open_source(uri).units()
     run_id = run_name()
-    with create_or_open(lake) as opened, writing(opened, run_id, f"{flow} {recipe.name}") as writer:
-        with runs.recorded(opened, run_id, flow, recipe.name):
-            session = Session(writer, plan, compute.placement(), uris)
-            session.register_later(known)
-            yield session
+    with (
+        create_or_open(lake) as opened,
+        writing(opened, run_id, f"{flow} {recipe.name}") as writer,
+        runs.recorded(opened, run_id, flow, recipe.name),
+    ):
+        session = Session(writer, plan, compute.placement(), uris)
+        session.register_later(known)
+        yield session
 
 
 def run_name() -> str:

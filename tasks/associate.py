@@ -119,7 +119,7 @@ def score_similarity(session: Session) -> None:
 
 @dataclass(frozen=True)
 class ScoreSimilarity:
-    """A job: image vectors and alt texts of one shard to ``image_similarity``; NULL where there is nothing to compare."""
+    """A job: image vectors and alt texts of one shard to ``image_similarity``; NULL without a text."""
 
     clip: Clip
     scorer: str

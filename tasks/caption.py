@@ -71,7 +71,7 @@ class CaptionPictures:
         return [Part("captions", pa.table(rows), self.scorer), *failed(keys, found, "caption")]
 
 
-def decoded(item: WorkItem, decode: Decode) -> Iterator[tuple[list[str], list[np.ndarray]]]:
+def decoded(item: WorkItem, decode: Decode) -> Iterator[tuple[list[str], list[np.ndarray | None]]]:
     """Pictures of the item by chunks. All of them decoded before: the cut keeps no picture that does not."""
     for shas, datas in payloads(item):
         pictures = {sha: decode(data) for sha, data in zip(shas, datas, strict=True)}

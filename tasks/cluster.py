@@ -74,7 +74,7 @@ def train(session: Session, kind: Kind, scorer: Scorer, k: int, n: int) -> None:
 
 
 def assign(session: Session, kind: Kind, model: Trained, name: str, probes: int) -> None:
-    """Give each unassigned vector of ``kind`` its ``probes`` nearest centroids of ``model``, under the name ``name``."""
+    """Give each unassigned vector of ``kind`` its ``probes`` nearest centroids of ``model``."""
     made_from = (session.plan.scorer(kind.table), model.digest)
     digest = session.use(name, Scorer(name, "clusters", 1, {"probes": probes}, "", made_from))
     items = vectors.pending_assignment(session.lake, session.plan, kind, digest)
@@ -83,7 +83,7 @@ def assign(session: Session, kind: Kind, model: Trained, name: str, probes: int)
 
 @dataclass(frozen=True)
 class Assign:
-    """A job: vectors of one shard to ``clusters`` (the nearest) and ``vector_index`` (every probe, sorted by cluster)."""
+    """A job: vectors of one shard to ``clusters`` (the nearest) and ``vector_index`` (all probes)."""
 
     kind: Kind
     centroids: str

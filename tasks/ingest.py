@@ -65,7 +65,7 @@ def _settings(session: Session) -> "IngestSettings":
 
 @dataclass(frozen=True)
 class IngestSettings:
-    """``max_pixels`` and ``max_bytes`` bound one picture; ``banned`` are 32 hex digits of sha256 that must not enter."""
+    """``max_pixels`` and ``max_bytes`` bound one picture; ``banned`` are ids (sha256) that must not enter."""
 
     max_pixels: int
     max_bytes: int

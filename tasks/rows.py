@@ -3,7 +3,6 @@
 import fsspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from catalog.worklist import WorkItem
@@ -12,9 +11,8 @@ from catalog.worklist import WorkItem
 def read_rows(item: WorkItem, columns: list[str], key: str) -> pa.Table:
     """The item's rows of its files, one a key, in the order of ``item.keys``. Keys without a row are left out."""
     table = pa.concat_tables([read_table(path, columns) for path in item.paths])
-    keys = pa.array(item.keys, pa.string())
-    at = pc.index_in(keys, value_set=table[key].combine_chunks()).drop_null()
-    return table.take(at)
+    place = {name: n for n, name in enumerate(table[key].to_pylist())}
+    return table.take(pa.array([place[name] for name in item.keys if name in place], pa.int64()))
 
 
 def read_range(paths: tuple[str, ...], columns: list[str], first: int, last: int) -> pa.Table:
@@ -26,7 +24,7 @@ def read_range(paths: tuple[str, ...], columns: list[str], first: int, last: int
 def read_table(path: str, columns: list[str], filters: list | None = None) -> pa.Table:
     filesystem, local = fsspec.core.url_to_fs(path)
     with filesystem.open(local, "rb") as file:
-        return pq.read_table(file, columns=columns, filters=filters, partitioning=None)
+        return pq.read_table(file, columns=columns, filters=filters)
 
 
 def to_vectors(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:

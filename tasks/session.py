@@ -1,9 +1,9 @@
 """One run's hold on a lake: its plan, its place to work, its writer. Every step takes one and nothing else."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from catalog.commit import commit_stream
+from catalog.commit import Manifest, commit_stream
 from catalog.lake import Lake
 from catalog.lease import Writer
 from catalog.plan import Plan
@@ -72,17 +72,14 @@ class Session:
             commit_stream(self.writer, self._watched(step, items, job, output))
         return len(items)
 
-    def _watched(self, step: str, items: Sequence[WorkItem], job: Job, output: Output):
+    def _watched(self, step: str, items: Sequence[WorkItem], job: Job, output: Output) -> Iterator[list[Manifest]]:
         self.progress(step, 0, len(items))
-        done: set[str] = set()
-        for manifest in stage.run(items, job, output, self.placement):
-            yield manifest
-            done.add(manifest.shard)
-            self.progress(step, min(len(done), len(items)), len(items))
-        self.progress(step, len(items), len(items))
+        for done, manifests in enumerate(stage.run(items, job, output, self.placement), 1):
+            yield manifests
+            self.progress(step, done, len(items))
 
     def store(self, step: str, item: WorkItem, parts: Sequence[Part]) -> None:
         """Commit rows that were made in this process: the results of global steps."""
         self.counts[step] = self.counts.get(step, 0) + 1
         output = self.begin(step)
-        commit_stream(self.writer, iter(stage.write_parts(parts, item, output, 0.0)))
+        commit_stream(self.writer, [stage.write_parts(parts, item, output, 0.0)])

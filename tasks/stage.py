@@ -12,6 +12,7 @@ shard and its model, whatever the length of the list.
 
 import atexit
 import functools
+import logging
 import multiprocessing
 import os
 import pickle
@@ -77,11 +78,11 @@ class Output:
     commit: int
 
 
-def run(items: Sequence[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[Manifest]:
-    """Work through ``items`` and yield one manifest a written file, as they come.
+def run(items: Sequence[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[list[Manifest]]:
+    """Work through ``items`` and yield each one's manifests (one a file) as it finishes.
 
-    A bad item is the job's business (a quarantine row); an exception in a job fails the stage, what is already
-    yielded stays committed.
+    The files of one item belong to one transaction: half a shard must never count. A bad item is the job's business
+    (a quarantine row); an exception in a job fails the stage, what is already yielded stays committed.
     """
     if not items:
         return iter(())
@@ -92,7 +93,7 @@ def run(items: Sequence[WorkItem], job: Job, output: Output, placement: Placemen
 
 
 def write_parts(parts: Iterable[Part], item: WorkItem, output: Output, seconds: float) -> list[Manifest]:
-    """Write each part as one Parquet file and return the manifests; a part without rows is a manifest without a file."""
+    """Write each part as one Parquet file; a part without rows is a manifest without a file."""
     return [_write(part, item, output, seconds) for part in parts]
 
 
@@ -151,6 +152,14 @@ def _pool(n_workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(n_workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker)
 
 
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
 def _start_worker() -> None:
     """Keep each worker to one thread (they are as many as the CPUs), and end it when its parent is killed."""
     os.environ.update(
@@ -174,7 +183,7 @@ def _work(payload: bytes, item: WorkItem) -> list[Manifest]:
     return _unpickled(payload)(item)
 
 
-def _run_in_pool(items: Sequence[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[Manifest]:
+def _run_in_pool(items: Sequence[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[list[Manifest]]:
     pool = _pool(placement.n_workers)
     payload = pickle.dumps(_Worker(job, output))
     waiting = list(reversed(items))
@@ -185,7 +194,7 @@ def _run_in_pool(items: Sequence[WorkItem], job: Job, output: Output, placement:
                 running.add(pool.submit(_work, payload, waiting.pop()))
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                yield from future.result()
+                yield future.result()
     except BrokenProcessPool as broken:
         _pool.cache_clear()
         raise PairmillError(
@@ -200,7 +209,7 @@ def _run_in_pool(items: Sequence[WorkItem], job: Job, output: Output, placement:
 # --- Ray Data ------------------------------------------------------------------------------------------------------
 
 
-def _run_on_ray(items: Sequence[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[Manifest]:
+def _run_on_ray(items: Sequence[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[list[Manifest]]:
     import ray
 
     _start_ray(placement)
@@ -215,7 +224,7 @@ def _run_on_ray(items: Sequence[WorkItem], job: Job, output: Output, placement: 
         num_gpus=placement.gpus_per_worker,
     )
     for row in dataset.iter_rows():
-        yield from pickle.loads(row["manifests"])
+        yield pickle.loads(row["manifests"])
 
 
 class _RayWorker:
@@ -240,16 +249,14 @@ def _start_ray(placement: Placement) -> None:
 
     if ray.is_initialized():
         return
-    environment = {"env_vars": {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}}
     address = None if placement.ray_address in ("", "local") else placement.ray_address
     ray.init(
         address=address,
         num_cpus=None if address else max(2, placement.n_workers),
         include_dashboard=False if not address else None,
         log_to_driver=False,
-        configure_logging=True,
-        logging_level="ERROR",
-        runtime_env=environment,
+        logging_level=logging.ERROR,
+        runtime_env={"env_vars": ONE_THREAD},
     )
     ray.data.DataContext.get_current().enable_progress_bars = False
     atexit.register(ray.shutdown)

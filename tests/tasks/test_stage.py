@@ -1,0 +1,98 @@
+"""The runner: both placements write equal rows, results stream, a bug fails the stage and keeps what was finished."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from catalog.commit import Manifest
+from catalog.worklist import WorkItem
+from tasks import stage
+from tasks.score_sentences import ScoreSentences
+from tasks.stage import Output, Part, Placement
+
+SENTENCES = ["A red fox sleeps.", "See www.example.com now", "Nothing", "The old bridge crosses the river twice."]
+
+
+@pytest.fixture
+def items(tmp_path: Path) -> list[WorkItem]:
+    made = []
+    for shard in range(6):
+        contents = [f"{shard}-{n}" for n in range(len(SENTENCES))]
+        path = tmp_path / f"sentences-{shard}.parquet"
+        pq.write_table(pa.table({"content": contents, "text": SENTENCES}), path)
+        made.append(WorkItem(f"shard-{shard}", tuple(contents[:3]), (str(path),)))
+    return made
+
+
+def output(folder: Path, run_id: str = "run") -> Output:
+    return Output(f"{folder}/", run_id, 7)
+
+
+def flat(results: Iterable[list[Manifest]]) -> list[Manifest]:
+    return [manifest for manifests in results for manifest in manifests]
+
+
+def rows(manifests: list[Manifest]) -> dict[str, list[dict]]:
+    return {each.partition_id: pq.read_table(each.path, partitioning=None).to_pylist() for each in manifests}
+
+
+@pytest.mark.slow
+def test_a_process_pool_and_ray_write_equal_rows_under_equal_partition_ids(items: list[WorkItem], tmp_path: Path):
+    job = ScoreSentences("a-scorer")
+    pooled = flat(stage.run(items, job, output(tmp_path / "pool"), Placement(workers=2)))
+    on_ray = flat(stage.run(items, job, output(tmp_path / "ray"), Placement(workers=2, ray_address="local")))
+    assert len(pooled) == 6
+    assert rows(pooled) == rows(on_ray)
+
+
+def test_rows_carry_shard_scorer_and_commit_and_only_the_asked_keys(items: list[WorkItem], tmp_path: Path):
+    (first,) = flat(stage.run(items[:1], ScoreSentences("a-scorer"), output(tmp_path), Placement(workers=1)))
+    written = pq.read_table(first.path, partitioning=None).to_pylist()
+    assert [row["content"] for row in written] == ["0-0", "0-1", "0-2"]
+    assert {(row["shard"], row["scorer"], row["commit"]) for row in written} == {("shard-0", "a-scorer", 7)}
+    assert (first.rows, first.bytes) == (3, Path(first.path).stat().st_size)
+
+
+def test_no_work_starts_no_worker(tmp_path: Path):
+    assert list(stage.run([], ScoreSentences("x"), output(tmp_path), Placement())) == []
+
+
+@dataclass(frozen=True)
+class FailsOn:
+    """A job with a bug in one shard."""
+
+    shard: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        if item.shard == self.shard:
+            raise ZeroDivisionError("a bug")
+        return [
+            Part("image_embedding", pa.table({"sha256": list(item.keys), "image_vector": [b""] * len(item.keys)}), "s")
+        ]
+
+
+def test_a_bug_in_a_job_fails_the_stage_after_what_was_finished_came_out(items: list[WorkItem], tmp_path: Path):
+    seen = []
+    with pytest.raises(ZeroDivisionError):
+        for (manifest,) in stage.run(items, FailsOn("shard-5"), output(tmp_path), Placement(workers=1)):
+            seen.append(manifest.shard)
+    assert set(seen) <= {f"shard-{n}" for n in range(5)}
+    assert seen
+
+
+def test_a_part_without_rows_is_a_manifest_without_a_file(tmp_path: Path):
+    empty = Part("sentence_quality", pa.table({"content": pa.array([], pa.string())}), "s")
+    (manifest,) = stage.write_parts([empty], WorkItem("shard", ("a",)), output(tmp_path), 0.0)
+    assert (manifest.rows, manifest.path) == (0, "")
+
+
+def test_the_partition_id_follows_the_asked_rows_not_the_run(items: list[WorkItem], tmp_path: Path):
+    part = Part("image_embedding", pa.table({"sha256": ["a"], "image_vector": [b""]}), "s")
+    (one,) = stage.write_parts([part], WorkItem("shard", ("a",)), output(tmp_path, "run1"), 0.0)
+    (two,) = stage.write_parts([part], WorkItem("shard", ("a",)), output(tmp_path, "run2"), 1.0)
+    (other,) = stage.write_parts([part], WorkItem("shard", ("a", "b")), output(tmp_path, "run2"), 1.0)
+    assert one.partition_id == two.partition_id != other.partition_id
