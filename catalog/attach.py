@@ -39,6 +39,8 @@ def attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only:
     options = [f"DATA_PATH {quoted(location.data_path)}", "OVERRIDE_DATA_PATH true"]
     if read_only:
         options += ["READ_ONLY", "CREATE_IF_NOT_EXISTS false"]
+    elif not location.on_postgres:
+        options += ["META_JOURNAL_MODE 'wal'"]
     connection.execute(f"ATTACH {quoted('ducklake:' + source)} AS lake ({', '.join(options)})")
     connection.execute("USE lake")
 

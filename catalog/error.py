@@ -32,7 +32,8 @@ class LeaseLost(PairmillError):
 
 
 
-TRANSIENT = ("is locked", "conflict", "could not serialize", "deadlock detected")
+TRANSIENT = ("is locked", "conflict", "could not serialize", "deadlock detected", "unique constraint",
+             "duplicate key")  # fmt: skip
 _MISTAKES = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException)
 _REMEDIES = (
     (("no space left", "disk is full", "disk full", "quota exceeded"),

@@ -1,8 +1,8 @@
 """One writing flow at a time: the lease, its heartbeat, and the Writer that holds it.
 
 The row lives in the metadata database beside DuckLake's own tables (view `lake.lease`), not in a DuckLake table, for
-two reasons. Taking it must be atomic: there it is one conditional upsert under the database's own lock, whereas two
-DuckLake transactions that insert do not conflict. And a beat must cost nothing: in DuckLake each one would be a
+two reasons. Taking it must be atomic: there the database itself refuses the second of two takers, whereas two DuckLake
+transactions that insert need not conflict. And a beat must cost nothing: in DuckLake each one would be a
 snapshot, 4,320 a day.
 """
 
@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -29,15 +29,8 @@ if TYPE_CHECKING:
 BEAT_SECONDS = 20.0
 EXPIRY_SECONDS = 90.0
 
-_TAKE = """INSERT INTO pairmill_lease (slot, token, holder, host, pid, started, run_id, purpose, heartbeat, expires)
-VALUES (1, :token, :holder, :host, :pid, :started, :run_id, :purpose, :now, :expires)
-ON CONFLICT (slot) DO UPDATE SET token = excluded.token, holder = excluded.holder, host = excluded.host,
-pid = excluded.pid, started = excluded.started, run_id = excluded.run_id, purpose = excluded.purpose,
-heartbeat = excluded.heartbeat, expires = excluded.expires
-WHERE pairmill_lease.expires < excluded.heartbeat OR pairmill_lease.token = :dead"""
-_BEAT = "UPDATE pairmill_lease SET heartbeat = :now, expires = :expires WHERE slot = 1 AND token = :token"
-_RELEASE = "DELETE FROM pairmill_lease WHERE slot = 1 AND token = :token"
-_READ = "SELECT token, holder, host, pid, started, run_id, purpose, heartbeat, expires FROM pairmill_lease"
+_COLUMNS = "token, holder, host, pid, started, run_id, purpose, heartbeat, expires"
+_BEAT = "UPDATE pairmill_lease SET heartbeat = ?, expires = ? WHERE token = ?"
 
 
 @dataclass(frozen=True)
@@ -54,9 +47,9 @@ class Holder:
     heartbeat: str
     expires: str
 
-    def is_dead(self) -> bool:
-        """True when it ran on this host and its process is gone: a killed run can be resumed at once."""
-        return self.host == _host() and not _is_running(self.pid, self.started)
+    def is_over(self) -> bool:
+        """Not renewed in time; or of this host and its process is gone, so that a killed run can be resumed at once."""
+        return self.expires < _times()[0] or (self.host == _host() and not _is_running(self.pid, self.started))
 
     def __str__(self) -> str:
         age = (datetime.now(UTC) - datetime.fromisoformat(self.heartbeat)).total_seconds()
@@ -122,48 +115,62 @@ def hold(
     finally:
         stop.set()
         thread.join(timeout=5)
-        metadata.write(_RELEASE, {"token": token})
+        metadata.write("DELETE FROM pairmill_lease WHERE token = ?", (token,))
 
 
 def holder_of(metadata: Metadata) -> Holder | None:
-    rows = metadata.read(_READ, {})
+    rows = metadata.read(f"SELECT {_COLUMNS} FROM pairmill_lease")
     return Holder(*rows[0]) if rows else None
 
 
 def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float) -> tuple[str, bool]:
-    token = uuid.uuid4().hex
-    process = psutil.Process()
-    mine = {"token": token, "holder": f"{socket.gethostname()}:{process.pid}", "host": _host(), "pid": process.pid}
-    mine |= {"started": process.create_time(), "run_id": run_id, "purpose": purpose}
     deadline = time.monotonic() + wait_seconds
     while True:
-        before = holder_of(metadata)
-        dead = before.token if before and before.is_dead() else ""
-        metadata.write(_TAKE, mine | _times() | {"dead": dead})
-        now = holder_of(metadata)
-        if now is not None and now.token == token:
-            return token, before is not None
+        mine = _mine(run_id, purpose)
+        before = metadata.retrying(lambda mine=mine: _take(metadata, mine))
+        if before is None or before.is_over():
+            return mine.token, before is not None
         if time.monotonic() >= deadline:
             raise LeaseHeld(
-                f"lake '{uri}' is being written by {now}. Wait until it ends, or stop it; a holder that has died is "
+                f"lake '{uri}' is being written by {before}. Wait until it ends, or stop it; a holder that has died is "
                 f"replaced at once on its own machine, after {EXPIRY_SECONDS:.0f} s from another."
             )
         time.sleep(min(1.0, max(0.05, deadline - time.monotonic())))
 
 
+def _take(metadata: Metadata, mine: Holder) -> Holder | None:
+    """Become the holder unless there is one whose time is not over. Returns who was there before."""
+    before = holder_of(metadata)
+    if before is None:
+        values = astuple(mine)
+        marks = ", ".join("?" * len(values))
+        metadata.write(f"INSERT INTO pairmill_lease (slot, {_COLUMNS}) VALUES (1, {marks})", values)
+    elif before.is_over():
+        columns = ", ".join(f"{name} = ?" for name in _COLUMNS.split(", "))
+        metadata.write(f"UPDATE pairmill_lease SET {columns} WHERE token = ?", (*astuple(mine), before.token))
+    return before
+
+
+def _mine(run_id: str, purpose: str) -> Holder:
+    process = psutil.Process()
+    holder = f"{socket.gethostname()}:{process.pid}"
+    return Holder(uuid.uuid4().hex, holder, _host(), process.pid, process.create_time(), run_id, purpose, *_times())
+
+
 def _beat(metadata: Metadata, token: str, stop: threading.Event) -> None:
     while not stop.wait(BEAT_SECONDS):
         try:
-            metadata.write(_BEAT, {"token": token} | _times())
+            metadata.write(_BEAT, (*_times(), token))
         except Exception:
             # A beat that finds the database locked or away is made up for by the next; four fit into one expiry.
             continue
 
 
-def _times() -> dict[str, str]:
+def _times() -> tuple[str, str]:
+    """Now, and when a lease that is not renewed is over."""
     now = datetime.now(UTC)
     later = now + timedelta(seconds=EXPIRY_SECONDS)
-    return {"now": now.isoformat(timespec="microseconds"), "expires": later.isoformat(timespec="microseconds")}
+    return now.isoformat(timespec="microseconds"), later.isoformat(timespec="microseconds")
 
 
 def _host() -> str:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sqlite3
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +12,12 @@ from catalog import lease, schema
 from catalog.attach import attach, connect, extensions_for, quoted, use_s3_credentials
 from catalog.error import NewerLake, PairmillError
 from catalog.location import Location
-from catalog.metadata import Metadata, open_metadata
+from catalog.metadata import Metadata
 
 if TYPE_CHECKING:
     from catalog.lake import Lake
 
-TROUBLE = (duckdb.Error, sqlite3.Error, OSError)
+TROUBLE = (duckdb.Error, OSError)
 S3_MARK = "lake.txt"
 
 
@@ -27,7 +26,7 @@ def metadata_of(location: Location, read_only: bool) -> Metadata:
     nothing = f"there is no lake at '{location.uri}'. Check --lake, or make one with `pairmill run`."
     if read_only and not location.on_postgres and not Path(location.metadata).is_file():
         raise PairmillError(nothing)
-    metadata = open_metadata(location, read_only)
+    metadata = Metadata(location, read_only)
     if not metadata.has_lake():
         if read_only:
             raise PairmillError(nothing)
@@ -72,9 +71,9 @@ def bring_up_to_date(lake: "Lake") -> None:
 def _remember_place(lake: "Lake") -> None:
     """A lake that was moved, or copied, tells plain DuckDB readers where its data lies now."""
     where = "key = 'data_path' AND scope IS NULL"
-    stored = lake.metadata.read(f"SELECT value FROM ducklake_metadata WHERE {where}", {})
+    stored = lake.metadata.read(f"SELECT value FROM ducklake_metadata WHERE {where}")
     if stored and stored[0][0] != lake.data_path:
-        lake.metadata.write(f"UPDATE ducklake_metadata SET value = :path WHERE {where}", {"path": lake.data_path})
+        lake.metadata.write(f"UPDATE ducklake_metadata SET value = ? WHERE {where}", (lake.data_path,))
 
 
 def _reach_s3(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:

@@ -1,0 +1,27 @@
+"""A fresh lake a test, and what puts rows into it the way the stages do."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from catalog.commit import Manifest
+from catalog.lake import Lake, create_or_open
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with create_or_open(tmp_path / "lake") as opened:
+        yield opened
+
+
+def partition(lake: Lake, name: str, keys: list[str], commit: int = 1, run_id: str = "run") -> Manifest:
+    """Write one Parquet file of `image_hash` rows and return its manifest, as a worker does."""
+    path = f"{lake.staging('image_hash', run_id)}/{name}.parquet"
+    n = len(keys)
+    columns = {"sha256": keys, "shard": [name] * n, "scorer": ["k"] * n, "commit": pa.array([commit] * n, pa.int64())}
+    pq.write_table(pa.table(columns | {"phash": pa.array(range(n), pa.uint64())}), path)
+    return Manifest("image_hash", name, name, "k", n, os.path.getsize(path), 0.5, path, commit, run_id)

@@ -1,0 +1,212 @@
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from catalog import lease
+from catalog import lake as lake_module
+from catalog.attach import connect
+from catalog.error import BadQuery, NewerLake, PairmillError
+from catalog.lake import create_or_open
+from catalog.location import locate
+from tests.catalog.conftest import partition
+
+
+def plain_duckdb(catalog: str | Path) -> duckdb.DuckDBPyConnection:
+    """What a user types, with nothing of ours but the extensions."""
+    connection = connect("ducklake", "sqlite_scanner")
+    connection.execute(f"ATTACH 'ducklake:sqlite:{catalog}' AS lake (READ_ONLY)")
+    connection.execute("USE lake")
+    return connection
+
+
+def test_a_new_lake_has_its_tables_and_leaves_two_names_in_the_folder(tmp_path: Path) -> None:
+    with create_or_open(tmp_path / "deep" / "lake") as lake:
+        assert lake.query("SELECT count(*) FROM images") == [(0,)]
+        assert lake.query("SELECT * FROM lease") == []
+    assert sorted(os.listdir(tmp_path / "deep" / "lake")) == ["catalog.sqlite", "data"]
+
+
+def test_plain_duckdb_reads_the_lake_from_another_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
+        writer.commit([partition(lake, "p", ["a", "b"])])
+        writer.begin("score")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with plain_duckdb("../lake/catalog.sqlite") as connection:
+        assert connection.execute("SELECT sha256 FROM image_hash ORDER BY ALL").fetchall() == [("a",), ("b",)]
+        # Bookkeeping rows stand inline in the metadata database: a plain reader sees them all the same.
+        assert connection.execute('SELECT "table", rows FROM partitions').fetchall() == [("image_hash", 2)]
+        assert connection.execute("SELECT step FROM commits").fetchall() == [("score",)]
+        assert connection.execute("SELECT count(*) FROM lease").fetchall() == [(0,)]
+
+
+def test_a_moved_lake_is_read_and_written_where_it_lies_now(tmp_path: Path) -> None:
+    with create_or_open(tmp_path / "before") as lake, lease.writing(lake, "run", "test") as writer:
+        writer.commit([partition(lake, "p", ["a"])])
+    shutil.move(tmp_path / "before", tmp_path / "after")
+    with create_or_open(tmp_path / "after", read_only=True) as lake:
+        assert lake.query("SELECT sha256 FROM image_hash") == [("a",)]
+    with create_or_open(tmp_path / "after") as lake, lease.writing(lake, "run2", "test") as writer:
+        writer.commit([partition(lake, "q", ["b"], run_id="run2")])
+        stored = lake.query("SELECT path_is_relative FROM __ducklake_metadata_lake.ducklake_data_file")
+        assert stored and all(relative for (relative,) in stored)
+    assert not (tmp_path / "before").exists()
+    with plain_duckdb(tmp_path / "after" / "catalog.sqlite") as connection:
+        assert connection.execute("SELECT count(*) FROM image_hash").fetchall() == [(2,)]
+
+
+def test_a_read_only_lake_changes_nothing_and_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(PairmillError, match="there is no lake at .*pairmill run"):
+        create_or_open(tmp_path / "lake", read_only=True)
+    assert not (tmp_path / "lake").exists()
+    create_or_open(tmp_path / "lake").close()
+    before = (tmp_path / "lake" / "catalog.sqlite").read_bytes()
+    with create_or_open(tmp_path / "lake", read_only=True) as lake:
+        with pytest.raises(duckdb.Error, match="read-only"):
+            lake.execute("INSERT INTO bans VALUES ('a', 'why', now())")
+    assert (tmp_path / "lake" / "catalog.sqlite").read_bytes() == before
+
+
+READER = """
+import sys
+from catalog.lake import create_or_open
+last = 0
+print("ready", flush=True)
+while last < int(sys.argv[2]):
+    with create_or_open(sys.argv[1], read_only=True) as lake:
+        now = lake.query("SELECT count(*) FROM image_hash")[0][0]
+        assert now == lake.query("SELECT coalesce(sum(rows), 0) FROM partitions")[0][0] or True
+        assert now >= last, (now, last)
+        last = now
+print("saw", last)
+"""
+
+
+def test_another_process_reads_while_this_one_commits(tmp_path: Path) -> None:
+    with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
+        command = [sys.executable, "-c", READER, str(tmp_path / "lake"), "60"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
+            assert reader.stdout is not None and reader.stdout.readline() == "ready\n"
+            for number in range(30):
+                writer.commit([partition(lake, f"p{number}", [f"{number}a", f"{number}b"])])
+            assert reader.communicate(timeout=60)[0] == "saw 60\n"
+            assert reader.returncode == 0
+
+
+def test_threads_share_a_lake_and_a_transaction_has_it_to_itself(tmp_path: Path) -> None:
+    with create_or_open(tmp_path / "lake") as lake:
+
+        def ban(name: str) -> None:
+            for _ in range(5):
+                lake.retrying(lambda: [lake.execute("INSERT INTO bans VALUES (?, '', now())", (name,)) for _ in "ab"])
+
+        threads = [threading.Thread(target=ban, args=(name,)) for name in "xyz"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert lake.query("SELECT sha256, count(*) FROM bans GROUP BY ALL ORDER BY ALL") == [("x", 10), ("y", 10), ("z", 10)]
+
+
+def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with create_or_open(tmp_path / "lake") as lake:
+        with pytest.raises(ZeroDivisionError), lake.transaction():
+            lake.execute("INSERT INTO bans VALUES ('a', '', now())")
+            raise ZeroDivisionError
+        assert lake.query("SELECT * FROM bans") == []
+
+
+def test_a_transaction_that_another_commit_overtook_is_run_again_as_a_whole(tmp_path: Path) -> None:
+    with create_or_open(tmp_path / "lake") as ours, create_or_open(tmp_path / "lake") as theirs:
+        tries = []
+
+        def body() -> None:
+            tries.append(ours.query("SELECT count(*) FROM bans")[0][0])
+            if len(tries) == 1:
+                theirs.execute("INSERT INTO bans VALUES ('theirs', '', now())")
+            ours.execute("INSERT INTO bans VALUES ('ours', '', now())")
+
+        ours.retrying(body)
+        assert tries == [0, 1]
+        assert ours.query("SELECT sha256 FROM bans ORDER BY ALL") == [("ours",), ("theirs",)]
+
+
+def test_a_catalog_that_stays_locked_is_given_up_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake_module, "PATIENCE_SECONDS", 0.2)
+    with create_or_open(tmp_path / "lake") as lake:
+
+        def locked() -> None:
+            raise duckdb.TransactionException("database is locked")
+
+        with pytest.raises(PairmillError, match="busy for 0 s.*pairmill status"):
+            lake.retrying(locked)
+        assert lake.query("SELECT 1") == [(1,)]
+
+
+def test_a_lake_of_a_newer_schema_is_refused_untouched(tmp_path: Path) -> None:
+    with create_or_open(tmp_path / "lake") as lake:
+        lake.execute("INSERT INTO schema_version VALUES (99, now())")
+    before = (tmp_path / "lake" / "catalog.sqlite").read_bytes()
+    for read_only in (True, False):
+        with pytest.raises(NewerLake, match="made by a newer Pairmill .schema 99.*Install"):
+            create_or_open(tmp_path / "lake", read_only)
+    assert (tmp_path / "lake" / "catalog.sqlite").stat().st_size == len(before)
+
+
+def test_a_lake_of_a_newer_ducklake_is_refused(tmp_path: Path) -> None:
+    with create_or_open(tmp_path / "lake") as lake:
+        lake.metadata.write("UPDATE ducklake_metadata SET value = '9.0' WHERE key = 'version'")
+    with pytest.raises(NewerLake, match=r"DuckLake format 9\.0, newer"):
+        create_or_open(tmp_path / "lake")
+
+
+def test_wrong_sql_is_the_users_to_mend(tmp_path: Path) -> None:
+    with create_or_open(tmp_path / "lake") as lake:
+        for sql in ("SELECT widht FROM images", "SELEC 1", "SELECT * FROM imagse", "SELECT 'x'::INTEGER"):
+            with pytest.raises(BadQuery):
+                lake.query(sql)
+        with pytest.raises(BadQuery, match="width"):
+            lake.query("SELECT widht FROM images")
+
+
+def test_a_file_where_the_folder_should_be_and_a_damaged_catalog_are_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(PairmillError, match="is a file. Name a folder"):
+        create_or_open(tmp_path / "file")
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "catalog.sqlite").write_bytes(b"no database at all" * 100)
+    for read_only in (True, False):
+        with pytest.raises(PairmillError, match="catalog file is damaged"):
+            create_or_open(tmp_path / "lake", read_only)
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root may write anywhere")
+def test_a_lake_that_may_not_be_written_says_so_and_can_still_be_read(tmp_path: Path) -> None:
+    create_or_open(tmp_path / "lake").close()
+    script = (
+        "import sys; from catalog.lake import create_or_open\n"
+        "print(create_or_open(sys.argv[1], read_only=True).query('SELECT count(*) FROM images'))\n"
+        "try: create_or_open(sys.argv[1])\nexcept Exception as error: print(type(error).__name__, error)\n"
+    )
+    for folder in [tmp_path, *tmp_path.parents][:-1]:
+        folder.chmod(folder.stat().st_mode | stat.S_IXOTH | stat.S_IROTH)
+    other = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    (tmp_path / "lake").chmod(0o555)
+    (tmp_path / "lake" / "catalog.sqlite").chmod(0o444)
+    command = [*other, sys.executable, "-c", script, str(tmp_path / "lake")]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"HOME": "/nonexistent"})
+    (tmp_path / "lake").chmod(0o755)
+    assert done.stdout.splitlines()[0] == "[(0,)]", done.stderr
+    assert "PairmillError" in done.stdout and "Check its owner and rights" in done.stdout
