@@ -53,8 +53,9 @@ class Decode:
         except HOSTILE as error:
             cut = (CUT_JPEG if header.format == "jpeg" else CUT_OTHER).search(str(error))
             return Fault("", "truncated" if cut else "undecodable", f"{header.format}: {error or type(error).__name__}")
-        # From the header, not from the pixels: a scaled decode rounds its sides up.
-        size = target(*inner(header.height, header.width, self.max_aspect), self.side)
+        # A scaled decode rounds its sides up; of the other formats the first frame may not fill the canvas.
+        shape = (header.height, header.width) if header.format == "jpeg" else pixels.shape[:2]
+        size = target(*inner(shape[0], shape[1], self.max_aspect), self.side)
         return self._resize(_centre(pixels, self.max_aspect), size)
 
     def _pixels(self, data: bytes, header: Header, stored: Stored) -> np.ndarray:

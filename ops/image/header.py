@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import warnings
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -196,7 +197,10 @@ def _webp_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def _by_pillow(data: bytes) -> Stored:
     """TIFF and AVIF are boxes in boxes: opened lazily. Pillow has turned a TIFF's size already, an AVIF's not."""
-    with Image.open(io.BytesIO(data), formats=("TIFF", "AVIF")) as image:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # remarks on odd tags
+        image = Image.open(io.BytesIO(data), formats=("TIFF", "AVIF"))
+    with image:
         orientation = image.getexif().get(0x0112, 1) if image.format == "AVIF" else 1
         return Stored(*image.size, orientation if orientation in range(1, 9) else 1)
 

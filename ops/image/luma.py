@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-
-WEIGHTS = (0.299, 0.587, 0.114)
+from PIL import Image
 
 
 def luma(pixels: np.ndarray) -> np.ndarray:
-    """uint8 (h, w, 3) to uint8 (h, w), rounded; in 16-bit fixed point as Pillow does it, so equal to its mode 'L'."""
-    wide = pixels.astype(np.uint32)
-    return ((wide[..., 0] * 19595 + wide[..., 1] * 38470 + wide[..., 2] * 7471 + 0x8000) >> 16).astype(np.uint8)
+    """uint8 (h, w, 3) to uint8 (h, w), rounded: Pillow's mode 'L', fixed-point and so the same anywhere."""
+    return np.asarray(Image.fromarray(np.ascontiguousarray(pixels)).convert("L"))

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+import torch
 
 from ops.batch import Batch
-from ops.image.luma import WEIGHTS
+from ops.image.luma import luma
 
 GRID = 32
 LOW = 8
@@ -36,19 +37,19 @@ class PerceptualHash:
 
 
 def _low(pixels: np.ndarray) -> np.ndarray:
-    """The lowest (8, 8) coefficients of one picture; grid and cosines are one matrix a side, luma comes in between."""
-    height, width = pixels.shape[:2]
-    rows = _basis(height) @ pixels.reshape(height, width * 3).astype(np.float32)
-    gray = rows.reshape(LOW, width, 3) @ np.array(WEIGHTS, dtype=np.float32)
-    return (gray @ _basis(width).T).astype(np.float64)
+    """The lowest (8, 8) coefficients of one picture; grid and cosines are one matrix a side."""
+    gray = torch.from_numpy(luma(pixels).astype(np.float32))
+    height, width = gray.shape
+    # By torch, whose threads the caller has set to one; numpy's BLAS would take all.
+    return (_basis(height) @ gray @ _basis(width).T).double().numpy()
 
 
 @cache
-def _basis(size: int) -> np.ndarray:
+def _basis(size: int) -> torch.Tensor:
     """float32 (8, size): DCT-II on a grid of 32 after an antialiased Lanczos resize from ``size`` samples to it."""
     grid = np.arange(GRID)
     cosines = 2 * np.cos(np.pi * np.outer(np.arange(LOW), 2 * grid + 1) / (2 * GRID))
-    return (cosines @ _lanczos(size)).astype(np.float32)
+    return torch.from_numpy(cosines @ _lanczos(size)).float()
 
 
 def _lanczos(size: int) -> np.ndarray:

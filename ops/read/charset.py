@@ -9,7 +9,7 @@ from typing import NamedTuple
 # A declaration must stand near the start of a page (WHATWG: the first 1,024 bytes; real pages are later).
 DECLARED = re.compile(rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([-\w.:]+)""", re.IGNORECASE)
 DECLARED_WITHIN = 4096
-CONTROL = re.compile(r"[\0-\x08\x0e-\x1f\x7f]")
+CONTROL = re.compile(r"[\0-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 WEB = re.compile(
     r"utf-8|cp(866|874|932|949|125\d)|iso8859-\d+|koi8-[ru]|mac-roman|gb18030|big5(hkscs)?|euc_(jp|kr)|iso2022_jp"
@@ -50,7 +50,7 @@ def decode_text(data: bytes) -> Decoded:
 
 
 def printable(text: str) -> str:
-    """Without control codes: a NUL ends a text for parsers and databases, and none is meant to be read."""
+    """Without control codes and half letters: no table can hold a surrogate, and many end a text at a NUL."""
     return CONTROL.sub("", text)
 
 

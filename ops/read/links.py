@@ -33,7 +33,8 @@ class Link:
 
 def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
     """``reference`` as written in the document at path ``page``, whose ``<base href>`` is ``base``. Never raises."""
-    reference = reference.strip(" \t\r\n\f")
+    # Half letters, which JSON may smuggle in, are in no URL and no file's name.
+    reference = reference.strip(" \t\r\n\f").encode("utf-8", "replace").decode()
     try:
         parts = urlsplit(reference)
         base_scheme = urlsplit(base).scheme.lower()

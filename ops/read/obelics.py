@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from ops.fault import Fault
 from ops.identity import text_id
 from ops.read.charset import printable
 from ops.read.document import Claim, Document, Picture, Text, Unit
+from ops.read.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.links import resolve
 from ops.read.tree import Entry, Tree
 
@@ -28,6 +30,7 @@ COLUMNS = ("images", "texts", "image_bytes", "metadata", "general_metadata")
 PARAGRAPHS = re.compile(r"\n\s*\n")
 # Rows held at once: a row may carry many megabytes of pictures.
 ROWS_AT_ONCE = 16
+AT_ONCE = 16
 
 
 class Obelics:
@@ -41,17 +44,15 @@ class Obelics:
         return any(_is_interleaved(tree, entry) for entry in entries if entry.suffix in SUFFIXES)
 
     def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        """Footers are read here. Of the other files those are taken that a row names as its image."""
-        units: list[Unit] = []
-        taken: set[str] = set()
-        for entry in entries:
-            if entry.suffix in SUFFIXES:
-                units += self._units(tree, entry)
-                taken.add(entry.path)
-        others = {entry.path for entry in entries if entry.path not in taken}
-        if others:
-            for path in sorted(taken):
-                taken |= _named(tree, path) & others
+        """Footers are read here. Of the picture files those are taken that a row names."""
+        tables = [entry for entry in entries if entry.suffix in SUFFIXES]
+        # Many at a time: on S3 each footer is two distant reads.
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            units = [unit for found in pool.map(lambda entry: self._units(tree, entry), tables) for unit in found]
+        taken = {entry.path for entry in tables}
+        others = {entry.path for entry in entries if entry.suffix in PICTURE_SUFFIXES}
+        for path in sorted(taken) if others else ():
+            taken |= _named(tree, path) & others
         return Claim(units, taken)
 
     def _units(self, tree: Tree, entry: Entry) -> list[Unit]:
@@ -134,7 +135,7 @@ def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
     if not items:
         raise ValueError("the row holds neither a text nor an image")
     title = about.get("title")
-    return Document(uri, title if isinstance(title, str) else "", about, tuple(items))
+    return Document(uri, printable(title) if isinstance(title, str) else "", about, tuple(items))
 
 
 def _picture(
@@ -142,9 +143,9 @@ def _picture(
 ) -> Picture:
     reference, held = (image.get("path"), image.get("bytes")) if isinstance(image, dict) else (image, None)
     data = data if data is not None else held
-    address = said.get("src") if isinstance(said.get("src"), str) else None
+    address = printable(said["src"]) if isinstance(said.get("src"), str) else None
     alt = said.get("alt_text") or said.get("alt") or ""
-    alt = " ".join(str(alt).split())
+    alt = " ".join(printable(str(alt)).split())
     if data is not None:
         url = str(reference or address or f"{row}&picture={position}")
         return Picture(position, url, alt, data, None if data else Fault(url, "empty", "no bytes"))

@@ -88,7 +88,8 @@ class S3Tree:
         return [_content(uri, content) for uri, content in zip(uris, found, strict=True)]
 
     def open(self, path: str) -> IO[bytes]:
-        return _filesystem().open(self.uri(path), "rb")
+        # Tables are read here and there: s3fs would read 50 MB ahead each time.
+        return _filesystem().open(self.uri(path), "rb", block_size=2**20)
 
 
 def _content(uri: str, content: bytes | Exception) -> bytes | Fault:

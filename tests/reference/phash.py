@@ -6,6 +6,7 @@ import math
 from functools import cache
 
 import numpy as np
+from PIL import Image
 
 
 @cache
@@ -33,7 +34,7 @@ def _transposed(values: list[list[float]]) -> list[list[float]]:
 
 
 def slow_phash(pixels: np.ndarray) -> int:
-    gray = [[0.299 * int(r) + 0.587 * int(g) + 0.114 * int(b) for r, g, b in row] for row in pixels]
+    gray = np.asarray(Image.fromarray(pixels).convert("L")).astype(float).tolist()
     grid = _transposed(_to_32(_transposed(_to_32(gray))))
     cosine = [[math.cos(math.pi * k * (2 * n + 1) / 64) for n in range(32)] for k in range(8)]
     low = [

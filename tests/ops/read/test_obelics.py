@@ -99,6 +99,14 @@ def test_a_text_that_is_not_utf8_is_bad_encoding_and_its_neighbours_live(tmp_pat
     ]
 
 
+def test_half_letters_in_metadata_do_not_reach_the_tables(tmp_path):
+    metadata = pa.array(['[{"alt_text": "a\\ud800b", "src": "x\\udc00"}]'])
+    columns = {"images": lists([""]), "texts": lists([None]), "metadata": metadata}
+    write(tmp_path, {"t.parquet": table_bytes(columns | {"general_metadata": pa.array(['{"title": "t\\ud800"}'])})})
+    (document,) = documents(open_source(str(tmp_path)))
+    assert (document.title, [(p.alt_text, p.url) for p in pictures(document)]) == ("t", [("ab", "x")])
+
+
 @pytest.mark.parametrize("metadata", ["{broken", "null", '{"a": 1}', '["x"]', '[{"alt_text": 5}]', None])
 def test_metadata_of_any_shape_does_no_harm(tmp_path, metadata):
     columns = {
