@@ -19,7 +19,10 @@ MAX_BAD = 0.1
 
 
 class HtmlFolder:
-    """Pages; a picture file that any of them shows is taken with it and is no document of its own."""
+    """Pages; a picture file that any of them shows is taken with it and is no document of its own.
+
+    A page is read again when its own file changes, not when only a picture beside it does.
+    """
 
     name = "html_folder"
     suffixes: frozenset[str] = SUFFIXES

@@ -120,8 +120,7 @@ def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
         raise ValueError(
             f"the lists differ in length: {len(images)} images, {len(texts)} texts, {len(embedded)} image_bytes"
         )
-    about = _json(row.get("general_metadata"))
-    about = about if isinstance(about, dict) else {}
+    about = _storable(_json(row.get("general_metadata")))
     each = _each(row.get("metadata"), len(images))
     items: list[Picture | Text] = []
     position = 0
@@ -167,9 +166,14 @@ def _json(value: Any) -> Any:
     if not isinstance(value, str | bytes):
         return value
     try:
-        return json.loads(value)
-    except ValueError:
+        return json.loads(value, parse_constant=lambda _: None)  # NaN is no JSON
+    except (ValueError, RecursionError):
         return None
+
+
+def _storable(value: Any) -> dict[str, object]:
+    """A dict that JSON and a table can hold, dates as text; {} for anything else."""
+    return json.loads(printable(json.dumps(value, default=str, ensure_ascii=False))) if isinstance(value, dict) else {}
 
 
 def _each(value: Any, n: int) -> list[dict[str, Any]]:

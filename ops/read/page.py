@@ -138,6 +138,7 @@ def _image_sources(element: Any) -> list[str | None]:
 def _srcset(value: str) -> list[str]:
     """Addresses of a srcset, the largest picture first; an address may itself hold commas (data: URIs, CDNs)."""
     sized: list[tuple[float, str]] = []
+    value = " ".join(value.split())  # a run of spaces would cost its square below
     for found in re.finditer(r"\s*([^\s,]\S*[^\s,]|[^\s,])(?:\s+([\d.]+)[wxh])?[^,]*(?:,|$)", value):
         try:
             sized.append((float(found[2] or 1), found[1]))

@@ -151,6 +151,14 @@ def test_a_cmyk_jpeg_cut_short_is_found_out_too():
     assert reason(data[: len(data) // 2]) == reason(data[: len(data) // 2] + b"\xff\xd9") == "truncated"
 
 
+def test_a_ycck_jpeg_as_photoshop_writes_it_gives_what_pillow_gives():
+    data = bytearray(encode(picture(size=(320, 240)).convert("CMYK"), quality=95))
+    data[data.index(b"Adobe") + 11] = 2  # the colour transform of the Adobe marker: YCCK
+    found = pixels(bytes(data))
+    difference = np.abs(found.astype(int) - decode_slowly(bytes(data), 64))
+    assert difference.mean() < 0.2
+
+
 def test_harmless_oddities_of_jpegs_do_no_harm():
     data = encode(picture(size=(320, 240)))
     whole = pixels(data)

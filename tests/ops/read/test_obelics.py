@@ -105,9 +105,12 @@ def test_half_letters_in_metadata_do_not_reach_the_tables(tmp_path):
     write(tmp_path, {"t.parquet": table_bytes(columns | {"general_metadata": pa.array(['{"title": "t\\ud800"}'])})})
     (document,) = documents(open_source(str(tmp_path)))
     assert (document.title, [(p.alt_text, p.url) for p in pictures(document)]) == ("t", [("ab", "x")])
+    assert json.dumps(document.metadata, ensure_ascii=False).encode()
 
 
-@pytest.mark.parametrize("metadata", ["{broken", "null", '{"a": 1}', '["x"]', '[{"alt_text": 5}]', None])
+@pytest.mark.parametrize(
+    "metadata", ["{broken", "null", '{"n": NaN}', "[" * 100_000, '{"a": 1}', '["x"]', '[{"alt_text": 5}]', None]
+)
 def test_metadata_of_any_shape_does_no_harm(tmp_path, metadata):
     columns = {
         "images": lists(["a.jpg"]),
