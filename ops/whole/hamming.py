@@ -52,6 +52,8 @@ def _near(hashes: np.ndarray, is_new: np.ndarray, radius: int, free: int = ALL_B
     """All pairs of distinct ``hashes`` within ``radius`` and with a new end; outside ``free`` their bits are equal."""
     if radius == 0 or len(hashes) < 2 or not is_new.any():
         return _none()
+    # Bits that all hashes share tell none of them apart.
+    free &= int(np.bitwise_or.reduce(hashes ^ hashes[0]))
     bands = _bands(free, radius, len(hashes))
     found = []
     for chosen in combinations(range(len(bands)), len(bands) - radius):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from ops.whole.vectors import blocks, nearest
@@ -22,19 +24,18 @@ def top_k(
     asked = np.asarray(queries, dtype=np.float32)
     ids = np.full((len(asked), k), -1, dtype=np.int64)
     similarities = np.full((len(asked), k), -np.inf, dtype=np.float32)
-    flat = np.asarray(query_clusters).reshape(len(asked), -1)
-    probes = flat.shape[1]
-    clusters = flat.ravel()
+    probes = np.asarray(query_clusters).shape[1]
+    clusters = np.asarray(query_clusters).ravel()
     order = np.argsort(clusters, kind="stable")
     order = order[clusters[order] >= 0]
-    starts = np.flatnonzero(np.r_[True, np.diff(clusters[order]) != 0]) if len(order) else np.empty(0, dtype=np.int64)
-    for start, end in zip(starts, np.r_[starts[1:], len(order)], strict=True):
+    borders = np.flatnonzero(np.diff(clusters[order])) + 1
+    for start, end in pairwise([0, *borders.tolist(), len(order)] if len(order) else [0]):
         cluster = int(clusters[order[start]])
         first, last = int(offsets[cluster]), int(offsets[cluster + 1])
         if first == last:
             continue
         members = np.asarray(vectors[first:last], dtype=np.float32)
-        rows = order[start:end] // max(1, probes)
+        rows = order[start:end] // probes
         for part in blocks(len(rows), len(members)):
             _merge(ids, similarities, rows[part], *nearest(asked[rows[part]], members, k), first)
     return ids, similarities

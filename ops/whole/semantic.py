@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ops.whole.kmeans import assign
-from ops.whole.vectors import blocks, products
-
-# What a matmul's last bits can be wrong by: pairs this near below the threshold are computed again before they fall.
-ROUNDING = 1e-4
+from ops.whole.vectors import ROUNDING, blocks, products
 
 
 def semantic_edges(

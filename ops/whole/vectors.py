@@ -8,8 +8,10 @@ import numpy as np
 
 # Rows of a matmul block are chosen so that its result stays near this size.
 BLOCK_BYTES = 64 << 20
-# A matmul's last bits depend on its shape. So a few more candidates than asked are taken from it, and the products of
-# those are done again row by row, which gives equal bits for equal vectors in any block, order or number of threads.
+# A matmul's last bits depend on its shape, by less than ROUNDING for vectors of length 1. So a few more candidates than
+# asked are taken from it, and their products are done again row by row, which gives equal bits for equal vectors in any
+# block, order or number of threads.
+ROUNDING = 1e-5
 SPARE = 8
 
 
@@ -39,10 +41,21 @@ def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarra
     k = min(k, len(vectors))
     taken = min(k + SPARE, len(vectors))
     rough = queries @ vectors.T
-    found = np.argpartition(-rough, taken - 1, axis=1)[:, :taken] if taken < len(vectors) else None
-    indices = np.broadcast_to(np.arange(len(vectors)), rough.shape) if found is None else found
+    indices = np.argpartition(-rough, taken - 1, axis=1)[:, :taken]
+    best, exact = _ranked(queries, vectors, indices, k)
+    if taken < len(vectors):
+        # Where the last candidate taken is as near as the k-th, others as near may have been left out.
+        values = np.sort(np.take_along_axis(rough, indices, axis=1), axis=1)
+        for row in np.flatnonzero(values[:, 0] >= values[:, taken - k] - ROUNDING):
+            near = np.flatnonzero(rough[row] >= values[row, taken - k] - ROUNDING)
+            best[row], exact[row] = (found[0] for found in _ranked(queries[row : row + 1], vectors, near[None], k))
+    return best, exact
+
+
+def _ranked(queries: np.ndarray, vectors: np.ndarray, indices: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The best ``k`` of each row's candidates ``indices`` (n, m), by products that do not depend on their company."""
     exact = np.empty(indices.shape, dtype=np.float32)
-    for part in blocks(len(queries), taken * queries.shape[1]):
+    for part in blocks(len(queries), indices.shape[1] * queries.shape[1]):
         exact[part] = products(queries[part, None, :], vectors[indices[part]])
     order = np.lexsort((indices, -exact), axis=1)[:, :k]
     return np.take_along_axis(indices, order, axis=1).astype(np.int64), np.take_along_axis(exact, order, axis=1)

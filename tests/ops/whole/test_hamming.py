@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ops.whole import hamming
+from ops.whole.components import components
+from ops.whole.hamming import hamming_edges
+from tests.reference.hamming import all_pairs
+
+HASHES = st.integers(0, 2**64 - 1)
+FEW_BITS = st.lists(st.integers(0, 63), max_size=6).map(lambda bits: sum(1 << bit for bit in set(bits)))
+
+
+@st.composite
+def families(draw: st.DrawFn) -> list[int]:
+    """Hashes of which many are a few bits from another, and some equal."""
+    heads = draw(st.lists(HASHES, min_size=1, max_size=6))
+    members = draw(st.lists(st.tuples(st.sampled_from(heads), FEW_BITS), max_size=40))
+    return draw(st.permutations(heads + [head ^ flip for head, flip in members]))
+
+
+def edges_of(hashes: list[int], is_new: list[bool] | None = None, radius: int = 4) -> dict[tuple[int, int], int]:
+    new = np.ones(len(hashes), bool) if is_new is None else np.array(is_new, dtype=bool)
+    i, j, distance = hamming_edges(np.array(hashes, dtype=np.uint64), new, radius)
+    assert (i < j).all() and len(set(zip(i.tolist(), j.tolist(), strict=True))) == len(i)
+    assert sorted(zip(i.tolist(), j.tolist(), strict=True)) == list(zip(i.tolist(), j.tolist(), strict=True))
+    return dict(zip(zip(i.tolist(), j.tolist(), strict=True), distance.tolist(), strict=True))
+
+
+def labels_of(n: int, pairs) -> list[int]:
+    ends = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
+    return components(n, (ends[0], ends[1])).tolist()
+
+
+@given(families().map(lambda hashes: list(dict.fromkeys(hashes))), st.integers(0, 8))
+@settings(max_examples=200)
+def test_distinct_hashes_get_exactly_the_edges_of_all_pairs(hashes: list[int], radius: int):
+    assert edges_of(hashes, radius=radius) == all_pairs(hashes, radius)
+
+
+@given(families(), st.integers(0, 6))
+@settings(max_examples=200)
+def test_with_equal_hashes_the_components_are_those_of_all_pairs(hashes: list[int], radius: int):
+    found, expected = edges_of(hashes, radius=radius), all_pairs(hashes, radius)
+    assert found.items() <= expected.items()
+    assert labels_of(len(hashes), found) == labels_of(len(hashes), expected)
+
+
+@given(families(), st.data())
+@settings(max_examples=200)
+def test_old_then_new_connects_what_all_at_once_connects(hashes: list[int], data: st.DataObject):
+    is_new = data.draw(st.lists(st.booleans(), min_size=len(hashes), max_size=len(hashes)))
+    old = [row for row, new in enumerate(is_new) if not new]
+    before = {(old[i], old[j]) for i, j in edges_of([hashes[row] for row in old])}
+    later = edges_of(hashes, is_new)
+    assert all(is_new[i] or is_new[j] for i, j in later), "an edge between two old ones was made before"
+    assert labels_of(len(hashes), before | later.keys()) == labels_of(len(hashes), all_pairs(hashes, 4))
+
+
+@pytest.mark.parametrize("agree", [1, 2, 3, 4])
+@pytest.mark.parametrize("bucket", [40, 150, 2_048])
+def test_any_number_of_bands_and_any_bucket_size_find_the_same(
+    monkeypatch: pytest.MonkeyPatch, agree: int, bucket: int
+):
+    rng = np.random.default_rng(agree)
+    heads = rng.integers(0, 2**64, size=12, dtype=np.uint64)
+    flips = np.bitwise_or.reduce(np.uint64(1) << rng.integers(0, 64, size=(400, 3), dtype=np.uint64), axis=1)
+    hashes = np.unique(np.concatenate([heads, heads[rng.integers(0, 12, size=400)] ^ flips])).tolist()
+    expected = all_pairs(hashes, 4)
+    whole = hamming._bands
+
+    def forced(free: int, radius: int, n: int) -> list[int]:
+        if free != hamming.ALL_BITS:
+            return whole(free, radius, n)
+        places = list(range(64))
+        return [sum(1 << place for place in part) for part in hamming._parts(places, radius + agree)]
+
+    monkeypatch.setattr(hamming, "_bands", forced)
+    monkeypatch.setattr(hamming, "BUCKET", bucket)
+    assert edges_of(hashes) == expected and len(expected) > 1_000
+
+
+def test_bands_are_a_partition_of_the_bits_and_grow_in_number_with_the_hashes():
+    counts = []
+    for n in (100, 10**5, 10**7, 10**9):
+        bands = hamming._bands(hamming.ALL_BITS, 4, n)
+        assert sum(bands) == hamming.ALL_BITS and sum(band.bit_count() for band in bands) == 64
+        counts.append(len(bands))
+    assert counts == sorted(counts) and counts[0] == 5 and counts[-1] >= 7
+
+
+def test_a_hundred_thousand_equal_hashes_make_a_star_not_a_square():
+    hashes = np.full(100_000, 7, dtype=np.uint64)
+    hashes[-1] = 7 ^ 3
+    i, _, distance = hamming_edges(hashes, np.ones(len(hashes), bool), 4)
+    assert len(i) == 99_999 and (i == 0).all() and distance.tolist() == [0] * 99_998 + [2]
+
+
+def test_an_old_one_stands_for_its_equals_even_when_a_new_one_comes_first():
+    assert edges_of([5, 5, 5, 5 ^ 1], [True, False, True, True]) == {(0, 1): 0, (1, 2): 0, (1, 3): 1}
+
+
+def test_hashes_that_share_most_of_their_bits_do_not_make_one_bucket_quadratic():
+    # They differ in their last 20 bits only, so any band of the others holds them all.
+    rng = np.random.default_rng(1)
+    hashes = (np.uint64(0xABCDE) << np.uint64(44)) | rng.choice(2**20, size=6_000, replace=False).astype(np.uint64)
+    i, j, distance = hamming_edges(hashes, np.ones(len(hashes), bool), 2)
+    differ = np.bitwise_count(hashes[:300, None] ^ hashes[None, :])
+    near = np.argwhere((differ <= 2) & (np.arange(300)[:, None] < np.arange(6_000)[None, :]))
+    assert [(a, b) for a, b in zip(i.tolist(), j.tolist(), strict=True) if a < 300] == [
+        tuple(pair) for pair in near.tolist()
+    ]
+    assert distance.max() == 2
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_fewer_than_two_hashes_have_no_edge(n: int):
+    assert edges_of([3] * n) == {}
+
+
+def test_a_radius_out_of_range_is_refused():
+    with pytest.raises(ValueError, match="between 0 and 16"):
+        edges_of([1, 2], radius=17)
