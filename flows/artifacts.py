@@ -1,0 +1,67 @@
+"""What a run leaves to be seen in Prefect's interface: its progress, the funnel, sample pairs, the report."""
+
+import re
+import time
+from pathlib import Path
+
+from prefect.artifacts import (
+    create_link_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+
+from flows.outcome import Outcome
+
+EVERY_SECONDS = 2.0  # an update is a request of some 20 ms
+
+
+class ProgressArtifacts:
+    """A session's ``progress`` as one bar a step, brought up to date every few seconds."""
+
+    def __init__(self) -> None:
+        self._bars: dict[str, tuple[object, float]] = {}
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        if step not in self._bars or done == 0:
+            bar = create_progress_artifact(0.0, key=_key(step), description=f"{step}: {total} work items")
+            self._bars[step] = (bar, time.monotonic())
+        bar, last = self._bars[step]
+        if done == total or time.monotonic() - last >= EVERY_SECONDS:
+            update_progress_artifact(artifact_id=bar, progress=100.0 * done / max(1, total))  # pyright: ignore
+            self._bars[step] = (bar, time.monotonic())
+
+
+def leave(found: Outcome) -> None:
+    """The outcome as artifacts under keys of the dataset's name, so that their history is its versions."""
+    name = str(found.dataset)
+    rows = [
+        {"kind": step.kind, "rule": step.rule, "in": step.n_in, "dropped": step.n_dropped,
+         "kept": step.n_in - step.n_dropped}
+        for step in found.funnel
+    ]  # fmt: skip
+    funnel, pairs, report = (_key(f"{what} {found.dataset.name}") for what in ("funnel", "pairs", "report"))
+    create_table_artifact(rows, key=funnel, description=f"What each rule dropped in {name}")
+    create_markdown_artifact(_markdown(found), key=pairs, description=f"Pairs of {name}")
+    if found.report:
+        link = Path(found.report).absolute().as_uri()
+        create_link_artifact(link, link_text=found.report, key=report, description=name)
+
+
+def _markdown(found: Outcome) -> str:
+    lines = [f"# {found.dataset}", f"{found.dataset.n_pairs:,} pairs. Go on: `{found.sql}`"]
+    for pair in found.samples:
+        lines += ["", f"## `{pair['raw_image_url']}`", ""]
+        texts = ("text1", "text2", "text3", "caption", "syn_text")
+        lines += [f"- **{name}**: {_plain(pair[name])}" for name in texts if pair[name]]
+    return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Text of the web with nothing that Markdown or HTML would act on."""
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|&-])", r"\\\1", " ".join(text.split()))
+
+
+def _key(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,0 +1,126 @@
+"""The commands that read a lake, and export: none of them takes the lease or changes a table of scores."""
+
+import csv
+import json
+import math
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from decimal import Decimal
+from itertools import islice
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from catalog import datasets as published
+from catalog.answer import answer
+from catalog.lake import create_or_open
+
+SHOWN = 100
+
+
+def sql(args: Namespace) -> int:
+    """Answer one statement as a table (its first rows), as CSV with a header line, or as a JSON list of objects."""
+    with create_or_open(args.lake, read_only=True) as lake:
+        columns, rows = answer(lake, args.query)
+        if columns:
+            show(columns, rows, args.format)
+    return 0
+
+
+def datasets(args: Namespace) -> int:
+    with create_or_open(args.lake, read_only=True) as lake:
+        found = published.published(lake)
+    if not found and args.format == "table":
+        print("no dataset yet; make one with `pairmill run RECIPE`.")
+        return 0
+    columns = ["dataset", "pairs", "recall", "created", "amended", "content_digest", "run_id"]
+    rows = [
+        (str(each), each.n_pairs, each.recall, each.created_at, each.amended, each.content_digest, each.run_id)
+        for each in found
+    ]
+    show(columns, rows, args.format)
+    return 0
+
+
+def status(args: Namespace) -> int:
+    from flows.status import status as tell_status
+
+    return tell_status(args)
+
+
+def why(args: Namespace) -> int:
+    from flows.commands_why import why as tell_why
+
+    return tell_why(args)
+
+
+def export(args: Namespace) -> int:
+    """Write the dataset's files; records them in ``exports``, so it takes the lease for that moment."""
+    from tasks.export import export as write
+
+    return write(args.lake, args.dataset, args.to, args.format)
+
+
+def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:
+    """Print rows as they come, so that an answer may be larger than memory (the table shows its first rows only)."""
+    if form == "table":
+        _show_table(columns, iter(rows))
+    elif form == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_csv(value) for value in row] for row in rows)
+    else:
+        lead = "["
+        for row in rows:
+            print(
+                lead, json.dumps(dict(zip(columns, map(_json, row), strict=True)), ensure_ascii=False), sep="", end=""
+            )
+            lead = ",\n "
+        print("[]" if lead == "[" else "]")
+
+
+def _show_table(columns: list[str], rows: Iterator[tuple]) -> None:
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    shown = list(islice(rows, SHOWN))
+    for n, name in enumerate(columns):
+        number = any(isinstance(row[n], int | float) for row in shown)
+        table.add_column(escape(name), justify="right" if number else "left", overflow="fold")
+    for row in shown:
+        table.add_row(*(escape(_text(value)) for value in row))
+    console = Console(width=None if sys.stdout.isatty() else 10_000)
+    console.print(table)
+    if next(rows, None) is not None:
+        console.print(f"… the first {SHOWN} rows; --format csv or json gives all", style="dim")
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "seconds")
+    return str(value)
+
+
+def _csv(value: Any) -> Any:
+    """NULL is an empty field, bytes are hex digits, a nested value is JSON."""
+    if isinstance(value, list | dict):
+        return json.dumps(_json(value), ensure_ascii=False)
+    return value.hex() if isinstance(value, bytes | bytearray) else value
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_json(each) for each in value]
+    if isinstance(value, dict):
+        return {str(key): _json(each) for key, each in value.items()}
+    if isinstance(value, bytes | bytearray):
+        return value.hex()
+    if isinstance(value, float | Decimal):
+        return float(value) if math.isfinite(value) else None  # JSON knows neither NaN nor infinity
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -1,0 +1,39 @@
+"""`pairmill run`: the curate flow in this process, with its progress in the terminal."""
+
+from argparse import Namespace
+
+from rich.console import Console
+
+from catalog.error import BadRecipe
+from flows.settings import Compute, load_recipe
+
+
+def run(args: Namespace) -> int:
+    """Check everything, curate, tell what came of it."""
+    console = Console()
+    recipe = load_recipe(args.recipe, overrides(args.set), args.models)
+    with console.status(f"recipe '{recipe.name}': checking rules, models and sources"):
+        from flows.curate import curate_steps  # torch, 3 s
+        from flows.display import Display
+        from flows.opening import session
+        from flows.outcome import outcome, tell
+    compute = Compute.model_validate(
+        {"workers": args.workers, "ray_address": args.ray, "gpus_per_worker": args.gpus_per_worker}
+    )
+    with session(recipe, args.source, args.lake, compute) as opened, Display(console) as display:
+        opened.progress = display.progress
+        published = curate_steps(opened, display.carry_out)
+    found = outcome(args.lake, f"{published.name}@{published.version}")
+    tell(console, found, opened.notes, published.is_new)
+    return 0
+
+
+def overrides(assignments: list[str]) -> dict[str, str]:
+    """``--set dotted.key=value`` as a mapping; the last of equal keys counts."""
+    found = {}
+    for each in assignments:
+        key, equals, value = each.partition("=")
+        if not equals or not key.strip("."):
+            raise BadRecipe(f"--set {each}: write it as dotted.key=value, such as --set balance.cap=20.")
+        found[key] = value
+    return found

@@ -1,0 +1,110 @@
+"""`pairmill up`: Prefect with everything that curates, until it is told to stop, or for one run."""
+
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from rich.console import Console
+
+from catalog.error import PairmillError
+from flows.commands_run import overrides
+from flows.local_prefect import deployments, prepare, server, worker
+from flows.processes import Child
+from flows.settings import found_source, load_recipe
+
+POLL_SECONDS = 1.0
+NEWLINE = "\n"
+TASK_DONE = "Finished in state Completed()"
+
+
+def up(args: Namespace) -> int:
+    """Start what is missing; stop what was started."""
+    console = Console(soft_wrap=True, highlight=False)
+    if args.once:
+        check_known(args.once)
+    with console.status("starting Prefect") as status, server() as api:
+        from prefect.client.orchestration import get_client
+
+        with get_client(sync_client=True) as client, worker(api, args.lake) as child:
+            status.update("deploying")
+            if deployed := prepare(client, api):
+                console.print(f"deployed {', '.join(deployed)}")
+            status.stop()
+            console.print(f"Prefect's interface  {interface(api)}")
+            return run_once(client, child, args, api, console) if args.once else stay(child, console)
+
+
+def stay(child: Child, console: Console) -> int:
+    console.print(f"worker's log         {child.log}\nCtrl-C stops it.")
+    try:
+        while True:
+            child.check()
+            time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:
+        console.print("stopping")
+        return 0
+
+
+def run_once(client, child: Child, args: Namespace, api: str, console: Console) -> int:
+    """Run one deployment through the server and the worker, show what it logs, tell what came of it."""
+    from flows.outcome import outcome, tell
+
+    deployment = client.read_deployment_by_name(args.once)
+    run = client.create_flow_run_from_deployment(deployment.id, parameters=parameters(args))
+    console.print(f"run {run.name}: {interface(api)}/runs/flow-run/{run.id}")
+    for line in watched(client, run.id, child):
+        console.print(line, markup=False)
+    state = client.read_flow_run(run.id).state
+    if not state.is_completed():
+        raise PairmillError(f"{args.once} ended as {state.name}: {state.message or 'without a message'}")
+    found = outcome(run.parameters.get("lake") or args.lake, recipe_name(run.parameters))
+    tell(console, found, [], is_new=found.dataset.run_id == run.id.hex)
+    console.print(f"interface  {interface(api)}")
+    return 0
+
+
+def parameters(args: Namespace) -> dict:
+    """What the command line sets for this one run; all else is as the deployment has it."""
+    given = {"sources": [found_source(uri) for uri in args.source], "overrides": overrides(args.set)}
+    given |= {"models": args.models} if args.models != "recipe" else {}
+    return {name: value for name, value in given.items() if value}
+
+
+def recipe_name(parameters: dict) -> str:
+    """The dataset's name: a recipe's file may have another."""
+    texts = {key: str(value) for key, value in parameters.get("overrides", {}).items()}
+    return load_recipe(parameters["recipe"], texts).name
+
+
+def watched(client, run_id, child: Child) -> Iterator[str]:
+    """What the run logs, a line each, until it has ended. PairmillError when the worker ends before it."""
+    from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+    from prefect.client.schemas.sorting import LogSort
+
+    only = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run_id]))  # pyright: ignore[reportCallIssue]
+    seen = 0
+    while True:
+        state = client.read_flow_run(run_id).state
+        while logs := client.read_logs(only, offset=seen, limit=200, sort=LogSort.TIMESTAMP_ASC):
+            seen += len(logs)
+            lines = (f"{log.timestamp:%H:%M:%S}  {log.message.partition(NEWLINE)[0]}" for log in logs)
+            yield from (line for line in lines if not line.endswith(TASK_DONE))
+        if state.is_final():
+            return
+        child.check()
+        time.sleep(POLL_SECONDS)
+
+
+def check_known(name: str) -> None:
+    known = deployments()
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}."
+        raise PairmillError(f"prefect.yaml has no deployment '{name}'; {remedy}")
+
+
+def interface(api: str) -> str:
+    from prefect.settings import get_current_settings
+
+    return get_current_settings().ui_url or api.removesuffix("/api")

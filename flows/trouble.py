@@ -1,0 +1,16 @@
+"""Errors that a user can mend are told in one line; any other is a fault of this program and keeps its traceback."""
+
+import errno
+
+
+def told(error: BaseException) -> str | None:
+    """The line to show for ``error``, or None when it is a fault of the program."""
+    from catalog.error import PairmillError
+    from ops.models.identity import ModelError
+    from ops.read.source import SourceError
+
+    if isinstance(error, PairmillError | ModelError | SourceError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk is full ({error}). Free some space and run again: what is finished is committed."
+    return None
