@@ -1,0 +1,144 @@
+"""Paint training pictures in batches on a torch device: unlike ``render.py`` in its colours, patterns and degradations.
+
+The world's pictures must stay unseen, so nothing here shares code, palettes or parameters with the world's renderer.
+"""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+PATTERN_WORDS = ["plain", "shaded", "glowing", "speckled", "striped", "checkered", "spotted"]
+# colour word -> hue middle and half width (turns), saturation and value ranges
+COLOUR_RANGES = {
+    "red": (0.0, 0.025, 0.6, 1.0, 0.55, 0.95),
+    "orange": (0.085, 0.02, 0.6, 1.0, 0.8, 1.0),
+    "yellow": (0.145, 0.025, 0.45, 0.9, 0.85, 1.0),
+    "green": (0.35, 0.08, 0.35, 0.9, 0.35, 0.85),
+    "blue": (0.61, 0.05, 0.45, 0.95, 0.45, 0.95),
+    "purple": (0.76, 0.045, 0.35, 0.85, 0.4, 0.85),
+    "pink": (0.93, 0.04, 0.2, 0.5, 0.85, 1.0),
+    "brown": (0.065, 0.025, 0.45, 0.8, 0.25, 0.58),
+    "grey": (0.5, 0.5, 0.0, 0.1, 0.35, 0.75),
+    "white": (0.5, 0.5, 0.0, 0.06, 0.9, 1.0),
+    "black": (0.5, 0.5, 0.0, 0.5, 0.03, 0.18),
+}
+COLOUR_WORDS = list(COLOUR_RANGES)
+
+
+def hsv_to_rgb(h: torch.Tensor, s: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Stack RGB on dim 1 from hue (turns), saturation and value of any equal shape."""
+    k = (torch.stack([h + 5 / 6, h + 3 / 6, h + 1 / 6], 1) * 6) % 6
+    return v[:, None] - v[:, None] * s[:, None] * torch.minimum(k, 4 - k).clamp(0, 1)
+
+
+def shift_hue(pixels: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
+    """Move every hue of (b, 3, h, w) by ``turn`` (b,) of the circle."""
+    top, arg = pixels.max(1)
+    low = pixels.min(1).values
+    span = (top - low).clamp_min(1e-5)
+    r, g, b = pixels.unbind(1)
+    hue = torch.where(arg == 0, (g - b) / span, torch.where(arg == 1, 2 + (b - r) / span, 4 + (r - g) / span)) / 6
+    return hsv_to_rgb((hue + turn[:, None, None]) % 1, (top - low) / top.clamp_min(1e-5), top)
+
+
+class Painter:
+    """Holds the glyphs (n, s, s, 4) uint8 on a device and paints them at ``side`` px."""
+
+    def __init__(self, glyphs: np.ndarray, side: int, device: str):
+        straight = torch.from_numpy(glyphs).to(device).permute(0, 3, 1, 2).float() / 255
+        self.glyphs = torch.cat([straight[:, :3] * straight[:, 3:], straight[:, 3:]], 1)  # premultiplied
+        self.side, self.device = side, device
+        ranges = torch.tensor(list(COLOUR_RANGES.values()), device=device)
+        self.ranges = ranges
+
+    def _u(self, n: int, low: float = 0.0, high: float = 1.0) -> torch.Tensor:
+        return torch.rand(n, device=self.device) * (high - low) + low
+
+    def _colour(self, which: torch.Tensor) -> torch.Tensor:
+        """(b, 3) random colours of the given words."""
+        middle, half, s0, s1, v0, v1 = self.ranges[which].unbind(1)
+        n = len(which)
+        return hsv_to_rgb((middle + half * self._u(n, -1, 1)) % 1, s0 + (s1 - s0) * self._u(n), v0 + (v1 - v0) * self._u(n))
+
+    def _mix(self, pattern: torch.Tensor, xs: torch.Tensor, ys: torch.Tensor) -> torch.Tensor:
+        """(b, S, S) in 0..1: where the second background colour shows; xs, ys are (b, S, S) in about -1..1."""
+        n, size = len(pattern), xs.shape[-1]
+        turn = self._u(n, 0, 2 * np.pi)[:, None, None]
+        along, across = turn.cos() * xs + turn.sin() * ys, turn.cos() * ys - turn.sin() * xs
+        phase = self._u(n, 0, 6.3)[:, None, None]
+        shaded = torch.sigmoid(along * self._u(n, 1, 4)[:, None, None] + self._u(n, -0.7, 0.7)[:, None, None])
+        far = torch.hypot(xs - self._u(n, -1, 1)[:, None, None], ys - self._u(n, -1, 1)[:, None, None])
+        glowing = (far * self._u(n, 0.35, 1.0)[:, None, None]).clamp(0, 1) ** self._u(n, 0.7, 1.6)[:, None, None]
+        grains = [F.interpolate(torch.rand(n, 1, c, c, device=self.device), size=size, mode="bicubic")[:, 0] for c in (5, 9, 16, 28)]
+        speckled = torch.stack(grains, 1)[torch.arange(n), torch.randint(4, (n,), device=self.device)].clamp(0, 1)
+        wave = torch.sin(along * self._u(n, 7, 34)[:, None, None] + phase) - self._u(n, -0.6, 0.6)[:, None, None]
+        striped = torch.sigmoid(wave * self._u(n, 4, 60)[:, None, None])
+        cell = self._u(n, 0.08, 0.4)[:, None, None]
+        checkered = ((along / cell + phase).floor() + (across / cell).floor()) % 2
+        spotted = torch.zeros_like(xs)
+        for k in range(22):
+            there = (self._u(n) < 0.85 if k > 4 else self._u(n) < 2)[:, None, None]
+            spot = torch.hypot(xs - self._u(n, -1.1, 1.1)[:, None, None], ys - self._u(n, -1.1, 1.1)[:, None, None])
+            spotted = torch.maximum(spotted, ((spot < self._u(n, 0.05, 0.3)[:, None, None]) & there).float())
+        fields = torch.stack([torch.zeros_like(xs), shaded, glowing, speckled, striped, checkered, spotted], 1)
+        return fields[torch.arange(n), pattern]
+
+    def _ground(self, pattern: torch.Tensor, colour: torch.Tensor, xs: torch.Tensor, ys: torch.Tensor) -> torch.Tensor:
+        n = len(pattern)
+        base = self._colour(colour)
+        step = (torch.rand(n, 1, device=self.device) < 0.5).float() * 2 - 1
+        other = (base + step * self._u(n, 0.1, 0.36)[:, None] + 0.08 * torch.randn(n, 3, device=self.device)).clamp(0, 1)
+        mix = self._mix(pattern, xs, ys)[:, None]
+        return base[..., None, None] * (1 - mix) + other[..., None, None] * mix
+
+    @torch.no_grad()
+    def paint(self, concepts: torch.Tensor, pattern: torch.Tensor, colour: torch.Tensor, large: torch.Tensor) -> torch.Tensor:
+        """(b, 3, side, side) in 0..1: a fresh rendering of each concept (b,), painted at twice the side and averaged down.
+
+        ``pattern`` and ``colour`` index the word lists; ``large`` (b,) bool is a glyph beyond 65 % of the shorter side.
+        """
+        n, big = len(concepts), 2 * self.side
+        line = (torch.arange(big, device=self.device) + 0.5) / big * 2 - 1
+        stretch = torch.exp(self._u(n, -0.28, 0.28))  # a wide picture squeezed into the square, or a high one
+        wide, high = stretch.clamp_min(1)[:, None, None], (1 / stretch).clamp_min(1)[:, None, None]
+        xs, ys = line[None, None, :] * wide, line[None, :, None] * high
+        xs, ys = xs.expand(n, big, big), ys.expand(n, big, big)
+        ground = self._ground(pattern, colour, xs, ys)
+        size, angle = torch.where(large, self._u(n, 0.65, 0.92), self._u(n, 0.4, 0.65)), self._u(n, -0.65, 0.65)
+        slack = 1.0 - size + 0.25 * (self._u(n) < 0.25).float()  # a quarter may leave the frame a little
+        cx = self._u(n, -1, 1)[:, None, None] * (wide - 1 + slack[:, None, None])
+        cy = self._u(n, -1, 1)[:, None, None] * (high - 1 + slack[:, None, None])
+        cos, sin, size3 = angle.cos()[:, None, None], angle.sin()[:, None, None], size[:, None, None]
+        gx, gy = (cos * (xs - cx) - sin * (ys - cy)) / size3, (sin * (xs - cx) + cos * (ys - cy)) / size3
+        over = F.grid_sample(self.glyphs[concepts], torch.stack([gx, gy], -1), align_corners=False)
+        pixels = F.avg_pool2d(ground * (1 - over[:, 3:]) + over[:, :3], 2)
+        return pixels.clamp(0, 1)
+
+    @torch.no_grad()
+    def degrade(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Light, contrast, blur, coarse chroma and noise, as cameras and encoders add them."""
+        n = len(pixels)
+        gain, lift = self._u(n, 0.85, 1.15)[:, None, None, None], self._u(n, -0.06, 0.06)[:, None, None, None]
+        out = (pixels - 0.5) * gain + 0.5 + lift
+        soft = F.interpolate(F.avg_pool2d(out, 2), scale_factor=2, mode="bilinear")
+        share = (self._u(n) * (self._u(n) < 0.4).float())[:, None, None, None]
+        out = out + 0.7 * share * (soft - out)
+        grey, soft_grey = out.mean(1, keepdim=True), soft.mean(1, keepdim=True)
+        coarse = (self._u(n) < 0.5).float()[:, None, None, None]
+        out = out + coarse * ((soft - soft_grey) - (out - grey))
+        noise = torch.randn_like(out) * (0.04 * self._u(n) ** 2)[:, None, None, None]
+        return (out + noise).clamp(0, 1)
+
+    @torch.no_grad()
+    def copy(self, pixels: torch.Tensor) -> torch.Tensor:
+        """A copy of each picture: two in five mirrored, two in five recoloured, the rest cropped by a few per cent."""
+        n = len(pixels)
+        kind = torch.rand(n, device=self.device)
+        mirrored = torch.where((kind < 0.4)[:, None, None, None], pixels.flip(-1), pixels)
+        turn = self._u(n, 0.08, 0.45) * ((self._u(n) < 0.5).float() * 2 - 1)
+        shifted = shift_hue(mirrored, torch.where((kind >= 0.4) & (kind < 0.8), turn, torch.zeros_like(turn)))
+        keep = torch.where(kind >= 0.8, self._u(n, 0.94, 1.0), torch.ones_like(kind))
+        theta = torch.zeros(n, 2, 3, device=self.device)
+        theta[:, 0, 0], theta[:, 1, 1] = keep, keep
+        theta[:, :, 2] = (torch.rand(n, 2, device=self.device) * 2 - 1) * (1 - keep)[:, None]
+        return F.grid_sample(shifted, F.affine_grid(theta, list(shifted.shape), align_corners=False), align_corners=False, padding_mode="border")
