@@ -97,9 +97,10 @@ class Lake:
         return folder
 
     def close(self) -> None:
+        with suppress(duckdb.Error):
+            self.connection.execute("USE memory; DETACH lake")
+        self.metadata.close()
         self.connection.close()
-        with suppress(Exception):
-            self.metadata.close()
 
     def __enter__(self) -> Self:
         return self
@@ -135,8 +136,7 @@ def create_or_open(uri: str | os.PathLike[str], read_only: bool = False) -> Lake
     """
     location = locate(uri)
     try:
-        metadata = opening.metadata_of(location, read_only)
-        lake = Lake(location, opening.attached(location, read_only), metadata, read_only)
+        lake = Lake(location, *opening.attached(location, read_only), read_only)
         try:
             opening.bring_up_to_date(lake)
         except BaseException:

@@ -1,7 +1,7 @@
 """The metadata database itself, beside DuckLake's own tables: one row for the lease, reached without a snapshot.
 
-Always through DuckDB's own SQLite, never Python's: with two SQLite libraries in one process, closing a file in the one drops
-the locks of the other and removes its write-ahead log under it (seen here: crashes and hangs within 30 commits).
+Always through DuckDB's own SQLite, never Python's: with two SQLite libraries in one process, closing a file in the one
+drops the locks of the other and removes its write-ahead log under it (seen here: a crash or a hang within 30 commits).
 """
 
 import random
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import duckdb
 
-from catalog.attach import connect, quoted
+from catalog.attach import quoted
 from catalog.error import is_transient
 from catalog.location import Location
 
@@ -25,14 +25,16 @@ Result = TypeVar("Result")
 
 
 class Metadata:
-    """A connection of its own, which any thread may use. DuckDB's SQL over the tables of SQLite or Postgres; both refuse a
-    transaction whose rows another one changed since it read them, so that read, decide, write is atomic."""
+    """A connection of its own (a cursor of the lake's DuckDB), which any thread may use. DuckDB's SQL over the tables
+    of SQLite or Postgres; both refuse a transaction whose rows another one changed since it read them, so that read,
+    decide, write is atomic."""
 
-    def __init__(self, location: Location, read_only: bool) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
         self._location = location
         self._read_only = read_only
         self._lock = threading.RLock()
-        self._connection = connect("postgres_scanner" if location.on_postgres else "sqlite_scanner")
+        self._in_transaction = False
+        self._connection = connection.cursor()
         if location.on_postgres:
             self._attach("TYPE postgres")
         else:
@@ -55,6 +57,7 @@ class Metadata:
 
         def once() -> Result:
             self._connection.execute("BEGIN")
+            self._in_transaction = True
             try:
                 result = body()
                 self._connection.execute("COMMIT")
@@ -63,26 +66,30 @@ class Metadata:
                 with suppress(duckdb.Error):
                     self._connection.execute("ROLLBACK")
                 raise
+            finally:
+                self._in_transaction = False
 
         return self._retrying(once)
 
     def has_lake(self) -> bool:
-        sql = "SELECT 1 FROM duckdb_tables() WHERE database_name = 'metadata' AND table_name = 'ducklake_metadata'"
-        return bool(self.read(sql))
+        where = "database_name = 'pairmill_metadata' AND table_name = 'ducklake_metadata'"
+        return bool(self.read(f"SELECT 1 FROM duckdb_tables() WHERE {where}"))
 
     def close(self) -> None:
-        """Leave one plain SQLite file behind (copied as it is, read from a read-only disk), unless others use it."""
+        """Once the lake is detached: leave one plain SQLite file behind, which can be copied as it is and read from a
+        read-only disk, unless others use it."""
+        plain = not self._read_only and not self._location.on_postgres
         with self._lock, suppress(duckdb.Error):
-            if not self._read_only and not self._location.on_postgres and not self.read("SELECT 1 FROM pairmill_lease"):
-                self._connection.execute("USE memory; DETACH metadata")
+            if plain and not self.read("SELECT 1 FROM pairmill_lease"):
+                self._connection.execute("USE memory; DETACH pairmill_metadata")
                 self._attach("TYPE sqlite, JOURNAL_MODE 'delete', BUSY_TIMEOUT 0")
                 self._connection.execute("SELECT 1 FROM pairmill_lease")
         self._connection.close()
 
     def _attach(self, options: str) -> None:
         options += ", READ_ONLY" if self._read_only else ""
-        self._connection.execute(f"ATTACH {quoted(self._location.metadata)} AS metadata ({options})")
-        self._connection.execute("USE metadata")
+        self._connection.execute(f"ATTACH {quoted(self._location.metadata)} AS pairmill_metadata ({options})")
+        self._connection.execute("USE pairmill_metadata")
 
     def _retrying(self, body: Callable[[], Result]) -> Result:
         with self._lock:
@@ -91,6 +98,6 @@ class Metadata:
                 try:
                     return body()
                 except duckdb.Error as error:
-                    if not is_transient(error) or time.monotonic() > deadline:
+                    if self._in_transaction or not is_transient(error) or time.monotonic() > deadline:
                         raise
                 time.sleep(random.uniform(0.01, 0.1))

@@ -21,22 +21,24 @@ TROUBLE = (duckdb.Error, OSError)
 S3_MARK = "lake.txt"
 
 
-def metadata_of(location: Location, read_only: bool) -> Metadata:
-    """Reach the metadata database and see to it that it holds a lake; a reader gets an error where none is."""
-    nothing = f"there is no lake at '{location.uri}'. Check --lake, or make one with `pairmill run`."
+def attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
+    """Connect and attach; a lake that is not there is created for a writer, an error for a reader."""
+    nothing = PairmillError(f"there is no lake at '{location.uri}'. Check --lake, or make one with `pairmill run`.")
     if read_only and not location.on_postgres and not Path(location.metadata).is_file():
-        raise PairmillError(nothing)
-    metadata = Metadata(location, read_only)
-    if not metadata.has_lake():
-        if read_only:
-            raise PairmillError(nothing)
+        raise nothing
+    connection = _connected(location, read_only)
+    metadata = Metadata(connection, location, read_only)
+    if metadata.has_lake():
+        _attach(connection, location, read_only)
+    elif read_only:
+        raise nothing
+    else:
         with lease.hold(metadata, location.uri, "-", "create the lake", wait_seconds=60):
-            if not metadata.has_lake():
-                attached(location, read_only).close()
-    return metadata
+            _attach(connection, location, read_only)
+    return connection, metadata
 
 
-def attached(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection:
+def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection:
     connection = connect(*extensions_for(location))
     if location.on_s3:
         use_s3_credentials(connection)
@@ -46,11 +48,14 @@ def attached(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection:
     # What does not fit into memory goes beside the data, where there is room, rather than into the working directory.
     spill = tempfile.gettempdir() if read_only or location.on_s3 else os.path.dirname(location.data_path.rstrip("/"))
     connection.execute(f"SET temp_directory = {quoted(os.path.join(spill, '.spill'))}")
+    return connection
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
     try:
         attach(connection, location, read_only)
     except duckdb.InvalidInputException as error:
         raise _version_trouble(error, location.uri) or error from error
-    return connection
 
 
 def bring_up_to_date(lake: "Lake") -> None:

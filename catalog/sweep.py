@@ -28,8 +28,8 @@ def sweep(writer: "Writer", older_than_seconds: float = 86_400) -> Swept:
     """Expire snapshots older than 7 days, then remove files under data/ that no snapshot knows and that are older than
     ``older_than_seconds``: what killed runs left, and what compaction and takedowns replaced.
 
-    No other process can write meanwhile, since the writer holds the lease; the age spares files that a worker of a former
-    holder may still be writing.
+    No other process can write meanwhile, since the writer holds the lease; the age spares files that a worker of a
+    former holder may still be writing.
     """
     writer.check()
     lake = writer.lake
@@ -43,8 +43,8 @@ def sweep(writer: "Writer", older_than_seconds: float = 86_400) -> Swept:
 
 
 def checkpoint(writer: "Writer") -> None:
-    """Write the bookkeeping rows that stand in the metadata database to Parquet, and join their small files. Data tables
-    are left alone: payloads are never compacted."""
+    """Write the bookkeeping rows that stand in the metadata database to Parquet, and join their small files. Data
+    tables are left alone: payloads are never compacted."""
     writer.check()
     for table in BOOKKEEPING:
         writer.lake.execute(f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')")

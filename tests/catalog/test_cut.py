@@ -1,0 +1,164 @@
+"""The cut in SQL against the cut in lists, on random lakes."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from catalog.cut import cut
+from catalog.lake import Lake, create_or_open
+from catalog.plan import Plan, compile_plan
+from catalog.publish import image_funnel, publish
+from catalog.recipe import Recipe
+from tests.reference import cut as slow
+
+SCORERS = {
+    "image_quality": "q",
+    "image_groups": "g",
+    "clusters": "c",
+    "image_clusters": "c",
+    "matches": "m",
+    "sentence_quality": "sq",
+}
+CAP, TOP_K, MAX_USES, SEED = 4, 2, 3, 5
+
+
+def plan() -> Plan:
+    recipe = Recipe.model_validate(
+        {
+            "name": "small",
+            "seed": SEED,
+            "models": {"clip": "open_clip:A/b"},
+            "images": [
+                {"name": "sharp", "keep": "sharpness >= 10"},
+                {"name": "short_side", "keep": "least(width, height) >= 64"},
+            ],
+            "sentences": [{"name": "length", "keep": "n_words >= 3"}],
+            "association": {"top_k": TOP_K, "max_uses": MAX_USES},
+            "balance": {"cap": CAP},
+        }
+    )
+    return compile_plan(recipe, SCORERS)
+
+
+def world(seed: int) -> tuple[list[slow.Image], dict[str, int]]:
+    """80 occurrences of some 60 pictures in groups and clusters, and sentences with their numbers of words."""
+    random.seed(seed)
+    words = {f"s{n:02}": random.choice((2, 5, 8)) for n in range(25)}
+    contents = []
+    for n in range(60):
+        width, height = random.choice((32, 64, 100, 300)), random.choice((64, 100, 100, 200))
+        sharpness = random.choice((None, 5.0, 10.0, 50.0, 80.0))
+        found = random.sample(sorted(words), random.randint(0, 6))
+        # Few distinct values, so that ties are common.
+        candidates = [(name, random.choice((0.1, 0.2, 0.3, 0.4))) for name in found]
+        group = f"p{random.randint(0, 40):02}"
+        contents.append(
+            slow.Image("", f"p{n:02}", width, height, random.choice((10, 20)), sharpness, group, n % 7, candidates)
+        )
+    chosen = contents + random.choices(contents, k=20)
+    return [slow.Image(**{**image.__dict__, "image_id": f"i{n:03}"}) for n, image in enumerate(chosen)], words
+
+
+def fill(lake: Lake, images: list[slow.Image], words: dict[str, int]) -> None:
+    def insert(table: str, **columns: list) -> None:
+        n = len(next(iter(columns.values())))
+        lake.insert(table, pa.table({**columns, "commit": pa.array([1] * n, pa.int64())}))
+
+    insert(
+        "images",
+        image_id=[i.image_id for i in images],
+        sha256=[i.sha256 for i in images],
+        width=pa.array([i.width for i in images], pa.int32()),
+        height=pa.array([i.height for i in images], pa.int32()),
+        n_bytes=[i.n_bytes for i in images],
+    )
+    pictures = list({i.sha256: i for i in images}.values())
+    keys = [i.sha256 for i in pictures]
+    brightness = [None if i.sharpness is None else 0.5 for i in pictures]
+    sharpness = [i.sharpness for i in pictures]
+    scorer = ["q"] * len(keys)
+    insert("image_quality", sha256=keys, scorer=scorer, sharpness=sharpness, brightness=brightness)
+    insert("image_groups", sha256=keys, group_id=[i.group for i in pictures], scorer=["g"] * len(keys))
+    clusters = pa.array([i.cluster for i in pictures], pa.int32())
+    insert("clusters", kind=["image"] * len(keys), key=keys, scorer=["c"] * len(keys), cluster=clusters)
+    pairs = [(i.sha256, content, value) for i in pictures for content, value in i.candidates]
+    shas, contents, values = zip(*pairs, strict=True)
+    insert("match_candidates", sha256=shas, content=contents, similarity=values, scorer=["m"] * len(pairs))
+    insert("sentence_content", content=list(words), text=[f"text {name}" for name in words])
+    lengths = pa.array(list(words.values()), pa.int32())
+    insert("sentence_quality", content=list(words), scorer=["sq"] * len(words), n_words=lengths)
+    insert("sentences", sentence_id=list(words), content=list(words))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_cut_equals_its_slow_twin(tmp_path: Path, seed: int):
+    images, words = world(seed)
+    with create_or_open(tmp_path / "lake") as lake:
+        fill(lake, images, words)
+        cut(lake, plan())
+        decided = dict(lake.query("SELECT image_id, dropped_by FROM cut_images"))
+        texts: dict[str, list[str]] = {}
+        for image_id, content in lake.query("SELECT image_id, content FROM cut_texts ORDER BY image_id, place"):
+            texts.setdefault(image_id, []).append(content)
+        funnel = image_funnel(lake, plan())
+    good = {name for name, n in words.items() if n >= 3}
+    dropped, expected = slow.cut(images, good, 64, 10.0, CAP, TOP_K, MAX_USES, SEED)
+    assert decided == dropped
+    assert {name: sorted(found) for name, found in texts.items()} == {
+        name: sorted(found) for name, found in expected.items()
+    }
+    counted = Counter(dropped.values())
+    assert [(rule, n) for rule, _, n in funnel] == [(rule, counted[rule]) for rule, _, _ in funnel]
+    assert funnel[-1][1] - funnel[-1][2] == counted[""]
+
+
+def test_no_sentence_is_used_more_often_than_allowed_and_no_cluster_over_its_cap(tmp_path: Path):
+    images, words = world(99)
+    with create_or_open(tmp_path / "lake") as lake:
+        fill(lake, images, words)
+        cut(lake, plan())
+        uses = lake.query("SELECT max(n) FROM (SELECT count(*) AS n FROM cut_texts GROUP BY content)")
+        sizes = lake.query(
+            "SELECT max(n) FROM (SELECT count(*) AS n FROM cut_images WHERE dropped_by IN ('', 'no_text') GROUP BY cluster)"
+        )
+    assert uses[0][0] <= MAX_USES
+    assert sizes[0][0] <= CAP
+
+
+def test_rows_of_later_commits_do_not_change_an_old_cut(tmp_path: Path):
+    images, words = world(1)
+    with create_or_open(tmp_path / "lake") as lake:
+        fill(lake, images[:60], words)
+        cut(lake, plan())
+        before = lake.query("SELECT image_id, dropped_by FROM cut_images ORDER BY image_id")
+        late = pa.table(
+            {
+                "image_id": ["late"],
+                "sha256": ["late"],
+                "width": pa.array([999], pa.int32()),
+                "height": pa.array([999], pa.int32()),
+                "n_bytes": [1],
+                "commit": [2],
+            }
+        )
+        lake.insert("images", late)
+        cut(lake, plan(), upto=1)
+        assert lake.query("SELECT image_id, dropped_by FROM cut_images ORDER BY image_id") == before
+
+
+def test_publishing_the_same_pairs_again_writes_nothing(tmp_path: Path):
+    images, words = world(2)
+    with create_or_open(tmp_path / "lake") as lake:
+        fill(lake, images, words)
+        cut(lake, plan())
+        first = publish(lake, plan(), "run1", 1.0, lambda: 2)
+        cut(lake, plan())
+        second = publish(lake, plan(), "run2", 1.0, lambda: pytest.fail("no commit number is taken"))
+        versions = lake.query("SELECT version, n_pairs, content_digest FROM datasets")
+        decided = lake.query("SELECT count(*) FROM decisions WHERE dropped_by IS NULL")
+    assert (first.version, first.is_new, second.version, second.is_new) == (1, True, 1, False)
+    assert versions == [(1, first.n_pairs, first.content_digest)]
+    assert decided == [(0,)]

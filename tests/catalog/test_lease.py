@@ -1,0 +1,126 @@
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from catalog import lease
+from catalog.error import LeaseHeld
+from catalog.lake import Lake, create_or_open
+
+
+def put_holder(lake: Lake, host: str, pid: int, started: float, expires_in: float) -> None:
+    now = datetime.now(UTC)
+    beat, expires = (now - timedelta(seconds=30)).isoformat(), (now + timedelta(seconds=expires_in)).isoformat()
+    values = ("token", "far:1", host, pid, started, "theirs", "captions", beat, expires)
+    lake.metadata.write("INSERT INTO pairmill_lease VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+
+def test_a_second_writer_is_told_who_writes_and_what_to_do(tmp_path: Path) -> None:
+    with create_or_open(tmp_path / "lake") as first, create_or_open(tmp_path / "lake") as second:
+        with lease.writing(first, "run1", "curate"):
+            assert second.query("SELECT run_id, purpose FROM lease") == [("run1", "curate")]
+            with pytest.raises(LeaseHeld, match=r"run run1, 'curate', last heard of \d+ s ago. Wait until it ends"):
+                with lease.writing(second, "run2", "takedown"):
+                    pass
+        with lease.writing(second, "run2", "takedown") as writer:
+            assert writer.begin("step") == 1
+        assert second.query("SELECT * FROM lease") == []
+
+
+def test_the_lease_is_released_when_the_body_raises(lake: Lake) -> None:
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), lease.writing(lake, "run", "test"):
+            raise ZeroDivisionError
+
+
+def test_commit_numbers_rise_over_steps_and_runs(lake: Lake) -> None:
+    numbers = []
+    for run in ("a", "b"):
+        with lease.writing(lake, run, "test") as writer:
+            numbers += [writer.begin("score"), writer.begin("cluster")]
+    assert numbers == [1, 2, 3, 4]
+    assert lake.query('SELECT "commit", run_id, step FROM commits ORDER BY ALL')[2:] == [(3, "b", "score"), (4, "b", "cluster")]
+
+
+def test_a_holder_of_another_machine_is_waited_for_until_it_expires(lake: Lake) -> None:
+    put_holder(lake, "far pid:[1]", 1, 0.0, expires_in=60)
+    with pytest.raises(LeaseHeld, match="far:1, run theirs, 'captions', last heard of 3. s ago"):
+        with lease.writing(lake, "run", "test"):
+            pass
+    lake.metadata.write("UPDATE pairmill_lease SET expires = heartbeat")
+    with lease.writing(lake, "run", "test") as writer:
+        assert writer.begin("step") == 1
+
+
+def test_a_dead_process_of_this_machine_is_replaced_at_once(lake: Lake) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        pass
+    put_holder(lake, lease._host(), child.pid, 0.0, expires_in=60)
+    with lease.writing(lake, "run", "test"):
+        pass
+    # The number was given to another process since: this very one, which started at another time.
+    put_holder(lake, lease._host(), os.getpid(), 0.0, expires_in=60)
+    with lease.writing(lake, "run", "test"):
+        pass
+
+
+def test_the_heartbeat_keeps_a_lease_alive_beyond_its_expiry(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "BEAT_SECONDS", 0.05)
+    with lease.writing(lake, "run", "test") as writer:
+        first = lease.holder_of(lake.metadata)
+        for _ in range(500):
+            now = lease.holder_of(lake.metadata)
+            if first and now and now.expires > first.expires:
+                break
+        else:
+            pytest.fail("no beat")
+        snapshots = lake.query("SELECT count(*) FROM ducklake_snapshots('lake')")
+        writer.check()
+        assert lake.query("SELECT count(*) FROM ducklake_snapshots('lake')") == snapshots
+
+
+RACER = """
+import sys
+from catalog import lease
+from catalog.error import LeaseHeld
+from catalog.lake import create_or_open
+with create_or_open(sys.argv[1]) as lake:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    try:
+        with lease.writing(lake, sys.argv[2], "race"):
+            print("won", flush=True)
+            sys.stdin.readline()
+    except LeaseHeld:
+        print("lost", flush=True)
+"""
+
+
+def test_of_many_processes_that_race_for_the_lease_one_wins(tmp_path: Path) -> None:
+    create_or_open(tmp_path / "lake").close()
+    command = [sys.executable, "-c", RACER, str(tmp_path / "lake")]
+    pipe = subprocess.PIPE
+    racers = [subprocess.Popen([*command, f"run{n}"], stdin=pipe, stdout=pipe, text=True) for n in range(4)]
+    for racer in racers:
+        assert racer.stdout is not None and racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    answers = [racer.stdout.readline().strip() for racer in racers if racer.stdout]
+    for racer in racers:
+        racer.communicate("go\n", timeout=60)
+    assert sorted(answers) == ["lost"] * 3 + ["won"]
+
+
+def test_processes_that_create_a_lake_together_all_get_it(tmp_path: Path) -> None:
+    script = "import sys; from catalog.lake import create_or_open; create_or_open(sys.argv[1]).close()"
+    command = [sys.executable, "-c", script, str(tmp_path / "lake")]
+    creators = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    ends = [(creator.communicate(timeout=100)[1], creator.returncode) for creator in creators]
+    assert ends == [("", 0)] * 3
+    with create_or_open(tmp_path / "lake", read_only=True) as lake:
+        assert lake.query("SELECT version, count(*) FROM schema_version GROUP BY ALL ORDER BY ALL") == [(1, 1), (2, 1)]
