@@ -122,7 +122,8 @@ def test_no_sentence_is_used_more_often_than_allowed_and_no_cluster_over_its_cap
         cut(lake, plan())
         uses = lake.query("SELECT max(n) FROM (SELECT count(*) AS n FROM cut_texts GROUP BY content)")
         sizes = lake.query(
-            "SELECT max(n) FROM (SELECT count(*) AS n FROM cut_images WHERE dropped_by IN ('', 'no_text') GROUP BY cluster)"
+            "SELECT max(n) FROM (SELECT count(*) AS n FROM cut_images "
+            "WHERE dropped_by IN ('', 'no_text') GROUP BY cluster)"
         )
     assert uses[0][0] <= MAX_USES
     assert sizes[0][0] <= CAP

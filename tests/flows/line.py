@@ -1,0 +1,82 @@
+"""Run the whole line in this process, as ``pairmill run`` does, and look at what a lake holds.
+
+As a script it is the run that is killed: ``python tests/flows/line.py LAKE SOURCE STEP [key=value …]`` kills itself,
+hard, after the second commit of STEP.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from catalog.lake import create_or_open
+from catalog.publish import Published
+from flows.curate import curate_steps
+from flows.opening import session
+from flows.settings import Compute, load_recipe
+
+Progress = Callable[[str, int, int], None]
+SCORES = {
+    "image_quality": "sha256",
+    "image_hash": "sha256",
+    "image_embedding": "sha256",
+    "sentence_quality": "content",
+    "sentence_embedding": "content",
+    "clusters": "key",
+    "captions": "sha256",
+    "tags": "sha256",
+}
+
+
+def silent(step: str, done: int, total: int) -> None:
+    return None
+
+
+def curate(
+    lake: Path | str,
+    *sources: Path | str,
+    recipe: str = "demo",
+    settings: dict[str, str] | None = None,
+    progress: Progress = silent,
+    workers: int = 2,
+) -> tuple[Published, dict[str, int]]:
+    """One run with a commit an item. Returns what was published and the number of work items by step."""
+    read = load_recipe(recipe, settings)
+    with session(read, [str(source) for source in sources], str(lake), Compute(workers=workers)) as opened:
+        opened.progress, opened.commit_files = progress, 1
+        published = curate_steps(opened, lambda step, held: step(held))
+        return published, dict(opened.counts)
+
+
+def work_done(counts: dict[str, int]) -> dict[str, int]:
+    """The steps that had anything to do."""
+    return {step: n for step, n in counts.items() if n}
+
+
+def rows(lake: Path | str, sql: str) -> list[tuple]:
+    with create_or_open(lake, read_only=True) as opened:
+        return opened.query(sql)
+
+
+def scored_twice(lake: Path | str) -> list[tuple]:
+    """Every (table, scorer, key) with more than one row; probes of one vector are not repeats."""
+    return [
+        (table, *row)
+        for table, key in SCORES.items()
+        for row in rows(lake, f"SELECT scorer, {key}, count(*) FROM {table} GROUP BY ALL HAVING count(*) > 1")
+    ]
+
+
+def _kill_in(victim: str) -> Progress:
+    def progress(step: str, done: int, total: int) -> None:
+        if step == victim and done == 2:
+            assert total >= 8, f"{step} has {total} items"
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return progress
+
+
+if __name__ == "__main__":
+    lake, source, step, *rest = sys.argv[1:]
+    curate(lake, source, settings=dict(each.split("=", 1) for each in rest), progress=_kill_in(step))

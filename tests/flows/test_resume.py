@@ -1,0 +1,106 @@
+"""What a run redoes: nothing that is committed, whatever came between."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.flows.line import curate, rows, scored_twice, work_done
+
+STEPS = (
+    "ingest", "score images", "score sentences", "embed sentences", "assign sentence clusters", "assign image routes",
+    "assign image clusters", "semantic duplicates", "associate", "score similarity", "caption main", "score captions",
+    "tag", "fuse",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, pages: Path, settings: dict[str, str]) -> Path:
+    lake = tmp_path_factory.mktemp("undisturbed") / "lake"
+    curate(lake, pages, settings=settings)
+    return lake
+
+
+def snapshot(lake: Path) -> tuple:
+    """What must be equal between lakes: the dataset, and how many rows each table has."""
+    counts = rows(lake, 'SELECT "table", sum(rows) FROM partitions GROUP BY "table" ORDER BY "table"')
+    return rows(lake, "SELECT content_digest, version FROM datasets"), counts
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_run_killed_in_each_stage_in_turn_ends_in_the_dataset_of_an_undisturbed_one(
+    undisturbed: Path, pages: Path, settings: dict[str, str], tmp_path: Path
+):
+    lake = tmp_path / "lake"
+    for step in STEPS:
+        command = [sys.executable, "-m", "tests.flows.line", str(lake), str(pages), step]
+        command += [f"{key}={value}" for key, value in settings.items()]
+        killed = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert killed.returncode == -9, f"{step}: {killed.stderr[-2000:]}"
+    curate(lake, pages, settings=settings)
+    assert snapshot(lake) == snapshot(undisturbed)
+    assert scored_twice(lake) == []
+
+
+@pytest.mark.slow
+def test_a_second_run_does_nothing_and_publishes_nothing(undisturbed: Path, pages: Path, settings: dict[str, str]):
+    before = rows(undisturbed, "SELECT * FROM partitions ORDER BY partition_id"), rows(undisturbed, "FROM datasets")
+    published, counts = curate(undisturbed, pages, settings=settings)
+    assert work_done(counts) == {}
+    assert (published.version, published.is_new) == (1, False)
+    after = rows(undisturbed, "SELECT * FROM partitions ORDER BY partition_id"), rows(undisturbed, "FROM datasets")
+    assert after == before
+
+
+@pytest.mark.slow
+def test_new_documents_cost_only_themselves(pages: Path, more_pages: Path, settings: dict[str, str], tmp_path: Path):
+    curate(tmp_path / "lake", pages, settings=settings)
+    old = rows(tmp_path / "lake", "SELECT DISTINCT sha256 FROM image_embedding")
+    published, counts = curate(tmp_path / "lake", pages, more_pages, settings=settings)
+    assert (counts["ingest"], published.version) == (2, 2)
+    assert "train image centroids" not in counts
+    assert scored_twice(tmp_path / "lake") == []
+    new = rows(tmp_path / "lake", "SELECT DISTINCT sha256 FROM image_embedding")
+    assert len(old) < len(new) <= len(old) + 100
+
+
+@pytest.mark.slow
+def test_a_changed_caption_prompt_redoes_captions_and_what_is_made_from_them_alone(
+    pages: Path, settings: dict[str, str], tmp_path: Path
+):
+    curate(tmp_path / "lake", pages, settings=settings)
+    changed = settings | {"captioners.0.prompt": "what is in this picture"}
+    _, counts = curate(tmp_path / "lake", pages, settings=changed)
+    assert set(work_done(counts)) == {"caption main", "score captions", "fuse", "publish"}
+
+
+@pytest.mark.slow
+def test_a_loosened_rule_scores_only_what_became_eligible(pages: Path, settings: dict[str, str], tmp_path: Path):
+    strict = settings | {"images.short_side.keep": "least(width, height) >= 200"}
+    first, _ = curate(tmp_path / "lake", pages, settings=strict)
+    before = rows(tmp_path / "lake", "SELECT sha256 FROM image_quality")
+    second, _ = curate(tmp_path / "lake", pages, settings=settings)
+    assert second.n_pairs > first.n_pairs
+    assert scored_twice(tmp_path / "lake") == []
+    added = rows(
+        tmp_path / "lake",
+        "SELECT DISTINCT least(width, height) >= 200 FROM image_quality JOIN image_content USING (sha256) "
+        "WHERE image_quality.commit > (SELECT commit FROM datasets WHERE version = 1)",
+    )
+    assert before and added == [(False,)]
+
+
+@pytest.mark.slow
+def test_a_file_that_was_touched_enters_once(pages: Path, settings: dict[str, str], tmp_path: Path):
+    import os
+    import shutil
+
+    copied = shutil.copytree(pages, tmp_path / "pages")
+    first, _ = curate(tmp_path / "lake", copied, settings=settings)
+    page = sorted(copied.rglob("*.html"))[0]
+    os.utime(page, (1, 1))
+    second, counts = curate(tmp_path / "lake", copied, settings=settings)
+    assert counts["ingest"] == 1
+    assert (second.version, second.content_digest) == (1, first.content_digest)

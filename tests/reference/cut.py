@@ -1,0 +1,75 @@
+"""The cut said plainly: one item after the other, in lists."""
+
+import hashlib
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Image:
+    image_id: str
+    sha256: str
+    width: int
+    height: int
+    n_bytes: int
+    sharpness: float | None
+    group: str
+    cluster: int
+    candidates: list[tuple[str, float]] = field(default_factory=list)
+
+
+def cut(
+    images: list[Image], good_sentences: set[str], min_side: int, min_sharpness: float, cap: int, top_k: int, max_uses: int,
+    seed: int,
+) -> tuple[dict[str, str], dict[str, list[str]]]:  # fmt: skip
+    """(image_id -> the rule that dropped it or '', image_id -> its sentences in order) after all rules."""
+    dropped = {image.image_id: _item_rule(image, min_side, min_sharpness) for image in images}
+    for rule, group, order in (
+        ("exact_duplicate", lambda i: i.sha256, lambda i: i.image_id),
+        ("duplicate", lambda i: i.group, lambda i: (-i.width * i.height, -i.n_bytes, i.image_id)),
+    ):
+        seen = set()
+        for image in sorted(_alive(images, dropped), key=order):
+            if group(image) in seen:
+                dropped[image.image_id] = rule
+            seen.add(group(image))
+    taken: dict[int, int] = {}
+    for image in sorted(
+        _alive(images, dropped), key=lambda i: hashlib.sha256(f"{i.image_id}{seed}".encode()).hexdigest()
+    ):
+        taken[image.cluster] = taken.get(image.cluster, 0) + 1
+        if taken[image.cluster] > cap:
+            dropped[image.image_id] = "balance"
+    texts = _texts(_alive(images, dropped), good_sentences, top_k, max_uses)
+    for image in _alive(images, dropped):
+        if not texts[image.image_id]:
+            dropped[image.image_id] = "no_text"
+    return dropped, {name: found for name, found in texts.items() if found}
+
+
+def _item_rule(image: Image, min_side: int, min_sharpness: float) -> str:
+    if min(image.width, image.height) < min_side:
+        return "short_side"
+    if image.sharpness is None:
+        return "readable"
+    return "" if image.sharpness >= min_sharpness else "sharp"
+
+
+def _alive(images: list[Image], dropped: dict[str, str]) -> list[Image]:
+    return [image for image in images if not dropped[image.image_id]]
+
+
+def _texts(images: list[Image], good: set[str], top_k: int, max_uses: int) -> dict[str, list[str]]:
+    """All pairs in order of similarity, then image, then sentence; a pair is taken while both have room."""
+    pairs = sorted(
+        (-similarity, image.image_id, content)
+        for image in images
+        for content, similarity in image.candidates
+        if content in good
+    )
+    texts: dict[str, list[str]] = {image.image_id: [] for image in images}
+    uses: dict[str, int] = {}
+    for _, image_id, content in pairs:
+        if len(texts[image_id]) < top_k and uses.get(content, 0) < max_uses:
+            texts[image_id].append(content)
+            uses[content] = uses.get(content, 0) + 1
+    return texts
