@@ -11,6 +11,7 @@ from ops.models import clip as clip_module
 from ops.models.clip import Clip
 from ops.models.identity import ModelError
 from ops.models.text_tower import can_be_cut, encode_text
+from tests.ops.golden import check_golden
 from tests.ops.models.tiny import save_clip
 
 SENTENCES = [
@@ -172,3 +173,9 @@ def test_encode_text_equals_the_tower_for_a_single_token_row(spec: str):
     tokens = loaded.tokenizer(["", "cat"])
     with torch.inference_mode():
         np.testing.assert_allclose(encode_text(loaded.model, tokens), loaded.model.encode_text(tokens), atol=1e-5)
+
+
+def test_golden_values_of_this_version(spec: str):
+    clip = Clip(spec)
+    vectors = {"images": clip.embed_images(pictures(5)), "texts": clip.embed_texts(SENTENCES)}
+    check_golden("clip", clip.version, {name: np.round(rows[:, :6], 5) for name, rows in vectors.items()})

@@ -8,6 +8,7 @@ import torch
 from ops.models import vlm as vlm_module
 from ops.models.identity import ModelError
 from ops.models.vlm import Generation, VisionLanguageModel
+from tests.ops.golden import check_golden
 from tests.ops.models.tiny_vlm import save_vlm
 
 PROMPTS = [
@@ -143,3 +144,8 @@ def test_a_folder_that_is_no_such_model_says_so(tmp_path: Path):
         VisionLanguageModel(spec).generate([None], ["what"], 3)
     with pytest.raises(ModelError, match="hf:NAME_OR_FOLDER"):
         VisionLanguageModel(f"open_clip:local-dir:{tmp_path}").generate([None], ["what"], 3)
+
+
+def test_golden_values_of_this_version(tmp_path: Path):
+    model = VisionLanguageModel(save_vlm(tmp_path))
+    check_golden("vlm", model.version, answers(model, [*pictures(2), None], PROMPTS[:3], 8))

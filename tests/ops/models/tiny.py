@@ -6,11 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 
 VISION = {"image_size": 32, "layers": 2, "width": 32, "head_width": 16, "patch_size": 8}
 TEXT = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2}
+
+
+def fill(model: torch.nn.Module, spread: float) -> None:
+    """Weights from numpy's generator, which gives the same numbers in every version, unlike torch's; norms near 1."""
+    rng = np.random.default_rng(7)
+    for name, parameter in sorted(model.named_parameters()):
+        values = torch.from_numpy(rng.normal(scale=spread, size=tuple(parameter.shape)).astype(np.float32))
+        parameter.data.copy_(1 + values if parameter.ndim == 1 and name.endswith("weight") else values)
 
 
 def save_clip(
@@ -21,10 +30,8 @@ def save_clip(
 
     config = {"embed_dim": 16, "vision_cfg": VISION, "text_cfg": TEXT | (text or {}), **extra}
     arguments = {name: value for name, value in config.items() if name != "custom_text"}
-    torch.manual_seed(7)
     model = (open_clip.CustomTextCLIP if extra.get("custom_text") else open_clip.CLIP)(**arguments)
-    for parameter in model.parameters():  # towers start near zero, where every picture looks alike
-        parameter.data.add_(torch.randn_like(parameter), alpha=0.05)
+    fill(model, 0.2)
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     save_file(weights, folder / "open_clip_model.safetensors")

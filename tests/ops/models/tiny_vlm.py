@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
     CLIPImageProcessor,
@@ -18,6 +17,8 @@ from transformers import (
     LlavaProcessor,
     PreTrainedTokenizerFast,
 )
+
+from tests.ops.models.tiny import fill
 
 PICTURE = ["<image>", "<fake_token_around_image>", "<end_of_utterance>", "<global-img>"]
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", *PICTURE]
@@ -33,12 +34,10 @@ WIDTHS = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "n
 
 def save_vlm(folder: Path, kind: str = "idefics3", end: str = "</s>", template: str | None = TEMPLATE) -> str:
     """A random 'idefics3' or 'llava' under ``folder``; gives its spec. ``end``: the word that ends an answer."""
-    torch.manual_seed(3)
     tokenizer = _tokenizer()
     model, processor = (_idefics3 if kind == "idefics3" else _llava)(tokenizer)
     processor.chat_template = template
-    for parameter in model.parameters():  # near zero, every picture and prompt would get the same answer
-        parameter.data.add_(torch.randn_like(parameter), alpha=0.2)
+    fill(model, 0.2)
     model.generation_config.eos_token_id = tokenizer.convert_tokens_to_ids(end)
     model.save_pretrained(folder)
     processor.save_pretrained(folder)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from ops.whole.components import components
-from ops.whole.kmeans import train
-from ops.whole.semantic import semantic_edges
+from ops.whole.kmeans import assign, train
+from ops.whole.semantic import edges_within, semantic_edges
 from ops.whole.vectors import unit
 from tests.reference.semantic import all_pairs
 
@@ -16,12 +16,23 @@ def families(n: int = 300, d: int = 32, seed: int = 0) -> np.ndarray:
     return np.concatenate([heads, *copies])[rng.permutation(n // 3 * 3)]
 
 
-def edges_of(vectors: np.ndarray, **settings) -> dict[tuple[int, int], float]:
-    settings = {"is_new": np.ones(len(vectors), bool), "threshold": 0.96, "probes": 2} | settings
-    settings = settings if "centroids" in settings else settings | {"centroids": train(vectors, len(vectors) // 40)}
-    i, j, similarity = semantic_edges(vectors, **settings)
+def edges_of(
+    vectors: np.ndarray,
+    centroids: np.ndarray | None = None,
+    is_new: np.ndarray | None = None,
+    threshold: float = 0.96,
+    probes: int = 2,
+    most: int = 1_000,
+) -> dict[tuple[int, int], float]:
+    centroids = train(vectors, len(vectors) // 40) if centroids is None else centroids
+    is_new = np.ones(len(vectors), bool) if is_new is None else is_new
+    return checked(semantic_edges(vectors, is_new, centroids, threshold, probes, most), threshold)
+
+
+def checked(edges: tuple[np.ndarray, np.ndarray, np.ndarray], threshold: float) -> dict[tuple[int, int], float]:
+    i, j, similarity = edges
     assert (i < j).all() and len(set(zip(i.tolist(), j.tolist(), strict=True))) == len(i)
-    assert (similarity >= settings["threshold"]).all() and similarity.dtype == np.float32
+    assert (similarity >= threshold).all() and similarity.dtype == np.float32
     return dict(zip(zip(i.tolist(), j.tolist(), strict=True), similarity.tolist(), strict=True))
 
 
@@ -81,6 +92,16 @@ def test_small_groups_lose_nothing_to_the_limit_of_crowds():
     vectors = families()
     centroids = train(vectors, 4)
     assert edges_of(vectors, centroids=centroids, most=3) == edges_of(vectors, centroids=centroids)
+
+
+def test_clusters_given_in_any_order_find_what_centroids_find():
+    vectors = families()
+    centroids = train(vectors, 7)
+    near = assign(vectors, centroids, 2)
+    rows, clusters = np.repeat(np.arange(len(vectors)), 2), near.ravel()
+    order = np.random.default_rng(0).permutation(len(rows))
+    found = edges_within(vectors, np.ones(len(vectors), bool), rows[order], clusters[order], 0.96)
+    assert checked(found, 0.96) == edges_of(vectors, centroids)
 
 
 def test_no_vectors_have_no_edges():
