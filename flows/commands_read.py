@@ -8,16 +8,18 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from catalog import datasets as published
 from catalog.answer import answer
+from catalog.error import PairmillError
 from catalog.lake import create_or_open
+from flows.terminal import console, table
 
 SHOWN = 100
 
@@ -59,10 +61,18 @@ def why(args: Namespace) -> int:
 
 
 def export(args: Namespace) -> int:
-    """Write the dataset's files; records them in ``exports``, so it takes the lease for that moment."""
+    """Write the dataset's files; they are put on record, so it takes the lease for that moment."""
+    from flows.display import Display
     from tasks.export import export as write
 
-    return write(args.lake, args.dataset, args.to, args.format)
+    if not Path(args.lake).exists():  # opened for writing, a lake that is not there would be made
+        raise PairmillError(f"there is no lake at '{args.lake}'. Check --lake.")
+    with create_or_open(args.lake) as lake, Display(console()) as display:
+        dataset = published.find(lake, args.dataset)
+        shown = partial(display.progress, f"export {dataset}")
+        found = write(lake, dataset.name, dataset.version, args.to, args.format, progress=shown)
+    print(f"{found.uri}: {found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB")
+    return 0
 
 
 def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:
@@ -84,17 +94,16 @@ def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:
 
 
 def _show_table(columns: list[str], rows: Iterator[tuple]) -> None:
-    table = Table(box=None, padding=(0, 2), header_style="bold")
     shown = list(islice(rows, SHOWN))
-    for n, name in enumerate(columns):
-        number = any(isinstance(row[n], int | float) for row in shown)
-        table.add_column(escape(name), justify="right" if number else "left", overflow="fold")
+    made = table("", [escape(name) for name in columns], [])
+    for n, column in enumerate(made.columns):
+        column.justify = "right" if any(isinstance(row[n], int | float) for row in shown) else "left"
     for row in shown:
-        table.add_row(*(escape(_text(value)) for value in row))
-    console = Console(width=None if sys.stdout.isatty() else 10_000)
-    console.print(table)
+        made.add_row(*(escape(_text(value)) for value in row))
+    screen = console()
+    screen.print(made)
     if next(rows, None) is not None:
-        console.print(f"… the first {SHOWN} rows; --format csv or json gives all", style="dim")
+        screen.print(f"… the first {SHOWN} rows; --format csv or json gives all", style="dim")
 
 
 def _text(value: Any) -> str:

@@ -2,17 +2,16 @@
 
 from argparse import Namespace
 
-from rich.console import Console
-
 from catalog.error import BadRecipe
 from flows.settings import Compute, load_recipe
+from flows.terminal import console
 
 
 def run(args: Namespace) -> int:
     """Check everything, curate, tell what came of it."""
-    console = Console()
+    screen = console()
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
-    with console.status(f"recipe '{recipe.name}': checking rules, models and sources"):
+    with screen.status(f"recipe '{recipe.name}': checking rules, models and sources"):
         from flows.curate import curate_steps  # torch, 3 s
         from flows.display import Display
         from flows.opening import session
@@ -20,11 +19,11 @@ def run(args: Namespace) -> int:
     compute = Compute.model_validate(
         {"workers": args.workers, "ray_address": args.ray, "gpus_per_worker": args.gpus_per_worker}
     )
-    with session(recipe, args.source, args.lake, compute) as opened, Display(console) as display:
+    with session(recipe, args.source, args.lake, compute) as opened, Display(screen) as display:
         opened.progress = display.progress
         published = curate_steps(opened, display.carry_out)
     found = outcome(args.lake, f"{published.name}@{published.version}")
-    tell(console, found, opened.notes, published.is_new)
+    tell(screen, found, opened.notes, published.is_new)
     return 0
 
 

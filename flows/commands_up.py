@@ -12,6 +12,7 @@ from flows.commands_run import overrides
 from flows.local_prefect import deployments, prepare, server, worker
 from flows.processes import Child
 from flows.settings import found_source, load_recipe
+from flows.terminal import console
 
 POLL_SECONDS = 1.0
 NEWLINE = "\n"
@@ -20,47 +21,47 @@ TASK_DONE = "Finished in state Completed()"
 
 def up(args: Namespace) -> int:
     """Start what is missing; stop what was started."""
-    console = Console(soft_wrap=True, highlight=False)
+    screen = console()
     if args.once:
         check_known(args.once)
-    with console.status("starting Prefect") as status, server() as api:
+    with screen.status("starting Prefect") as status, server() as api:
         from prefect.client.orchestration import get_client
 
         with get_client(sync_client=True) as client, worker(api, args.lake) as child:
             status.update("deploying")
             if deployed := prepare(client, api):
-                console.print(f"deployed {', '.join(deployed)}")
+                screen.print(f"deployed {', '.join(deployed)}")
             status.stop()
-            console.print(f"Prefect's interface  {interface(api)}")
-            return run_once(client, child, args, api, console) if args.once else stay(child, console)
+            screen.print(f"Prefect's interface  {interface(api)}")
+            return run_once(client, child, args, api, screen) if args.once else stay(child, screen)
 
 
-def stay(child: Child, console: Console) -> int:
-    console.print(f"worker's log         {child.log}\nCtrl-C stops it.")
+def stay(child: Child, screen: Console) -> int:
+    screen.print(f"worker's log         {child.log}\nCtrl-C stops it.")
     try:
         while True:
             child.check()
             time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
-        console.print("stopping")
+        screen.print("stopping")
         return 0
 
 
-def run_once(client, child: Child, args: Namespace, api: str, console: Console) -> int:
+def run_once(client, child: Child, args: Namespace, api: str, screen: Console) -> int:
     """Run one deployment through the server and the worker, show what it logs, tell what came of it."""
     from flows.outcome import outcome, tell
 
     deployment = client.read_deployment_by_name(args.once)
     run = client.create_flow_run_from_deployment(deployment.id, parameters=parameters(args))
-    console.print(f"run {run.name}: {interface(api)}/runs/flow-run/{run.id}")
+    screen.print(f"run {run.name}: {interface(api)}/runs/flow-run/{run.id}")
     for line in watched(client, run.id, child):
-        console.print(line, markup=False)
+        screen.print(line, markup=False)
     state = client.read_flow_run(run.id).state
     if not state.is_completed():
         raise PairmillError(f"{args.once} ended as {state.name}: {state.message or 'without a message'}")
     found = outcome(run.parameters.get("lake") or args.lake, recipe_name(run.parameters))
-    tell(console, found, [], is_new=found.dataset.run_id == run.id.hex)
-    console.print(f"interface  {interface(api)}")
+    tell(screen, found, [], is_new=found.dataset.run_id == run.id.hex)
+    screen.print(f"interface  {interface(api)}")
     return 0
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from catalog import datasets
 from catalog.datasets import Dataset, FunnelStep
 from catalog.lake import Lake, create_or_open
+from flows.terminal import table
 
 
 @dataclass(frozen=True)
@@ -65,22 +66,20 @@ def tell(console: Console, found: Outcome, notes: list[str], is_new: bool = True
     for kind in ("image", "sentence"):
         console.print(funnel_table(found.funnel, kind))
     for pair in found.samples:
-        console.print(_pair(pair), soft_wrap=True)
+        console.print(_pair(pair))
     for note in notes:
         console.print(f"[yellow]note:[/] {escape(note)}")
     if found.report:
-        console.print(f"\nreport  {found.report}", soft_wrap=True)
-    console.print(f"go on   {escape(found.sql)}", soft_wrap=True)
+        console.print(f"\nreport  {found.report}")
+    console.print(f"go on   {escape(found.sql)}")
 
 
 def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
-    table = Table(title=f"{kind}s", title_justify="left", box=None, padding=(0, 2), header_style="bold")
-    for name, side in (("rule", "left"), ("in", "right"), ("dropped", "right"), ("kept", "right")):
-        table.add_column(name, justify=side)  # pyright: ignore[reportArgumentType]
+    made = table(f"\n{kind}s", ["rule"], ["in", "dropped", "kept"])
     for step in (step for step in steps if step.kind == kind):
         kept = step.n_in - step.n_dropped
-        table.add_row(step.rule, f"{step.n_in:,}", f"{step.n_dropped:,}" if step.n_dropped else "·", f"{kept:,}")
-    return table
+        made.add_row(step.rule, f"{step.n_in:,}", f"{step.n_dropped:,}" if step.n_dropped else "·", f"{kept:,}")
+    return made
 
 
 def _pair(pair: dict) -> str:

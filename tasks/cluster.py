@@ -46,10 +46,15 @@ def trained(session: Session, kind: Kind, at_most: int) -> Trained | None:
     session.use(kind.centroids, scorer)
     n = vectors.eligible(session.lake, session.plan, kind)
     found = vectors.trained(session.lake, scorer.digest)
-    if n == 0 or (found and n <= session.recipe.association.retrain_at * found.eligible):
+    if not outgrown(session, found, n):
         return found
     train(session, kind, scorer, min(at_most, max(1, n // 40)), n)
     return vectors.trained(session.lake, scorer.digest)
+
+
+def outgrown(session: Session, found: Trained | None, n: int) -> bool:
+    """Whether ``n`` eligible rows ask for a (new) training."""
+    return n > 0 and (found is None or n > session.recipe.association.retrain_at * found.eligible)
 
 
 def centroid_scorer(session: Session, kind: Kind, at_most: int) -> Scorer:

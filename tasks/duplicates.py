@@ -31,19 +31,28 @@ def group_duplicates(session: Session) -> None:
 
 def perceptual(session: Session) -> None:
     """Edges between hashes at most ``duplicates.phash`` bits apart; in this process, 16 bytes a picture."""
-    made_from = (session.plan.scorer("image_hash"),)
-    settings = {"phash": session.recipe.duplicates.phash}
-    digest = session.use("perceptual_edges", Scorer("perceptual_edges", "duplicate_edges", 1, settings, "", made_from))
-    done = vectors.newest(session.lake, "duplicate_edges", digest)
-    if vectors.newest(session.lake, "image_hash", made_from[0]) <= done:
+    digest = session.use("perceptual_edges", perceptual_scorer(session))
+    if not uncompared(session):
         return
-    keys, hashes, commits = groups.hashes(session.lake, made_from[0])
+    done = vectors.newest(session.lake, "duplicate_edges", digest)
+    keys, hashes, commits = groups.hashes(session.lake, session.plan.scorer("image_hash"))
     left, right, distance = hamming_edges(hashes, commits > done, session.recipe.duplicates.phash)
     session.store(
         "perceptual duplicates",
         WorkItem("all", (str(done),)),
         [edges(keys, left, right, distance, "perceptual", digest)],
     )
+
+
+def perceptual_scorer(session: Session) -> Scorer:
+    settings = {"phash": session.recipe.duplicates.phash}
+    return Scorer("perceptual_edges", "duplicate_edges", 1, settings, "", (session.plan.scorer("image_hash"),))
+
+
+def uncompared(session: Session) -> bool:
+    """Whether hashes came after the last comparison."""
+    done = vectors.newest(session.lake, "duplicate_edges", session.plan.scorer("perceptual_edges"))
+    return vectors.newest(session.lake, "image_hash", session.plan.scorer("image_hash")) > done
 
 
 def semantic(session: Session) -> None:

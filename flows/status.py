@@ -1,0 +1,88 @@
+"""`pairmill status`: what a lake holds, who writes to it, its last runs, and what a recipe still has to do there."""
+
+import json
+from argparse import Namespace
+from datetime import datetime
+
+from rich.console import Console
+from rich.markup import escape
+
+from catalog import datasets
+from catalog.error import BadRecipe
+from catalog.lake import Lake, create_or_open
+from catalog.recipe import Recipe, validated
+from flows.commands_run import overrides
+from flows.settings import found_source, load_recipe
+from flows.terminal import console, table
+
+COUNTED = ("documents", "images", "sentences", "quarantine")
+RUNS = 5
+
+
+def status(args: Namespace) -> int:
+    screen = console()
+    if not args.recipe and (args.set or args.models != "recipe"):
+        raise BadRecipe("--set and --models change a recipe; name it: pairmill status RECIPE --set …")
+    chosen = load_recipe(args.recipe, overrides(args.set), args.models) if args.recipe else None
+    with create_or_open(args.lake, read_only=True) as lake:
+        _tell_lake(lake, screen)
+        recipes = [chosen] if chosen else [_recipe_of(each) for each in _newest(lake)]
+        for recipe in recipes:
+            sources = args.source or (recipe.sources if chosen else []) or _known_sources(lake)
+            _tell_pending(lake, recipe, [found_source(uri) for uri in sources], screen)
+        if not recipes:
+            screen.print("\nno dataset yet; `pairmill status RECIPE` says what a run of it would do.")
+    return 0
+
+
+def _tell_lake(lake: Lake, screen: Console) -> None:
+    counts = [f"{lake.query(f'SELECT count(*) FROM {table}')[0][0]:,} {table}" for table in COUNTED]
+    screen.print(f"[bold]lake {escape(str(lake.uri))}[/]  {', '.join(counts)}")
+    for dataset in _newest(lake):
+        screen.print(f"dataset  {dataset}  {dataset.n_pairs:,} pairs, {_time(dataset.created_at)}")
+    holder = lake.query("SELECT holder, run_id, purpose, heartbeat, expires > now() FROM lease")
+    if not holder:
+        screen.print("lease    free: nobody writes")
+    for name, run_id, purpose, heartbeat, valid in holder:
+        state = "holds it" if valid else "let it expire"
+        screen.print(f"lease    {name} {state}: {purpose}, run {run_id}, last heard of at {_time(heartbeat)}")
+    columns = "run_id, flow, recipe, state, started_at, finished_at, detail"
+    sql = f"SELECT {columns} FROM runs ORDER BY started_at DESC LIMIT {RUNS}"
+    for run_id, flow, recipe, state, started, finished, detail in lake.query(sql):
+        if state == "running" and run_id not in {row[1] for row in holder}:
+            state = "killed"
+        spent = f" in {(finished - started).total_seconds():.0f} s" if finished else ""
+        said = f": {detail.splitlines()[0][:200]}" if detail else ""
+        screen.print(f"run      {run_id}  {flow} {recipe}, {_time(started)}, {state}{spent}{escape(said)}")
+
+
+def _tell_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Console) -> None:
+    from flows.survey import survey  # torch, 3 s
+    from tasks import scorers
+
+    plan, _ = scorers.plan(recipe)
+    seen = survey(lake, plan, sources)
+    pending = table(f"\npending for recipe {recipe.name}", ["step"], ["rows", "work items"], [""])
+    for each in seen.found:
+        pending.add_row(each.work, *(f"{n:,}" if n else "·" for n in (each.rows, each.items)), each.due)
+    screen.print(pending)
+    if not any(each.rows for each in seen.found):
+        screen.print("nothing is pending: a run would do no work.")
+    for note in seen.notes:
+        screen.print(f"[yellow]note:[/] {escape(note)}")
+
+
+def _newest(lake: Lake) -> list[datasets.Dataset]:
+    return list({each.name: each for each in datasets.published(lake)}.values())
+
+
+def _recipe_of(dataset: datasets.Dataset) -> Recipe:
+    return validated(json.loads(dataset.recipe), dataset.name)
+
+
+def _known_sources(lake: Lake) -> list[str]:
+    return [row[0] for row in lake.query("SELECT DISTINCT source FROM inputs ORDER BY source")]
+
+
+def _time(at: datetime) -> str:
+    return at.isoformat(" ", "seconds")
