@@ -1,0 +1,160 @@
+"""A small lake with a published dataset, made by the catalog's own code; scores are given instead of computed."""
+
+import io
+from pathlib import Path
+
+import pyarrow as pa
+from PIL import Image
+
+from catalog import contents, lease, recipe
+from catalog.cut import cut, cut_after_captions
+from catalog.lake import create_or_open
+from catalog.plan import Plan, compile_plan
+from catalog.publish import Published, publish
+from catalog.schema import columns
+from catalog.scorer import Scorer, register
+from catalog.worklist import WorkItem
+from ops.identity import content_id, text_id
+from tasks.stage import Output, Part, write_parts
+
+SENTENCES = ("A red fox sleeps in the sun.", "The old bridge crosses the river twice.", "Two boats wait for the wind.")
+FORMATS = ("jpeg", "png", "webp")
+SCORED = ("image_quality", "image_embedding", "image_clusters", "matches", "image_similarity", "sentence_quality")
+IMAGE_RULES = ({"name": "short_side", "keep": "least(width, height) >= 40"},)
+
+
+def picture(n: int) -> bytes:
+    """Of its own colour, 30 + 10 n pixels wide, in one of three formats by turns."""
+    out = io.BytesIO()
+    colour = (37 * n % 256, 91 * n % 256, 53 * n % 256)
+    Image.new("RGB", (30 + 10 * n, 60 + n), colour).save(out, FORMATS[n % 3])
+    return out.getvalue()
+
+
+def published(
+    folder: Path,
+    pictures: int = 12,
+    sentences: tuple[str, ...] = SENTENCES,
+    similarity: float | None = 0.5,
+    alt_text: str = "a picture",
+    url: str = "https://example.org/{n}.jpg",
+    caption: str = "A coloured field.",
+    tags: tuple[str, ...] = ("field",),
+    clusters: int = 2,
+    cap: int = 3,
+    image_rules: tuple[dict[str, str], ...] = IMAGE_RULES,
+    faults: tuple[tuple[str, str, str], ...] = (("broken.jpg", "truncated", "jpeg: Premature end"),),
+) -> Published:
+    """Publish `small` in the lake at ``folder``: pictures in three shards, clusters by turns; '' and () leave out."""
+    plan, scorers = _plan(cap, image_rules, bool(caption), bool(tags))
+    with create_or_open(folder) as lake, lease.writing(lake, "run-1", "test") as writer:
+        output = Output(lake.data_path, "run-1", writer.begin("ingest"))
+        register(lake, scorers, output.commit)
+        made = _ingested(pictures, sentences, alt_text, url, faults)
+        made += _scores(plan, made, sentences, similarity, clusters)
+        if caption:
+            made += [(shard, _captions(plan, rows["sha256"], caption)) for shard, rows in _images(made)]
+        if tags:
+            made += [(shard, _tags(plan, rows["sha256"], tags)) for shard, rows in _images(made)]
+        writer.commit(
+            [m for shard, part in made for m in write_parts([part], WorkItem(shard, (part.table,)), output, 1.25)]
+        )
+        contents.index(lake, lambda: writer.begin("index contents"))
+        cut(lake, plan)
+        cut_after_captions(lake, plan)
+        return publish(lake, plan, "run-1", 0.9, lambda: writer.begin("publish"))
+
+
+def _plan(cap: int, rules: tuple[dict[str, str], ...], captions: bool, tags: bool) -> tuple[Plan, list[Scorer]]:
+    content = {
+        "name": "small",
+        "models": {"clip": "open_clip:tiny/none", "captioner": "hf:tiny"},
+        "images": list(rules),
+        "sentences": [{"name": "length", "keep": "n_words between 3 and 81"}],
+        "association": {"max_uses": 1000},
+        "balance": {"cap": cap},
+        "captioners": [{"name": "main"}] if captions else [],
+        "tags": {"vocabulary": ["field"]} if tags else None,
+    }
+    plan = compile_plan(recipe.validated(content, "small"), {})
+    names = [*SCORED, *["captions"] * captions, *["tags"] * tags]
+    scorers = [Scorer(name, name, 1, {"side": 224}, "0" * 32) for name in names]
+    for scorer in scorers:
+        plan = plan.with_scorer(scorer.name, scorer.digest)
+    return plan.with_scorer("clusters", plan.scorer("image_clusters")), scorers
+
+
+def _ingested(n: int, sentences: tuple[str, ...], alt_text: str, url: str, faults: tuple) -> list[tuple[str, Part]]:
+    parts: list[tuple[str, Part]] = []
+    for shard in range(3):
+        data = {m: picture(m) for m in range(n) if m % 3 == shard}
+        images = [_image(m, data[m], alt_text, url) for m in data]
+        rows = {
+            "documents": [{"document_id": row["document_id"], "source": "s", "uri": row["url"]} for row in images],
+            "images": images,
+            "payloads": [{"sha256": content_id(data[m]), "bytes": data[m], "length": len(data[m])} for m in data],
+        }
+        parts += [(f"shard-{shard}", _part(table, each)) for table, each in rows.items() if each]
+    texts = [
+        {"sentence_id": text_id(text), "document_id": "d", "position": at, "text": text, "content": text_id(text)}
+        for at, text in enumerate(sentences)
+    ]
+    bad = [
+        {"item": item, "source": "s", "stage": "ingest", "reason": why, "detail": what} for item, why, what in faults
+    ]
+    return parts + [
+        ("shard-0", _part(name, rows)) for name, rows in (("sentences", texts), ("quarantine", bad)) if rows
+    ]
+
+
+def _image(n: int, data: bytes, alt_text: str, url: str) -> dict:
+    size = {"width": 30 + 10 * n, "height": 60 + n, "format": FORMATS[n % 3], "n_bytes": len(data)}
+    names = {
+        "image_id": text_id("image", str(n)),
+        "document_id": text_id("document", str(n)),
+        "sha256": content_id(data),
+    }
+    return {**names, "position": 0, "url": url.format(n=n), "alt_text": alt_text, **size}
+
+
+def _part(table: str, rows: list[dict], scorer: str = "") -> Part:
+    """Every column of the table; what a test leaves out is NULL."""
+    given = {"shard", "commit", "scorer", "run_id"}
+    names = [name for name in columns(table) if name not in given]
+    return Part(table, pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows]), scorer)
+
+
+def _images(parts: list[tuple[str, Part]]) -> list[tuple[str, dict]]:
+    return [(shard, part.rows.to_pydict()) for shard, part in parts if part.table == "images"]
+
+
+def _scores(plan: Plan, parts: list, sentences: tuple[str, ...], similarity: float | None, clusters: int) -> list:
+    words = [{"content": text_id(text), "n_words": len(text.split()), "text_entropy": 3.0} for text in sentences]
+    made = [("shard-0", _part("sentence_quality", words, plan.scorer("sentence_quality")))] if words else []
+    for shard, rows in _images(parts):
+        shas = list(enumerate(rows["sha256"]))
+        of_table = {
+            "image_quality": [{"sha256": sha, "sharpness": 3.5 * n, "brightness": n / 20} for n, sha in shas],
+            "clusters": [{"kind": "image", "key": sha, "cluster": n % clusters} for n, sha in shas],
+            "match_candidates": [row for _, sha in shas for row in _candidates(sha, sentences, similarity)],
+            "image_similarity": [{"sha256": sha, "input_digest": "", "best_similarity": similarity} for _, sha in shas],
+        }
+        scorers = {"clusters": "image_clusters", "match_candidates": "matches"}
+        made += [(shard, _part(t, each, plan.scorer(scorers.get(t, t)))) for t, each in of_table.items() if each]
+    return made
+
+
+def _candidates(sha256: str, sentences: tuple[str, ...], similarity: float | None) -> list[dict]:
+    scores = [None if similarity is None else round(similarity - n / 10, 4) for n in range(len(sentences))]
+    texts = zip(sentences, scores, strict=True)
+    return [{"sha256": sha256, "content": text_id(text), "similarity": score} for text, score in texts]
+
+
+def _captions(plan: Plan, shas: list[str], caption: str) -> Part:
+    row = {"captioner": "main", "prompt": "?", "text": caption, "status": "ok", "n_tokens": 4, "seconds": 0.5}
+    return _part("captions", [{"sha256": sha, **row} for sha in shas], plan.scorer("captions"))
+
+
+def _tags(plan: Plan, shas: list[str], tags: tuple[str, ...]) -> Part:
+    row = {"tags": list(tags), "tag_similarities": [0.3] * len(tags)}
+    return _part("tags", [{"sha256": sha, **row} for sha in shas], plan.scorer("tags"))

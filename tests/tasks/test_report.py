@@ -1,0 +1,169 @@
+"""The report: whole in one file, true to the lake, and deaf to whatever the web wrote into the texts."""
+
+import base64
+import hashlib
+import io
+from pathlib import Path
+
+import pytest
+import yaml
+from lxml import html
+from PIL import Image
+
+from catalog.error import PairmillError
+from catalog.lake import create_or_open
+from catalog.recipe import validated
+from ops.identity import text_id
+from tasks.report import PAIRS_SHOWN, write_report
+from tasks.thumbnails import SIDE, thumbnail
+from tests.tasks.published import picture, published
+
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202e & so on'
+
+ODD = ({"name": "text", "keep": "alt_text like '%x%' or width > 5 and not (height < 3)"},)
+
+
+def page(folder: Path, **changes) -> html.HtmlElement:
+    published(folder / "lake", **changes)
+    return reported(folder)
+
+
+def reported(folder: Path) -> html.HtmlElement:
+    with create_or_open(folder / "lake", read_only=True) as lake:
+        path = write_report(lake, "small", 1, str(folder / "deep" / "report.html"))
+    return html.fromstring(Path(path).read_bytes())
+
+
+def text(element: html.HtmlElement) -> str:
+    return " ".join(element.text_content().split())
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, html.HtmlElement]:
+    folder = tmp_path_factory.mktemp("small")
+    return folder, page(folder, pictures=30, cap=3, clusters=3)
+
+
+def test_it_names_what_is_needed_to_make_the_dataset_again(small: tuple[Path, html.HtmlElement]):
+    folder, found = small
+    with create_or_open(folder / "lake", read_only=True) as lake:
+        digest, recipe_digest = lake.query("SELECT content_digest, recipe_digest FROM datasets")[0]
+        scorers = lake.query("SELECT name, digest, model FROM scorers")
+    said = text(found.get_element_by_id("reproduce"))
+    assert found.findtext(".//title") == "small@1"
+    assert digest in said and recipe_digest in said
+    assert scorers and all(name in said and scorer in said and model in said for name, scorer, model in scorers)
+    assert "open_clip:tiny/none" in said
+
+
+def test_the_recipe_in_it_is_the_recipe(small: tuple[Path, html.HtmlElement]):
+    folder, found = small
+    with create_or_open(folder / "lake", read_only=True) as lake:
+        digest = lake.query("SELECT recipe_digest FROM datasets")[0][0]
+    assert validated(yaml.safe_load(found.findtext(".//pre") or ""), "small").digest() == digest
+
+
+def test_the_funnel_says_how_many_each_rule_dropped(small: tuple[Path, html.HtmlElement]):
+    folder, found = small
+    with create_or_open(folder / "lake", read_only=True) as lake:
+        funnel = lake.query("SELECT rule, n_dropped, n_in - n_dropped FROM funnel ORDER BY position")
+    rows = found.get_element_by_id("funnel").find_class("rule")
+    assert [row.findtext(".//b") for row in rows] == [rule for rule, _, _ in funnel]
+    for row, (_, dropped, left) in zip(rows, funnel, strict=True):
+        assert text(row.find_class("n")[0]) == (f"−{dropped:,} · {left:,}" if dropped else f"{left:,}")
+
+
+def test_a_threshold_is_drawn_on_the_scores_that_its_rule_compares(small: tuple[Path, html.HtmlElement]):
+    figures = small[1].get_element_by_id("scores").findall(".//figure")
+    by_name = {figure.findtext(".//b"): figure for figure in figures}
+    assert [text(mark) for mark in by_name["short_side"].find_class("mark")] == ["40"]
+    assert len(by_name["short_side"].find_class("falls")) == 1  # 1 of 30 pictures is narrower
+    assert [text(mark) for mark in by_name["length"].find_class("mark")] == ["← 3", "81 →"]
+    assert not by_name["sharpness"].find_class("mark")
+
+
+def test_clusters_are_shown_before_and_after_balance(small: tuple[Path, html.HtmlElement]):
+    titles = [title.text for title in small[1].get_element_by_id("balance").iter("title")]
+    assert titles == [f"rank {rank}: {before} before, 3 after" for rank, before in ((1, 11), (2, 9), (3, 9))]
+
+
+def test_the_gallery_is_drawn_by_the_hash_of_the_ids_and_each_pair_has_its_own_picture_and_texts(tmp_path: Path):
+    found = page(tmp_path, pictures=30, cap=30, image_rules=())
+    ids = {text_id("image", str(n)): n for n in range(30)}
+    drawn = sorted(ids, key=lambda each: hashlib.sha256(f"{each}0".encode()).hexdigest())[:PAIRS_SHOWN]
+    pairs = found.get_element_by_id("pairs").findall(".//article")
+    assert [pair.findtext(".//code") for pair in pairs] == drawn
+    assert [pair.find(".//img").get("src") for pair in pairs] == [thumbnail(picture(ids[each])) for each in drawn]
+    for pair in pairs:
+        assert [text(row) for row in pair.iter("li")] == [
+            "A red fox sleeps in the sun. 0.500",
+            "The old bridge crosses the river twice. 0.400",
+            "Two boats wait for the wind. 0.300",
+        ]
+        assert "A coloured field." in text(pair) and "field" in text(pair)
+
+
+def test_a_thumbnail_is_a_small_jpeg_and_none_for_what_does_not_decode():
+    data = base64.b64decode(thumbnail(picture(29)).removeprefix("data:image/jpeg;base64,"))
+    with Image.open(io.BytesIO(data)) as image:
+        assert (image.format, max(image.size)) == ("JPEG", SIDE)
+    assert thumbnail(b"<html>") == ""
+
+
+def test_texts_of_the_web_stay_texts(tmp_path: Path):
+    found = page(
+        tmp_path, sentences=(f"A red fox {HOSTILE}",), alt_text=HOSTILE, caption=HOSTILE, tags=(HOSTILE,),
+        url=f"javascript:alert({{n}}) {HOSTILE}", faults=((HOSTILE, "undecodable", HOSTILE),),
+    )  # fmt: skip
+    assert not list(found.iter("script", "iframe", "object", "embed", "form", "base", "link[@rel='stylesheet']"))
+    assert not [name for element in found.iter() for name in element.attrib if name.lower().startswith("on")]
+    assert not list(found.iter("a"))  # an address that is not http is no link
+    assert {image.get("alt") for image in found.iter("img")} == {HOSTILE}
+    assert text(found.get_element_by_id("pairs")).count("<script>alert(1)</script>") >= 4
+    assert text(found.get_element_by_id("quarantine")).count("<script>alert(1)</script>") == 2
+
+
+def test_it_asks_nothing_of_the_network(small: tuple[Path, html.HtmlElement]):
+    found = small[1]
+    sources = {element.get(name) for element in found.iter() for name in ("src", "srcset", "data") if element.get(name)}
+    assert sources and all(source.startswith("data:") for source in sources)
+    assert [link.get("href") for link in found.iter("link")] == ["data:,"]
+    style = found.findtext(".//style") or ""
+    assert "url(" not in style and "@import" not in style
+    policy = found.xpath("//meta[@http-equiv='Content-Security-Policy']/@content")
+    assert policy == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"pictures": 0, "sentences": (), "faults": ()}, ["No pair was left", "No picture came as far"]),
+        ({"sentences": ()}, ["No pair was left"]),
+        (
+            {"caption": "", "tags": (), "similarity": None, "clusters": 1, "faults": (), "image_rules": ODD},
+            ["the recipe names no captioner", "A red fox", "1 cluster, largest first", "everything could be read"],
+        ),
+    ],
+)
+def test_a_dataset_that_lacks_something_has_a_report_all_the_same(tmp_path: Path, changes: dict, said: list[str]):
+    shown = text(page(tmp_path, **changes))
+    assert [each for each in said if each not in shown] == []
+
+
+def test_it_stays_small_with_texts_of_a_megabyte(tmp_path: Path):
+    long = "word " * 200_000
+    published(
+        tmp_path / "lake", pictures=30, cap=30, alt_text=long, url="https://example.org/" + "x" * 1_000_000,
+        caption=long, faults=(("x" * 1_000_000, "truncated", long),),
+    )  # fmt: skip
+    reported(tmp_path)
+    assert (tmp_path / "deep" / "report.html").stat().st_size < 1_000_000
+
+
+def test_a_version_that_is_not_there_is_named_with_the_remedy(small: tuple[Path, html.HtmlElement], tmp_path: Path):
+    with (
+        create_or_open(small[0] / "lake", read_only=True) as lake,
+        pytest.raises(PairmillError, match="no version 7; its newest is small@1"),
+    ):
+        write_report(lake, "small", 7, str(tmp_path / "report.html"))
+    assert not list(tmp_path.iterdir())
