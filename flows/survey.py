@@ -105,7 +105,8 @@ def _cluster(seen: Survey) -> None:
     for kind, at_most in zip((SENTENCES, IMAGES), sizes, strict=True):
         scorer = centroid_scorer(seen, kind, at_most)
         n = vectors.eligible(seen.lake, seen.plan, kind)
-        if outgrown(seen, vectors.trained(seen.lake, scorer.digest), n):
+        found = vectors.trained(seen.lake, scorer.digest)
+        if found is None or outgrown(seen, found, n):
             seen.saw(f"train {kind.kind} centroids", n, 1)
             due = True
     if due:

@@ -1,0 +1,126 @@
+"""All that is known of one image occurrence: where it came from, what was measured, why it stayed or fell."""
+
+from catalog.lake import Lake
+from catalog.plan import IMAGE_TABLES, Stage
+from catalog.why import MOST, Facts, Seen, facts, judged, quarantine, scores
+
+
+def image(lake: Lake, image_id: str, seen: Seen) -> Facts:
+    """Facts under the names ``origin, scores, rules, decision, group, cluster, matches, texts, quarantine, datasets``;
+    an empty one where there is nothing to tell."""
+    origin = _origin(lake, image_id)
+    sha256 = origin["sha256"]
+    measured = scores(lake, seen, IMAGE_TABLES, "sha256", sha256)
+    checks = seen.plan.image_checks if seen.plan else ()
+    return {
+        "origin": origin,
+        "scores": measured,
+        "rules": judged(lake, checks, IMAGE_TABLES, {**origin, **measured}),
+        "decision": _decision(lake, image_id, seen),
+        "group": _group(lake, sha256, seen),
+        "cluster": _cluster(lake, image_id, sha256, seen),
+        "matches": _matches(lake, image_id, sha256, seen),
+        "texts": _texts(lake, sha256, seen),
+        "quarantine": quarantine(lake, "item IN (?, ?) OR payload_ref = ?", (sha256, origin["url"], sha256)),
+        "datasets": versions(lake, image_id),
+    }
+
+
+def _origin(lake: Lake, image_id: str) -> Facts:
+    sql = """SELECT i.image_id, i.sha256, i.url, i.position, i.alt_text, i.width, i.height, i.format, i.n_bytes,
+        d.document_id, d.uri AS document, d.title, d.source, c.run_id, c."at" AS ingested,
+        (SELECT count(*) FROM images o WHERE o.sha256 = i.sha256) AS occurrences
+        FROM images i LEFT JOIN documents d ON d.document_id = i.document_id
+        LEFT JOIN commits c ON c."commit" = i."commit" WHERE i.image_id = ? ORDER BY i."commit" DESC LIMIT 1"""
+    return facts(lake, sql, (image_id,))[0]
+
+
+def _decision(lake: Lake, image_id: str, seen: Seen) -> Facts:
+    if seen.dataset is None:
+        return {}
+    sql = "SELECT dropped_by, value FROM decisions WHERE dataset = ? AND version = ? AND item_id = ? AND kind = 'image'"
+    rows = facts(lake, sql, (seen.dataset.name, seen.dataset.version, image_id))
+    return {"dataset": str(seen.dataset), **rows[0]} if rows else {}
+
+
+def _group(lake: Lake, sha256: str, seen: Seen) -> Facts:
+    """The duplicate group: how near its members are, and which of them the dataset keeps."""
+    scorer = seen.scorers.get("image_groups", "")
+    newest = """SELECT * FROM image_groups WHERE "commit" = (SELECT max("commit") FROM image_groups
+        WHERE "commit" <= ? AND (scorer = ? OR ?)) AND sha256 = ?"""
+    rows = facts(lake, newest, (seen.upto, scorer, seen.dataset is None, sha256))
+    if not rows:
+        return {}
+    group = rows[0]
+    name, version = (seen.dataset.name, seen.dataset.version) if seen.dataset else ("", 0)
+    members = facts(
+        lake,
+        f"""SELECT i.image_id, i.url, i.width, i.height, d.dropped_by, e.near FROM image_groups g
+        JOIN images i ON i.sha256 = g.sha256
+        LEFT JOIN decisions d ON d.dataset = ? AND d.version = ? AND d.item_id = i.image_id
+        LEFT JOIN (SELECT if(a = ?, b, a) AS other, string_agg(DISTINCT kind || ' distance ' || distance, ', ') AS near
+            FROM duplicate_edges WHERE a = ? OR b = ? GROUP BY ALL) e ON e.other = g.sha256
+        WHERE g.group_id = ? AND g.scorer = ? AND g."commit" = ? AND i.sha256 <> ?
+        ORDER BY d.dropped_by = '' DESC, i.image_id LIMIT {MOST}""",
+        (name, version, sha256, sha256, sha256, group["group_id"], group["scorer"], group["commit"], sha256),
+    )
+    return {"group_id": group["group_id"], "pictures": group["group_size"], "others": members}
+
+
+def _cluster(lake: Lake, image_id: str, sha256: str, seen: Seen) -> Facts:
+    """The image cluster, and the place among its survivors by which the cap decides."""
+    scorer = seen.scorers.get("image_clusters", "")
+    sql = """SELECT c.cluster, c.scorer FROM clusters c WHERE c.kind = 'image' AND c.key = ? AND c."commit" <= ?
+        AND c.scorer IN (SELECT digest FROM scorers WHERE name = 'image_clusters') AND (c.scorer = ? OR ?)
+        ORDER BY c."commit" DESC LIMIT 1"""
+    rows = facts(lake, sql, (sha256, seen.upto, scorer, seen.dataset is None))
+    if not rows or seen.plan is None or seen.dataset is None:
+        return {name: value for row in rows for name, value in row.items() if name == "cluster"}
+    late = [check.name for check in seen.plan.image_checks if check.stage >= Stage.CAPTION]
+    ranked = lake.query(
+        """SELECT item_id, row_number() OVER (ORDER BY sha256(item_id || ?)), count(*) OVER () FROM decisions d
+        WHERE dataset = ? AND version = ? AND kind = 'image' AND dropped_by IN (SELECT unnest(?)) AND item_id IN (
+            SELECT i.image_id FROM images i JOIN clusters c ON c.key = i.sha256
+            WHERE c.kind = 'image' AND c.scorer = ? AND c.cluster = ?) QUALIFY item_id = ?""",
+        (str(seen.plan.recipe.seed), seen.dataset.name, seen.dataset.version, ["", "balance", "no_text", *late],
+         rows[0]["scorer"], rows[0]["cluster"], image_id),
+    )  # fmt: skip
+    place = {"rank": ranked[0][1], "survivors": ranked[0][2]} if ranked else {}
+    return {"cluster": rows[0]["cluster"], **place, "cap": seen.plan.recipe.balance.cap}
+
+
+def _matches(lake: Lake, image_id: str, sha256: str, seen: Seen) -> list[Facts]:
+    """The candidates by similarity; ``place`` is the text's number in the pair."""
+    scorer = seen.scorers.get("matches", "")
+    key = (seen.dataset.name, seen.dataset.version) if seen.dataset else ("", 0)
+    most = 4 * seen.plan.recipe.association.top_k if seen.plan else MOST
+    return facts(
+        lake,
+        f"""WITH pair AS (SELECT * FROM pairs WHERE dataset = ? AND version = ? AND image_id = ?),
+        used AS (SELECT unnest([text1, text2, text3]) AS text, unnest([1, 2, 3]) AS place FROM pair)
+        SELECT m.content, s.text, m.similarity, any_value(u.place) AS place FROM (
+            SELECT content, max(similarity) AS similarity FROM match_candidates WHERE sha256 = ? AND "commit" <= ?
+            AND scorer = coalesce(nullif(?, ''), (SELECT arg_max(scorer, "commit") FROM match_candidates
+                WHERE sha256 = ?)) GROUP BY content) m
+        JOIN sentence_content s ON s.content = m.content LEFT JOIN used u ON u.text = s.text
+        GROUP BY m.content, s.text, m.similarity ORDER BY m.similarity DESC, m.content LIMIT {most}""",
+        (*key, image_id, sha256, seen.upto, scorer, sha256),
+    )
+
+
+def _texts(lake: Lake, sha256: str, seen: Seen) -> list[Facts]:
+    """Captions of every captioner, tags and fused texts, oldest first; ``current`` are those of the dataset."""
+    known = sorted(set(seen.scorers.values()))
+    sql = """SELECT kind, "by", text, status, list_contains(?, scorer) AS current, "commit" FROM (
+        SELECT 'caption' AS kind, captioner AS "by", text, status, scorer, "commit" FROM captions WHERE sha256 = ?
+        UNION ALL SELECT 'tags', '', array_to_string(tags, ', '), 'ok', scorer, "commit" FROM tags WHERE sha256 = ?
+        UNION ALL SELECT 'synthetic', '', synthetic_text, synthetic_status, scorer, "commit" FROM synthetic
+            WHERE sha256 = ?) ORDER BY "commit", kind"""
+    return facts(lake, sql, (known, sha256, sha256, sha256))
+
+
+def versions(lake: Lake, image_id: str) -> list[Facts]:
+    """What became of the image in every dataset version that knew it."""
+    sql = """SELECT dataset, version, dropped_by, value FROM decisions WHERE item_id = ? AND kind = 'image'
+        ORDER BY dataset, version"""
+    return facts(lake, sql, (image_id,))

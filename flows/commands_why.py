@@ -1,0 +1,74 @@
+"""`pairmill why ITEM`: one item's whole story, as text."""
+
+from argparse import Namespace
+
+from rich.console import Console
+from rich.markup import escape
+
+from catalog import datasets
+from catalog.error import PairmillError
+from catalog.lake import Lake, create_or_open
+from catalog.why import Named, Seen, named, seen_by
+from catalog.why_image import image, versions
+from catalog.why_sentence import sentence
+from flows.story import fate_of, tell_image, tell_quarantine, tell_sentence
+from flows.terminal import console
+from ops.identity import text_id
+from ops.text.split import normalise
+
+WHOLE = 1  # items told in full; of more, a line each
+
+
+def why(args: Namespace) -> int:
+    screen = console()
+    with create_or_open(args.lake, read_only=True) as lake:
+        found = named(lake, args.item, text_id(normalise(args.item)))
+        if not found:
+            raise PairmillError(
+                f"lake '{args.lake}' knows no '{args.item}'. Give an id, a sha256, the address of a picture or page, "
+                'or a sentence\'s text; `pairmill sql "SELECT image_id, url FROM images LIMIT 10"` shows some.'
+            )
+        _tell(lake, found, seen_by(lake, _dataset(lake, args.dataset, found)), screen)
+    return 0
+
+
+def _dataset(lake: Lake, spec: str, found: Named) -> datasets.Dataset | None:
+    """The one asked for, else the newest that decided on the item, else the newest."""
+    if spec:
+        return datasets.find(lake, spec)
+    by_age = sorted(datasets.published(lake), key=lambda each: each.created_at)
+    decided = {(row["dataset"], row["version"]) for each in found.images[:WHOLE] for row in versions(lake, each)}
+    about = [each for each in by_age if (each.name, each.version) in decided] or by_age
+    return about[-1] if about else None
+
+
+def _tell(lake: Lake, found: Named, seen: Seen, screen: Console) -> None:
+    for document in found.documents:
+        screen.print(f"[bold]document {document['document_id']}[/]  {escape(document['uri'])}")
+        screen.print(f"  title     {escape(document['title'] or '')}\n  source    {escape(document['source'])}")
+        _contents(lake, document["document_id"], seen, screen)
+    for image_id in found.images[:WHOLE]:
+        tell_image(image(lake, image_id, seen), screen)
+    for content in found.sentences[:WHOLE]:
+        tell_sentence(sentence(lake, content, seen), screen)
+    for other in found.images[WHOLE:20]:
+        fate = next((row for row in reversed(versions(lake, other))), None)
+        screen.print(f"also image {other}  {fate_of(fate) if fate else ''}")
+    for other in found.sentences[WHOLE:20]:
+        screen.print(f"also sentence {other}")
+    if not found.images:
+        tell_quarantine(found.quarantine, screen)
+
+
+def _contents(lake: Lake, document_id: str, seen: Seen, screen: Console) -> None:
+    """A page's pictures with their fate, and how many sentences it has."""
+    key = (seen.dataset.name, seen.dataset.version) if seen.dataset else ("", 0)
+    for image_id, url, fell, value in lake.query(
+        "SELECT image_id, url, dropped_by, value FROM images i LEFT JOIN decisions d ON d.item_id = i.image_id AND "
+        "d.dataset = ? AND d.version = ? WHERE i.document_id = ? ORDER BY position",
+        (*key, document_id),
+    ):
+        fate = "" if fell is None else fate_of({"dropped_by": fell, "value": value})
+        screen.print(f"  image     {image_id}  {escape(url[:200])}  {fate}")
+    n = lake.query("SELECT count(*) FROM sentences WHERE document_id = ?", (document_id,))[0][0]
+    screen.print(f"  sentences {n}")
