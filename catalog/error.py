@@ -31,13 +31,12 @@ class LeaseLost(PairmillError):
     """This process held the lease, stood still for too long, and another took it over."""
 
 
-
 TRANSIENT = ("is locked", "conflict", "could not serialize", "deadlock detected", "unique constraint",
              "duplicate key")  # fmt: skip
 _MISTAKES = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException)
 _REMEDIES = (
-    (("no space left", "disk is full", "disk full", "quota exceeded"),
-     "its disk is full. Free some space and run again: what was committed is kept, what was not is done again."),
+    (("no space left", "disk is full", "disk full", "quota exceeded", "disk i/o error"),
+     "its disk is full, or fails. Free some space and run again: what was committed is kept, the rest is done again."),
     (("permission denied", "readonly database", "read-only file system", "unable to open database file"),
      "it cannot be opened or written here. Check its owner and rights (or open it for reading only)."),
     (("connect to postgres", "connection refused", "could not translate host", "connection to server",
@@ -56,7 +55,7 @@ def is_transient(error: Exception) -> bool:
 
 
 def translated(error: Exception, uri: str) -> Exception:
-    """The error with its remedy where the query or the surroundings are at fault; else itself: a program's fault."""
+    """The error with its remedy where the query or the surroundings are at fault; else itself."""
     if isinstance(error, _MISTAKES):
         return BadQuery(str(error))
     if isinstance(error, duckdb.InvalidInputException):

@@ -12,15 +12,16 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import duckdb
 import psutil
 
 from catalog.commit import Manifest, commit
-from catalog.error import LeaseHeld, LeaseLost
+from catalog.error import LeaseHeld, LeaseLost, PairmillError
 from catalog.metadata import Metadata
 
 if TYPE_CHECKING:
@@ -115,7 +116,9 @@ def hold(
     finally:
         stop.set()
         thread.join(timeout=5)
-        metadata.write("DELETE FROM pairmill_lease WHERE token = ?", (token,))
+        # On a full disk, say, this fails too, and must not hide why the body did: the lease then expires by itself.
+        with suppress(duckdb.Error, PairmillError):
+            metadata.write("DELETE FROM pairmill_lease WHERE token = ?", (token,))
 
 
 def holder_of(metadata: Metadata) -> Holder | None:
@@ -161,7 +164,7 @@ def _beat(metadata: Metadata, token: str, stop: threading.Event) -> None:
     while not stop.wait(BEAT_SECONDS):
         try:
             metadata.write(_BEAT, (*_times(), token))
-        except Exception:
+        except (duckdb.Error, PairmillError):
             # A beat that finds the database locked or away is made up for by the next; four fit into one expiry.
             continue
 

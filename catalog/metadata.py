@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from catalog.attach import quoted
-from catalog.error import is_transient
+from catalog.error import PairmillError, is_transient, translated
 from catalog.location import Location
 
 PATIENCE_SECONDS = 60.0
@@ -79,7 +79,7 @@ class Metadata:
         """Once the lake is detached: leave one plain SQLite file behind, which can be copied as it is and read from a
         read-only disk, unless others use it."""
         plain = not self._read_only and not self._location.on_postgres
-        with self._lock, suppress(duckdb.Error):
+        with self._lock, suppress(duckdb.Error, PairmillError):
             if plain and not self.read("SELECT 1 FROM pairmill_lease"):
                 self._connection.execute("USE memory; DETACH pairmill_metadata")
                 self._attach("TYPE sqlite, JOURNAL_MODE 'delete', BUSY_TIMEOUT 0")
@@ -98,6 +98,8 @@ class Metadata:
                 try:
                     return body()
                 except duckdb.Error as error:
-                    if self._in_transaction or not is_transient(error) or time.monotonic() > deadline:
+                    if self._in_transaction:
                         raise
+                    if not is_transient(error) or time.monotonic() > deadline:
+                        raise translated(error, self._location.uri) from error
                 time.sleep(random.uniform(0.01, 0.1))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TROUBLE = (duckdb.Error, OSError)
 S3_MARK = "lake.txt"
+WAIT_SECONDS = 60.0
 
 
 def attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
@@ -33,7 +34,7 @@ def attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConnec
     elif read_only:
         raise nothing
     else:
-        with lease.hold(metadata, location.uri, "-", "create the lake", wait_seconds=60):
+        with lease.hold(metadata, location.uri, "-", "create the lake", WAIT_SECONDS):
             _attach(connection, location, read_only)
     return connection, metadata
 
@@ -68,7 +69,7 @@ def bring_up_to_date(lake: "Lake") -> None:
     if lake.read_only:
         return
     if version < schema.NEWEST:
-        with lease.hold(lake.metadata, lake.uri, "-", f"migrate to schema {schema.NEWEST}", wait_seconds=60):
+        with lease.hold(lake.metadata, lake.uri, "-", f"migrate to schema {schema.NEWEST}", WAIT_SECONDS):
             schema.migrate(lake)
     _remember_place(lake)
 
@@ -85,7 +86,8 @@ def _reach_s3(connection: duckdb.DuckDBPyConnection, location: Location, read_on
     """Fail now, in seconds, rather than after the first shard: look for a small file, write it when it is not there."""
     mark = quoted(location.data_path + S3_MARK)
     connection.execute("SET http_retries = 1; SET http_timeout = 10")
-    found = connection.execute(f"SELECT 1 FROM glob({mark})").fetchall()
+    # A name without a wildcard would be taken for granted, not asked for.
+    found = connection.execute(f"SELECT 1 FROM glob({quoted(location.data_path + S3_MARK[:-1] + '*')})").fetchall()
     if not found and not read_only:
         connection.execute(f"COPY (SELECT 'The data of a Pairmill lake.') TO {mark} (FORMAT csv, HEADER false)")
     connection.execute("RESET http_retries; RESET http_timeout")

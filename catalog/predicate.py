@@ -78,8 +78,8 @@ def _sandbox() -> duckdb.DuckDBPyConnection:
 
 def _parsed(rule_name: str, sql: str) -> dict[str, Any]:
     """The expression's tree. The line ends keep a comment from swallowing the parenthesis."""
-    if not sql.strip() or len(sql) > LONGEST or "\0" in sql:
-        raise _refused(rule_name, f"it is empty, or longer than {LONGEST} characters")
+    if not sql.strip() or len(sql) > LONGEST or not sql.replace("\n", " ").replace("\t", " ").isprintable():
+        raise _refused(rule_name, f"it is empty, longer than {LONGEST} characters, or holds what cannot be printed")
     try:
         with _sandbox().cursor() as connection:
             text = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT (\n{sql}\n)"]).fetchall()[0][0]

@@ -46,6 +46,11 @@ class Rule(Settings):
     name: Name = Field(description="Named in `decisions.dropped_by` and in the funnel.")
     keep: str = Field(description="A boolean SQL expression over score columns: `least(width, height) >= 100`.")
 
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _from_yaml(cls, value: object) -> object:
+        return str(value).lower() if isinstance(value, bool) else value  # YAML's own true, meant as SQL
+
     @model_validator(mode="after")
     def _is_scalar(self) -> Self:
         if self.name in RESERVED:

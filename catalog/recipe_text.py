@@ -16,7 +16,7 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise BadRecipe(f"--set {key}: '{text}' is not a YAML value: {error}") from error
+        raise BadRecipe(f"--set {key}: '{text}' is not a YAML value; put it into quotes: {error}") from error
     at: Any = content
     *parents, last = key.split(".")
     for part in parents:

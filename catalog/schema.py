@@ -104,11 +104,16 @@ def migrate(lake: "Lake", upto: int | None = None) -> None:
     if version(lake) == 0:
         lake.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER, applied_at TIMESTAMPTZ)")
         lake.execute("CALL ducklake_set_option('lake', 'data_inlining_row_limit', 0)")
+        _inline(lake, "schema_version")
     for number in range(version(lake) + 1, (upto or NEWEST) + 1):
         lake.retrying(lambda number=number: _apply(lake, number))
     for table in BOOKKEEPING:
-        sql = f"CALL ducklake_set_option('lake', 'data_inlining_row_limit', {INLINED_ROWS}, table_name => '{table}')"
-        lake.execute(sql)
+        _inline(lake, table)
+
+
+def _inline(lake: "Lake", table: str) -> None:
+    option = f"'data_inlining_row_limit', {INLINED_ROWS}, table_name => '{table}'"
+    lake.execute(f"CALL ducklake_set_option('lake', {option})")
 
 
 def _apply(lake: "Lake", number: int) -> None:

@@ -42,7 +42,7 @@ def test_the_same_partition_id_in_two_tables_is_two_partitions(lake: Lake) -> No
 def test_all_of_a_commit_or_nothing_of_it(lake: Lake) -> None:
     good = partition(lake, "good", ["a"])
     gone = replace(good, partition_id="gone", path=f"{lake.staging('image_hash', 'run')}/gone.parquet")
-    with pytest.raises(Exception, match="gone"):
+    with pytest.raises(Exception, match=r"gone"):
         commit(lake, [good, gone])
     assert n_rows(lake) == 0 and lake.query("SELECT * FROM partitions") == []
     assert commit(lake, [good]) == 1
@@ -117,7 +117,7 @@ def test_a_commit_that_fails_on_the_clock_stops_the_stream(lake: Lake) -> None:
                 time.sleep(0.02)
                 yield partition(lake, f"p{number}", ["a"])
 
-        with pytest.raises(PairmillError, match="is not in the table's folder"):
+        with pytest.raises(PairmillError, match=r"is not in the table's folder"):
             commit_stream(writer, results(), max_seconds=0.01)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from catalog import lease
 from catalog import lake as lake_module
+from catalog import lease
 from catalog.attach import connect
 from catalog.error import BadQuery, NewerLake, PairmillError
 from catalog.lake import create_or_open
@@ -64,14 +64,13 @@ def test_a_moved_lake_is_read_and_written_where_it_lies_now(tmp_path: Path) -> N
 
 
 def test_a_read_only_lake_changes_nothing_and_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(PairmillError, match="there is no lake at .*pairmill run"):
+    with pytest.raises(PairmillError, match=r"there is no lake at .*pairmill run"):
         create_or_open(tmp_path / "lake", read_only=True)
     assert not (tmp_path / "lake").exists()
     create_or_open(tmp_path / "lake").close()
     before = (tmp_path / "lake" / "catalog.sqlite").read_bytes()
-    with create_or_open(tmp_path / "lake", read_only=True) as lake:
-        with pytest.raises(duckdb.Error, match="read-only"):
-            lake.execute("INSERT INTO bans VALUES ('a', 'why', now())")
+    with create_or_open(tmp_path / "lake", read_only=True) as lake, pytest.raises(duckdb.Error, match=r"read-only"):
+        lake.execute("INSERT INTO bans VALUES ('a', 'why', now())")
     assert (tmp_path / "lake" / "catalog.sqlite").read_bytes() == before
 
 
@@ -113,7 +112,11 @@ def test_threads_share_a_lake_and_a_transaction_has_it_to_itself(tmp_path: Path)
             thread.start()
         for thread in threads:
             thread.join()
-        assert lake.query("SELECT sha256, count(*) FROM bans GROUP BY ALL ORDER BY ALL") == [("x", 10), ("y", 10), ("z", 10)]
+        assert lake.query("SELECT sha256, count(*) FROM bans GROUP BY ALL ORDER BY ALL") == [
+            ("x", 10),
+            ("y", 10),
+            ("z", 10),
+        ]
 
 
 def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -148,7 +151,7 @@ def test_a_catalog_that_stays_locked_is_given_up_with_the_remedy(
         def locked() -> None:
             raise duckdb.TransactionException("database is locked")
 
-        with pytest.raises(PairmillError, match="busy for 0 s.*pairmill status"):
+        with pytest.raises(PairmillError, match=r"busy for 0 s.*pairmill status"):
             lake.retrying(locked)
         assert lake.query("SELECT 1") == [(1,)]
 
@@ -158,7 +161,7 @@ def test_a_lake_of_a_newer_schema_is_refused_untouched(tmp_path: Path) -> None:
         lake.execute("INSERT INTO schema_version VALUES (99, now())")
     before = (tmp_path / "lake" / "catalog.sqlite").read_bytes()
     for read_only in (True, False):
-        with pytest.raises(NewerLake, match="made by a newer Pairmill .schema 99.*Install"):
+        with pytest.raises(NewerLake, match=r"made by a newer Pairmill .schema 99.*Install"):
             create_or_open(tmp_path / "lake", read_only)
     assert (tmp_path / "lake" / "catalog.sqlite").stat().st_size == len(before)
 
@@ -175,18 +178,18 @@ def test_wrong_sql_is_the_users_to_mend(tmp_path: Path) -> None:
         for sql in ("SELECT widht FROM images", "SELEC 1", "SELECT * FROM imagse", "SELECT 'x'::INTEGER"):
             with pytest.raises(BadQuery):
                 lake.query(sql)
-        with pytest.raises(BadQuery, match="width"):
+        with pytest.raises(BadQuery, match=r"width"):
             lake.query("SELECT widht FROM images")
 
 
 def test_a_file_where_the_folder_should_be_and_a_damaged_catalog_are_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(PairmillError, match="is a file. Name a folder"):
+    with pytest.raises(PairmillError, match=r"is a file. Name a folder"):
         create_or_open(tmp_path / "file")
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "catalog.sqlite").write_bytes(b"no database at all" * 100)
     for read_only in (True, False):
-        with pytest.raises(PairmillError, match="catalog file is damaged"):
+        with pytest.raises(PairmillError, match=r"catalog file is damaged"):
             create_or_open(tmp_path / "lake", read_only)
 
 

@@ -22,9 +22,9 @@ def test_a_second_writer_is_told_who_writes_and_what_to_do(tmp_path: Path) -> No
     with create_or_open(tmp_path / "lake") as first, create_or_open(tmp_path / "lake") as second:
         with lease.writing(first, "run1", "curate"):
             assert second.query("SELECT run_id, purpose FROM lease") == [("run1", "curate")]
-            with pytest.raises(LeaseHeld, match=r"run run1, 'curate', last heard of \d+ s ago. Wait until it ends"):
-                with lease.writing(second, "run2", "takedown"):
-                    pass
+            told = pytest.raises(LeaseHeld, match=r"run run1, 'curate', last heard of \d+ s ago. Wait until it ends")
+            with told, lease.writing(second, "run2", "takedown"):
+                pass
         with lease.writing(second, "run2", "takedown") as writer:
             assert writer.begin("step") == 1
         assert second.query("SELECT * FROM lease") == []
@@ -42,14 +42,17 @@ def test_commit_numbers_rise_over_steps_and_runs(lake: Lake) -> None:
         with lease.writing(lake, run, "test") as writer:
             numbers += [writer.begin("score"), writer.begin("cluster")]
     assert numbers == [1, 2, 3, 4]
-    assert lake.query('SELECT "commit", run_id, step FROM commits ORDER BY ALL')[2:] == [(3, "b", "score"), (4, "b", "cluster")]
+    assert lake.query('SELECT "commit", run_id, step FROM commits ORDER BY ALL')[2:] == [
+        (3, "b", "score"),
+        (4, "b", "cluster"),
+    ]
 
 
 def test_a_holder_of_another_machine_is_waited_for_until_it_expires(lake: Lake) -> None:
     put_holder(lake, "far pid:[1]", 1, 0.0, expires_in=60)
-    with pytest.raises(LeaseHeld, match="far:1, run theirs, 'captions', last heard of 3. s ago"):
-        with lease.writing(lake, "run", "test"):
-            pass
+    told = pytest.raises(LeaseHeld, match=r"far:1, run theirs, 'captions', last heard of 3. s ago")
+    with told, lease.writing(lake, "run", "test"):
+        pass
     lake.metadata.write("UPDATE pairmill_lease SET expires = heartbeat")
     with lease.writing(lake, "run", "test") as writer:
         assert writer.begin("step") == 1

@@ -1,0 +1,266 @@
+"""Lakes whose data lies on S3, whose metadata lies in Postgres, or whose disk is full: the real things, run here."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import s3fs
+from moto.server import ThreadedMotoServer
+
+from catalog import lease
+from catalog.attach import connect, use_s3_credentials
+from catalog.commit import Manifest
+from catalog.error import LeaseHeld, PairmillError
+from catalog.lake import Lake, create_or_open
+from catalog.location import locate
+from catalog.sweep import sweep
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3fs.S3FileSystem]:
+    server = ThreadedMotoServer("127.0.0.1", free_port())
+    server.start()
+    host, port = server.get_host_and_port()
+    for name, value in (
+        ("ENDPOINT_URL", f"http://{host}:{port}"),
+        ("ACCESS_KEY_ID", "key"),
+        ("SECRET_ACCESS_KEY", "it's"),
+        ("REGION", "us-east-1"),
+    ):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    files = s3fs.S3FileSystem(endpoint_url=f"http://{host}:{port}")
+    urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()  # moto's buckets outlive a server
+    files.mkdir("bucket")
+    yield files
+    server.stop()
+
+
+def write_yaml(folder: Path, **settings: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "lake.yaml").write_text("".join(f"{key}: {value}\n" for key, value in settings.items()))
+    return folder / "lake.yaml"
+
+
+def remote_partition(lake: Lake, files: s3fs.S3FileSystem, name: str) -> Manifest:
+    path = f"{lake.staging('image_hash', 'run')}/{name}.parquet"
+    columns = {"sha256": [name], "shard": [name], "scorer": ["k"], "commit": pa.array([1], pa.int64())}
+    with files.open(path, "wb") as file:
+        pq.write_table(pa.table(columns | {"phash": pa.array([1], pa.uint64())}), file)
+    return Manifest("image_hash", name, name, "k", 1, 100, 0.1, path, 1, "run")
+
+
+def test_a_lake_keeps_its_data_on_s3(tmp_path: Path, s3: s3fs.S3FileSystem) -> None:
+    place = write_yaml(tmp_path / "lake", data_path="s3://bucket/team/lake")
+    with create_or_open(place) as lake, lease.writing(lake, "run", "test") as writer:
+        assert lake.data_path == "s3://bucket/team/lake/"
+        assert writer.commit([remote_partition(lake, s3, "a")]) == 1
+        orphan = remote_partition(lake, s3, "orphan")
+        assert sweep(writer).files == ()
+        assert sweep(writer, older_than_seconds=-1000).files == (orphan.path,)
+        with pytest.raises(Exception, match=r"gone"):
+            writer.commit(
+                [Manifest("image_hash", "g", "g", "k", 1, 1, 1, orphan.path.replace("orphan", "gone"), 1, "run")]
+            )
+    # The folder that holds the lake.yaml is the lake as well.
+    with create_or_open(tmp_path / "lake", read_only=True) as lake:
+        assert lake.query("SELECT sha256 FROM image_hash") == [("a",)]
+    with connect("ducklake", "sqlite_scanner", "httpfs") as plain:
+        use_s3_credentials(plain)
+        plain.execute(f"ATTACH 'ducklake:sqlite:{tmp_path}/lake/catalog.sqlite' AS lake (READ_ONLY)")
+        assert plain.execute("SELECT sha256 FROM lake.image_hash").fetchall() == [("a",)]
+
+
+def test_s3_that_cannot_be_reached_is_told_before_a_lake_is_made(
+    tmp_path: Path, s3: s3fs.S3FileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = write_yaml(tmp_path / "lake", data_path="s3://no-such-bucket/lake")
+    with pytest.raises(
+        PairmillError, match=r"S3 storage cannot be reached or refuses. Check `data_path`, AWS_ENDPOINT_URL"
+    ):
+        create_or_open(place)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(PairmillError, match=r"S3 storage cannot be reached"):
+        create_or_open(place)
+    assert not (tmp_path / "lake" / "catalog.sqlite").exists()
+
+
+@pytest.fixture
+def postgres() -> Iterator[str]:
+    """A URL of a server of our own; it refuses to run as root."""
+    user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
+    if not shutil.which("initdb") or (user and not shutil.which("setpriv")):
+        pytest.skip("no Postgres server here")
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "data"
+        data.mkdir()
+        if user:
+            shutil.chown(data, "postgres", "postgres")
+            Path(folder).chmod(0o755)
+        if subprocess.run(
+            [*user, "initdb", "-D", data, "-U", "me", "-A", "trust", "-N"], capture_output=True
+        ).returncode:
+            pytest.skip("Postgres does not initialise here")
+        port = free_port()
+        command = [*user, "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", data, "-F"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as server:
+            url = f"postgresql://me@127.0.0.1:{port}/postgres"
+            wait_until_it_answers(url)
+            yield url
+            server.terminate()
+
+
+def wait_until_it_answers(url: str) -> None:
+    connection = connect("postgres_scanner")
+    for _ in range(300):
+        try:
+            connection.execute(f"ATTACH '{url}' AS probe (TYPE postgres)")
+            return
+        except Exception:
+            time.sleep(0.1)
+    pytest.fail("Postgres does not answer")
+
+
+def local_partition(lake: Lake, name: str) -> Manifest:
+    path = f"{lake.staging('image_hash', 'run')}/{name}.parquet"
+    columns = {"sha256": [name], "shard": [name], "scorer": ["k"], "commit": pa.array([1], pa.int64())}
+    pq.write_table(pa.table(columns | {"phash": pa.array([1], pa.uint64())}), path)
+    return Manifest("image_hash", name, name, "k", 1, 100, 0.1, path, 1, "run")
+
+
+def test_a_team_keeps_its_metadata_in_postgres(tmp_path: Path, postgres: str) -> None:
+    place = write_yaml(tmp_path / "lake", metadata=postgres, data_path="data")
+    with create_or_open(place) as lake, create_or_open(place) as other:
+        with lease.writing(lake, "run", "test") as writer:
+            assert writer.begin("step") == 1
+            assert writer.commit([local_partition(lake, "a")]) == 1
+            assert writer.commit([local_partition(lake, "a")]) == 0
+            assert other.query("SELECT run_id FROM lease") == [("run",)]
+            with pytest.raises(LeaseHeld, match=r"run run, 'test'"), lease.writing(other, "run2", "test"):
+                pass
+        with lease.writing(other, "run2", "test") as second:
+            assert second.begin("step") == 2
+    with create_or_open(place, read_only=True) as lake:
+        assert lake.query("SELECT sha256 FROM image_hash") == [("a",)]
+        assert lake.query("SELECT partition_id, rows FROM partitions") == [("a", 1)]
+        assert [row[0] for row in lake.query("SELECT version FROM schema_version ORDER BY ALL")] == [1, 2]
+
+
+def test_a_holder_that_was_overtaken_cannot_finish_its_commit_on_postgres(tmp_path: Path, postgres: str) -> None:
+    place = write_yaml(tmp_path / "lake", metadata=postgres, data_path="data")
+    with create_or_open(place) as stalled, create_or_open(place) as taker:
+        with lease.writing(stalled, "stalled", "test") as writer:
+            check, overtaken = writer.check, []
+
+            def check_then_stall() -> None:
+                check()
+                if not overtaken:
+                    overtaken.append(True)
+                    taker.metadata.write("UPDATE pairmill_lease SET expires = heartbeat")
+                    with lease.writing(taker, "taker", "test") as second:
+                        second.commit([local_partition(taker, "a")])
+
+            writer.check = check_then_stall
+            with pytest.raises(PairmillError, match=r"no longer holds the lease"):
+                writer.commit([local_partition(stalled, "a")])
+        assert stalled.query("SELECT count(*) FROM image_hash") == [(1,)]
+
+
+def test_postgres_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
+    place = write_yaml(tmp_path / "lake", metadata=f"postgresql://me@127.0.0.1:{free_port()}/x", data_path="data")
+    for read_only in (True, False):
+        with pytest.raises(PairmillError, match=r"Postgres cannot be reached. Check `metadata` in lake.yaml"):
+            create_or_open(place, read_only)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("metadata: postgres://me:secret@h/x", "take the password out of `metadata` and set PGPASSWORD"),
+        ("metadata: mysql://h/x", "is a SQLite file or a postgresql:// URL"),
+        ("datapath: x", "may hold only the texts `metadata` and `data_path`"),
+        ("data_path: [", "cannot be read as YAML"),
+        ("data_path: 3", "may hold only the texts"),
+    ],
+)
+def test_a_lake_yaml_that_is_wrong_is_told(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "lake.yaml").write_text(text)
+    with pytest.raises(PairmillError, match=message) as caught:
+        locate(tmp_path / "lake.yaml")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_lake_yaml_speaks_of_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_yaml(tmp_path / "lake", metadata="meta/m.sqlite", data_path="../store")
+    monkeypatch.chdir(tmp_path)
+    location = locate("lake/lake.yaml")
+    assert (location.metadata, location.data_path) == (
+        str(tmp_path / "lake/meta/m.sqlite"),
+        str(tmp_path / "store") + "/",
+    )
+    with pytest.raises(PairmillError, match=r"write a lake.yaml"):
+        locate("s3://bucket/lake")
+    with pytest.raises(PairmillError, match=r"no such file"):
+        locate("nothing/lake.yaml")
+
+
+FULL = """
+import os, sys
+from catalog import lease
+from catalog.error import PairmillError
+from catalog.lake import create_or_open
+from tests.catalog.conftest import partition
+place = sys.argv[1]
+with create_or_open(place) as lake, lease.writing(lake, "run", "test") as writer:
+    writer.commit([partition(lake, "p", ["a"])])
+    filler = open(os.path.join(place, "filler"), "wb", buffering=0)
+    try:
+        while True:
+            filler.write(bytes(4096))
+    except OSError:
+        pass
+    try:
+        for number in range(100):
+            lake.execute("INSERT INTO bans SELECT repeat('x', 1000), '', now() FROM range(100)")
+        print("no error")
+    except PairmillError as error:
+        print(error)
+    filler.close()
+    os.remove(os.path.join(place, "filler"))
+    assert writer.commit([partition(lake, "q", ["b"])]) == 1
+with create_or_open(place) as lake:
+    print(lake.query("SELECT sha256 FROM image_hash ORDER BY ALL"), lake.query("SELECT count(*) FROM bans"))
+"""
+
+
+def test_a_full_disk_is_told_and_the_lake_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    script = tmp_path / "full.py"
+    script.write_text(FULL)
+    (tmp_path / "disk").mkdir()
+    mounted = f"mount -t tmpfs -o size=2m none {tmp_path}/disk && exec {sys.executable} {script} {tmp_path}/disk"
+    isolated = ["unshare", "--mount", "--map-root-user"]
+    if shutil.which("unshare") is None or subprocess.run([*isolated, "true"], capture_output=True).returncode:
+        pytest.skip("no small disk can be mounted here")
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([*isolated, "sh", "-c", mounted], capture_output=True, text=True, env=environment)
+    if "mount:" in done.stderr:
+        pytest.skip("no small disk can be mounted here")
+    told, rows = done.stdout.splitlines()
+    assert "its disk is full, or fails. Free some space and run again: what was committed is kept" in told
+    assert rows == "[('a',), ('b',)] [(0,)]", done.stderr

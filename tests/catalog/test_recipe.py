@@ -1,0 +1,167 @@
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from prefect.utilities.callables import parameter_schema
+
+from catalog.error import BadRecipe
+from catalog.recipe import Recipe, load
+
+FOLDER = Path(__file__).parents[2] / "flows" / "recipes"
+SMALL = {
+    "name": "small",
+    "models": {"clip": "open_clip:local-dir:m/clip", "captioner": "hf:m/vlm"},
+    "images": [
+        {"name": "short_side", "keep": "least(width, height) >= 100"},
+        {"name": "sharp", "keep": "sharpness > 3"},
+    ],
+    "captioners": [{"name": "main"}],
+}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(SMALL))
+    return tmp_path / "small.yaml"
+
+
+def test_the_shipped_recipes_load_and_hold_realsyns_figures() -> None:
+    caps = {}
+    for file in sorted(FOLDER.glob("*.yaml")):
+        recipe = load(file.stem, folder=FOLDER)
+        assert recipe.name == file.stem and recipe == load(file)
+        caps[recipe.name] = recipe.balance.cap
+    assert {name: caps[name] for name in ("15m", "30m", "100m")} == {"15m": 20, "30m": 35, "100m": 180}
+    big = load("30m", folder=FOLDER)
+    assert (big.association.clusters, big.balance.clusters, big.association.top_k) == (2_000_000, 1_000_000, 3)
+    assert big.images[0].keep == "least(width, height) >= 100" and big.sentences[0].keep == "n_words between 3 and 81"
+
+
+def test_overrides_reach_every_depth_and_rules_by_name(small: Path) -> None:
+    recipe = load(
+        small,
+        {
+            "association.top_k": "2",
+            "images.sharp.keep": "sharpness > 5",
+            "seed": "7",
+            "images.0.name": "side",
+            "sources": "[a, b]",
+            "tags.vocabulary": "[cat, dog]",
+            "models.other": "hf:x/y",
+        },
+    )
+    assert (recipe.association.top_k, recipe.seed, recipe.sources) == (2, 7, ["a", "b"])
+    assert [(rule.name, rule.keep) for rule in recipe.images][1] == ("sharp", "sharpness > 5")
+    assert recipe.images[0].name == "side" and recipe.tags is not None and recipe.tags.vocabulary == ["cat", "dog"]
+    assert recipe.models["other"] == "hf:x/y" and recipe.models["clip"] == "open_clip:local-dir:m/clip"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        (
+            "association.topk",
+            "3",
+            "recipe 'small', 'association.topk': there is no such setting; did you mean 'top_k'?",
+        ),
+        ("balnace.cap", "3", "'balnace': there is no such setting; did you mean 'balance'?"),
+        ("fuse.promt", "x", "'fuse.promt': there is no such setting; did you mean 'prompt'?"),
+        ("captioners.main.max_token", "3", "'captioners.main.max_token': .* did you mean 'max_tokens'?"),
+        ("images.sharpp.keep", "true", "--set images.sharpp.keep: there is no 'sharpp'; did you mean 'sharp'?"),
+        ("images.9.keep", "true", "there is no '9'; there are short_side, sharp"),
+        ("name.first", "x", "--set name.first: 'name' holds one value"),
+        ("name.first.second", "x", "there is nothing below 'first'"),
+        ("seed", "[", "--set seed: .* is not a YAML value"),
+        ("balance.cap", "many", r"'balance.cap': .*integer.* \(it is 'many'\)"),
+        ("balance.cap", "0", r"'balance.cap': .*greater than or equal to 1 \(it is 0\)"),
+        ("models", "{}", "the cut needs the model 'clip'|captioner 'main' needs the model 'captioner'"),
+        ("models.clip", "ViT-B-32", "'models.clip': 'ViT-B-32' names no model; write open_clip:MODEL/PRETRAINED"),
+        ("images.sharp.keep", "getenv('x') = 'y'", r"'images.sharp': rule 'sharp': it calls getenv\(\)"),
+        ("images.sharp.keep", "(SELECT true)", "rule 'sharp': it holds a subquery"),
+        ("images.sharp.keep", "true", None),
+        ("images.sharp.name", "short_side", "two have the name 'short_side'"),
+        ("images.sharp.name", "balance", "'balance' names a step of the cut itself"),
+        ("images.sharp.name", "Sharp!", "'images.Sharp!.name': "),
+        ("captioners", "[]", None),
+        ("fuse.prompt", "'{foo}'", "may hold {caption}, {tags} and {sentence}"),
+        ("fuse.prompt", "'{caption'", "'fuse.prompt': "),
+        ("tags.vocabulary", "[]", "'tags.vocabulary': holds no words"),
+        ("duplicates.cosine", "1.5", "'duplicates.cosine': "),
+    ],
+)
+def test_what_is_wrong_is_told_with_the_place_and_the_remedy(
+    small: Path, key: str, value: str, message: str | None
+) -> None:
+    if message is None:
+        load(small, {key: value})
+        return
+    with pytest.raises(BadRecipe, match=message):
+        load(small, {key: value})
+
+
+def test_a_fusion_without_a_captioner_is_refused(small: Path) -> None:
+    with pytest.raises(BadRecipe, match=r"`fuse` needs a captioner"):
+        load(small, {"fuse": "{}", "captioners": "[]"})
+
+
+def test_all_mistakes_are_told_at_once(small: Path) -> None:
+    with pytest.raises(BadRecipe) as caught:
+        load(small, {"sede": "1", "balance.cap": "-1"})
+    assert "sede" in str(caught.value) and "balance.cap" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "begins with `name: ...`"),
+        ("- a", "begins with `name"),
+        ("a: [", "cannot be read as YAML"),
+        ("a: b", "'name': it is missing"),
+    ],
+)
+def test_a_file_that_is_no_recipe_is_told_so(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+    with pytest.raises(BadRecipe, match=message):
+        load(tmp_path / "x.yaml")
+
+
+def test_a_recipe_that_is_not_there_is_met_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(BadRecipe, match=r"there is no recipe 'demoo'; did you mean 'demo'?"):
+        load("demoo", folder=FOLDER)
+    with pytest.raises(BadRecipe, match=r"there is no recipe 'zzzz'; there are .*100m"):
+        load("zzzz", folder=FOLDER)
+    with pytest.raises(BadRecipe, match=r"no such file"):
+        load(tmp_path / "gone.yaml")
+
+
+def test_the_digest_is_of_what_the_dataset_is_and_not_of_where_and_how_fast(small: Path) -> None:
+    digest = load(small).digest()
+    assert len(digest) == 32 and digest == load(small).digest()
+    for key, value in (("sources", "[x]"), ("clip.batch_size", "3"), ("captioners.main.batch_size", "3")):
+        assert load(small, {key: value}).digest() == digest
+    for key, value in (
+        ("seed", "1"),
+        ("images.sharp.keep", "sharpness > 4"),
+        ("clip.precision", "bf16"),
+        ("balance.cap", "9"),
+    ):
+        assert load(small, {key: value}).digest() != digest
+
+
+def test_a_recipe_goes_through_json_and_back(small: Path) -> None:
+    recipe = load(small)
+    assert Recipe.model_validate(json.loads(recipe.model_dump_json())) == recipe
+
+
+def test_prefect_draws_a_form_of_it_in_which_every_field_is_explained() -> None:
+    def flow(recipe: Recipe) -> None: ...
+
+    schema = parameter_schema(flow)
+    parts = schema.definitions
+    assert {"Recipe", "Rule", "Association", "Balance", "Captioner", "Tags", "Fuse", "Ingest"} <= parts.keys()
+    for name, part in parts.items():
+        for field, told in part["properties"].items():
+            linked = "$ref" in told or "allOf" in told  # a part that explains itself
+            assert told.get("description") or linked, f"{name}.{field}"
+    json.dumps(parts)

@@ -1,0 +1,63 @@
+import os
+import time
+from pathlib import Path
+
+from catalog import lease
+from catalog.commit import commit_stream
+from catalog.lake import Lake
+from catalog.sweep import checkpoint, sweep
+from tests.catalog.conftest import partition
+
+DAY = 86_400
+
+
+def make_older(path: str, seconds: float) -> None:
+    os.utime(path, (time.time() - seconds, time.time() - seconds))
+
+
+def test_only_old_files_that_no_row_knows_are_removed(lake: Lake) -> None:
+    with lease.writing(lake, "run", "sweep") as writer:
+        known, orphan, young = (partition(lake, name, ["a"]) for name in ("known", "orphan", "young"))
+        writer.commit([known])
+        half = Path(orphan.path + ".part")
+        half.write_bytes(b"half")
+        for path in (known.path, orphan.path, str(half)):
+            make_older(path, 2 * DAY)
+        swept = sweep(writer)
+        assert sorted(swept.files) == [orphan.path, str(half)]
+        assert [Path(p.path).exists() for p in (known, orphan, young)] == [True, False, True]
+        assert lake.query("SELECT sha256 FROM image_hash") == [("a",)]
+        assert sweep(writer).files == ()
+
+
+def test_a_partition_done_twice_leaves_one_file_after_the_sweep(lake: Lake) -> None:
+    with lease.writing(lake, "run", "sweep") as writer:
+        first, again = partition(lake, "p", ["a"]), partition(lake, "p", ["a"], run_id="again")
+        assert commit_stream(writer, [first, again]).known == 1
+        make_older(again.path, 2 * DAY)
+        assert sweep(writer).files == (again.path,)
+        assert lake.query("SELECT sha256 FROM image_hash") == [("a",)]
+
+
+def test_old_snapshots_go_and_what_is_true_now_stays(lake: Lake) -> None:
+    with lease.writing(lake, "run", "sweep") as writer:
+        writer.commit([partition(lake, "p", ["a"])])
+        assert sweep(writer).snapshots == 0
+        old = "now() - INTERVAL 8 DAY"
+        lake.metadata.write(f"UPDATE ducklake_snapshot SET snapshot_time = ({old})::VARCHAR")
+        lake.execute("INSERT INTO bans VALUES ('x', 'y', now())")
+        assert sweep(writer).snapshots >= 3
+        assert lake.query("SELECT sha256 FROM image_hash") == [("a",)]
+        assert lake.query("SELECT partition_id FROM partitions") == [("p",)]
+
+
+def test_a_checkpoint_moves_bookkeeping_rows_into_one_file_a_table(lake: Lake) -> None:
+    with lease.writing(lake, "run", "sweep") as writer:
+        for round_ in range(3):
+            for number in range(4):
+                writer.commit([partition(lake, f"p{round_}{number}", ["a"])])
+            checkpoint(writer)
+        assert len(lake.query("FROM ducklake_list_files('lake', 'partitions')")) == 1
+        assert len(lake.query("FROM ducklake_list_files('lake', 'image_hash')")) == 12
+        assert lake.query("SELECT count(DISTINCT partition_id) FROM partitions") == [(12,)]
+        assert writer.commit([partition(lake, "p00", ["a"])]) == 0
