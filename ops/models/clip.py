@@ -12,7 +12,10 @@ import torch.nn.functional as F
 
 from ops.models.device import device, dtype, exact_inference, text_batches
 from ops.models.identity import ModelError, resolve, split_open_clip
-from ops.models.text_tower import encode_text
+from ops.models.text_tower import TextTower
+
+# So many batches of sentences are tokenized together, then sorted by length: enough to bring like lengths together.
+TEXT_BATCHES = 16
 
 
 @dataclass(frozen=True)
@@ -46,22 +49,22 @@ class Clip:
     def embed_images(self, pixels: list[np.ndarray]) -> np.ndarray:
         """Pictures (h, w, 3) uint8 RGB of any size, best with a shorter side of ``image_size``: (n, d) float32."""
         model = self._loaded
-        vectors = np.zeros((len(pixels), model.dimension), dtype=np.float32)
+        found = []
         for start in range(0, len(pixels), self.batch_size):
             fitted = [model.fit(picture) for picture in pixels[start : start + self.batch_size]]
-            vectors[start : start + len(fitted)] = model.embed_images(torch.stack(fitted))
-        return vectors
+            found.append((list(range(start, start + len(fitted))), model.embed_images(torch.stack(fitted))))
+        return model.gather(found, len(pixels))
 
     def embed_texts(self, texts: list[str]) -> np.ndarray:
         """Sentences (n, d) float32, in the order given; what is longer than the model's context is cut at its end."""
         model = self._loaded
-        vectors = np.zeros((len(texts), model.dimension), dtype=np.float32)
-        if not texts:
-            return vectors
-        tokens = model.tokenizer(texts)
-        for rows in text_batches((tokens != tokens[:, -1:]).sum(1).tolist(), self.batch_size):
-            vectors[rows] = model.embed_tokens(tokens[rows])
-        return vectors
+        found = []
+        chunk = TEXT_BATCHES * self.batch_size
+        for start in range(0, len(texts), chunk):
+            tokens = model.tokenizer(texts[start : start + chunk])
+            for rows in text_batches(model.text.ends(tokens).tolist(), self.batch_size):
+                found.append(([start + row for row in rows], model.embed_tokens(tokens[rows])))
+        return model.gather(found, len(texts))
 
 
 class _Loaded:
@@ -69,7 +72,7 @@ class _Loaded:
 
     def __init__(self, model: Any, tokenizer: Any, kind: torch.dtype) -> None:
         self.model, self.tokenizer, self.kind = model, tokenizer, kind
-        self.device = device()
+        self.text, self.device = TextTower(model), device()
         settings = model.visual.preprocess_cfg
         size = settings["size"]
         self.image_size = int(min(size) if isinstance(size, (list, tuple)) else size)
@@ -78,8 +81,7 @@ class _Loaded:
         # Division by 255 is folded in: one subtraction and one multiplication a pixel, on the device.
         self.mean = torch.tensor(settings["mean"], device=self.device).view(3, 1, 1) * 255
         self.scale = 1 / (torch.tensor(settings["std"], device=self.device).view(3, 1, 1) * 255)
-        with exact_inference():
-            self.dimension = int(self._unit(encode_text(model, self._on_device(tokenizer(["a"])))).shape[1])
+        self.dimension = int(self.embed_tokens(tokenizer(["a"])).shape[1])
 
     def fit(self, picture: np.ndarray) -> torch.Tensor:
         """(h, w, 3) to (3, s, s) uint8: the model's resize ('shortest', 'longest', 'squash'), then crop or pad."""
@@ -102,23 +104,24 @@ class _Loaded:
             image, top, left = F.pad(image, around, value=self.fill), max(0, top), max(0, left)
         return image[:, top : top + side, left : left + side]
 
-    def embed_images(self, images: torch.Tensor) -> np.ndarray:
-        """(n, 3, s, s) uint8 to (n, d) float32 of length 1."""
+    def embed_images(self, images: torch.Tensor) -> torch.Tensor:
+        """(n, 3, s, s) uint8 to (n, d) float32 of length 1, on the device."""
         with exact_inference():
-            scaled = (self._on_device(images).float() - self.mean) * self.scale
-            return self._unit(self.model.encode_image(scaled.to(self.kind))).cpu().numpy()
+            scaled = (images.to(self.device, non_blocking=True).float() - self.mean) * self.scale
+            return F.normalize(self.model.encode_image(scaled.to(self.kind)).float(), dim=-1)
 
-    def embed_tokens(self, tokens: torch.Tensor) -> np.ndarray:
-        """(n, context) token ids to (n, d) float32 of length 1."""
+    def embed_tokens(self, tokens: torch.Tensor) -> torch.Tensor:
+        """(n, context) token ids to (n, d) float32 of length 1, on the device."""
         with exact_inference():
-            return self._unit(encode_text(self.model, self._on_device(tokens))).cpu().numpy()
+            return F.normalize(self.text.encode(tokens).float(), dim=-1)
 
-    def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(self.device, non_blocking=True)
-
-    @staticmethod
-    def _unit(features: torch.Tensor) -> torch.Tensor:
-        return F.normalize(features.float(), dim=-1)
+    def gather(self, found: list[tuple[list[int], torch.Tensor]], n: int) -> np.ndarray:
+        """Batches of (rows, vectors) as one array. Only here is the device waited for: while it works on a batch, the
+        next one is resized or tokenized."""
+        vectors = np.zeros((n, self.dimension), dtype=np.float32)
+        for rows, part in found:
+            vectors[rows] = part.cpu().numpy()
+        return vectors
 
 
 @cache

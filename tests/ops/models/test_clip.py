@@ -10,7 +10,6 @@ from PIL import Image
 from ops.models import clip as clip_module
 from ops.models.clip import Clip
 from ops.models.identity import ModelError
-from ops.models.text_tower import can_be_cut, encode_text
 from tests.ops.golden import check_golden
 from tests.ops.models.tiny import save_clip
 
@@ -44,7 +43,7 @@ def full_length(spec: str, texts: list[str]) -> np.ndarray:
     """The twin: open_clip's own encoder on sentences padded to the model's whole context."""
     loaded = clip_module._load(spec, "fp32")
     with torch.inference_mode():
-        return loaded.model.encode_text(loaded.tokenizer(texts), normalize=True).numpy()
+        return loaded.model.encode_text(loaded.tokenizer(texts).to(loaded.device), normalize=True).cpu().numpy()
 
 
 def test_vectors_have_length_one_and_the_dimension_of_the_model(spec: str):
@@ -92,13 +91,13 @@ def _recording(forward, seen: list[int]):
 )
 def test_a_tower_that_cannot_be_cut_gets_every_token(tmp_path: Path, text: dict):
     spec = save_clip(tmp_path, text=text, custom_text=True)
-    assert not can_be_cut(clip_module._load(spec, "fp32").model.text)
+    assert not clip_module._load(spec, "fp32").text.can_be_cut
     np.testing.assert_allclose(Clip(spec).embed_texts(SENTENCES), full_length(spec, SENTENCES), atol=1e-6)
 
 
 def test_a_tower_read_at_its_eos_token_is_cut_there(tmp_path: Path):
     spec = save_clip(tmp_path, text={"pool_type": "eos", "eos_id": 49407}, custom_text=True)
-    assert can_be_cut(clip_module._load(spec, "fp32").model.text)
+    assert clip_module._load(spec, "fp32").text.can_be_cut
     np.testing.assert_allclose(Clip(spec).embed_texts(SENTENCES), full_length(spec, SENTENCES), atol=1e-5)
 
 
@@ -119,7 +118,7 @@ def test_pictures_are_fitted_as_open_clip_fits_them(spec: str):
     own: Any = image_transform_v2(PreprocessCfg(**loaded.model.visual.preprocess_cfg), is_train=False)
     for picture in pictures(5, seed=3):
         expected = own(Image.fromarray(picture))
-        found = (loaded.fit(picture).float() - loaded.mean) * loaded.scale
+        found = (loaded.fit(picture).float() - loaded.mean.cpu()) * loaded.scale.cpu()
         assert found.shape == expected.shape
         # Pillow and torch round a resized pixel alike, save for the last of 255 steps.
         assert (found - expected).abs().max() <= 1.01 / 255 / min(loaded.model.visual.preprocess_cfg["std"])
@@ -172,7 +171,8 @@ def test_encode_text_equals_the_tower_for_a_single_token_row(spec: str):
     loaded = clip_module._load(spec, "fp32")
     tokens = loaded.tokenizer(["", "cat"])
     with torch.inference_mode():
-        np.testing.assert_allclose(encode_text(loaded.model, tokens), loaded.model.encode_text(tokens), atol=1e-5)
+        whole = loaded.model.encode_text(tokens.to(loaded.device)).cpu()
+        np.testing.assert_allclose(loaded.text.encode(tokens).cpu(), whole, atol=1e-5)
 
 
 def test_golden_values_of_this_version(spec: str):
