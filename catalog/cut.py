@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from catalog.lake import Lake
 from catalog.plan import Plan, Stage
-from catalog.worklist import current_scores, image_rows, sentence_rows
+from catalog.worklist import image_rows, sentence_rows
 
 MAX_ROUNDS = 10_000  # deferred acceptance ends by itself; a guard against an endless loop of a wrong query
 
@@ -80,10 +80,10 @@ def _newest_groups(plan: Plan, upto: int | None) -> str:
 
 def _cap(lake: Lake, plan: Plan, upto: int | None) -> None:
     """At most ``balance.cap`` survivors a cluster: those with the smallest sha256(image_id || seed)."""
-    clusters = current_scores(plan, "clusters", "key", upto)
+    visible = "" if upto is None else f" AND k.commit <= {upto}"
     lake.execute(
-        f"UPDATE cut_images SET cluster = k.cluster FROM {clusters} k "
-        "WHERE k.kind = 'image' AND k.key = cut_images.sha256"
+        "UPDATE cut_images SET cluster = k.cluster FROM clusters k "
+        f"WHERE k.scorer = '{plan.scorer('image_clusters')}' AND k.key = cut_images.sha256{visible}"
     )
     balance, seed = plan.recipe.balance, plan.recipe.seed
     window = f"OVER (PARTITION BY cluster ORDER BY sha256(image_id || '{seed}'))"

@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from catalog import recipe as recipes
+from catalog.error import BadRecipe
 from catalog.recipe import Recipe
 from tasks.stage import Placement
 
@@ -66,8 +67,20 @@ def with_demo_models(recipe: Recipe) -> Recipe:
 
 
 def with_found_models(recipe: Recipe) -> Recipe:
-    """Model folders named relative to the repository are found from any working directory."""
-    return recipe.model_copy(update={"models": {name: _found(spec) for name, spec in recipe.models.items()}})
+    """Model folders and word lists named relative to the repository are found from any working directory."""
+    update: dict = {"models": {name: _found(spec) for name, spec in recipe.models.items()}}
+    if recipe.tags is not None and isinstance(recipe.tags.vocabulary, str):
+        update["tags"] = recipe.tags.model_copy(update={"vocabulary": _words(recipe.tags.vocabulary)})
+    return recipe.model_copy(update=update)
+
+
+def _words(file: str) -> list[str]:
+    path = next((path for path in (Path(file), ROOT / file) if path.is_file()), None)
+    if path is None:
+        raise BadRecipe(
+            f"tags: there is no vocabulary file '{file}'; write one word or phrase a line, or list the words"
+        )
+    return [word for line in path.read_text(encoding="utf-8").splitlines() if (word := line.strip())]
 
 
 def _found(spec: str) -> str:

@@ -146,12 +146,6 @@ class _Worker:
 # --- a pool of processes -------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def _pool(n_workers: int) -> ProcessPoolExecutor:
-    """Kept for the life of the process: a worker that has imported torch (3 s) serves every later stage."""
-    return ProcessPoolExecutor(n_workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker)
-
-
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -160,12 +154,29 @@ ONE_THREAD = {
 }
 
 
-def _start_worker() -> None:
-    """Keep each worker to one thread (they are as many as the CPUs), and end it when its parent is killed."""
-    os.environ.update(
-        OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false"
-    )
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+@functools.cache
+def _pool(n_workers: int) -> ProcessPoolExecutor:
+    """Kept for the life of the process: a worker that has imported torch (3 s) serves every later stage.
+
+    Workers are as many as the CPUs, so each keeps to one thread: two workers of two threads on two busy CPUs wait for
+    each other at every step of a small model (seen: captions 30 times slower). Libraries read these variables when
+    they are loaded, which is before an initializer runs, so the workers inherit them.
+    """
+    pool = ProcessPoolExecutor(n_workers, multiprocessing.get_context("spawn"), _end_with_parent, (os.getpid(),))
+    before = dict(os.environ)
+    os.environ.update(ONE_THREAD)
+    try:
+        for _ in range(n_workers):
+            pool.submit(os.getpid)  # each starts one process
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    return pool
+
+
+def _end_with_parent(parent: int) -> None:
+    """A worker whose parent was killed ends itself within a second."""
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
 def _end_with(parent: int) -> None:

@@ -17,7 +17,6 @@ from tests.reference import cut as slow
 SCORERS = {
     "image_quality": "q",
     "image_groups": "g",
-    "clusters": "c",
     "image_clusters": "c",
     "matches": "m",
     "sentence_quality": "sq",
