@@ -53,12 +53,11 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
         "WHERE name = ? AND version = ?))"
     )
     rows = lake.query(
-        f"""WITH sizes AS (SELECT c.cluster, count(*) AS before, count(*) FILTER (d.dropped_by <> 'balance') AS after
+        f"""WITH sizes AS (SELECT c.cluster, count(DISTINCT item_id) AS before,
+                count(DISTINCT item_id) FILTER (d.dropped_by <> 'balance') AS after
             FROM (SELECT item_id, dropped_by FROM decisions WHERE dataset = ? AND version = ? AND kind = 'image'
                 AND dropped_by IN (SELECT unnest(?))) d
-            JOIN (SELECT image_id, any_value(sha256) AS sha256 FROM images GROUP BY image_id) i
-                ON i.image_id = d.item_id
-            JOIN ({clusters}) c ON c.sha256 = i.sha256 GROUP BY c.cluster),
+            JOIN images i ON i.image_id = d.item_id JOIN ({clusters}) c ON c.sha256 = i.sha256 GROUP BY c.cluster),
         ranked AS (SELECT *, row_number() OVER (ORDER BY before DESC, after DESC, cluster) AS rank,
             count(*) OVER () AS n FROM sizes)
         SELECT n, rank, before, after FROM ranked WHERE (rank - 1) % ((n + ? - 1) // ?) = 0 ORDER BY rank""",
@@ -115,12 +114,15 @@ def gallery(lake: Lake, dataset: Dataset, seed: int, n: int) -> list[dict[str, A
     """The ``n`` pairs with the smallest sha256(image_id || seed), their long texts cut, with the picture's shard."""
     texts = ("text1", "text2", "text3", "syn_text", "caption", "alt_text", "raw_image_url")
     cut = ", ".join(f"left({text}, {LONGEST}) AS {text}" for text in texts)
+    of_version = "dataset = ? AND version = ?"
+    key, order = (dataset.name, dataset.version), "ORDER BY sha256(image_id || ?), image_id"
+    # The ids first: one pass over one column, and the wide rows of the chosen few only.
+    drawn = lake.query(f"SELECT image_id FROM pairs WHERE {of_version} {order} LIMIT ?", (*key, str(seed), n))
     return _rows(
         lake,
-        f"SELECT p.* REPLACE ({cut}), c.shard FROM (SELECT * FROM pairs WHERE dataset = ? AND version = ? "
-        "ORDER BY sha256(image_id || ?), image_id LIMIT ?) p LEFT JOIN image_content c ON c.sha256 = p.sha256 "
-        "ORDER BY sha256(image_id || ?), image_id",
-        (dataset.name, dataset.version, str(seed), n, str(seed)),
+        f"SELECT p.* REPLACE ({cut}), c.shard FROM (SELECT * FROM pairs WHERE {of_version} AND "
+        f"list_contains(?, image_id)) p LEFT JOIN image_content c ON c.sha256 = p.sha256 {order}",
+        (*key, [row[0] for row in drawn], str(seed)),
     )
 
 
@@ -142,9 +144,10 @@ def steps(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
     """
     tables = _rows(
         lake,
-        """SELECT step, min(c.commit) AS first, list({'name': t, 'rows': n} ORDER BY t) AS tables, sum(bytes) AS bytes
-        FROM (SELECT "commit", "table" AS t, sum(rows) AS n, sum(bytes) AS bytes FROM partitions WHERE commit <= ?
-            GROUP BY ALL) JOIN commits c USING ("commit") GROUP BY step ORDER BY first""",
+        """SELECT step, min(first) AS first, list({'name': t, 'rows': n} ORDER BY t) AS tables, sum(bytes) AS bytes
+        FROM (SELECT step, "table" AS t, min("commit") AS first, sum(rows) AS n, sum(bytes) AS bytes FROM partitions
+            JOIN (SELECT "commit", step FROM commits WHERE "commit" <= ?) USING ("commit") GROUP BY step, t)
+        GROUP BY step ORDER BY first, step""",
         (dataset.commit,),
     )
     spent = lake.query(

@@ -87,6 +87,13 @@ def test_clusters_are_shown_before_and_after_balance(small: tuple[Path, html.Htm
     assert titles == [f"rank {rank}: {before} before, 3 after" for rank, before in ((1, 11), (2, 9), (3, 9))]
 
 
+def test_the_work_of_a_step_is_told_once_though_its_jobs_fill_several_tables(small: tuple[Path, html.HtmlElement]):
+    rows = [[text(cell) for cell in row] for row in small[1].get_element_by_id("steps").iter("tr")][1:]
+    assert [row[0] for row in rows] == ["ingest"]
+    assert rows[0][1] == "3.8 s"  # 1.25 s each of three shards
+    assert "images\xa030" in small[1].get_element_by_id("steps").text_content()
+
+
 def test_the_gallery_is_drawn_by_the_hash_of_the_ids_and_each_pair_has_its_own_picture_and_texts(tmp_path: Path):
     found = page(tmp_path, pictures=30, cap=30, image_rules=())
     ids = {text_id("image", str(n)): n for n in range(30)}
