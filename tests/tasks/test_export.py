@@ -1,0 +1,296 @@
+"""Exports: what a training loop reads back, equal bytes for equal versions, and never a half that looks whole."""
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+
+import boto3
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from moto.server import ThreadedMotoServer
+from PIL import Image
+
+from catalog import lease
+from catalog.error import LeaseHeld, PairmillError
+from catalog.lake import Lake, create_or_open
+from ops.identity import text_id
+from tasks import export as exporting
+from tasks.export import REALSYN, export
+from tests.tasks.published import picture, published
+
+N = 14
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("exported") / "lake"
+    published(place, pictures=N, cap=N, image_rules=())
+    return place
+
+
+@pytest.fixture
+def lake(folder: Path):
+    with create_or_open(folder) as opened:
+        yield opened
+
+
+@pytest.fixture
+def small_tars(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(exporting, "TAR_ROWS", 4)
+
+
+def files(place: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(place.iterdir())}
+
+
+def samples(data: bytes) -> dict[str, dict[str, bytes]]:
+    """As WebDataset groups: neighbours of one name up to the first dot are a sample."""
+    found: dict[str, dict[str, bytes]] = {}
+    previous = ""
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        for member in tar:
+            key, extension = member.name.split(".", 1)
+            assert key == previous or key not in found, "the files of a sample stand side by side"
+            found.setdefault(key, {})[extension] = tar.extractfile(member).read()  # pyright: ignore
+            assert (member.mtime, member.uid, member.gid, member.uname, member.mode) == (0, 0, 0, "", 0o644)
+            previous = key
+    return found
+
+
+def test_each_sample_is_the_original_bytes_the_first_text_and_all_columns(lake: Lake, tmp_path: Path):
+    found = export(lake, "small", None, str(tmp_path / "out"))
+    written = files(tmp_path / "out")
+    assert list(written) == ["manifest.json", "small-v1-000000.tar"]
+    read = samples(written["small-v1-000000.tar"])
+    assert (found.files, found.rows, found.bytes) == (1, N, len(written["small-v1-000000.tar"]))
+    extension = ("jpg", "png", "webp")
+    for n in range(N):
+        sample = read[text_id("image", str(n))]
+        assert set(sample) == {extension[n % 3], "json", "txt"}
+        assert sample[extension[n % 3]] == picture(n)
+        assert sample["txt"] == b"A red fox sleeps in the sun."
+        pair = json.loads(sample["json"])
+        with Image.open(io.BytesIO(sample[extension[n % 3]])) as image:
+            assert (pair["width"], pair["height"]) == image.size
+        assert pair["similarity1"] == 0.5 and pair["tags"] == ["field"] and pair["version"] == 1
+    with create_or_open(lake.uri, read_only=True) as reader:
+        (pair,) = reader.table("SELECT * FROM pairs WHERE image_id = ?", (text_id("image", "3"),)).to_pylist()
+    assert json.loads(read[text_id("image", "3")]["json"]) == pair
+
+
+def test_the_webdataset_library_reads_it(lake: Lake, tmp_path: Path):
+    webdataset = pytest.importorskip("webdataset")
+    export(lake, "small", 1, str(tmp_path / "out"))
+    tars = [str(path) for path in sorted((tmp_path / "out").glob("*.tar"))]
+    read = list(webdataset.WebDataset(tars, shardshuffle=False).decode())
+    assert len(read) == N and {sample["txt"] for sample in read} == {"A red fox sleeps in the sun."}
+
+
+def test_two_exports_of_one_version_have_equal_bytes(lake: Lake, tmp_path: Path, small_tars: None):
+    for name in ("a", "b"):
+        export(lake, "small", 1, str(tmp_path / name))
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+def test_the_manifest_counts_and_digests_every_file(lake: Lake, tmp_path: Path, small_tars: None):
+    export(lake, "small", 1, str(tmp_path))
+    written = files(tmp_path)
+    manifest = json.loads(written.pop("manifest.json"))
+    assert [file["name"] for file in manifest["files"]] == [f"small-v1-{n:06d}.tar" for n in range(4)] == list(written)
+    assert [file["rows"] for file in manifest["files"]] == [4, 4, 4, 2]
+    assert manifest["rows"] == N
+    for file in manifest["files"]:
+        assert file["bytes"] == len(written[file["name"]])
+        assert file["sha256"] == hashlib.sha256(written[file["name"]]).hexdigest()
+
+
+def test_parquet_has_the_columns_of_realsyn_first_and_the_rows_of_pairs(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(exporting, "TABLE_ROWS", 5)
+    found = export(lake, "small", 1, str(tmp_path), "parquet")
+    assert (found.files, found.rows) == (3, N)
+    tables = [pq.read_table(tmp_path / f"small-v1-{n:06d}.parquet") for n in range(3)]
+    assert tables[0].column_names[:5] == list(REALSYN)
+    rows = [row for table in tables for row in table.to_pylist()]
+    pairs = lake.table("SELECT * EXCLUDE (dataset, version) FROM pairs ORDER BY image_id").to_pylist()
+    assert rows == pairs
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_killed_export_does_not_look_whole_and_goes_on_where_it_was(lake: Lake, tmp_path: Path, small_tars: None):
+    def kill(done: int, total: int) -> None:
+        if done >= 8:
+            raise Killed
+
+    export(lake, "small", 1, str(tmp_path / "undisturbed"))
+    with pytest.raises(Killed):
+        export(lake, "small", 1, str(tmp_path / "out"), progress=kill)
+    assert list(files(tmp_path / "out")) == ["progress.json", "small-v1-000000.tar", "small-v1-000001.tar"]
+    first = tmp_path / "out" / "small-v1-000000.tar"
+    os.utime(first, (1, 1))
+    export(lake, "small", 1, str(tmp_path / "out"))
+    assert files(tmp_path / "out") == files(tmp_path / "undisturbed")
+    assert first.stat().st_mtime == 1
+
+
+def test_a_finished_export_is_not_written_again_and_stands_once_in_the_record(lake: Lake, tmp_path: Path):
+    first = export(lake, "small", 1, str(tmp_path))
+    tar = tmp_path / "small-v1-000000.tar"
+    os.utime(tar, (1, 1))
+    assert export(lake, "small", 1, str(tmp_path)) == first
+    assert tar.stat().st_mtime == 1
+    sql = "SELECT dataset, version, format, files, rows, bytes FROM exports WHERE uri = ?"
+    assert lake.query(sql, (str(tmp_path),)) == [("small", 1, "webdataset", 1, N, first.bytes)]
+
+
+def test_a_file_that_was_lost_is_written_again(lake: Lake, tmp_path: Path, small_tars: None):
+    export(lake, "small", 1, str(tmp_path))
+    before = files(tmp_path)
+    (tmp_path / "small-v1-000002.tar").unlink()
+    export(lake, "small", 1, str(tmp_path))
+    assert files(tmp_path) == before
+
+
+def test_a_folder_that_holds_another_export_is_left_alone(lake: Lake, tmp_path: Path):
+    export(lake, "small", 1, str(tmp_path), "parquet")
+    before = files(tmp_path)
+    with pytest.raises(PairmillError, match=r"holds the export of small@1 as parquet. Give another folder"):
+        export(lake, "small", 1, str(tmp_path), "webdataset")
+    assert files(tmp_path) == before
+
+
+def test_an_export_that_cannot_be_put_on_record_is_finished_by_the_next_without_writing(lake: Lake, tmp_path: Path):
+    with (
+        create_or_open(lake.uri) as other,
+        lease.writing(other, "run-9", "curate"),
+        pytest.raises(LeaseHeld, match="curate"),
+    ):
+        export(lake, "small", 1, str(tmp_path), wait_seconds=0)
+    assert list(files(tmp_path)) == ["progress.json", "small-v1-000000.tar"]
+    os.utime(tmp_path / "small-v1-000000.tar", (1, 1))
+    export(lake, "small", 1, str(tmp_path), wait_seconds=0)
+    assert list(files(tmp_path)) == ["manifest.json", "small-v1-000000.tar"]
+    assert (tmp_path / "small-v1-000000.tar").stat().st_mtime == 1
+
+
+def test_a_version_amended_meanwhile_is_written_anew(tmp_path: Path, small_tars: None):
+    published(tmp_path / "lake", pictures=6, cap=6, image_rules=())
+    with create_or_open(tmp_path / "lake") as lake:
+
+        def take_down(done: int, total: int) -> None:
+            if done == 4:
+                lake.execute("DELETE FROM pairs WHERE image_id = ?", (text_id("image", "5"),))
+                lake.execute("UPDATE datasets SET amended = true, n_pairs = 5")
+
+        with pytest.raises(PairmillError, match="was amended while it was exported"):
+            export(lake, "small", 1, str(tmp_path / "out"), progress=take_down)
+        assert "manifest.json" not in files(tmp_path / "out")
+        assert lake.query("SELECT * FROM exports") == []
+        assert export(lake, "small", 1, str(tmp_path / "out")).rows == 5
+    kept = {key for name, data in files(tmp_path / "out").items() if name.endswith("tar") for key in samples(data)}
+    assert kept == {text_id("image", str(n)) for n in range(5)}
+
+
+def test_a_dataset_without_pairs_is_a_manifest_without_files(tmp_path: Path):
+    published(tmp_path / "lake", pictures=1, sentences=())
+    with create_or_open(tmp_path / "lake") as lake:
+        assert export(lake, "small", 1, str(tmp_path / "out")).files == 0
+    assert list(files(tmp_path / "out")) == ["manifest.json"]
+
+
+def test_bytes_that_are_gone_end_it_with_the_remedy_and_without_a_manifest(tmp_path: Path):
+    published(tmp_path / "lake", pictures=2, image_rules=())
+    os.remove(next((tmp_path / "lake").rglob("payloads/**/*.parquet")))
+    with (
+        create_or_open(tmp_path / "lake") as lake,
+        pytest.raises(PairmillError, match=r"cannot be read.*Check the lake's data path"),
+    ):
+        export(lake, "small", 1, str(tmp_path / "out"))
+    assert list(files(tmp_path / "out")) == ["progress.json"]
+
+
+def test_what_cannot_be_exported_is_said_before_any_work(lake: Lake, tmp_path: Path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(PairmillError, match=r"cannot be written.*Check that the folder"):
+        export(lake, "small", 1, str(tmp_path / "file"))
+    with pytest.raises(PairmillError, match="did you mean 'small'"):
+        export(lake, "smal", None, str(tmp_path / "out"))
+    with pytest.raises(PairmillError, match="webdataset or parquet"):
+        export(lake, "small", None, str(tmp_path / "out"), "csv")  # pyright: ignore
+    with (
+        create_or_open(lake.uri, read_only=True) as reader,
+        pytest.raises(PairmillError, match="open for reading only"),
+    ):
+        export(reader, "small", None, str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+@given(st.lists(st.integers(1, 400_000_000), max_size=60), st.integers(1, 12))
+def test_files_take_all_rows_in_order_and_keep_to_both_limits(sizes: list[int], most: int):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporting, "TAR_ROWS", most)
+        spans = list(exporting._spans(np.array(sizes, np.int64), "webdataset"))
+    assert [row for first, last in spans for row in range(first, last)] == list(range(len(sizes)))
+    for first, last in spans:
+        assert 0 < last - first <= most
+        assert sum(sizes[first:last]) <= exporting.TAR_BYTES or last - first == 1
+        full = last - first == most or last == len(sizes)
+        assert full or sum(sizes[first : last + 1]) > exporting.TAR_BYTES
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch):
+    import s3fs
+
+    server = ThreadedMotoServer(port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    for name, value in (("ENDPOINT_URL", f"http://{host}:{port}"), ("ACCESS_KEY_ID", "t"), ("SECRET_ACCESS_KEY", "t")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    s3fs.S3FileSystem.clear_instance_cache()
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="data")
+    yield client
+    s3fs.S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Path, bucket, small_tars, monkeypatch):
+    from tasks import webdataset
+
+    def names() -> list[str]:
+        return [item["Key"] for item in bucket.list_objects_v2(Bucket="data").get("Contents", [])]
+
+    added = []
+
+    def add(tar, pair, data):
+        added.append(pair)
+        if len(added) == 7:
+            raise Killed
+        adding(tar, pair, data)
+
+    adding = webdataset._add_sample
+    monkeypatch.setattr(webdataset, "_add_sample", add)
+    with pytest.raises(Killed):
+        export(lake, "small", 1, "s3://data/out/")
+    assert names() == ["out/progress.json", "out/small-v1-000000.tar"]
+    export(lake, "small", 1, "s3://data/out/")
+    assert len(added) == 7 + N - 4
+    export(lake, "small", 1, str(tmp_path / "local"))
+    local = files(tmp_path / "local")
+    assert names() == [f"out/{name}" for name in local]
+    for name, data in local.items():
+        assert bucket.get_object(Bucket="data", Key=f"out/{name}")["Body"].read() == data
+    with pytest.raises(PairmillError, match=r"'s3://nowhere/out' cannot be written.*the bucket's name"):
+        export(lake, "small", 1, "s3://nowhere/out")
