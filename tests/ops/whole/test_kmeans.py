@@ -93,7 +93,7 @@ def test_two_levels_find_planted_clusters_as_well_as_one():
     def cohesion(centroids: np.ndarray) -> float:
         return float((vectors * centroids[assign(vectors, centroids)[:, 0]]).sum(1).mean())
 
-    assert cohesion(two) > cohesion(flat) - 0.03
+    assert cohesion(two) > cohesion(flat) - 0.01
 
 
 def test_vectors_may_be_a_memory_map_of_half_precision(tmp_path):
