@@ -81,7 +81,7 @@ def _plan(cap: int, rules: tuple[dict[str, str], ...], captions: bool, tags: boo
     scorers = [Scorer(name, name, 1, {"side": 224}, "0" * 32) for name in names]
     for scorer in scorers:
         plan = plan.with_scorer(scorer.name, scorer.digest)
-    return plan.with_scorer("clusters", plan.scorer("image_clusters")), scorers
+    return plan, scorers
 
 
 def _ingested(n: int, sentences: tuple[str, ...], alt_text: str, url: str, faults: tuple) -> list[tuple[str, Part]]:
