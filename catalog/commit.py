@@ -114,11 +114,13 @@ class _Pending:
 
     def flush(self) -> None:
         with self._lock:
-            manifests, self._waiting = self._waiting, []
+            manifests = self._waiting
             if not manifests:
                 return
-            new = self._writer.commit(manifests)
-            old = self.totals
+            new = self._writer.commit(
+                manifests
+            )  # where it fails, all of them wait for the next try, the last at the end
+            old, self._waiting = self.totals, []
             self.totals = Totals(
                 old.partitions + new,
                 old.rows + sum(m.rows for m in manifests),

@@ -51,7 +51,7 @@ _REMEDIES = (
 
 def is_transient(error: Exception) -> bool:
     """Whether the same transaction may pass when it is tried again."""
-    return any(sign in str(error).lower() for sign in TRANSIENT)
+    return not isinstance(error, _MISTAKES) and any(sign in str(error).lower() for sign in TRANSIENT)
 
 
 def translated(error: Exception, uri: str) -> Exception:

@@ -66,19 +66,27 @@ def bring_up_to_date(lake: "Lake") -> None:
             f"lake '{lake.uri}' was made by a newer Pairmill (schema {version}, this one knows {schema.NEWEST}). "
             "Install that version or a later one; the lake was not touched."
         )
-    if lake.read_only:
-        return
-    if version < schema.NEWEST:
+    if version:
+        _find_data(lake)
+    if version < schema.NEWEST and not lake.read_only:
         with lease.hold(lake.metadata, lake.uri, "-", f"migrate to schema {schema.NEWEST}", WAIT_SECONDS):
             schema.migrate(lake)
-    _remember_place(lake)
 
 
-def _remember_place(lake: "Lake") -> None:
-    """A lake that was moved, or copied, tells plain DuckDB readers where its data lies now."""
+def _find_data(lake: "Lake") -> None:
+    """A lake that was moved, or copied, tells plain DuckDB readers where its data lies now; one whose data was left
+    behind, or whose lake.yaml points elsewhere, is refused."""
     where = "key = 'data_path' AND scope IS NULL"
     stored = lake.metadata.read(f"SELECT value FROM ducklake_metadata WHERE {where}")
-    if stored and stored[0][0] != lake.data_path:
+    if not stored or stored[0][0] == lake.data_path:
+        return
+    for (path,) in lake.query("SELECT path FROM partitions WHERE path <> '' ORDER BY \"commit\" DESC LIMIT 1"):
+        if not lake.query("SELECT 1 FROM glob(?)", (lake.data_path + path[:-1] + "*",)):
+            raise PairmillError(
+                f"lake '{lake.uri}': its data is not at {lake.data_path}; when last written it was at {stored[0][0]}. "
+                "Move the data along with the catalog, or correct `data_path` in lake.yaml."
+            )
+    if not lake.read_only:
         lake.metadata.write(f"UPDATE ducklake_metadata SET value = ? WHERE {where}", (lake.data_path,))
 
 

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,6 +121,29 @@ def test_a_commit_that_fails_on_the_clock_stops_the_stream(lake: Lake) -> None:
             commit_stream(writer, results(), max_seconds=0.01)
 
 
+def test_a_commit_that_failed_on_the_clock_is_tried_again_at_the_end(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lease.writing(lake, "run", "test") as writer:
+        right, failed = writer.commit, []
+
+        def fail_once(manifests: Sequence[Manifest]) -> int:
+            if not failed:
+                failed.append(True)
+                raise PairmillError("busy")
+            return right(manifests)
+
+        monkeypatch.setattr(writer, "commit", fail_once)
+
+        def results() -> Iterator[Manifest]:
+            yield partition(lake, "p", ["a"])
+            while not failed:
+                time.sleep(0.01)
+
+        assert commit_stream(writer, results(), max_seconds=0.01).partitions == 1
+    assert n_rows(lake) == 1
+
+
 def test_whoever_lost_the_lease_commits_nothing_more(lake: Lake) -> None:
     with lease.writing(lake, "run", "test") as writer:
         manifest = partition(lake, "p", ["a"])
@@ -153,7 +176,7 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_nothing_doubled(t
     place, chance = tmp_path / "lake", random.Random(7)
     create_or_open(place).close()
     acknowledged: set[str] = set()
-    for attempt in range(4):
+    for attempt in range(3):
         command = [sys.executable, "-c", WORKER, str(place), f"run{attempt}"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
             assert worker.stdout is not None
@@ -165,9 +188,9 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_nothing_doubled(t
             acknowledged |= {line.strip() for line in worker.stdout if line.endswith("\n")}
     with create_or_open(place) as lake, lease.writing(lake, "last", "test"):
         committed = {row[0] for row in lake.query("SELECT partition_id FROM partitions")}
-        assert len(acknowledged) >= 12 and acknowledged <= committed
+        assert len(acknowledged) >= 9 and acknowledged <= committed
         assert lake.query("SELECT partition_id FROM partitions GROUP BY ALL HAVING count(*) > 1") == []
         assert lake.query("SELECT sha256 FROM image_hash GROUP BY ALL HAVING count(*) > 1") == []
         assert n_rows(lake) == 2 * len(committed)
         numbers = lake.query('SELECT "commit", run_id FROM commits ORDER BY ALL')
-        assert numbers == [(n + 1, f"run{n}") for n in range(4)]
+        assert numbers == [(n + 1, f"run{n}") for n in range(3)]

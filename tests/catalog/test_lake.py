@@ -63,6 +63,26 @@ def test_a_moved_lake_is_read_and_written_where_it_lies_now(tmp_path: Path) -> N
         assert connection.execute("SELECT count(*) FROM image_hash").fetchall() == [(2,)]
 
 
+def test_a_lake_whose_data_was_left_behind_is_refused(tmp_path: Path) -> None:
+    with create_or_open(tmp_path / "before") as lake, lease.writing(lake, "run", "test") as writer:
+        writer.commit([partition(lake, "p", ["a"])])
+    (tmp_path / "after").mkdir()
+    shutil.move(tmp_path / "before" / "catalog.sqlite", tmp_path / "after")
+    for read_only in (True, False):
+        with pytest.raises(PairmillError, match=r"its data is not at .*after/data/; .*it was at .*before/data/. Move"):
+            create_or_open(tmp_path / "after", read_only)
+    shutil.move(tmp_path / "before" / "data" / "main", tmp_path / "after" / "data")
+    with create_or_open(tmp_path / "after") as lake:
+        assert lake.query("SELECT sha256 FROM image_hash") == [("a",)]
+
+
+def test_the_lease_can_be_read_under_any_name_of_the_lake(tmp_path: Path) -> None:
+    with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "run", "test"):
+        connection = connect("ducklake", "sqlite_scanner")
+        connection.execute(f"ATTACH 'ducklake:sqlite:{tmp_path}/lake/catalog.sqlite' AS ours (READ_ONLY)")
+        assert connection.execute("SELECT run_id FROM ours.lease").fetchall() == [("run",)]
+
+
 def test_a_read_only_lake_changes_nothing_and_must_exist(tmp_path: Path) -> None:
     with pytest.raises(PairmillError, match=r"there is no lake at .*pairmill run"):
         create_or_open(tmp_path / "lake", read_only=True)
