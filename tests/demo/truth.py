@@ -1,0 +1,194 @@
+"""Measure a curated demo world against the table of what was planted in it.
+
+Run by hand over several seeds: ``python -m tests.demo.truth SEED …`` generates each world, curates it with the shipped
+models and prints one line of figures.
+"""
+
+import json
+import sys
+import tempfile
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from catalog.lake import Lake, create_or_open
+from tests.flows.conftest import generate
+from tests.flows.line import curate
+
+REASONS = {
+    "truncated": "truncated",
+    "empty": "empty",
+    "html": "not_an_image",
+    "bomb": "bomb",
+    "missing": "missing",
+}
+
+
+@dataclass
+class Figures:
+    """Shares in [0, 1] but for the counts that end in ``_over`` and ``_lost``, which must be 0."""
+
+    quarantine_right: float
+    good_in_quarantine: int
+    exact_precision: float
+    exact_recall: float
+    near_precision: float
+    near_recall: float
+    embedding_precision: float
+    embedding_recall: float
+    first_sentence: float
+    first_sentence_elsewhere: float
+    caption: float
+    clusters_over: int
+    concepts_lost: int
+    recall_at_k: float
+
+
+def measure(lake_path: Path, world: Path) -> Figures:
+    """Figures of the newest demo dataset in the lake against ``world``/truth."""
+    pictures = pq.read_table(world / "truth/pictures.parquet").to_pylist()
+    described = {
+        row["text"]: row["concept"] for row in pq.read_table(world / "truth/sentences.parquet").to_pylist()
+    }
+    with create_or_open(lake_path, read_only=True) as lake:
+        return Figures(
+            *_quarantine(lake, pictures),
+            *_exact(lake, pictures),
+            *_edges(lake, pictures),
+            *_texts(lake, pictures, described),
+            *_balance(lake, pictures),
+            lake.query("SELECT recall FROM datasets ORDER BY version DESC LIMIT 1")[0][0],
+        )
+
+
+def _quarantine(lake: Lake, pictures: list[dict]) -> tuple[float, int]:
+    """Share of the planted broken pictures whose reason is right; number of others that are in quarantine."""
+    found = dict(lake.query("SELECT item, reason FROM quarantine"))
+    right = broken = wronged = 0
+    for row in pictures:
+        reason = found.get(row["sha256"]) or next(
+            (why for item, why in found.items() if row["path"] and item.endswith("/" + row["path"])), None
+        )
+        if row["kind"] in REASONS:
+            broken += 1
+            right += reason == REASONS[row["kind"]]
+        else:
+            wronged += reason is not None
+    return right / broken, wronged
+
+
+def _exact(lake: Lake, pictures: list[dict]) -> tuple[float, float]:
+    """Over pairs of survivors of the item rules with equal bytes: precision and recall of 'same sha256'."""
+    wanted = _pairs_by(pictures, lambda row: row["sha256"])
+    stored = lake.query("SELECT i.sha256, d.uri, i.position FROM images i JOIN documents d USING (document_id)")
+    held = [{"sha256": sha, "place": (uri, position)} for sha, uri, position in stored]
+    good = {row["sha256"] for row in pictures if row["kind"] in ("good", "tiny", "long")}
+    found = sum(n * (n - 1) // 2 for n in _sizes(held, "sha256", good).values())
+    return min(1.0, wanted / max(found, 1)), min(1.0, found / max(wanted, 1))
+
+
+def _sizes(rows: list[dict], key: str, among: set[str]) -> dict[str, int]:
+    sizes: dict[str, int] = defaultdict(int)
+    for row in rows:
+        if row[key] in among:
+            sizes[row[key]] += 1
+    return sizes
+
+
+def _pairs_by(pictures: list[dict], key) -> int:
+    sizes: dict[str, int] = defaultdict(int)
+    for row in pictures:
+        if row["kind"] in ("good", "tiny", "long"):
+            sizes[key(row)] += 1
+    return sum(n * (n - 1) // 2 for n in sizes.values())
+
+
+def _edges(lake: Lake, pictures: list[dict]) -> tuple[float, float, float, float]:
+    """Precision of the edges by kind (both ends of one rendering), recall of the planted copies (same group)."""
+    by_rendering = {row["rendering"]: row for row in reversed(pictures) if row["rendering"]}
+    root = {row["sha256"]: _root(row, by_rendering) for row in pictures if row["rendering"]}
+    perceptual = _edge_set(lake, "perceptual")
+    semantic = _edge_set(lake, "semantic") - perceptual
+    groups = dict(lake.query("SELECT sha256, group_id FROM image_groups"))
+    scored = {sha for (sha,) in lake.query("SELECT sha256 FROM image_embedding WHERE image_vector IS NOT NULL")}
+    recall = {}
+    for kinds in (("near",), ("mirrored", "recoloured")):
+        copies = [
+            (row["sha256"], by_rendering[row["original"]]["sha256"])
+            for row in pictures
+            if row["copy_kind"] in kinds and {row["sha256"], by_rendering[row["original"]]["sha256"]} <= scored
+        ]
+        met = sum(a == b or (a in groups and groups.get(a) == groups.get(b)) for a, b in copies)
+        recall[kinds] = met / max(len(copies), 1)
+    return (
+        _precision(perceptual, root),
+        recall[("near",)],
+        _precision(semantic, root),
+        recall[("mirrored", "recoloured")],
+    )
+
+
+def _root(row: dict, by_rendering: dict[str, dict]) -> str:
+    """The rendering that a copy of a copy goes back to; an exact copy bears its original's own name."""
+    while row["original"] not in ("", row["rendering"]):
+        row = by_rendering[row["original"]]
+    return row["rendering"]
+
+
+def _edge_set(lake: Lake, kind: str) -> set[tuple[str, str]]:
+    return set(lake.query("SELECT DISTINCT least(a, b), greatest(a, b) FROM duplicate_edges WHERE kind = ?", (kind,)))
+
+
+def _precision(edges: set[tuple[str, str]], root: dict[str, str]) -> float:
+    return sum(root.get(a) == root.get(b) for a, b in edges) / max(len(edges), 1)
+
+
+def _texts(lake: Lake, pictures: list[dict], described: dict[str, str]) -> tuple[float, float, float]:
+    """Share of the kept pictures whose first sentence, and whose caption, is of the right concept."""
+    truth = {row["sha256"]: row for row in pictures}
+    first: dict[str, list[bool]] = defaultdict(list)
+    captions = []
+    for sha, text, caption in lake.query(f"SELECT sha256, text1, caption FROM pairs WHERE {_NEWEST}"):
+        row = truth[sha]
+        if row["described"] in ("own", "elsewhere"):
+            first[row["described"]].append(described.get(text, "") == row["concept"])
+        captions.append(row["concept"] in (caption or "").lower())
+    everything = [hit for hits in first.values() for hit in hits]
+    return _share(everything), _share(first["elsewhere"]), _share(captions)
+
+
+_NEWEST = "version = (SELECT max(version) FROM datasets)"
+
+
+def _share(hits: list[bool]) -> float:
+    return sum(hits) / max(len(hits), 1)
+
+
+def _balance(lake: Lake, pictures: list[dict]) -> tuple[int, int]:
+    """Clusters of the dataset over the cap, and concepts that balance alone removed."""
+    concept = {row["sha256"]: row["concept"] for row in pictures}
+    cap = json.loads(lake.query("SELECT recipe FROM datasets ORDER BY version DESC LIMIT 1")[0][0])["balance"]["cap"]
+    over = lake.query(f"SELECT count(*) FROM (SELECT 1 FROM pairs WHERE {_NEWEST} GROUP BY cluster HAVING count(*) > {cap})")
+    before = lake.query(
+        "SELECT DISTINCT i.sha256 FROM decisions d JOIN images i ON i.image_id = d.item_id "
+        f"WHERE d.dropped_by IN ('', 'balance', 'no_text') AND {_NEWEST.replace('version', 'd.version', 1)}"
+    )
+    after = lake.query(f"SELECT sha256 FROM pairs WHERE {_NEWEST}")
+    lost = {concept[sha] for (sha,) in before} - {concept[sha] for (sha,) in after}
+    return over[0][0], len(lost)
+
+
+def main(seeds: list[str]) -> None:
+    for seed in seeds:
+        with tempfile.TemporaryDirectory() as folder:
+            world = Path(folder) / "world"
+            generate(world, int(seed), 640)
+            curate(Path(folder) / "lake", world / "pages")
+            figures = asdict(measure(Path(folder) / "lake", world))
+            print(json.dumps({"seed": int(seed)} | {name: round(value, 4) for name, value in figures.items()}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
