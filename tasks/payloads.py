@@ -36,6 +36,8 @@ def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes]
                 wanted.difference_update(row["sha256"] for row in rows)
                 if rows:
                     yield [row["sha256"] for row in rows], [_bytes(row) for row in rows]
+                if not wanted:
+                    return
 
 
 def _bytes(row: dict) -> bytes:
