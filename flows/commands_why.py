@@ -1,6 +1,7 @@
 """`pairmill why ITEM`: one item's whole story, as text."""
 
 from argparse import Namespace
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -22,7 +23,8 @@ WHOLE = 1  # items told in full; of more, a line each
 def why(args: Namespace) -> int:
     screen = console()
     with create_or_open(args.lake, read_only=True) as lake:
-        found = named(lake, args.item, text_id(normalise(args.item)))
+        item = _as_stored(args.item)
+        found = named(lake, item, text_id(normalise(item)))
         if not found:
             raise PairmillError(
                 f"lake '{args.lake}' knows no '{args.item}'. Give an id, a sha256, the address of a picture or page, "
@@ -30,6 +32,14 @@ def why(args: Namespace) -> int:
             )
         _tell(lake, found, seen_by(lake, _dataset(lake, args.dataset, found)), screen)
     return 0
+
+
+def _as_stored(item: str) -> str:
+    """A file is known to the lake by its whole path; a person names it as it lies before him."""
+    try:
+        return str(Path(item).resolve()) if Path(item).exists() else item
+    except OSError:  # a sentence may be too long for a file's name
+        return item
 
 
 def _dataset(lake: Lake, spec: str, found: Named) -> datasets.Dataset | None:

@@ -70,7 +70,11 @@ def semantic(session: Session) -> None:
         for first, last in vectors.ranges(model)
         if done.get(name := range_name(first, last), -1) < upto
     ]
-    session.work("semantic duplicates", items, SemanticEdges(session.recipe.duplicates.cosine, digest))
+    session.work(
+        "semantic duplicates",
+        items,
+        SemanticEdges(session.recipe.duplicates.cosine, session.recipe.duplicates.max_group, digest),
+    )
 
 
 def edges(keys: np.ndarray, left: np.ndarray, right: np.ndarray, distance: np.ndarray, kind: str, digest: str) -> Part:
@@ -89,6 +93,7 @@ class SemanticEdges:
     """A job: the index rows of one cluster range to edges, every pair of one cluster with at least one new end."""
 
     threshold: float
+    max_group: int
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
@@ -98,7 +103,12 @@ class SemanticEdges:
         distinct = rows.take(pa.array(first_row))
         is_new = distinct["commit"].to_numpy() > item.inputs["done"]
         found = edges_within(
-            to_vectors(distinct["index_vector"]), is_new, member, rows["cluster"].to_numpy(), self.threshold
+            to_vectors(distinct["index_vector"]),
+            is_new,
+            member,
+            rows["cluster"].to_numpy(),
+            self.threshold,
+            most=self.max_group,
         )
         left, right, similarity = found
         return [edges(keys, left, right, 1.0 - similarity, "semantic", self.scorer)]

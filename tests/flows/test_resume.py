@@ -73,7 +73,7 @@ def test_a_changed_caption_prompt_redoes_captions_and_what_is_made_from_them_alo
     curate(tmp_path / "lake", pages, settings=settings)
     changed = settings | {"captioners.0.prompt": "what is in this picture"}
     _, counts = curate(tmp_path / "lake", pages, settings=changed)
-    assert set(work_done(counts)) == {"caption main", "score captions", "fuse", "publish"}
+    assert set(work_done(counts)) == {"caption main", "score captions", "fuse"}
 
 
 @pytest.mark.slow

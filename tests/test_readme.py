@@ -1,0 +1,46 @@
+"""README holds: its map of modules is up to date and its commands run."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.flows.conftest import generate
+
+ROOT = Path(__file__).resolve().parents[1]
+# These start a server of their own or this very test run; tests/flows/test_up.py and CI run them.
+ELSEWHERE = ("make ", "pairmill up", "prefect deployment run")
+
+
+def commands() -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.strip()]
+    return [line for line in lines if not line.startswith(ELSEWHERE)]
+
+
+def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        command, shell=True, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_the_map_of_modules_is_up_to_date():
+    done = subprocess.run([sys.executable, ROOT / "infra/module_map.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_every_command_of_the_readme_runs(tmp_path: Path):
+    pages = generate(tmp_path / "world", seed=5, documents=16)
+    pages.rename(tmp_path / "pages")
+    Image.effect_noise((200, 160), 80).convert("RGB").save(tmp_path / "pages/picture.jpg")
+    assert len(commands()) >= 8
+    for command in commands():
+        done = shell(command, tmp_path)
+        assert done.returncode == 0, f"{command}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
+        assert done.stdout.strip(), command
