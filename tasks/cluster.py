@@ -103,14 +103,13 @@ class Assign:
         keys, blobs = rows[self.kind.key], rows[self.kind.column]
         kinds = pa.repeat(self.kind.kind, len(keys))
         clusters = pa.table({"kind": kinds, "key": keys, "cluster": pa.array(nearest[:, 0], pa.int32())})
-        flat = nearest.ravel()
-        at = pa.array(np.repeat(np.arange(len(keys)), nearest.shape[1]))
+        at, probe = np.nonzero(nearest >= 0)  # a routed vector may have met fewer centroids than it has probes
         index = pa.table(
             {
-                "key": keys.take(at),
-                "cluster": pa.array(flat, pa.int32()),
-                "probe": pa.array(np.tile(np.arange(nearest.shape[1]), len(keys)), pa.int32()),
-                "index_vector": blobs.take(at),
+                "key": keys.take(pa.array(at)),
+                "cluster": pa.array(nearest[at, probe], pa.int32()),
+                "probe": pa.array(probe, pa.int32()),
+                "index_vector": blobs.take(pa.array(at)),
             }
         ).sort_by([("cluster", "ascending"), ("key", "ascending")])
         return [Part("clusters", clusters, self.scorer), Part("vector_index", index, self.scorer)]

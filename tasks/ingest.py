@@ -25,6 +25,12 @@ from tasks.session import Session
 from tasks.stage import Part
 
 
+# A small source is cut finer, so that every CPU has work. By what is listed, not by what is new: a killed ingest must
+# find its shards again.
+FEWEST_SHARDS = 16
+SMALLEST_SHARD = 16
+
+
 def ingest(session: Session) -> int:
     """Read every unit of the session's sources that the lake does not hold yet. Returns the number of shards read.
 
@@ -45,7 +51,7 @@ def new_shards(session: Session, source: Source) -> list[WorkItem]:
     listed.sort(key=lambda row: row[0])
     new = set(contents.unknown_inputs(session.lake, [row[:3] for row in listed]))
     todo = [row for row in listed if row[:3] in new]
-    size = session.recipe.ingest.documents_per_shard
+    size = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(listed) // FEWEST_SHARDS)))
     return [_shard(source, todo[start : start + size]) for start in range(0, len(todo), size)]
 
 

@@ -7,11 +7,19 @@ from tasks.recall import measure_recall
 from tasks.session import Session
 
 
+LOW_RECALL = 0.8
+
+
 def publish(session: Session) -> Published:
     """Write the dataset's next version, or find that the newest one already is this."""
     cut(session.lake, session.plan)
     cut_after_captions(session.lake, session.plan)
     recall = measure_recall(session)
+    if recall is not None and recall < LOW_RECALL:
+        session.note(
+            f"recall@{session.recipe.association.top_k} of the retrieval is {recall:.2f}: a picture misses some of its "
+            f"nearest sentences. Raise association.probes (now {session.recipe.association.probes}); it costs search alone."
+        )
     return catalog_publish.publish(
         session.lake, session.plan, session.writer.run_id, recall, lambda: session.begin("publish").commit
     )
