@@ -66,7 +66,7 @@ def _recipe_options(command: argparse.ArgumentParser) -> None:
 
 def _up(commands: Any) -> None:
     command = _command(commands, "up", "flows.commands_up:up", "start Prefect's server, its deployments and a worker")
-    command.set_defaults(interrupted="stopped.")
+    command.set_defaults(interrupted=INTERRUPTED)
     command.add_argument("--once", metavar="DEPLOYMENT", default="",
                          help="run this deployment (curate/demo), tell what came of it, and stop")  # fmt: skip
     _recipe_options(command)

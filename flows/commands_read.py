@@ -1,4 +1,4 @@
-"""The commands that read a lake, and export: none of them takes the lease or changes a table of scores."""
+"""The commands that read a lake; `export` alone takes the lease, for the moment in which it is put on record."""
 
 import csv
 import json

@@ -4,6 +4,7 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator
 from difflib import get_close_matches
+from pathlib import Path
 
 from rich.console import Console
 
@@ -24,52 +25,60 @@ def up(args: Namespace) -> int:
     screen = console()
     if args.once:
         check_known(args.once)
-    with screen.status("starting Prefect") as status, server() as api:
+    with screen.status("starting Prefect") as status, server() as (api, children):
         from prefect.client.orchestration import get_client
 
         with get_client(sync_client=True) as client, worker(api, args.lake) as child:
+            children.append(child)
             status.update("deploying")
             if deployed := prepare(client, api):
                 screen.print(f"deployed {', '.join(deployed)}")
             status.stop()
             screen.print(f"Prefect's interface  {interface(api)}")
-            return run_once(client, child, args, api, screen) if args.once else stay(child, screen)
+            return run_once(client, children, args, api, screen) if args.once else stay(children, api, screen)
 
 
-def stay(child: Child, screen: Console) -> int:
-    screen.print(f"worker's log         {child.log}\nCtrl-C stops it.")
+def stay(children: list[Child], api: str, screen: Console) -> int:
     try:
+        screen.print(f"worker's log         {children[-1].log}")
+        screen.print(f"for prefect's own commands, in another terminal: export PREFECT_API_URL={api}")
+        screen.print("Ctrl-C stops it.")
         while True:
-            child.check()
+            _check(children)
             time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
         screen.print("stopping")
         return 0
 
 
-def run_once(client, child: Child, args: Namespace, api: str, screen: Console) -> int:
+def run_once(client, children: list[Child], args: Namespace, api: str, screen: Console) -> int:
     """Run one deployment through the server and the worker, show what it logs, tell what came of it."""
     from flows.outcome import outcome, tell
 
     deployment = client.read_deployment_by_name(args.once)
     run = client.create_flow_run_from_deployment(deployment.id, parameters=parameters(args))
     screen.print(f"run {run.name}: {interface(api)}/runs/flow-run/{run.id}")
-    for line in watched(client, run.id, child):
+    for line in watched(client, run.id, children):
         screen.print(line, markup=False)
     state = client.read_flow_run(run.id).state
     if not state.is_completed():
         raise PairmillError(f"{args.once} ended as {state.name}: {state.message or 'without a message'}")
     found = outcome(run.parameters.get("lake") or args.lake, recipe_name(run.parameters))
     tell(screen, found, [], is_new=found.dataset.run_id == run.id.hex)
-    screen.print(f"interface  {interface(api)}")
+    screen.print(f"interface {interface(api)}  (`pairmill up` brings it back)")
     return 0
 
 
 def parameters(args: Namespace) -> dict:
     """What the command line sets for this one run; all else is as the deployment has it."""
-    given = {"sources": [found_source(uri) for uri in args.source], "overrides": overrides(args.set)}
+    given = {"sources": [_absolute(found_source(uri)) for uri in args.source], "overrides": overrides(args.set)}
     given |= {"models": args.models} if args.models != "recipe" else {}
     return {name: value for name, value in given.items() if value}
+
+
+def _absolute(uri: str) -> str:
+    """The run works in another folder than the one this command was given in."""
+    return uri if "://" in uri else str(Path(uri).expanduser().absolute())
 
 
 def recipe_name(parameters: dict) -> str:
@@ -78,7 +87,7 @@ def recipe_name(parameters: dict) -> str:
     return load_recipe(parameters["recipe"], texts).name
 
 
-def watched(client, run_id, child: Child) -> Iterator[str]:
+def watched(client, run_id, children: list[Child]) -> Iterator[str]:
     """What the run logs, a line each, until it has ended. PairmillError when the worker ends before it."""
     from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
     from prefect.client.schemas.sorting import LogSort
@@ -86,6 +95,7 @@ def watched(client, run_id, child: Child) -> Iterator[str]:
     only = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run_id]))  # pyright: ignore[reportCallIssue]
     seen = 0
     while True:
+        _check(children)
         state = client.read_flow_run(run_id).state
         while logs := client.read_logs(only, offset=seen, limit=200, sort=LogSort.TIMESTAMP_ASC):
             seen += len(logs)
@@ -93,8 +103,12 @@ def watched(client, run_id, child: Child) -> Iterator[str]:
             yield from (line for line in lines if not line.endswith(TASK_DONE))
         if state.is_final():
             return
-        child.check()
         time.sleep(POLL_SECONDS)
+
+
+def _check(children: list[Child]) -> None:
+    for child in children:
+        child.check()
 
 
 def check_known(name: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from tasks.session import Session
 
@@ -15,11 +15,16 @@ class Display:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        columns = (SpinnerColumn(), TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn())
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description:<24}"),
+            BarColumn(),
+            TextColumn("{task.fields[done]}"),
+        )
         live = console.is_terminal
         self._bars = Progress(*columns, TimeElapsedColumn(), console=console, disable=not live)
         self._open: dict[str, tuple[TaskID, float]] = {}
-        self._now = self._bars.add_task("", total=None, visible=False)
+        self._now = self._bars.add_task("", total=None, visible=False, done="")
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -37,9 +42,9 @@ class Display:
     def progress(self, step: str, done: int, total: int) -> None:
         """After each finished work item of ``step``."""
         if done == 0 or step not in self._open:
-            self._open[step] = (self._bars.add_task(step, total=total), time.monotonic())
+            self._open[step] = (self._bars.add_task(step, total=total, done=""), time.monotonic())
         bar, started = self._open[step]
-        self._bars.update(bar, completed=done)
+        self._bars.update(bar, completed=done, done=f"{done}/{total}")
         if done == total:
             del self._open[step]
             self._bars.stop_task(bar)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from catalog.error import PairmillError
 from flows.processes import Child, finish, start, stop, wait_for
 from flows.settings import ROOT
 
@@ -25,13 +26,18 @@ ENVIRONMENT = {
 
 
 @contextmanager
-def server() -> Iterator[str]:
+def server() -> Iterator[tuple[str, list[Child]]]:
     """The API's address: the configured one as it is, else that of a server which runs for the time of the body."""
     os.environ.update({name: value for name, value in ENVIRONMENT.items() if name not in os.environ})
     from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
     if configured := get_current_settings().api.url:
-        yield configured
+        if not answers(configured):
+            raise PairmillError(
+                f"Prefect's server at {configured} does not answer. Check PREFECT_API_URL, or unset it to have one "
+                "started here."
+            )
+        yield configured, []
         return
     port = free_port(PORT)
     api = f"http://127.0.0.1:{port}/api"
@@ -40,7 +46,7 @@ def server() -> Iterator[str]:
     try:
         wait_for(child, lambda: answers(api), UP_SECONDS)
         with temporary_settings({PREFECT_API_URL: api}):
-            yield api
+            yield api, [child]
     finally:
         stop(child)
 
@@ -103,10 +109,13 @@ def _is_stale(client, name: str) -> bool:
 
 
 def answers(api: str) -> bool:
+    """Whether a server is there; one that asks who we are first (a proxy, Prefect Cloud) is there too."""
     try:
-        with urllib.request.urlopen(f"{api}/health", timeout=2) as answer:
-            return answer.status == 200
-    except (urllib.error.URLError, OSError):
+        with urllib.request.urlopen(f"{api}/health", timeout=5):
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code < 500
+    except OSError:
         return False
 
 

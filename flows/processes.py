@@ -4,9 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -74,13 +75,20 @@ def finish(child: Child, seconds: float) -> None:
         code = child.process.wait(seconds)
     except subprocess.TimeoutExpired:
         raise PairmillError(f"{child.name} took longer than {seconds:.0f} s.\n{child.tail()}") from None
+    finally:
+        stop(child)
     if code:
         raise PairmillError(f"{child.name} failed (exit {code}).\n{child.tail()}")
 
 
 def stop(child: Child) -> None:
     """End the child and all that it started. Its own children first: a flow run then closes its lake and says how it
-    ended while the worker still listens; what does not end in time is killed."""
+    ended while the worker still listens; what does not end in time is killed. A second Ctrl-C cuts none of it short."""
+    with _deaf():
+        _stop(child)
+
+
+def _stop(child: Child) -> None:
     family = _descendants(child.process.pid)
     direct = [each for each in family if _parent(each) == child.process.pid]
     for process in direct:
@@ -95,6 +103,19 @@ def stop(child: Child) -> None:
     except subprocess.TimeoutExpired:
         child.process.kill()
         child.process.wait()
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _descendants(pid: int) -> list[psutil.Process]:

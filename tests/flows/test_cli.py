@@ -1,0 +1,128 @@
+"""The command line: what it understands, what it says of bad input, and that it starts at once."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.cli import main, parser
+
+HEAVY = ("torch", "ray", "prefect", "transformers", "open_clip", "faiss")
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a refused command prints: one message, no traceback, and nothing on standard output."""
+    assert main(arguments) == 1
+    out, err = capsys.readouterr()
+    assert err.startswith("pairmill: ") and "Traceback" not in err
+    assert out == ""
+    return err
+
+
+def page(folder: Path) -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / "page.html").write_text("<p>A red fox sleeps in the sun.</p>")
+    return str(folder)
+
+
+def test_reading_commands_import_none_of_the_heavy_libraries(tmp_path: Path):
+    code = (
+        "import sys\nfrom flows.cli import main\n"
+        f"main(['datasets', '--lake', {str(tmp_path / 'none')!r}])\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert "there is no lake" in done.stderr
+
+
+def test_an_unknown_recipe_is_told_with_the_nearest_name(capsys, tmp_path: Path):
+    assert "there is no recipe 'demoo'; did you mean 'demo'?" in said(capsys, "run", "demoo", "--lake", str(tmp_path))
+
+
+@pytest.mark.parametrize("command", ["run", "status"])
+@pytest.mark.parametrize("bad", ["balance.cap", "=3", ".=3"])
+def test_an_override_without_key_or_value_is_told_how_to_write_it(capsys, tmp_path: Path, command: str, bad: str):
+    told = said(capsys, command, "demo", "--lake", str(tmp_path / "lake"), "--set", bad)
+    assert f"--set {bad}: write it as dotted.key=value" in told
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("balance.capp=3", "did you mean 'cap'?"),
+        ("balance.cap=many", "'balance.cap'"),
+        ("images.short_side.keep=leas(width) > 3", "rule 'short_side'"),
+        ("images.short_side.keep=widht > 3", "no scorer computes 'widht'; did you mean 'width'?"),
+        ("images.nothing.keep=width > 3", "there is no 'nothing'"),
+    ],
+)
+def test_a_bad_override_is_told_with_its_place_and_the_remedy(capsys, tmp_path: Path, override: str, message: str):
+    source = page(tmp_path / "source")
+    lake = tmp_path / "lake"
+    assert message in said(capsys, "run", "demo", "--source", source, "--lake", str(lake), "--set", override)
+    assert not lake.exists()
+
+
+def test_a_missing_model_is_told_before_a_lake_is_made(capsys, tmp_path: Path):
+    override = f"models.clip=open_clip:local-dir:{tmp_path}/nowhere"
+    arguments = ("--source", page(tmp_path / "source"), "--lake", str(tmp_path / "lake"), "--set", override)
+    assert "no folder" in said(capsys, "run", "demo", *arguments)
+    assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.parametrize(("uri", "message"), [("empty", "is empty"), ("missing", "there is no such file or folder")])
+def test_a_source_without_documents_is_told_before_a_lake_is_made(
+    capsys, tmp_path: Path, settings: dict[str, str], uri: str, message: str
+):
+    (tmp_path / "empty").mkdir()
+    models = [f"--set={key}={value}" for key, value in settings.items()]
+    arguments = ("--source", str(tmp_path / uri), "--lake", str(tmp_path / "lake"), *models)
+    assert message in said(capsys, "run", "demo", *arguments)
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_recipe_without_a_source_asks_for_one(capsys, tmp_path: Path, settings: dict[str, str]):
+    models = [f"--set={key}={value}" for key, value in settings.items() if key.startswith("models.")]
+    told = said(capsys, "run", "15m", "--lake", str(tmp_path / "lake"), *models)
+    assert "recipe '15m' names no source; give one: --source" in told
+
+
+@pytest.mark.parametrize("command", [["sql", "SELECT 1"], ["datasets"], ["status"], ["why", "x"],
+                                     ["export", "demo", "--to", "out"]])  # fmt: skip
+def test_reading_where_no_lake_is_says_so_and_makes_none(capsys, tmp_path: Path, command: list[str]):
+    lake = tmp_path / "lake"
+    assert "there is no lake at" in said(capsys, *command, "--lake", str(lake))
+    assert not lake.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["curate"], ["run"], ["run", "demo", "--workers", "-1"], ["run", "demo", "--workers", "two"],
+     ["run", "demo", "--gpus-per-worker", "nan"], ["run", "demo", "--models", "big"], ["sql"],
+     ["sql", "SELECT 1", "--format", "xml"], ["export", "demo"]],
+)  # fmt: skip
+def test_what_the_parser_does_not_understand_is_a_usage_error(capsys, arguments: list[str]):
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args(arguments)
+    assert ended.value.code == 2
+    assert "usage: pairmill" in capsys.readouterr().err
+
+
+def test_the_lake_is_the_option_then_the_environment_then_the_folder_lake(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("PAIRMILL_LAKE", raising=False)
+    assert parser().parse_args(["datasets"]).lake == "lake"
+    monkeypatch.setenv("PAIRMILL_LAKE", "/data/lake")
+    assert parser().parse_args(["datasets"]).lake == "/data/lake"
+    assert parser().parse_args(["datasets", "--lake", "mine"]).lake == "mine"
+
+
+def test_sources_and_overrides_may_repeat():
+    args = parser().parse_args(["run", "demo", "--source", "a", "--source", "b", "--set", "x=1", "--set", "y=2"])
+    assert (args.source, args.set) == (["a", "b"], ["x=1", "y=2"])
+
+
+def test_up_names_the_deployments_there_are(capsys, tmp_path: Path):
+    told = said(capsys, "up", "--once", "curate/dmo", "--lake", str(tmp_path / "lake"))
+    assert "no deployment 'curate/dmo'; did you mean 'curate/demo'?" in told

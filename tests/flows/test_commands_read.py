@@ -1,0 +1,141 @@
+"""Asking a lake: sql in three formats, datasets, why."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from catalog import datasets
+from catalog.lake import create_or_open
+from catalog.why import seen_by
+from catalog.why_image import image
+from flows.cli import main
+from ops.identity import content_id, text_id
+from tests.tasks.published import SENTENCES, picture, published
+
+N = 12
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("read") / "lake"
+    published(folder, pictures=N)
+    return str(folder)
+
+
+def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def first(lake: str, sql: str) -> str:
+    with create_or_open(lake, read_only=True) as opened:
+        return opened.query(sql)[0][0]
+
+
+AWKWARD = (
+    "SELECT 1 AS n, 'a,\"b' AS t, NULL AS nothing, [1, 2] AS l, 'x'::BLOB AS b, 1.50::DECIMAL(5, 2) AS d, "
+    "'nan'::DOUBLE AS x"
+)
+
+
+def test_csv_has_a_header_and_round_trips_awkward_values(capsys, lake: str):
+    header, row = csv.reader(io.StringIO(asked(capsys, "sql", AWKWARD, "--format", "csv", "--lake", lake)))
+    assert header == ["n", "t", "nothing", "l", "b", "d", "x"]
+    assert row == ["1", 'a,"b', "", "[1, 2]", "78", "1.50", "nan"]
+
+
+def test_json_is_a_list_of_objects_that_any_reader_takes(capsys, lake: str):
+    found = json.loads(asked(capsys, "sql", AWKWARD, "--format", "json", "--lake", lake))
+    assert found == [{"n": 1, "t": 'a,"b', "nothing": None, "l": [1, 2], "b": "78", "d": 1.5, "x": None}]
+    assert json.loads(asked(capsys, "sql", "SELECT 1 WHERE false", "--format", "json", "--lake", lake)) == []
+
+
+def test_csv_and_json_give_every_row_and_the_table_says_that_it_does_not(capsys, lake: str):
+    many = "SELECT range AS n FROM range(5000)"
+    assert len(asked(capsys, "sql", many, "--format", "csv", "--lake", lake).splitlines()) == 5001
+    assert len(json.loads(asked(capsys, "sql", many, "--format", "json", "--lake", lake))) == 5000
+    assert "the first 100 rows" in asked(capsys, "sql", many, "--lake", lake)
+
+
+@pytest.mark.parametrize("sql", ["SELEC 1", "SELECT nope", "SELECT 'x'::INTEGER", "DROP TABLE images", "FROM nowhere"])
+def test_sql_that_duckdb_refuses_is_told_without_a_traceback(capsys, lake: str, sql: str):
+    assert main(["sql", sql, "--lake", lake]) == 1
+    assert capsys.readouterr().err.startswith("pairmill: ")
+    assert first(lake, "SELECT count(*) FROM images") == N
+
+
+def test_datasets_lists_every_version(capsys, lake: str):
+    rows = list(csv.DictReader(io.StringIO(asked(capsys, "datasets", "--lake", lake, "--format", "csv"))))
+    assert [row["dataset"] for row in rows] == ["small@1"]
+    assert rows[0]["pairs"] == str(first(lake, "SELECT n_pairs FROM datasets"))
+
+
+@pytest.mark.parametrize("name", ["image_id", "sha256", "url", "file", "long sha256"])
+def test_why_knows_an_image_by_any_of_its_names(capsys, lake: str, name: str):
+    image_id, sha256 = text_id("image", "5"), content_id(picture(5))
+    names = {"image_id": image_id, "sha256": sha256, "url": "https://example.org/5.jpg", "file": "5.jpg",
+             "long sha256": sha256 + 32 * "0"}  # fmt: skip
+    told = asked(capsys, "why", names[name], "--lake", lake)
+    assert f"image {image_id}" in told and sha256 in told
+    assert "sharpness" in told
+    for line in ("rule      keeps  short_side: (least(width, height) >= 40)  height 65, width 80", "match     0.5"):
+        assert line in told
+
+
+@pytest.fixture(scope="module")
+def stories(lake: str) -> dict[str, dict]:
+    """What `why` knows of every image of the lake."""
+    with create_or_open(lake, read_only=True) as opened:
+        seen = seen_by(opened, datasets.find(opened, "small"))
+        return {image_id: image(opened, image_id, seen) for (image_id,) in opened.query("SELECT image_id FROM images")}
+
+
+def test_why_tells_decision_rules_and_the_place_in_the_cluster_as_the_cut_took_them(stories: dict[str, dict]):
+    fates = [story["decision"]["dropped_by"] for story in stories.values()]
+    assert set(fates) == {"", "short_side", "balance"}
+    for story, fate in zip(stories.values(), fates, strict=True):
+        kept = {rule["rule"]: rule["kept"] for rule in story["rules"]}
+        assert kept == {"readable": True, "short_side": fate != "short_side"}
+        assert ("rank" in story["cluster"]) == (fate != "short_side")
+        assert story["cluster"]["cap"] == 3
+        if "rank" in story["cluster"]:
+            assert (story["cluster"]["rank"] > 3) == (fate == "balance")
+
+
+def test_why_marks_the_matches_that_became_texts(stories: dict[str, dict]):
+    for story in stories.values():
+        places = sorted(match["place"] for match in story["matches"] if match["place"])
+        assert places == ([1, 2, 3] if story["decision"]["dropped_by"] == "" else [])
+
+
+def test_why_knows_a_sentence_and_what_it_is_used_for(capsys, lake: str):
+    told = asked(capsys, "why", text_id(SENTENCES[0]), "--lake", lake)
+    pairs = first(lake, "SELECT n_pairs FROM datasets")
+    assert SENTENCES[0] in told and "rule      keeps  length: (n_words BETWEEN 3 AND 81)  n_words 7" in told
+    assert "occurs    1 times" in told and f"candidate of {N} pictures" in told
+    assert f"dataset   small@1: in {pairs} pairs" in told and told.count("  used ") == pairs
+
+
+def test_why_tells_what_is_in_quarantine(capsys, lake: str):
+    assert "truncated at 'ingest': jpeg: Premature end" in asked(capsys, "why", "broken.jpg", "--lake", lake)
+
+
+def test_why_of_something_unknown_says_what_it_can_be_asked(capsys, lake: str):
+    assert main(["why", "nothing of the kind", "--lake", lake]) == 1
+    assert "knows no 'nothing of the kind'" in capsys.readouterr().err
+
+
+def test_why_for_a_dataset_that_is_not_there_says_so(capsys, lake: str):
+    assert main(["why", "5.jpg", "--dataset", "smal", "--lake", lake]) == 1
+    assert "did you mean 'small'?" in capsys.readouterr().err
+
+
+def test_status_tells_runs_and_holdings_without_a_recipe(capsys, tmp_path: Path):
+    with create_or_open(tmp_path / "lake"):
+        pass
+    told = asked(capsys, "status", "--lake", str(tmp_path / "lake"))
+    assert "0 documents, 0 images, 0 sentences, 0 quarantine" in told
+    assert "lease    free" in told and "no dataset yet" in told

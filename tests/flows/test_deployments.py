@@ -1,0 +1,94 @@
+"""What Prefect is given: deployments of recipes that exist, and a form that refuses nonsense."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prefect.exceptions import ParameterTypeError
+from prefect.utilities.callables import parameter_schema
+from prefect.utilities.schema_tools.validation import validate
+
+from flows.deployments import curate
+from flows.local_prefect import deployments
+from flows.settings import RECIPES, ROOT, load_recipe
+
+SCHEMA = parameter_schema(curate.fn).model_dump_for_openapi()
+FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text())
+
+
+def refused(parameters: dict[str, Any]) -> bool:
+    return bool(validate(parameters, SCHEMA, raise_on_error=False))
+
+
+def test_prefect_yaml_deploys_every_recipe_under_its_name_and_no_other():
+    named = {each["name"]: each["parameters"]["recipe"] for each in FILE["deployments"]}
+    assert named == {file.stem: file.stem for file in RECIPES.glob("*.yaml")}
+    assert sorted(deployments()) == sorted(f"curate/{name}" for name in named)
+    for recipe in named.values():
+        assert load_recipe(recipe).name == recipe
+
+
+def test_no_schedule_starts_by_itself_and_big_recipes_have_one():
+    for each in FILE["deployments"]:
+        assert not any(schedule["active"] for schedule in each["schedules"])
+        assert bool(each["schedules"]) == (each["name"] != "demo")
+
+
+def test_the_deployed_parameters_fit_the_form():
+    for each in FILE["deployments"]:
+        assert not refused(each["parameters"])
+
+
+def test_the_form_describes_every_field():
+    assert all(field.get("description") for field in SCHEMA["properties"].values())
+    assert all(field.get("description") for field in SCHEMA["definitions"]["Compute"]["properties"].values())
+    assert SCHEMA["properties"]["recipe"]["examples"] == sorted(file.stem for file in RECIPES.glob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"recipe": "demoo"},
+        {"recipe": ""},
+        {"recipe": 3},
+        {"sources": "folder"},
+        {"sources": [""]},
+        {"sources": ["ftp://host/x"]},
+        {"sources": ["s3://"]},
+        {"models": "big"},
+        {"overrides": {"balance.cap": [1]}},
+        {"overrides": ["balance.cap"]},
+        {"compute": {"workers": -1}},
+        {"compute": {"workers": "two"}},
+        {"compute": {"wokers": 2}},
+        {"compute": {"cpus_per_worker": 0}},
+    ],
+)
+def test_nonsense_is_refused_when_a_run_is_asked_for(parameters: dict[str, Any]):
+    assert refused(parameters)
+    with pytest.raises(ParameterTypeError):
+        curate.validate_parameters({"recipe": "demo", **parameters})
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"recipe": "30m", "sources": ["s3://bucket/prefix", "folder/with space", "/abs/file.parquet"]},
+        {"recipe": "my/own.yaml", "models": "demo", "lake": "/data/lake.yaml"},
+        {"overrides": {"balance.cap": 20, "clip.precision": "bf16", "duplicates.cosine": 0.97}},
+        {"compute": {"workers": 8, "ray_address": "ray://head:10001", "gpus_per_worker": 0.5}},
+    ],
+)
+def test_what_makes_sense_is_taken(parameters: dict[str, Any]):
+    assert not refused(parameters)
+    curate.validate_parameters({"recipe": "demo", **parameters})
+
+
+def test_an_error_of_the_users_ends_the_flow_failed_with_its_message_alone(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("flows.deployments.get_run_logger", lambda: __import__("logging").getLogger("test"))
+    state = curate.fn("30m", [], str(tmp_path / "lake"), "recipe", {"balance.capp": 3})
+    assert state.is_failed()
+    assert state.message == "recipe '30m', 'balance.capp': there is no such setting; did you mean 'cap'?"
+    assert not (tmp_path / "lake").exists()

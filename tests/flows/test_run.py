@@ -1,0 +1,130 @@
+"""`pairmill run` and what the reading commands say afterwards, over a small curated lake."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from catalog.lake import create_or_open
+from flows.cli import main
+from flows.settings import load_recipe
+from flows.survey import Survey, survey
+from tasks import scorers
+from tests.flows.line import curate, work_done
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+Tell = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def assignments(settings: dict[str, str]) -> list[str]:
+    return [f"--set={key}={value}" for key, value in settings.items()]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory, pages: Path, settings: dict[str, str]) -> str:
+    folder = tmp_path_factory.mktemp("run") / "lake"
+    curate(folder, pages, settings=settings)
+    return str(folder)
+
+
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
+    def told(*arguments: str) -> str:
+        assert main(arguments) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return told
+
+
+def surveyed(lake: str, settings: dict[str, str], *sources: Path) -> Survey:
+    plan, _ = scorers.plan(load_recipe("demo", settings))
+    with create_or_open(lake, read_only=True) as opened:
+        return survey(opened, plan, [str(source) for source in sources])
+
+
+def test_a_run_tells_funnel_pairs_report_and_where_to_go_on(tell: Tell, lake: str, pages: Path, assignments: list[str]):
+    told = tell("run", "demo", "--source", str(pages), "--lake", lake, *assignments)
+    assert "demo@1" in told and "unchanged" in told
+    for part in ("images", "sentences", "short_side", "duplicate", "recall of the retrieval"):
+        assert part in told
+    assert told.count("  text1 ") == 3
+    report = Path(next(line for line in told.splitlines() if line.startswith("report")).split()[1])
+    assert report.is_file() and report.parent.parent == Path(lake)
+    sql = next(line for line in told.splitlines() if line.startswith("go on")).split('"')[1]
+    assert len(json.loads(tell("sql", sql, "--lake", lake, "--format", "json"))) == 10
+
+
+def test_after_a_run_nothing_is_pending(tell: Tell, lake: str, pages: Path, assignments: list[str]):
+    assert "nothing is pending" in tell("status", "--lake", lake)
+    told = tell("status", "demo", "--source", str(pages), "--lake", lake, *assignments)
+    assert "nothing is pending" in told and "lease    free" in told and "completed in" in told
+
+
+def test_status_of_an_unreachable_source_says_so_and_goes_on(tell: Tell, lake: str, assignments: list[str]):
+    told = tell("status", "demo", "--source", "/nowhere/pages", "--lake", lake, *assignments)
+    assert "note: source '/nowhere/pages'" in told and "score images" in told
+
+
+def test_an_empty_lake_has_everything_before_it(tmp_path: Path, pages: Path, settings: dict[str, str]):
+    with create_or_open(tmp_path / "lake"):
+        pass
+    found = surveyed(str(tmp_path / "lake"), settings, pages).found
+    ingest = found[0]
+    assert (ingest.work, ingest.items, ingest.due) == ("ingest", 8, "")
+    assert ingest.rows >= 72
+    after = {each.work: each for each in found[1:]}
+    assert all(each.rows == 0 or each.work.startswith("train") for each in after.values())
+    assert after["score images"].due == "and what comes from above"
+    for work in ("group duplicates", "caption main", "tag", "fuse"):
+        assert after[work].due == "everything that reaches it"
+
+
+def test_a_changed_prompt_is_foretold_as_it_is_then_run(lake: str, pages: Path, settings: dict[str, str]):
+    changed = settings | {"captioners.0.prompt": "tell me more of the picture"}
+    foretold = {each.work: each.items for each in surveyed(lake, changed, pages).found if each.items}
+    _, counts = curate(lake, pages, settings=changed)
+    assert foretold == {work: n for work, n in work_done(counts).items() if work in ("caption main", "fuse")}
+    curate(lake, pages, settings=settings)
+
+
+def test_new_documents_are_foretold(lake: str, pages: Path, more_pages: Path, settings: dict[str, str]):
+    found = surveyed(lake, settings, pages, more_pages).found
+    assert [(each.work, each.items) for each in found if each.items] == [("ingest", 2)]
+    assert {each.due for each in found[2:]} == {"and what comes from above"}
+
+
+def test_a_survey_changes_nothing(lake: str, pages: Path, more_pages: Path, settings: dict[str, str]):
+    files = {file: file.stat().st_mtime_ns for file in Path(lake).rglob("*.parquet")}
+    surveyed(lake, settings | {"association.clusters": "5", "balance.clusters": "4"}, pages, more_pages)
+    assert files == {file: file.stat().st_mtime_ns for file in Path(lake).rglob("*.parquet")}
+
+
+def test_why_finds_a_sentence_by_its_text_however_it_is_written(tell: Tell, lake: str):
+    with create_or_open(lake, read_only=True) as opened:
+        text = opened.query("SELECT text FROM sentence_content ORDER BY length(text), text LIMIT 1")[0][0]
+    assert text in tell("why", f"  {text.upper()} ", "--lake", lake)
+
+
+def test_why_tells_the_keeper_of_a_duplicate(tell: Tell, lake: str):
+    with create_or_open(lake, read_only=True) as opened:
+        loser, keeper = opened.query(
+            "SELECT item_id, value FROM decisions WHERE dropped_by = 'duplicate' ORDER BY item_id LIMIT 1"
+        )[0]
+    told = tell("why", loser, "--lake", lake)
+    assert f"dropped by duplicate ({keeper})" in told
+    assert any(line.split()[0] == keeper and "kept" in line for line in told.splitlines() if line.strip())
+
+
+def test_export_writes_the_newest_version_and_says_where(tell: Tell, lake: str, tmp_path: Path):
+    told = tell("export", "demo", "--to", str(tmp_path / "out"), "--lake", lake)
+    assert "pairs in 1 files" in told
+    assert list((tmp_path / "out").glob("demo-v*.tar"))
+
+
+def test_the_demo_models_stand_in_for_the_big_ones(capsys, tmp_path: Path, pages: Path):
+    """`--models demo` leaves the recipe as it is but for its models; the sources of 30m are the user's."""
+    demo, big = load_recipe("demo"), load_recipe("30m", None, "demo")
+    assert set(big.models.values()) == set(demo.models.values())
+    assert big.images == load_recipe("30m").images and big.balance == load_recipe("30m").balance

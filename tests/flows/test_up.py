@@ -1,0 +1,102 @@
+"""Prefect for real: `pairmill up` with its own server, pool, deployments and worker."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+COMMAND = [sys.executable, "-m", "flows.cli", "up"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("prefect")
+
+
+def environment(home: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    return kept | {"PREFECT_HOME": str(home)}
+
+
+def once(home: Path, lake: Path, source: Path, settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, "--once", "curate/demo", "--lake", str(lake), "--source", str(source)]
+    command += [f"--set={key}={value}" for key, value in settings.items()]
+    return subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=600)
+
+
+def asked(home: Path, sql: str) -> list[tuple]:
+    with sqlite3.connect(home / "prefect.db") as database:
+        return database.execute(sql).fetchall()
+
+
+def of(home: Path) -> list[int]:
+    """Processes that still work with this Prefect home."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("PREFECT_HOME") == str(home):
+                found.append(process.pid)
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return found
+
+
+def test_once_goes_through_server_and_worker_tells_the_result_and_leaves_nothing_running(
+    home: Path, tmp_path: Path, pages: Path, settings: dict[str, str]
+):
+    done = once(home, tmp_path / "lake", pages, settings)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for part in ("deployed curate/demo, curate/15m, curate/30m, curate/100m", "demo@1", "(published)", "short_side",
+                 "pairmill sql", "Prefect's interface  http://127.0.0.1:", "publish: "):  # fmt: skip
+        assert part in done.stdout
+    assert done.stdout.count("  text1 ") == 3
+    report = next(line for line in done.stdout.splitlines() if line.startswith("report")).split()[1]
+    assert Path(report).is_file()
+    assert of(home) == []
+    assert asked(home, "SELECT state_type FROM flow_run") == [("COMPLETED",)]
+    kinds = dict(asked(home, "SELECT type, count(*) FROM artifact GROUP BY type"))
+    assert kinds["progress"] >= 10 and kinds["table"] == 1 and kinds["markdown"] == 2
+    tasks = {name for (name,) in asked(home, "SELECT DISTINCT substr(name, 1, instr(name, '-') - 1) FROM task_run")}
+    assert tasks >= {"ingest", "score_images", "cluster", "associate", "caption", "publish"}
+    assert asked(home, "SELECT count(*) FROM automation WHERE enabled") == [(1,)]
+    assert set(asked(home, "SELECT active FROM deployment_schedule")) == {(0,)}
+
+
+def test_what_the_user_must_mend_fails_the_run_with_that_message(home: Path, tmp_path: Path, settings: dict[str, str]):
+    done = once(home, tmp_path / "lake", tmp_path / "nowhere", settings)
+    assert done.returncode == 1
+    assert "curate/demo ended as Failed: source" in done.stderr and "there is no such file or folder" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "deployed" not in done.stdout  # they were up to date
+    assert asked(home, "SELECT count(*) FROM task_run WHERE state_type = 'FAILED'") == [(0,)]
+    assert of(home) == []
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 0)])
+def test_up_stays_until_it_is_told_to_stop_and_stops_what_it_started(
+    home: Path, tmp_path: Path, number: signal.Signals, status: int
+):
+    child = subprocess.Popen([*COMMAND, "--lake", str(tmp_path / "lake")], env=environment(home), text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    assert child.stdout is not None
+    deadline = time.monotonic() + 300
+    while "Ctrl-C stops it" not in (line := child.stdout.readline()):
+        assert line and time.monotonic() < deadline
+    assert len(of(home)) >= 3
+    child.send_signal(number)
+    assert child.wait(120) == status
+    assert of(home) == []
+
+
+def test_a_configured_server_that_does_not_answer_is_told_at_once(home: Path, tmp_path: Path):
+    lost = environment(home) | {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
+    done = subprocess.run([*COMMAND, "--lake", str(tmp_path)], env=lost, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "server at http://127.0.0.1:9/api does not answer" in done.stderr
