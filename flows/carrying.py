@@ -21,7 +21,7 @@ def as_task(step: Callable[[Session], Any], session: Session) -> Any:
         before = dict(session.counts)
         result = step(session)
         done = {name: n - before.get(name, 0) for name, n in session.counts.items()}
-        said = ", ".join(f"{name} {n}" for name, n in done.items() if n) or "nothing to do"
+        said = ", ".join(f"{name} {n}" for name, n in done.items() if n) or "no work items"
         get_run_logger().info(f"{step.__name__}: {said}")
         return result
 

@@ -10,6 +10,7 @@ from rich.markup import escape
 from catalog import datasets
 from catalog.error import BadRecipe
 from catalog.lake import Lake, create_or_open
+from catalog.lease import holder_of
 from catalog.recipe import Recipe, validated
 from flows.commands_run import overrides
 from flows.settings import found_source, load_recipe
@@ -40,16 +41,14 @@ def _tell_lake(lake: Lake, screen: Console) -> None:
     screen.print(f"[bold]lake {escape(str(lake.uri))}[/]  {', '.join(counts)}")
     for dataset in _newest(lake):
         screen.print(f"dataset  {dataset}  {dataset.n_pairs:,} pairs, {_time(dataset.created_at)}")
-    holder = lake.query("SELECT holder, run_id, purpose, heartbeat, expires > now() FROM lease")
-    if not holder:
-        screen.print("lease    free: nobody writes")
-    for name, run_id, purpose, heartbeat, valid in holder:
-        state = "holds it" if valid else "let it expire"
-        screen.print(f"lease    {name} {state}: {purpose}, run {run_id}, last heard of at {_time(heartbeat)}")
+    holder = holder_of(lake.metadata)
+    writes = holder is not None and not holder.is_over()
+    left = f" (left behind by {holder})" if holder and not writes else ""
+    screen.print(f"lease    {holder}" if writes else f"lease    free: nobody writes{left}")
     columns = "run_id, flow, recipe, state, started_at, finished_at, detail"
     sql = f"SELECT {columns} FROM runs ORDER BY started_at DESC LIMIT {RUNS}"
     for run_id, flow, recipe, state, started, finished, detail in lake.query(sql):
-        if state == "running" and run_id not in {row[1] for row in holder}:
+        if state == "running" and not (writes and holder and holder.run_id == run_id):
             state = "killed"
         spent = f" in {(finished - started).total_seconds():.0f} s" if finished else ""
         said = f": {detail.splitlines()[0][:200]}" if detail else ""

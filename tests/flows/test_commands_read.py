@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog import datasets
+from catalog import datasets, lease
 from catalog.lake import create_or_open
 from catalog.why import seen_by
 from catalog.why_image import image
@@ -139,3 +139,16 @@ def test_status_tells_runs_and_holdings_without_a_recipe(capsys, tmp_path: Path)
     told = asked(capsys, "status", "--lake", str(tmp_path / "lake"))
     assert "0 documents, 0 images, 0 sentences, 0 quarantine" in told
     assert "lease    free" in told and "no dataset yet" in told
+
+
+def test_status_tells_who_writes_and_which_run_was_killed(capsys, tmp_path: Path):
+    folder = str(tmp_path / "lake")
+    with create_or_open(folder) as opened:
+        for run_id in ("first", "second"):
+            opened.execute("INSERT INTO runs VALUES (?, 'curate', 'demo', 'running', now(), NULL, '')", (run_id,))
+        with lease.writing(opened, "second", "curate demo"):
+            told = asked(capsys, "status", "--lake", folder).splitlines()
+    states = {line.split()[1]: line.rsplit(", ", 1)[1] for line in told if line.startswith("run ")}
+    assert states == {"first": "killed", "second": "running"}
+    assert any(line.startswith("lease") and "run second, 'curate demo'" in line for line in told)
+    assert "lease    free: nobody writes" in asked(capsys, "status", "--lake", folder)
