@@ -14,6 +14,8 @@ from ops.fault import Fault
 from ops.read.tree import Tree, is_storable
 
 REMOTE = ("http", "https", "ftp")
+# How a fault's detail begins when the picture is an address on the web that a fetch may still bring.
+NOT_FETCHED = "remote image: not fetched"
 NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
 
 
@@ -94,7 +96,7 @@ def _outside(path: str) -> bool:
 
 
 def _remote(url: str) -> Link:
-    return _refused(url, "missing", "remote image: not fetched in this version")
+    return _refused(url, "missing", NOT_FETCHED)
 
 
 def _refused(url: str, reason: str, detail: str) -> Link:

@@ -10,16 +10,18 @@ from dataclasses import dataclass, field
 
 from ops.fault import Fault
 from ops.read.document import Claim, Document, Format, Picture, Text, Unit
+from ops.read.html_archive import HtmlArchive
 from ops.read.html_folder import HtmlFolder
 from ops.read.image_folder import ImageFolder
 from ops.read.obelics import Obelics
 from ops.read.s3 import s3_tree
 from ops.read.tree import Entry, SourceError, Tree, local_tree
+from ops.read.webdataset import WebDataset
 
 __all__ = ["Document", "Picture", "Source", "SourceError", "Text", "Unit", "open_source"]
 
 # In this order each takes its files; pictures that nothing else shows are left to the last.
-READERS: tuple[Format, ...] = (Obelics(), HtmlFolder(), ImageFolder())
+READERS: tuple[Format, ...] = (HtmlArchive(), WebDataset(), Obelics(), HtmlFolder(), ImageFolder())
 FORMATS = {reader.name: reader for reader in READERS}
 
 

@@ -1,0 +1,47 @@
+"""What came along with a document, brought into a shape that JSON and every table can hold."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ops.read.charset import printable
+
+# One value of metadata is kept up to here: a similarity matrix or a page of EXIF must not outgrow its picture.
+MAX_TEXT = 65_536
+
+
+def parsed(value: Any) -> Any:
+    """JSON text as what it says, anything else as it is; None for what cannot be read: metadata is an extra."""
+    if not isinstance(value, str | bytes):
+        return value
+    try:
+        return json.loads(value, parse_constant=lambda _: None)  # NaN is no JSON
+    except (ValueError, RecursionError):
+        return None
+
+
+def storable(value: Any) -> dict[str, object]:
+    """A dict that JSON and a table can hold: dates as text, bytes left out, NaN as null; {} for anything else."""
+    if not isinstance(value, dict):
+        return {}
+    kept = {str(name): each for name, each in value.items() if not isinstance(each, bytes | bytearray)}
+    try:
+        text = printable(json.dumps(kept, default=_as_text, ensure_ascii=False))
+    except (ValueError, RecursionError):
+        return {}
+    found = parsed(text)
+    return {name: each for name, each in found.items() if _is_small(each)} if isinstance(found, dict) else {}
+
+
+def clean(value: object) -> str:
+    """One line of text, '' for what is no text: white space collapsed, control codes and half letters gone."""
+    return " ".join(printable(value).split()) if isinstance(value, str) else ""
+
+
+def _as_text(value: object) -> str | None:
+    return None if isinstance(value, bytes | bytearray) else str(value)
+
+
+def _is_small(value: object) -> bool:
+    return not isinstance(value, str | list | dict) or len(json.dumps(value)) <= MAX_TEXT

@@ -1,0 +1,139 @@
+"""The members of a tar file, told from their headers alone; written so that no header can cost memory or leave the tar.
+
+POSIX.1-2001 (ustar, pax) and GNU tar, as the standard library and webdataset write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+from ops.fault import Fault
+
+BLOCK = 512
+REGULAR, LINKS = (b"\0", b"0", b"7"), (b"1", b"2")
+# A name or a pax record is some hundred bytes; the standard library would read gigabytes of one into memory.
+MAX_EXTENSION = 64 * 1024
+
+
+class Member(NamedTuple):
+    """A regular file: its path with '/' inside the archive, and where its bytes stand."""
+
+    name: str
+    offset: int
+    size: int
+
+
+def members(file: IO[bytes], uri: str, at_most: int | None = None) -> Iterator[Member | Fault]:
+    """Every member in the order of the file; a Fault for each that is no plain file, and one for the rest of a cut tar.
+
+    Names are safe: neither absolute nor with '..'. The first of two members of one name counts.
+    """
+    end = file.seek(0, 2)
+    at, seen, extra = 0, set(), {}
+    while at_most is None or len(seen) < at_most:
+        file.seek(at)
+        header = file.read(BLOCK)
+        if len(header) < BLOCK:
+            detail = "no end mark" if at == end else f"cut inside the header at byte {at}"
+            yield Fault(f"{uri}#byte={at}", "truncated", f"the tar ends early: {detail}")
+            return
+        if not any(header):
+            return
+        size = _size(header, extra)
+        if size is None:
+            yield Fault(f"{uri}#byte={at}", "bad_record", "no tar header here; what follows is lost")
+            return
+        at += BLOCK
+        kind = header[156:157]
+        if kind in b"LxKg":
+            if size > MAX_EXTENSION:
+                yield Fault(f"{uri}#byte={at}", "bomb", f"a header of {size} bytes; what follows is lost")
+                return
+            extra |= _extension(kind, file.read(size))
+        else:
+            found = _member(uri, header, at, size, end, extra, seen)
+            if found:
+                yield found
+            if at + size > end:
+                return
+            extra = {}
+        at += -(-size // BLOCK) * BLOCK
+
+
+def _member(uri: str, header: bytes, at: int, size: int, end: int, extra: dict, seen: set) -> Member | Fault | None:
+    try:
+        name = extra.get("path") or _name(header)
+        name = name.decode() if isinstance(name, bytes) else name
+    except UnicodeDecodeError:
+        return Fault(f"{uri}#byte={at}", "bad_encoding", "the member's name is not UTF-8")
+    item, kind = f"{uri}#{name}", header[156:157]
+    if kind == b"5":
+        return None
+    if is_unsafe(name):
+        return Fault(item, "unsafe_path", "the member's name leaves the archive")
+    if kind in LINKS:
+        return Fault(item, "unsafe_path", "a link inside an archive is not followed")
+    if kind not in REGULAR:
+        return Fault(item, "bad_record", f"not a plain file (tar type {kind!r})")
+    if at + size > end:
+        return Fault(item, "truncated", f"the tar ends early: {end - at} of the member's {size} bytes are there")
+    name = plain(name)
+    if name in seen:
+        return Fault(item, "bad_record", "a second member of this name; the first one counts")
+    seen.add(name)
+    return Member(name, at, size)
+
+
+def _size(header: bytes, extra: dict[str, bytes | str]) -> int | None:
+    """Bytes of the member, None when the block is no header (its checksum is wrong)."""
+    total = sum(header) - sum(header[148:156]) + 8 * 32
+    if _number(header[148:156]) != total:
+        return None
+    size = _number(header[124:136])
+    stated = str(extra.get("size", ""))
+    if stated and header[156:157] not in b"LxKg":
+        size = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 20 else None
+    return size if size is not None and size >= 0 else None
+
+
+def _number(field: bytes) -> int | None:
+    """Octal digits, or GNU's base 256 for what they cannot hold."""
+    if field[0] in (0x80, 0xFF):
+        return int.from_bytes(field[1:], "big", signed=field[0] == 0xFF)
+    try:
+        return int(field.split(b"\0")[0].strip() or b"0", 8)
+    except ValueError:
+        return None
+
+
+def _name(header: bytes) -> bytes:
+    name, prefix = header[:100].split(b"\0")[0], header[345:500].split(b"\0")[0]
+    return prefix + b"/" + name if prefix and header[257:263] == b"ustar\0" else name
+
+
+def _extension(kind: bytes, data: bytes) -> dict[str, bytes | str]:
+    """What a GNU long name or a pax header says of the next member."""
+    if kind == b"L":
+        return {"path": data.split(b"\0")[0]}
+    found: dict[str, bytes | str] = {}
+    while kind == b"x" and data:
+        length, _, _ = data.partition(b" ")
+        if not (length.isdigit() and len(length) < 6 and 0 < int(length) <= len(data)):
+            break
+        record, data = data[len(length) + 1 : int(length) - 1], data[int(length) :]
+        name, _, value = record.partition(b"=")
+        if name in (b"path", b"size"):
+            found[name.decode()] = value if name == b"path" else value.decode("latin-1")
+    return found
+
+
+def is_unsafe(name: str) -> bool:
+    """Whether a member's name is absolute, climbs out, or names a drive."""
+    parts = name.replace("\\", "/").split("/")
+    return not name or "\0" in name or not parts[0] or ".." in parts or parts[0].endswith(":")
+
+
+def plain(name: str) -> str:
+    """Without './' at the start and doubled slashes."""
+    return "/".join(part for part in name.split("/") if part not in ("", "."))
