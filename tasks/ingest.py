@@ -24,7 +24,6 @@ from tasks.rows import quarantine
 from tasks.session import Session
 from tasks.stage import Part
 
-
 # A small source is cut finer, so that every CPU has work. By what is listed, not by what is new: a killed ingest must
 # find its shards again.
 FEWEST_SHARDS = 16

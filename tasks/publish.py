@@ -6,7 +6,6 @@ from catalog.publish import Published
 from tasks.recall import measure_recall
 from tasks.session import Session
 
-
 LOW_RECALL = 0.8
 
 
@@ -16,9 +15,10 @@ def publish(session: Session) -> Published:
     cut_after_captions(session.lake, session.plan)
     recall = measure_recall(session)
     if recall is not None and recall < LOW_RECALL:
+        probes = session.recipe.association.probes
         session.note(
             f"recall@{session.recipe.association.top_k} of the retrieval is {recall:.2f}: a picture misses some of its "
-            f"nearest sentences. Raise association.probes (now {session.recipe.association.probes}); it costs search alone."
+            f"nearest sentences. Raise association.probes (now {probes}); it costs search alone."
         )
     return catalog_publish.publish(
         session.lake, session.plan, session.writer.run_id, recall, lambda: session.begin("publish").commit

@@ -49,9 +49,7 @@ class Figures:
 def measure(lake_path: Path, world: Path) -> Figures:
     """Figures of the newest demo dataset in the lake against ``world``/truth."""
     pictures = pq.read_table(world / "truth/pictures.parquet").to_pylist()
-    described = {
-        row["text"]: row["concept"] for row in pq.read_table(world / "truth/sentences.parquet").to_pylist()
-    }
+    described = {row["text"]: row["concept"] for row in pq.read_table(world / "truth/sentences.parquet").to_pylist()}
     with create_or_open(lake_path, read_only=True) as lake:
         return Figures(
             *_quarantine(lake, pictures),
@@ -170,7 +168,9 @@ def _balance(lake: Lake, pictures: list[dict]) -> tuple[int, int]:
     """Clusters of the dataset over the cap, and concepts that balance alone removed."""
     concept = {row["sha256"]: row["concept"] for row in pictures}
     cap = json.loads(lake.query("SELECT recipe FROM datasets ORDER BY version DESC LIMIT 1")[0][0])["balance"]["cap"]
-    over = lake.query(f"SELECT count(*) FROM (SELECT 1 FROM pairs WHERE {_NEWEST} GROUP BY cluster HAVING count(*) > {cap})")
+    over = lake.query(
+        f"SELECT count(*) FROM (SELECT 1 FROM pairs WHERE {_NEWEST} GROUP BY cluster HAVING count(*) > {cap})"
+    )
     before = lake.query(
         "SELECT DISTINCT i.sha256 FROM decisions d JOIN images i ON i.image_id = d.item_id "
         f"WHERE d.dropped_by IN ('', 'balance', 'no_text') AND {_NEWEST.replace('version', 'd.version', 1)}"
@@ -187,7 +187,9 @@ def main(seeds: list[str]) -> None:
             generate(world, int(seed), 640)
             curate(Path(folder) / "lake", world / "pages")
             figures = asdict(measure(Path(folder) / "lake", world))
-            print(json.dumps({"seed": int(seed)} | {name: round(value, 4) for name, value in figures.items()}), flush=True)
+            print(
+                json.dumps({"seed": int(seed)} | {name: round(value, 4) for name, value in figures.items()}), flush=True
+            )
 
 
 if __name__ == "__main__":

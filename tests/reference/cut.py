@@ -18,8 +18,8 @@ class Image:
 
 
 def cut(
-    images: list[Image], good_sentences: set[str], min_side: int, min_sharpness: float, cap: int, top_k: int, max_uses: int,
-    seed: int,
+    images: list[Image], good_sentences: set[str], min_side: int, min_sharpness: float, cap: int, top_k: int,
+    max_uses: int, seed: int,
 ) -> tuple[dict[str, str], dict[str, list[str]]]:  # fmt: skip
     """(image_id -> the rule that dropped it or '', image_id -> its sentences in order) after all rules."""
     dropped = {image.image_id: _item_rule(image, min_side, min_sharpness) for image in images}
