@@ -84,7 +84,7 @@ def _inside(folder: str, path: str, query: str) -> list[str]:
     if any(_outside(_relative(folder, reading.replace("\\", "/"))) for reading in decoded):
         return []
     found = [_relative(folder, reading) for reading in decoded + readings]
-    return [path for path in dict.fromkeys(found) if path != "." and is_storable(path)]
+    return [path for path in dict.fromkeys(found) if path != "." and is_storable(path) and not _outside(path)]
 
 
 def _relative(folder: str, path: str) -> str:

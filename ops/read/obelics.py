@@ -8,7 +8,6 @@ text) are optional. Shape after OBELICS (arXiv 2306.16527, section 3.4).
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,10 +18,12 @@ import pyarrow.parquet as pq
 
 from ops.fault import Fault
 from ops.identity import text_id
+from ops.read import tables
 from ops.read.charset import printable
 from ops.read.document import Claim, Document, Picture, Text, Unit
 from ops.read.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.links import resolve
+from ops.read.metadata import parsed, storable
 from ops.read.tree import Entry, Tree
 
 SUFFIXES = frozenset(("parquet", "parq"))
@@ -91,7 +92,9 @@ def _is_interleaved(tree: Tree, entry: Entry) -> bool:
 
 def _read_group(tree: Tree, path: str, file: IO[bytes], group: int) -> Iterator[Document | Fault]:
     table = pq.ParquetFile(file)
-    columns = [name for name in COLUMNS if name in table.schema_arrow.names]
+    kinds = tables.kinds(table.schema_arrow)
+    # A single value beside the lists says something of the document; other bytes are not read.
+    columns = [name for name, kind in kinds.items() if name in COLUMNS or kind in ("text", "other")]
     missing = {"images", "texts"} - set(columns)
     if missing:
         yield Fault(f"{tree.uri(path)}#row-group={group}", "bad_record", f"no column {sorted(missing)}")
@@ -120,8 +123,11 @@ def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
         raise ValueError(
             f"the lists differ in length: {len(images)} images, {len(texts)} texts, {len(embedded)} image_bytes"
         )
-    about = _storable(_json(row.get("general_metadata")))
     each = _each(row.get("metadata"), len(images))
+    about = storable({name: value for name, value in row.items() if name not in COLUMNS})
+    about |= storable(parsed(row.get("general_metadata")))
+    shown = [said for said in each if said]
+    about |= storable({"images": shown}) if shown else {}
     items: list[Picture | Text] = []
     position = 0
     for image, text, data, said in zip(images, texts, embedded, each, strict=True):
@@ -161,25 +167,10 @@ def _picture(
     return Picture(position, link.url, alt, b"", next(content for content in found if isinstance(content, Fault)))
 
 
-def _json(value: Any) -> Any:
-    """JSON text, or what is no text already; None for what cannot be read: metadata is an extra."""
-    if not isinstance(value, str | bytes):
-        return value
-    try:
-        return json.loads(value, parse_constant=lambda _: None)  # NaN is no JSON
-    except (ValueError, RecursionError):
-        return None
-
-
-def _storable(value: Any) -> dict[str, object]:
-    """A dict that JSON and a table can hold, dates as text; {} for anything else."""
-    return json.loads(printable(json.dumps(value, default=str, ensure_ascii=False))) if isinstance(value, dict) else {}
-
-
 def _each(value: Any, n: int) -> list[dict[str, Any]]:
     """Metadata by place; empty where there is none."""
-    whole = _json(value)
-    places = [_json(place) for place in whole] if isinstance(whole, list) and len(whole) == n else [None] * n
+    whole = parsed(value)
+    places = [parsed(place) for place in whole] if isinstance(whole, list) and len(whole) == n else [None] * n
     return [place if isinstance(place, dict) else {} for place in places]
 
 

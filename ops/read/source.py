@@ -13,15 +13,29 @@ from ops.read.document import Claim, Document, Format, Picture, Text, Unit
 from ops.read.html_archive import HtmlArchive
 from ops.read.html_folder import HtmlFolder
 from ops.read.image_folder import ImageFolder
+from ops.read.image_table import ImageTable
+from ops.read.mmc4 import Mmc4
 from ops.read.obelics import Obelics
+from ops.read.realsyn import RealSyn
 from ops.read.s3 import s3_tree
 from ops.read.tree import Entry, SourceError, Tree, local_tree
+from ops.read.url_list import UrlList
 from ops.read.webdataset import WebDataset
 
 __all__ = ["Document", "Picture", "Source", "SourceError", "Text", "Unit", "open_source"]
 
 # In this order each takes its files; pictures that nothing else shows are left to the last.
-READERS: tuple[Format, ...] = (HtmlArchive(), WebDataset(), Obelics(), HtmlFolder(), ImageFolder())
+READERS: tuple[Format, ...] = (
+    HtmlArchive(),
+    WebDataset(),
+    Mmc4(),
+    RealSyn(),
+    ImageTable(),
+    UrlList(),
+    Obelics(),
+    HtmlFolder(),
+    ImageFolder(),
+)
 FORMATS = {reader.name: reader for reader in READERS}
 
 
@@ -77,6 +91,10 @@ def _claim(tree: Tree, entries: list[Entry], formats: tuple[str, ...]) -> Claim:
 
 
 def _left_over(tree: Tree, entry: Entry) -> Fault:
+    readers = [reader for reader in READERS if entry.suffix in reader.suffixes]
+    if readers and entry.suffix != "gz":
+        expected = "; ".join(reader.expects for reader in readers)
+        return Fault(tree.uri(entry.path), "bad_record", f"cannot be read, or of no known shape; expected {expected}")
     detail = f"neither a page, a table of documents nor a picture that is read ('{entry.path}'): left alone"
     return Fault(tree.uri(entry.path), "not_an_image", detail)
 

@@ -150,10 +150,31 @@ def test_a_damaged_table_is_a_fault_and_the_others_are_read(tmp_path):
 
 
 def test_tables_of_another_shape_are_not_taken_for_documents(tmp_path):
-    write(tmp_path, {"t.parquet": table_bytes({"url": pa.array(["x"]), "texts": pa.array(["y"])}), "page.html": "x"})
+    write(tmp_path, {"t.parquet": table_bytes({"name": pa.array(["x"]), "texts": pa.array(["y"])}), "page.html": "x"})
     source = open_source(str(tmp_path))
     assert {unit.format for unit in source.units()} == {"html_folder"}
     assert [fault.item for fault in source.ignored()] == [str(tmp_path / "t.parquet")]
+
+
+def test_a_row_as_its_card_shows_it_keeps_what_it_says_of_itself_and_its_pictures(tmp_path):
+    src = "https://cdn.x.example/a.jpg"
+    said = {"document_url": "https://x.example/p", "unformatted_src": src, "src": src, "formatted_filename": "a",
+            "alt_text": "An a.", "original_width": 1920, "original_height": 1080, "format": "jpeg"}  # fmt: skip
+    about = {"url": "https://x.example/p", "warc_filename": "crawl/x.warc.gz", "warc_record_offset": 322560850}
+    columns = {
+        "images": lists([src, None]),
+        "metadata": pa.array([json.dumps([said, None])]),
+        "general_metadata": pa.array([json.dumps(about)]),
+        "texts": lists([None, "A text.\n\nAnother."]),
+        "language": pa.array(["en"]),
+    }
+    write(tmp_path, {"t.parquet": table_bytes(columns)})
+    (document,) = documents(open_source(str(tmp_path)))
+    assert outline(document) == ["<missing>", "A text.", "Another."]
+    assert document.metadata == {**about, "language": "en", "images": [said]}
+    (picture,) = pictures(document)
+    assert (picture.url, picture.alt_text) == (src, "An a.")
+    assert picture.fault and picture.fault.detail.startswith("remote image: not fetched")
 
 
 def test_beside_tables_of_the_right_shape_one_without_the_columns_is_a_fault(tmp_path):

@@ -1,0 +1,49 @@
+"""Lists of picture addresses with captions, as LAION and its kin are released: Parquet, CSV, TSV or JSON lines.
+
+Nothing is fetched here: a picture on the web is a fault 'missing' that keeps its address and the row's metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ops.fault import Fault
+from ops.read import columns, tables
+from ops.read.document import Claim, Document, Unit
+from ops.read.tree import Entry, Tree
+
+
+class UrlList:
+    """A table with an address column (url, URL, image_url …) and captions (TEXT, caption, alt …), a row a document."""
+
+    name = "url_list"
+    suffixes: frozenset[str] = tables.SUFFIXES
+    expects = ".parquet, .csv, .tsv or .jsonl with a column 'url' and captions such as 'caption' or 'TEXT'"
+
+    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
+        return any(_is_ours(tree, entry) for entry in entries)
+
+    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
+        ours = [entry for entry in entries if _is_ours(tree, entry)]
+        return Claim(
+            [unit for entry in ours for unit in tables.units(tree, entry, self.name)], {entry.path for entry in ours}
+        )
+
+    def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        path = tables.path_of(tree, unit)
+        for found in tables.rows(tree, unit):
+            if isinstance(found, Fault):
+                yield found
+                continue
+            uri, row = found
+            # By this row's own fields: those of JSON lines may differ from line to line.
+            kinds = {name: "texts" if isinstance(value, list) else "text" for name, value in row.items()}
+            address, captions = columns.address(kinds), columns.captions(kinds)
+            words = columns.texts(row, captions)
+            picture = columns.addressed(tree, path, uri, row, address or "url", words[0] if words else "")
+            yield picture if isinstance(picture, Fault) else columns.document(uri, row, [picture], words, captions)
+
+
+def _is_ours(tree: Tree, entry: Entry) -> bool:
+    header = tables.header(tree, entry)
+    return header is not None and bool(columns.address(header.columns)) and not columns.is_interleaved(header.columns)
