@@ -51,10 +51,10 @@ class HtmlFolder:
             yield data
             return
         parsed = page.parse(data)
-        yield _fault(unit.uri, parsed) or _document(tree, path, parsed)
+        yield fault_of(unit.uri, parsed) or _document(tree, path, parsed)
 
 
-def _fault(uri: str, parsed: page.Page) -> Fault | None:
+def fault_of(uri: str, parsed: page.Page) -> Fault | None:
     """Why the page cannot be used as a document, if so."""
     if parsed.n_bad > MAX_BAD * parsed.n_letters:
         detail = f"{parsed.n_bad} of {parsed.n_letters} letters are no text in {parsed.charset}"
@@ -116,7 +116,7 @@ def _first(tree: Tree, links: list[Link], files: dict[str, bytes | Fault], nowhe
 def _shown(tree: Tree, path: str, data: bytes, files: set[str]) -> set[str]:
     """Those of the source's files that the page shows as pictures; of a picture's alternatives the one it will have."""
     parsed = page.parse(data)
-    if _fault(path, parsed):
+    if fault_of(path, parsed):
         return set()
     base = page.base(parsed.root)
     references = (page.picture(element) for element in parsed.root.iter())

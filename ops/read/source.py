@@ -20,12 +20,14 @@ from ops.read.realsyn import RealSyn
 from ops.read.s3 import s3_tree
 from ops.read.tree import Entry, SourceError, Tree, local_tree
 from ops.read.url_list import UrlList
+from ops.read.warc import Warc
 from ops.read.webdataset import WebDataset
 
 __all__ = ["Document", "Picture", "Source", "SourceError", "Text", "Unit", "open_source"]
 
 # In this order each takes its files; pictures that nothing else shows are left to the last.
 READERS: tuple[Format, ...] = (
+    Warc(),
     HtmlArchive(),
     WebDataset(),
     Mmc4(),

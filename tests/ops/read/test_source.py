@@ -154,7 +154,7 @@ def test_a_file_too_large_for_a_worker_is_refused_unread(tmp_path):
     [
         (lambda folder: str(folder / "gone"), "there is no such file or folder; check the path"),
         (lambda folder: str(folder), "is empty; give a folder or prefix that holds documents"),
-        (lambda folder: str(write(folder, {"a.css": ""})), "none of its 1 files is a document; known are html_archive"),
+        (lambda folder: str(write(folder, {"a.css": ""})), "none of its 1 files is a document; known are warc"),
         (lambda folder: "gopher://x", "'gopher://' is not read; give a local path or s3://bucket/prefix"),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_source_that_cannot_be_used_says_why_and_the_remedy(tmp_path, make, me
 
 def test_an_unknown_format_names_the_known_ones(tmp_path):
     with pytest.raises(
-        SourceError, match=r"no format is called 'pdf'; known are auto, html_archive, webdataset, .*image_folder"
+        SourceError, match=r"no format is called 'pdf'; known are auto, warc, html_archive, .*image_folder"
     ):
         open_source(str(tmp_path), format="pdf")
 
