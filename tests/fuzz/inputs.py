@@ -1,0 +1,163 @@
+"""Good inputs of every format, mutations of them, and what must hold of whatever a reader makes of one.
+
+Long run, from the repository's root: ``python -m tests.fuzz.inputs --seconds 600 --seed 1``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import json
+import random
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+from PIL import Image
+
+from ops.fault import Fault
+from ops.image.decode import Decode
+from ops.image.header import inspect
+from ops.read.source import Document, Picture, SourceError, Text, open_source
+from tests.ops.read.packed import sample, tar, zipped
+from tests.ops.read.samples import jpeg, table_bytes
+
+PAGE = (
+    "<title>T</title><p>Before.</p><img src=a.jpg alt='An a.'><p>Café.</p><img src='data:image/gif;base64,R0lG'>"
+)
+ROWS = [{"url": f"https://x.example/{n}.jpg", "caption": f"Caption {n}.", "n": n} for n in range(4)]
+SECONDS_EACH = 5.0
+# What a worker may grow by over a whole run.
+MEMORY = 400 * 2**20
+
+
+def seeds() -> dict[str, bytes]:
+    """Small good inputs by file name."""
+    found = {"page.html": PAGE.encode(), "page16.html": PAGE.encode("utf-16")}
+    for format in ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "AVIF"):
+        out = io.BytesIO()
+        Image.effect_noise((24, 18), 60).convert("RGB").save(out, format)
+        found[f"a.{format.lower()}"] = out.getvalue()
+    samples = [member for n in range(3) for member in sample(str(n), jpeg(), "A caption.", url="https://x.example/a")]
+    site = {"s/p.html": PAGE, "s/a.jpg": jpeg(), "s/b.png": jpeg()}
+    found |= {"w.tar": tar(samples), "w.tar.gz": tar(samples, "w:gz"), "s.tar": tar(list(site.items()))}
+    found |= {"s.zip": zipped(site), "s0.zip": zipped(site, 0)}
+    lines = "\n".join(json.dumps(row) for row in ROWS).encode()
+    found |= {"u.jsonl": lines, "u.jsonl.gz": gzip.compress(lines), "u.jsonl.zip": zipped({"u.jsonl": lines})}
+    found["u.csv"] = b"url,caption\n" + b"".join(f'{row["url"]},"{row["caption"]}"\n'.encode() for row in ROWS)
+    info = [{"image_name": "a.jpg", "raw_url": "https://x.example/a.jpg", "matched_text_index": 1}]
+    found["m.jsonl"] = b"\n".join([json.dumps({"text_list": ["One.", "Two."], "image_info": info}).encode()] * 3)
+    found["u.parquet"] = table_bytes({name: pa.array([row[name] for row in ROWS]) for name in ROWS[0]})
+    struct = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    images = pa.array([{"bytes": jpeg(), "path": "a.jpg"}] * 3, struct)
+    found["i.parquet"] = table_bytes({"image": images, "caption": pa.array(["One.", "Two.", "Three."])})
+    strings = pa.list_(pa.string())
+    obelics = {"images": pa.array([["a.jpg", None]] * 3, strings), "texts": pa.array([[None, "T."]] * 3, strings)}
+    found["o.parquet"] = table_bytes(obelics | {"metadata": pa.array(['[{"alt_text": "x"}, null]'] * 3)})
+    http = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + PAGE.encode()
+    head = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://x.example/p\r\nContent-Length: %d\r\n\r\n"
+    record = head % len(http) + http + b"\r\n\r\n"
+    return found | {"c.warc": record * 3, "c.warc.gz": gzip.compress(record) * 3}
+
+
+def mutated(data: bytes, chance: random.Random) -> bytes:
+    """One to four harms: cut, flipped, overwritten, doubled, swapped or emptied pieces, extreme numbers."""
+    found = bytearray(data)
+    for _ in range(chance.randint(1, 4)):
+        if not found:
+            break
+        at, n = chance.randrange(len(found)), chance.choice((1, 2, 4, 8, 64, 512))
+        kind = chance.randrange(7)
+        if kind == 0:
+            del found[at:]
+        elif kind == 1:
+            found[at] ^= 1 << chance.randrange(8)
+        elif kind == 2:
+            found[at : at + n] = chance.randbytes(n)
+        elif kind == 3:
+            found[at:at] = found[at : at + n] * chance.choice((1, 2, 50))
+        elif kind == 4:
+            del found[at : at + n]
+        elif kind == 5:
+            found[at : at + n] = chance.choice((b"\0", b"\xff", b"9", b"../", b"<", b'"', b"[")) * n
+        else:
+            other = chance.randrange(len(found))
+            found[at : at + n], found[other : other + n] = found[other : other + n], found[at : at + n]
+    return bytes(found)
+
+
+def check(folder: Path, name: str, data: bytes) -> int:
+    """Read one input as a source of its own. Returns how many documents and faults came; AssertionError when not well.
+
+    Every input is accounted for: documents, faults, or the source refused with a message; nothing else is raised.
+    """
+    folder.joinpath(name).write_bytes(data)
+    started = time.perf_counter()
+    try:
+        source = open_source(str(folder))
+        found = [each for unit in source.units() for each in source.read(unit)] + source.ignored()
+    except SourceError as refused:
+        assert name and str(folder) in str(refused)
+        return 1
+    finally:
+        folder.joinpath(name).unlink()
+    # Rows of a table may all be gone, members of an archive too; a file that is gone is not well.
+    assert all(isinstance(each, Document | Fault) for each in found)
+    for document in found:
+        if isinstance(document, Document):
+            _check_document(folder, document)
+    assert time.perf_counter() - started < SECONDS_EACH
+    return len(found)
+
+
+def _check_document(folder: Path, document: Document) -> None:
+    assert document.uri.startswith(str(folder))
+    json.dumps(document.metadata, ensure_ascii=False, allow_nan=False).encode()
+    document.title.encode()
+    for item in document.items:
+        if isinstance(item, Text):
+            assert item.text.strip() and item.text.encode()
+            continue
+        assert isinstance(item, Picture) and bool(item.data) == (item.fault is None)
+        assert b"SECRET" not in item.data
+        (item.url + item.alt_text).encode()
+        if item.data and not isinstance(inspect(item.data, max_pixels=1_000_000), Fault):
+            (pixels,) = [Decode()(item.data)]
+            assert pixels is not None
+
+
+def run(seconds: float, seed: int, at_most: int = 10**9) -> dict[str, int]:
+    """Mutate and read until the time is over. Returns mutations read and rows seen."""
+    chance, good = random.Random(seed), seeds()
+    names = sorted(good)
+    until, before = time.monotonic() + seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    total = {"inputs": 0, "rows": 0}
+    with tempfile.TemporaryDirectory() as outside:
+        Path(outside, "secret.jpg").write_bytes(b"SECRET")
+        folder = Path(outside, "source")
+        folder.mkdir()
+        while time.monotonic() < until and total["inputs"] < at_most:
+            name = names[total["inputs"] % len(names)]
+            data = mutated(good[name], chance)
+            try:
+                total["rows"] += check(folder, name, data)
+            except Exception:
+                kept = Path(tempfile.gettempdir(), f"fuzz-{seed}-{total['inputs']}-{name}")
+                kept.write_bytes(data)
+                print(f"failed on {name}, kept as {kept}")
+                raise
+            total["inputs"] += 1
+        assert sorted(path.name for path in Path(outside).iterdir()) == ["secret.jpg", "source"]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEMORY / 1024
+    return total
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    print(run(arguments.seconds, arguments.seed))
