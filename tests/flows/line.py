@@ -40,10 +40,13 @@ def curate(
     settings: dict[str, str] | None = None,
     progress: Progress = silent,
     workers: int = 2,
+    ray_address: str = "",
 ) -> tuple[Published, dict[str, int]]:
     """One run with a commit an item. Returns what was published and the number of work items by step."""
     read = load_recipe(recipe, settings)
-    with session(read, [str(source) for source in sources], str(lake), Compute(workers=workers)) as opened:
+    with session(
+        read, [str(source) for source in sources], str(lake), Compute(workers=workers, ray_address=ray_address)
+    ) as opened:
         opened.progress, opened.commit_files = progress, 1
         published = curate_steps(opened, lambda step, held: step(held))
         return published, dict(opened.counts)

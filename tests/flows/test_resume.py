@@ -45,6 +45,14 @@ def test_a_run_killed_in_each_stage_in_turn_ends_in_the_dataset_of_an_undisturbe
 
 
 @pytest.mark.slow
+def test_the_whole_line_on_ray_gives_the_dataset_of_the_process_pool(
+    undisturbed: Path, pages: Path, settings: dict[str, str], tmp_path: Path
+):
+    curate(tmp_path / "lake", pages, settings=settings, ray_address="local")
+    assert snapshot(tmp_path / "lake") == snapshot(undisturbed)
+
+
+@pytest.mark.slow
 def test_a_second_run_does_nothing_and_publishes_nothing(undisturbed: Path, pages: Path, settings: dict[str, str]):
     before = rows(undisturbed, "SELECT * FROM partitions ORDER BY partition_id"), rows(undisturbed, "FROM datasets")
     published, counts = curate(undisturbed, pages, settings=settings)
