@@ -20,10 +20,10 @@ class ImageTable:
     expects = ".parquet with pictures in a binary column such as 'image', or a struct of 'bytes' and 'path'"
 
     def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        return any(_is_ours(tree, entry) for entry in entries)
+        return bool(tables.shaped(tree, entries, _fits))
 
     def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        ours = [entry for entry in entries if _is_ours(tree, entry)]
+        ours = tables.shaped(tree, entries, _fits)
         return Claim(
             [unit for entry in ours for unit in tables.units(tree, entry, self.name)], {entry.path for entry in ours}
         )
@@ -37,10 +37,9 @@ class ImageTable:
             yield found if isinstance(found, Fault) else _document(tree, path, *found, held, captions, address)
 
 
-def _is_ours(tree: Tree, entry: Entry) -> bool:
-    header = tables.header(tree, entry)
+def _fits(kinds: dict[str, str]) -> bool:
     # Lists of pictures beside lists of texts are an interleaved document: see obelics.
-    return header is not None and bool(columns.held(header.columns)) and not columns.is_interleaved(header.columns)
+    return bool(columns.held(kinds)) and not columns.is_interleaved(kinds)
 
 
 def _document(

@@ -31,11 +31,11 @@ class Mmc4:
     expects = ".jsonl (or .jsonl.zip, .jsonl.gz) with 'text_list' and 'image_info'"
 
     def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        return any(_is_ours(tree, entry) for entry in entries)
+        return bool(tables.shaped(tree, entries, _fits))
 
     def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
         """All lines are read here when picture files lie among the entries, to know which ones they name."""
-        ours = [entry for entry in entries if _is_ours(tree, entry)]
+        ours = tables.shaped(tree, entries, _fits)
         units = [unit for entry in ours for unit in tables.units(tree, entry, self.name)]
         others = {entry.path for entry in entries if entry.suffix in PICTURE_SUFFIXES}
         taken = {entry.path for entry in ours}
@@ -52,9 +52,8 @@ class Mmc4:
             yield found if isinstance(found, Fault) else _document(tree, path, *found)
 
 
-def _is_ours(tree: Tree, entry: Entry) -> bool:
-    header = tables.header(tree, entry) if tables.format_of(entry.path) == "jsonl" else None
-    return header is not None and {"text_list", "image_info"} <= set(header.columns)
+def _fits(kinds: dict[str, str]) -> bool:
+    return {"text_list", "image_info"} <= set(kinds)
 
 
 def _infos(row: dict[str, Any]) -> list[dict[str, Any]]:

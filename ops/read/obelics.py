@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ops.fault import Fault
-from ops.identity import text_id
-from ops.read import tables
+from ops.read import columns, tables
 from ops.read.charset import printable
 from ops.read.document import Claim, Document, Picture, Text, Unit
 from ops.read.image_folder import SUFFIXES as PICTURE_SUFFIXES
@@ -31,7 +28,6 @@ COLUMNS = ("images", "texts", "image_bytes", "metadata", "general_metadata")
 PARAGRAPHS = re.compile(r"\n\s*\n")
 # Rows held at once: a row may carry many megabytes of pictures.
 ROWS_AT_ONCE = 16
-AT_ONCE = 16
 
 
 class Obelics:
@@ -42,69 +38,45 @@ class Obelics:
     expects = ".parquet tables with the list columns 'images' and 'texts'"
 
     def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        return any(_is_interleaved(tree, entry) for entry in entries if entry.suffix in SUFFIXES)
+        return bool(tables.shaped(tree, entries, columns.is_interleaved))
 
     def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
         """Footers are read here. Of the picture files those are taken that a row names."""
-        tables = [entry for entry in entries if entry.suffix in SUFFIXES]
-        # Many at a time: on S3 each footer is two distant reads.
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            units = [unit for found in pool.map(lambda entry: self._units(tree, entry), tables) for unit in found]
-        taken = {entry.path for entry in tables}
+        # A table that cannot be read is taken with the others: read() will say what is wrong, as a fault.
+        ours = [entry for entry in entries if entry.suffix in SUFFIXES]
+        units = [unit for entry in ours for unit in tables.units(tree, entry, self.name)]
+        taken = {entry.path for entry in ours}
         others = {entry.path for entry in entries if entry.suffix in PICTURE_SUFFIXES}
         for path in sorted(taken) if others else ():
             taken |= _named(tree, path) & others
         return Claim(units, taken)
 
-    def _units(self, tree: Tree, entry: Entry) -> list[Unit]:
-        try:
-            with tree.open(entry.path) as file:
-                groups = pq.ParquetFile(file).metadata
-                sizes = [groups.row_group(index).total_byte_size for index in range(groups.num_row_groups)]
-        except (pa.ArrowException, OSError):
-            sizes = [entry.size]  # read() will say what is wrong, as a fault
-        return [
-            Unit(f"{tree.uri(entry.path)}#row-group={index}", size, text_id(entry.etag, str(index)), self.name)
-            for index, size in enumerate(sizes)
-        ]
-
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
-        uri, _, group = unit.uri.rpartition("#row-group=")
-        path = uri.removeprefix(tree.uri(""))
+        path, group = tables.path_of(tree, unit), unit.uri.rpartition("#row-group=")[2]
         try:
             with tree.open(path) as file:
-                yield from _read_group(tree, path, file, int(group))
+                yield from _read_group(tree, path, file, int(group) if group.isdigit() else 0)
         except FileNotFoundError:
             yield Fault(unit.uri, "missing", "no such file")
-        except (pa.ArrowException, OSError) as error:
+        except tables.BAD_PARQUET as error:
             yield Fault(unit.uri, "bad_record", f"not readable as Parquet: {error}")
-
-
-def _is_interleaved(tree: Tree, entry: Entry) -> bool:
-    try:
-        with tree.open(entry.path) as file:
-            schema = pq.read_schema(file)
-    except (pa.ArrowException, OSError):
-        return False
-    fields = [schema.field(name).type for name in ("images", "texts") if name in schema.names]
-    return len(fields) == 2 and all(pa.types.is_list(kind) or pa.types.is_large_list(kind) for kind in fields)
 
 
 def _read_group(tree: Tree, path: str, file: IO[bytes], group: int) -> Iterator[Document | Fault]:
     table = pq.ParquetFile(file)
     kinds = tables.kinds(table.schema_arrow)
     # A single value beside the lists says something of the document; other bytes are not read.
-    columns = [name for name, kind in kinds.items() if name in COLUMNS or kind in ("text", "other")]
-    missing = {"images", "texts"} - set(columns)
+    names = [name for name, kind in kinds.items() if name in COLUMNS or kind in ("text", "other")]
+    missing = {"images", "texts"} - set(names)
     if missing:
         yield Fault(f"{tree.uri(path)}#row-group={group}", "bad_record", f"no column {sorted(missing)}")
         return
     first = sum(table.metadata.row_group(index).num_rows for index in range(group))
-    for batch in table.iter_batches(batch_size=ROWS_AT_ONCE, row_groups=[group], columns=columns):
+    for batch in table.iter_batches(batch_size=ROWS_AT_ONCE, row_groups=[group], columns=names):
         for row in range(batch.num_rows):
             uri = f"{tree.uri(path)}#row={first + row}"
             try:
-                yield _document(tree, path, uri, {name: batch.column(name)[row].as_py() for name in columns})
+                yield _document(tree, path, uri, {name: batch.column(name)[row].as_py() for name in names})
             except UnicodeDecodeError as error:
                 yield Fault(uri, "bad_encoding", f"a text is not UTF-8: {error}")
             except (ValueError, TypeError, KeyError) as error:
@@ -187,6 +159,6 @@ def _named(tree: Tree, path: str) -> set[str]:
                 for image in batch.column("images").flatten().to_pylist():
                     reference = image.get("path") if isinstance(image, dict) else image
                     named |= set(resolve(tree, path, str(reference)).paths) if reference else set()
-        except (pa.ArrowException, OSError, UnicodeDecodeError):
+        except tables.BAD_PARQUET:
             return set()
     return named

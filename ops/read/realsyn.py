@@ -20,10 +20,10 @@ class RealSyn:
     expects = ".parquet, .csv or .jsonl with the columns raw_image_url, text1, text2, text3, syn_text"
 
     def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        return any(_is_ours(tree, entry) for entry in entries)
+        return bool(tables.shaped(tree, entries, _fits))
 
     def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        ours = [entry for entry in entries if _is_ours(tree, entry)]
+        ours = tables.shaped(tree, entries, _fits)
         return Claim(
             [unit for entry in ours for unit in tables.units(tree, entry, self.name)], {entry.path for entry in ours}
         )
@@ -40,6 +40,5 @@ class RealSyn:
             yield picture if isinstance(picture, Fault) else columns.document(uri, row, [picture], words, list(TEXTS))
 
 
-def _is_ours(tree: Tree, entry: Entry) -> bool:
-    header = tables.header(tree, entry)
-    return header is not None and {ADDRESS, "text1"} <= set(header.columns)
+def _fits(kinds: dict[str, str]) -> bool:
+    return {ADDRESS, "text1"} <= set(kinds)

@@ -21,10 +21,10 @@ class UrlList:
     expects = ".parquet, .csv, .tsv or .jsonl with a column 'url' and captions such as 'caption' or 'TEXT'"
 
     def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        return any(_is_ours(tree, entry) for entry in entries)
+        return bool(tables.shaped(tree, entries, _fits))
 
     def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        ours = [entry for entry in entries if _is_ours(tree, entry)]
+        ours = tables.shaped(tree, entries, _fits)
         return Claim(
             [unit for entry in ours for unit in tables.units(tree, entry, self.name)], {entry.path for entry in ours}
         )
@@ -44,6 +44,5 @@ class UrlList:
             yield picture if isinstance(picture, Fault) else columns.document(uri, row, [picture], words, captions)
 
 
-def _is_ours(tree: Tree, entry: Entry) -> bool:
-    header = tables.header(tree, entry)
-    return header is not None and bool(columns.address(header.columns)) and not columns.is_interleaved(header.columns)
+def _fits(kinds: dict[str, str]) -> bool:
+    return bool(columns.address(kinds)) and not columns.is_interleaved(kinds)

@@ -48,7 +48,7 @@ class ZipMembers:
 
     def _take(self, info: zipfile.ZipInfo) -> None:
         item, mode = f"{self.uri}#{info.filename}", info.external_attr >> 16
-        if info.is_dir():
+        if info.filename.endswith("/"):
             return
         if is_unsafe(info.orig_filename):
             self._refuse(item, "unsafe_path", "the member's name leaves the archive")

@@ -25,9 +25,7 @@ from ops.read.source import Document, Picture, SourceError, Text, open_source
 from tests.ops.read.packed import sample, tar, zipped
 from tests.ops.read.samples import jpeg, table_bytes
 
-PAGE = (
-    "<title>T</title><p>Before.</p><img src=a.jpg alt='An a.'><p>Café.</p><img src='data:image/gif;base64,R0lG'>"
-)
+PAGE = "<title>T</title><p>Before.</p><img src=a.jpg alt='An a.'><p>Café.</p><img src='data:image/gif;base64,R0lG'>"
 ROWS = [{"url": f"https://x.example/{n}.jpg", "caption": f"Caption {n}.", "n": n} for n in range(4)]
 SECONDS_EACH = 5.0
 # What a worker may grow by over a whole run.

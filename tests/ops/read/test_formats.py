@@ -1,0 +1,65 @@
+"""Every format from a local folder and from S3: the same documents, faults and bytes."""
+
+import pytest
+
+from ops.fault import Fault
+from ops.read.source import Document, Picture, Text, open_source
+from tests.fuzz.inputs import seeds
+from tests.ops.read.samples import everything, write
+from tests.ops.read.test_s3 import bucket, server, upload
+
+__all__ = ["bucket", "server"]  # fixtures
+
+GROUPS = {
+    "html_folder": ["page.html", "page16.html"],
+    "html_archive": ["s.tar", "s.zip", "s0.zip"],
+    "webdataset": ["w.tar", "w.tar.gz"],
+    "warc": ["c.warc", "c.warc.gz"],
+    "obelics": ["o.parquet"],
+    "mmc4": ["m.jsonl"],
+    "image_table": ["i.parquet"],
+    "url_list": ["u.parquet", "u.csv", "u.jsonl", "u.jsonl.gz", "u.jsonl.zip"],
+    "image_folder": ["a.jpeg", "a.png", "a.webp"],
+}
+
+
+def shown(source, root):
+    """What a source gives, its own address left out."""
+    found = []
+    for each in everything(source):
+        if isinstance(each, Fault):
+            found.append((each.item.removeprefix(root), each.reason))
+            continue
+        assert isinstance(each, Document)
+        items = [
+            item.text if isinstance(item, Text) else (item.url.removeprefix(root), item.alt_text, item.data, _why(item))
+            for item in each.items
+        ]
+        found.append((each.uri.removeprefix(root), each.title, each.metadata, items))
+    return found
+
+
+def _why(picture: Picture) -> str:
+    return picture.fault.reason if picture.fault else ""
+
+
+@pytest.mark.parametrize("format", GROUPS)
+def test_a_format_gives_the_same_from_s3_as_from_a_folder_and_is_found_by_its_content(tmp_path, bucket, format):
+    good = seeds()
+    write(tmp_path, {name: good[name] for name in GROUPS[format]})
+    upload(bucket, tmp_path, "in/")
+    local, remote = open_source(str(tmp_path)), open_source("s3://corpus/in")
+    assert {unit.format for unit in local.units()} == {unit.format for unit in remote.units()} == {format}
+    found = shown(local, str(tmp_path))
+    assert found == shown(remote, "s3://corpus/in")
+    assert len(found) >= len(GROUPS[format])
+
+
+def test_all_formats_live_in_one_tree_and_each_takes_its_own(tmp_path):
+    good = seeds()
+    write(tmp_path, {f"{format}/{name}": good[name] for format, names in GROUPS.items() for name in names})
+    source = open_source(str(tmp_path))
+    for unit in source.units():
+        assert unit.uri.removeprefix(str(tmp_path)).split("/")[1] == unit.format
+    assert source.ignored() == []
+    assert {unit.format for unit in source.units()} == set(GROUPS)
