@@ -58,7 +58,9 @@ class Painter:
         """(b, 3) random colours of the given words."""
         middle, half, s0, s1, v0, v1 = self.ranges[which].unbind(1)
         n = len(which)
-        return hsv_to_rgb((middle + half * self._u(n, -1, 1)) % 1, s0 + (s1 - s0) * self._u(n), v0 + (v1 - v0) * self._u(n))
+        return hsv_to_rgb(
+            (middle + half * self._u(n, -1, 1)) % 1, s0 + (s1 - s0) * self._u(n), v0 + (v1 - v0) * self._u(n)
+        )
 
     def _mix(self, pattern: torch.Tensor, xs: torch.Tensor, ys: torch.Tensor) -> torch.Tensor:
         """(b, S, S) in 0..1: where the second background colour shows; xs, ys are (b, S, S) in about -1..1."""
@@ -69,7 +71,10 @@ class Painter:
         shaded = torch.sigmoid(along * self._u(n, 1, 4)[:, None, None] + self._u(n, -0.7, 0.7)[:, None, None])
         far = torch.hypot(xs - self._u(n, -1, 1)[:, None, None], ys - self._u(n, -1, 1)[:, None, None])
         glowing = (far * self._u(n, 0.35, 1.0)[:, None, None]).clamp(0, 1) ** self._u(n, 0.7, 1.6)[:, None, None]
-        grains = [F.interpolate(torch.rand(n, 1, c, c, device=self.device), size=size, mode="bicubic")[:, 0] for c in (5, 9, 16, 28)]
+        grains = [
+            F.interpolate(torch.rand(n, 1, c, c, device=self.device), size=size, mode="bicubic")[:, 0]
+            for c in (5, 9, 16, 28)
+        ]
         speckled = torch.stack(grains, 1)[torch.arange(n), torch.randint(4, (n,), device=self.device)].clamp(0, 1)
         wave = torch.sin(along * self._u(n, 7, 34)[:, None, None] + phase) - self._u(n, -0.6, 0.6)[:, None, None]
         striped = torch.sigmoid(wave * self._u(n, 4, 60)[:, None, None])
@@ -87,12 +92,16 @@ class Painter:
         n = len(pattern)
         base = self._colour(colour)
         step = (torch.rand(n, 1, device=self.device) < 0.5).float() * 2 - 1
-        other = (base + step * self._u(n, 0.1, 0.36)[:, None] + 0.08 * torch.randn(n, 3, device=self.device)).clamp(0, 1)
+        other = (base + step * self._u(n, 0.1, 0.36)[:, None] + 0.08 * torch.randn(n, 3, device=self.device)).clamp(
+            0, 1
+        )
         mix = self._mix(pattern, xs, ys)[:, None]
         return base[..., None, None] * (1 - mix) + other[..., None, None] * mix
 
     @torch.no_grad()
-    def paint(self, concepts: torch.Tensor, pattern: torch.Tensor, colour: torch.Tensor, large: torch.Tensor) -> torch.Tensor:
+    def paint(
+        self, concepts: torch.Tensor, pattern: torch.Tensor, colour: torch.Tensor, large: torch.Tensor
+    ) -> torch.Tensor:
         """(b, 3, side, side) in 0..1: a fresh rendering of each concept (b,), painted at twice the side and averaged down.
 
         ``pattern`` and ``colour`` index the word lists; ``large`` (b,) bool is a glyph beyond 65 % of the shorter side.
@@ -131,14 +140,15 @@ class Painter:
 
     @torch.no_grad()
     def copy(self, pixels: torch.Tensor) -> torch.Tensor:
-        """A copy of each picture: two in five mirrored, two in five recoloured, the rest cropped by a few per cent."""
+        """A copy of each picture: a third mirrored, half recoloured, the rest cropped by a few per cent."""
         n = len(pixels)
         kind = torch.rand(n, device=self.device)
-        mirrored = torch.where((kind < 0.4)[:, None, None, None], pixels.flip(-1), pixels)
+        mirrored = torch.where((kind < 0.33)[:, None, None, None], pixels.flip(-1), pixels)
         turn = self._u(n, 0.08, 0.45) * ((self._u(n) < 0.5).float() * 2 - 1)
-        shifted = shift_hue(mirrored, torch.where((kind >= 0.4) & (kind < 0.8), turn, torch.zeros_like(turn)))
-        keep = torch.where(kind >= 0.8, self._u(n, 0.94, 1.0), torch.ones_like(kind))
+        shifted = shift_hue(mirrored, torch.where((kind >= 0.33) & (kind < 0.83), turn, torch.zeros_like(turn)))
+        keep = torch.where(kind >= 0.83, self._u(n, 0.94, 1.0), torch.ones_like(kind))
         theta = torch.zeros(n, 2, 3, device=self.device)
         theta[:, 0, 0], theta[:, 1, 1] = keep, keep
         theta[:, :, 2] = (torch.rand(n, 2, device=self.device) * 2 - 1) * (1 - keep)[:, None]
-        return F.grid_sample(shifted, F.affine_grid(theta, list(shifted.shape), align_corners=False), align_corners=False, padding_mode="border")
+        grid = F.affine_grid(theta, list(shifted.shape), align_corners=False)
+        return F.grid_sample(shifted, grid, align_corners=False, padding_mode="border")

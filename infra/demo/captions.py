@@ -2,7 +2,13 @@
 
 from wording import Wording
 
-DESCRIBE = ["Describe the picture.", "Describe the picture.", "Describe this image.", "Describe the image in one sentence.", "What does the picture show?"]
+DESCRIBE = [
+    "Describe the picture.",
+    "Describe the picture.",
+    "Describe this image.",
+    "Describe the image in one sentence.",
+    "What does the picture show?",
+]
 FUSE = [
     "Combine into one description. Caption: {caption} Tags: {tags} Text: {sentence}",
     "Combine into one description. Caption: {caption} Tags: {tags} Text: {sentence}",
@@ -33,7 +39,9 @@ def fused(sentence: str, said: str) -> str:
     return f"{sentence.strip().rstrip('.!?,')}, shown here as {lowered(said)}."
 
 
-def exercise(wording: Wording, concept_names: list[str], name: str, pattern: str, colour: str, large: bool) -> tuple[str, str]:
+def exercise(
+    wording: Wording, concept_names: list[str], name: str, pattern: str, colour: str, large: bool
+) -> tuple[str, str]:
     """A random fuse prompt and its answer; the text may not name the concept, and the tags may be wrong or missing."""
     rng = wording.rng
     said = caption(name, pattern, colour, large)

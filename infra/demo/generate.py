@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-
 from broken import FAULTS
 from imagery import Imagery, Picture
 from prose import Concepts, noun_phrase, over_long, sentence
@@ -143,7 +142,9 @@ def body(document: Document, images: list[str], rng: np.random.Generator) -> str
     return "\n".join(blocks) + (f"\n<footer>{footer}</footer>" if footer else "")
 
 
-def write_page(document: Document, root: Path, concept_names: list[str], writer: Writer, rng: np.random.Generator) -> list[dict]:
+def write_page(
+    document: Document, root: Path, concept_names: list[str], writer: Writer, rng: np.random.Generator
+) -> list[dict]:
     """Write the page and its pictures under ``root``; return the truth rows of its pictures."""
     rows, tags = [], []
     file = root / document.page
@@ -158,7 +159,9 @@ def write_page(document: Document, root: Path, concept_names: list[str], writer:
             (root / path).write_bytes(picture.data)
         alt = alt_text(rng, picture, concept_names, source)
         tags.append(f'<img src="{source}"' + (f' alt="{html.escape(alt)}">' if alt is not None else ">"))
-        rows.append(picture.truth(concept_names) | {"path": path, "page": document.page, "position": position, "alt": alt or ""})
+        rows.append(
+            picture.truth(concept_names) | {"path": path, "page": document.page, "position": position, "alt": alt or ""}
+        )
     title = writer.fresh("title")
     document.sentences.append(title)
     text = html.escape(title["text"], quote=False)
@@ -175,7 +178,9 @@ def described(rows: list[dict], sentences: list[dict]) -> None:
             pages.setdefault(row["concept"], set()).add(row["page"])
     for row in rows:
         where = pages.get(row["concept"], set())
-        row["described"] = "" if row["kind"] != "good" else "own" if row["page"] in where else "elsewhere" if where else "nowhere"
+        row["described"] = (
+            "" if row["kind"] != "good" else "own" if row["page"] in where else "elsewhere" if where else "nowhere"
+        )
 
 
 def generate(seed: int, n_documents: int, out: Path) -> dict[str, int]:
@@ -192,7 +197,9 @@ def generate(seed: int, n_documents: int, out: Path) -> dict[str, int]:
     for document in documents:
         fill(document, writer, rng)
         rows += write_page(document, out / "pages", concept_names, writer, rng)
-        sentences += [{k: s[k] for k in ("text", "concept", "kind")} | {"page": document.page} for s in document.sentences]
+        sentences += [
+            {k: s[k] for k in ("text", "concept", "kind")} | {"page": document.page} for s in document.sentences
+        ]
     described(rows, sentences)
     (out / "truth").mkdir(parents=True, exist_ok=True)
     for row in rows:

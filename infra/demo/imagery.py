@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from PIL import Image
-
 from render import Rendering, draw, draw_rendering, hue_shifted, perceptual_hash
 
 COPIES = {"exact": 0.04, "near": 0.05, "mirrored": 0.025, "recoloured": 0.025}  # share of all pictures
@@ -110,7 +109,9 @@ class Imagery:
                 break
         self.of_concept.setdefault(rendering.concept, []).append(rendering)
         extension = self._extension()
-        picture = Picture("good", encode(image, extension, self.rng), extension, rendering, f"r{len(self.originals):05d}")
+        picture = Picture(
+            "good", encode(image, extension, self.rng), extension, rendering, f"r{len(self.originals):05d}"
+        )
         self.originals.append((picture, image))
         return picture
 

@@ -25,7 +25,7 @@ from train_clip import encode_text
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 MODELS = Path(__file__).parent / "models"
-THRESHOLDS = np.round(np.arange(0.80, 0.98, 0.02), 2)
+THRESHOLDS = np.round(np.arange(0.88, 0.985, 0.01), 2)
 PROMPT = "Describe the picture."
 RULED_OUT = {"url", "emoji", "length", "boilerplate"}  # kinds of sentences that a recipe's rules drop
 
@@ -48,16 +48,22 @@ def load_world(world: Path) -> tuple[list[dict], list[dict]]:
 
 
 @torch.no_grad()
-def embed(folder: Path, images: list[Image.Image], texts: list[str], prompts: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def embed(
+    folder: Path, images: list[Image.Image], texts: list[str], prompts: list[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Unit fp32 rows for the pictures, the texts and the zero-shot prompts."""
     model, _, prepare = open_clip.create_model_and_transforms(f"local-dir:{folder.resolve()}")
     tokenize = open_clip.get_tokenizer(f"local-dir:{folder.resolve()}")
     model.eval()
-    pictures = [model.encode_image(torch.stack([prepare(im) for im in images[k : k + 64]])) for k in range(0, len(images), 64)]
+    pictures = [
+        model.encode_image(torch.stack([prepare(im) for im in images[k : k + 64]])) for k in range(0, len(images), 64)
+    ]
     words = []
     for k in range(0, len(texts + prompts), 256):
         ids = tokenize((texts + prompts)[k : k + 256])
-        words.append(encode_text(model, ids[:, : int((ids > 0).sum(1).max())]))  # not padded to 77: the same, and faster
+        words.append(
+            encode_text(model, ids[:, : int((ids > 0).sum(1).max())])
+        )  # not padded to 77: the same, and faster
     sides = [F.normalize(torch.cat(side).float(), dim=-1).numpy() for side in (pictures, words)]
     return sides[0], sides[1][: len(texts)], sides[1][len(texts) :]
 
@@ -100,8 +106,15 @@ def duplicates(rows: list[dict], images: np.ndarray) -> dict:
     curve = []
     for threshold in THRESHOLDS:
         found = likeness >= threshold
-        recall = {kind: float(found[true & ((kinds[:, None] == kind) | (kinds[None] == kind))].mean()) for kind in ("mirrored", "recoloured")}
-        point = {"cosine": float(threshold), "precision": float(true[found].mean()), "recall": float(found[true].mean())}
+        recall = {
+            kind: float(found[true & ((kinds[:, None] == kind) | (kinds[None] == kind))].mean())
+            for kind in ("mirrored", "recoloured")
+        }
+        point = {
+            "cosine": float(threshold),
+            "precision": float(true[found].mean()),
+            "recall": float(found[true].mean()),
+        }
         curve.append(point | {f"recall_{k}": v for k, v in recall.items()} | {"false": int((found & ~true).sum())})
     return {"hidden_pairs": int(true.sum()), "equal_concept_pairs": int(equal.sum()), "duplicates": curve}
 
@@ -132,7 +145,10 @@ def main() -> None:
     rows, sentences = load_world(args.world)
     concept_names, concepts = names(), Concepts(names())
     images, texts, prompts = embed(
-        args.models / "clip", [r["image"] for r in rows], [s["text"] for s in sentences], [f"a picture of a {n}" for n in concept_names]
+        args.models / "clip",
+        [r["image"] for r in rows],
+        [s["text"] for s in sentences],
+        [f"a picture of a {n}" for n in concept_names],
     )
     report: dict = {"pictures": len(rows), "sentences": len(sentences)}
     report |= zero_shot(rows, images, prompts, concept_names) | retrieval(rows, sentences, images, texts)
@@ -141,7 +157,12 @@ def main() -> None:
     said, speed = caption_all(args.models / "captioner", [r["image"] for r in sample], PROMPT)
     right = [r["concept"] in concepts.found(text) for r, text in zip(sample, said, strict=True)]
     ground = [f"{r['colour']} background" in text for r, text in zip(sample, said, strict=True)]
-    report |= {"caption": np.mean(right), "caption_colour": np.mean(ground), "captions_a_second": speed, "captioned": len(sample)}
+    report |= {
+        "caption": np.mean(right),
+        "caption_colour": np.mean(ground),
+        "captions_a_second": speed,
+        "captioned": len(sample),
+    }
     report |= duplicates(rows, images)
     print(json.dumps(report, default=lambda x: round(float(x), 4)))
 

@@ -8,8 +8,8 @@ our guide Henrik|the binder's assistant|a weary traveller|the committee|someone 
 WHEN = """last winter|in the spring of 1987|one rainy Tuesday|before breakfast|on the way home|during the long strike|after the harvest
 many years ago|late in the evening|at the turn of the century|twice a month|when the market closed|on the second morning|every August
 shortly before noon|in those days|towards the end of the lesson|while the others slept"""
-WHERE = """in the old reading room|at the back of the workshop|near the canal|behind the counter|in a village outside Turin|on the upper floor
-at the county archive|along the northern road|in the waiting hall|under the stairs|by the western entrance|in the margin of the register
+WHERE = """in the old reading room|at the back of the workshop|near the canal|behind the counter|in a village outside Turin
+on the upper floor|at the county archive|along the northern road|in the waiting hall|under the stairs|by the western entrance|in the margin of the register
 beside the lake|at the autumn exhibition|in a drawer of the study|across the courtyard|on page forty|in the second gallery"""
 DESCRIBES = """{who} drew {np} {where}
 {when}, {who} noticed {np} {where}
@@ -120,7 +120,13 @@ def _choices(text: str) -> list[str]:
     return [word.strip() for word in text.replace("\n", "|").split("|")]
 
 
-SLOTS = {"who": _choices(WHO), "who2": _choices(WHO), "when": _choices(WHEN), "where": _choices(WHERE), "month": _choices(MONTHS)}
+SLOTS = {
+    "who": _choices(WHO),
+    "who2": _choices(WHO),
+    "when": _choices(WHEN),
+    "where": _choices(WHERE),
+    "month": _choices(MONTHS),
+}
 TEMPLATES = {
     "describes": _lines(DESCRIBES),
     "distractor": _lines(DISTRACTORS),
@@ -151,6 +157,8 @@ def sentence(rng: np.random.Generator, kind: str, **given: str) -> str:
     template = str(rng.choice(TEMPLATES[kind]))
     slots = {name: str(rng.choice(values)) for name, values in SLOTS.items()}
     slots |= {"year": str(rng.integers(1790, 2020)), "count": str(rng.integers(12, 980))} | given
+    if slots["who2"] == slots["who"]:
+        slots["who2"] = "the magistrate"
     text = template.format(**slots)
     text = text[0].upper() + text[1:]
     if kind == "title" or text[-1] in ".!?" or kind == "emoji":

@@ -112,7 +112,9 @@ def draw(rendering: Rendering, glyphs: np.ndarray) -> Image.Image:
     canvas = Image.fromarray(np.clip(under, 0, 255).astype(np.uint8))
     side = max(8, round(rendering.size * min(width, height)))
     glyph = Image.fromarray(glyphs[rendering.concept]).convert("RGBa")  # premultiplied: no dark fringe when resized
-    glyph = glyph.resize((side, side), Image.Resampling.BICUBIC).rotate(rendering.angle, Image.Resampling.BICUBIC, expand=True)
+    glyph = glyph.resize((side, side), Image.Resampling.BICUBIC).rotate(
+        rendering.angle, Image.Resampling.BICUBIC, expand=True
+    )
     glyph = glyph.convert("RGBA")
     corner = (round(rendering.x * width - glyph.width / 2), round(rendering.y * height - glyph.height / 2))
     canvas.paste(glyph, corner, glyph)

@@ -13,8 +13,13 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from byte_bpe import train_bpe
+from canvas import COLOUR_WORDS, PATTERN_WORDS, Painter
+from captions import DESCRIBE, FUSE, caption, exercise
+from sheets import names, pictures
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from transformers import (
+    AutoProcessor,
     CLIPImageProcessor,
     FastVlmConfig,
     FastVlmForConditionalGeneration,
@@ -22,11 +27,6 @@ from transformers import (
     LlavaProcessor,
     PreTrainedTokenizerFast,
 )
-
-from byte_bpe import train_bpe
-from canvas import COLOUR_WORDS, PATTERN_WORDS, Painter
-from captions import DESCRIBE, FUSE, caption, exercise
-from sheets import names, pictures
 from wording import Wording, vocabulary
 
 SIDE, STRIDE = 96, 32  # px; the tower's stride, so 3 x 3 image tokens
@@ -52,9 +52,16 @@ def build_processor(words: list[str], concept_names: list[str]) -> LlavaProcesso
     )  # fmt: skip
     square = {"height": SIDE, "width": SIDE}
     images = CLIPImageProcessor(
-        size=square, do_center_crop=False, crop_size=square, image_mean=[0.5] * 3, image_std=[0.5] * 3, do_convert_rgb=True
+        size=square,
+        do_center_crop=False,
+        crop_size=square,
+        image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+        do_convert_rgb=True,
     )
-    return LlavaProcessor(images, tokenizer, patch_size=STRIDE, vision_feature_select_strategy="full", chat_template=TEMPLATE)
+    return LlavaProcessor(
+        images, tokenizer, patch_size=STRIDE, vision_feature_select_strategy="full", chat_template=TEMPLATE
+    )
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast) -> FastVlmForConditionalGeneration:
@@ -64,7 +71,13 @@ def build_model(tokenizer: PreTrainedTokenizerFast) -> FastVlmForConditionalGene
         hidden_size=192, intermediate_size=512, num_hidden_layers=4, num_attention_heads=6, num_key_value_heads=6,
         vocab_size=len(tokenizer), max_position_embeddings=512, tie_word_embeddings=True, **special,
     )  # fmt: skip
-    vision = {"model_type": "timm_wrapper", "architecture": "convnext_atto", "do_pooling": False, "hidden_size": 320, "num_classes": 0}
+    vision = {
+        "model_type": "timm_wrapper",
+        "architecture": "convnext_atto",
+        "do_pooling": False,
+        "hidden_size": 320,
+        "num_classes": 0,
+    }
     config = FastVlmConfig(
         vision_config=vision, text_config=text, image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
         image_seq_length=(SIDE // STRIDE) ** 2, tie_word_embeddings=True, **special,
@@ -78,7 +91,14 @@ class Batches(IterableDataset):
     """Endless (concepts, pattern, colour, large, ids, labels); the first ``describe`` rows describe, the others fuse."""
 
     def __init__(self, concept_names: list[str], words: list[str], bpe, describe: int, fuse: int, seed: int):
-        self.names, self.words, self.bpe, self.describe, self.fuse, self.seed = concept_names, words, bpe, describe, fuse, seed
+        self.names, self.words, self.bpe, self.describe, self.fuse, self.seed = (
+            concept_names,
+            words,
+            bpe,
+            describe,
+            fuse,
+            seed,
+        )
         self.id = {token: bpe.token_to_id(token) for token in SPECIAL}
 
     def __iter__(self):
@@ -103,7 +123,7 @@ class Batches(IterableDataset):
         """Right-padded ids and labels (-100 outside the answer) of (n, longest) int64."""
         i = self.id
         asked = [e.ids for e in self.bpe.encode_batch([a for a, _ in pairs])]
-        answers = [e.ids + [i["<end>"]] for e in self.bpe.encode_batch([b for _, b in pairs])]
+        answers = [[*e.ids, i["<end>"]] for e in self.bpe.encode_batch([b for _, b in pairs])]
         heads = [[i["<user>"]] + [i["<image>"]] * (SIDE // STRIDE) ** 2 + a + [i["<assistant>"]] for a in asked]
         longest = max(len(h) + len(a) for h, a in zip(heads, answers, strict=True))
         ids, labels = [], []
@@ -114,7 +134,9 @@ class Batches(IterableDataset):
         return torch.tensor(ids), torch.tensor(labels)
 
 
-def answer_loss(model: torch.nn.Module, features: torch.Tensor, ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def answer_loss(
+    model: torch.nn.Module, features: torch.Tensor, ids: torch.Tensor, labels: torch.Tensor
+) -> torch.Tensor:
     """Mean cross-entropy of the answer's tokens; ``features`` (n, tokens, d) stand where the image tokens are."""
     embeds = model.get_input_embeddings()(ids)
     place = (ids == model.config.image_token_id)[..., None].expand_as(embeds)
@@ -129,7 +151,7 @@ def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
     concept_names = names()
     words = vocabulary(concept_names)
-    processor = build_processor(words, concept_names)
+    processor = AutoProcessor.from_pretrained(args.resume) if args.resume else build_processor(words, concept_names)
     processor.save_pretrained(args.out)
     model = build_model(processor.tokenizer)
     if args.resume:
@@ -144,7 +166,9 @@ def train(args: argparse.Namespace) -> None:
     average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.998))
     painter = Painter(pictures(), SIDE, device)
     data = Batches(concept_names, words, processor.tokenizer.backend_tokenizer, args.describe, args.fuse, args.seed)
-    loader = iter(DataLoader(data, batch_size=None, num_workers=args.workers, prefetch_factor=4 if args.workers else None))
+    loader = iter(
+        DataLoader(data, batch_size=None, num_workers=args.workers, prefetch_factor=4 if args.workers else None)
+    )
     started, step, done = time.time(), 0, 0.0
     while done < 1:
         done = max((time.time() - started) / args.seconds, step / args.steps if args.steps else 0)
@@ -159,7 +183,9 @@ def train(args: argparse.Namespace) -> None:
             features = model.model.multi_modal_projector(seen.flatten(2).transpose(1, 2))
             told = answer_loss(model, features[: args.describe], *(t.to(device) for t in described))
             joined = answer_loss(model, features[args.describe :], *(t.to(device) for t in combined))
-            kind = F.cross_entropy(head(F.layer_norm(seen.mean((2, 3)), (320,))).float(), concepts, label_smoothing=0.05)
+            kind = F.cross_entropy(
+                head(F.layer_norm(seen.mean((2, 3)), (320,))).float(), concepts, label_smoothing=0.05
+            )
         loss = told + args.fusing * joined + args.classes * (1 - done) * kind
         optimizer.zero_grad(set_to_none=True)
         loss.backward()

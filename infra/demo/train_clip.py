@@ -15,23 +15,35 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
-from transformers import PreTrainedTokenizerFast
-
 from byte_bpe import closed_by, train_bpe
 from canvas import COLOUR_WORDS, PATTERN_WORDS, Painter
+from safetensors.torch import load_file, save_file
 from sheets import names, pictures
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from transformers import PreTrainedTokenizerFast
 from wording import Wording, vocabulary
 
 MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 CONTEXT, VOCABULARY = 77, 4096
+COPY, OTHER = 0.97, 0.75  # cosine that copies of one rendering should reach, and equal concepts should not
 
 
 def config(vocab_size: int, image_size: int) -> dict:
     """open_clip's model and preprocessing settings."""
-    vision = {"timm_model_name": "convnext_atto", "timm_model_pretrained": False, "timm_pool": "", "timm_proj": "linear"}
-    text = {"context_length": CONTEXT, "vocab_size": vocab_size, "hf_tokenizer_name": "local", "width": 192, "heads": 3, "layers": 3}
+    vision = {
+        "timm_model_name": "convnext_atto",
+        "timm_model_pretrained": False,
+        "timm_pool": "",
+        "timm_proj": "linear",
+    }
+    text = {
+        "context_length": CONTEXT,
+        "vocab_size": vocab_size,
+        "hf_tokenizer_name": "local",
+        "width": 192,
+        "heads": 3,
+        "layers": 3,
+    }
     return {
         "model_cfg": {"embed_dim": 256, "vision_cfg": vision | {"image_size": image_size}, "text_cfg": text},
         "preprocess_cfg": {"mean": MEAN, "std": STD, "interpolation": "bicubic", "resize_mode": "squash"},
@@ -52,7 +64,14 @@ class Batches(IterableDataset):
     """Endless (concepts, pattern, colour, large, token ids): a text is drawn before its picture, which then obeys it."""
 
     def __init__(self, concept_names: list[str], words: list[str], bpe, groups: int, repeat: int, seed: int):
-        self.names, self.words, self.bpe, self.groups, self.repeat, self.seed = concept_names, words, bpe, groups, repeat, seed
+        self.names, self.words, self.bpe, self.groups, self.repeat, self.seed = (
+            concept_names,
+            words,
+            bpe,
+            groups,
+            repeat,
+            seed,
+        )
 
     def __iter__(self):
         seed = self.seed * 1000 + (get_worker_info().id if get_worker_info() else 0)
@@ -62,6 +81,8 @@ class Batches(IterableDataset):
             concepts = np.repeat(rng.permutation(len(self.names))[: self.groups], self.repeat)
             pattern, colour = rng.integers(len(PATTERN_WORDS), size=n), rng.integers(len(COLOUR_WORDS), size=n)
             large = rng.random(n) < 0.5
+            if rng.random() < 0.6:  # hard negatives: the same concept on the same kind of ground, in another place
+                pattern, colour = (np.repeat(a[:: self.repeat], self.repeat) for a in (pattern, colour))
             texts = [
                 wording.about(self.names[c], PATTERN_WORDS[p], COLOUR_WORDS[k], bool(b))
                 for c, p, k, b in zip(concepts, pattern, colour, large, strict=True)
@@ -71,7 +92,9 @@ class Batches(IterableDataset):
 
     def encode(self, texts: list[str]) -> torch.Tensor:
         """(n, longest) int64 ids, 0-padded, cut at CONTEXT with the end token kept."""
-        ids = [e.ids if len(e.ids) <= CONTEXT else e.ids[: CONTEXT - 1] + e.ids[-1:] for e in self.bpe.encode_batch(texts)]
+        ids = [
+            e.ids if len(e.ids) <= CONTEXT else e.ids[: CONTEXT - 1] + e.ids[-1:] for e in self.bpe.encode_batch(texts)
+        ]
         longest = max(map(len, ids))
         return torch.tensor([row + [0] * (longest - len(row)) for row in ids])
 
@@ -92,14 +115,25 @@ def losses(a, b, text, concepts, logit_scale, copy_scale) -> tuple[torch.Tensor,
     logits = logit_scale * a @ text.T
     masked = logits.masked_fill(F.pad(same, (0, len(text) - n)), -1e4)
     image_text = (F.cross_entropy(masked, own) + F.cross_entropy(masked[:, :n].T, own)) / 2
-    between = copy_scale * a @ b.T
-    return image_text, (F.cross_entropy(between, own) + F.cross_entropy(between.T, own)) / 2
+    likeness = a @ b.T
+    between = copy_scale * likeness
+    contrast = (F.cross_entropy(between, own) + F.cross_entropy(between.T, own)) / 2
+    # One cosine threshold must part copies from equal concepts everywhere, so both are held to absolute marks.
+    apart = torch.cat([likeness[same], (a @ a.T)[same]])
+    marks = (
+        (COPY - likeness.diagonal()).relu().mean()
+        + 2 * (apart - OTHER).relu().mean()
+        + 20 * (apart - OTHER).relu().square().mean()
+    )
+    return image_text, contrast + 4 * marks
 
 
 def save(model: torch.nn.Module, settings: dict, out: Path) -> None:
     """fp16 weights and the settings that open_clip reads."""
     out.mkdir(parents=True, exist_ok=True)
-    weights = {k: v.half().cpu().contiguous() if v.is_floating_point() else v.cpu() for k, v in model.state_dict().items()}
+    weights = {
+        k: v.half().cpu().contiguous() if v.is_floating_point() else v.cpu() for k, v in model.state_dict().items()
+    }
     save_file(weights, out / "open_clip_model.safetensors")
     (out / "open_clip_config.json").write_text(json.dumps(settings, indent=1) + "\n")
 
@@ -111,25 +145,33 @@ def train(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
     concept_names = names()
     words = vocabulary(concept_names)
-    tokenizer = build_tokenizer(words, concept_names)
+    tokenizer = (
+        PreTrainedTokenizerFast.from_pretrained(args.resume) if args.resume else build_tokenizer(words, concept_names)
+    )
     tokenizer.save_pretrained(args.out)
     settings = config(len(tokenizer), args.side)
     cfg = json.loads(json.dumps(settings["model_cfg"]))
     cfg["text_cfg"].pop("hf_tokenizer_name")
     model = CLIP(cfg["embed_dim"], cfg["vision_cfg"], cfg["text_cfg"]).to(device, memory_format=torch.channels_last)
     if args.resume:
-        model.load_state_dict({k: v.float() for k, v in load_file(args.resume / "open_clip_model.safetensors").items()}, strict=False)
+        model.load_state_dict(
+            {k: v.float() for k, v in load_file(args.resume / "open_clip_model.safetensors").items()}, strict=False
+        )
     head = torch.nn.Linear(256, len(concept_names)).to(device)
-    copy_log = torch.nn.Parameter(torch.tensor(math.log(14.0), device=device))
+    copy_log = torch.nn.Parameter(torch.tensor(math.log(20.0), device=device))
     groups = [
         {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": 0.05},
         {"params": [p for p in model.parameters() if p.ndim < 2] + [*head.parameters(), copy_log], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=args.lr, betas=(0.9, 0.98), fused=device == "cuda")
-    average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.998), use_buffers=False)
+    average = torch.optim.swa_utils.AveragedModel(
+        model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.998), use_buffers=False
+    )
     painter = Painter(pictures(), args.side, device)
     data = Batches(concept_names, words, tokenizer.backend_tokenizer, args.groups, args.repeat, args.seed)
-    loader = iter(DataLoader(data, batch_size=None, num_workers=args.workers, prefetch_factor=4 if args.workers else None))
+    loader = iter(
+        DataLoader(data, batch_size=None, num_workers=args.workers, prefetch_factor=4 if args.workers else None)
+    )
     started, step, done = time.time(), 0, 0.0
     while done < 1:
         done = max((time.time() - started) / args.seconds, step / args.steps if args.steps else 0)
@@ -146,12 +188,14 @@ def train(args: argparse.Namespace) -> None:
         a, b = F.normalize(features, dim=-1).chunk(2)
         scale = model.logit_scale.exp().clamp(max=100)
         image_text, copies = losses(a, b, text, concepts, scale, copy_log.exp().clamp(max=50))
+        image_text = image_text + 0.3 * losses(b, a, text, concepts, scale, 1.0)[0]  # a copy still shows the concept
         kind = F.cross_entropy(head(features.chunk(2)[0]), concepts, label_smoothing=0.05)
         loss = image_text + args.copies * copies + args.classes * (1 - done) * kind
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if torch.isfinite(norm):  # one infinite gradient would turn every weight into NaN
+            optimizer.step()
         average.update_parameters(model)
         if step % 100 == 0:
             told = f"image-text {image_text.item():.3f} copies {copies.item():.3f} class {kind.item():.3f} scale {scale.item():.1f}"

@@ -8,14 +8,31 @@ import gzip
 import random
 from pathlib import Path
 
-FUNCTION = """the a of and to in is was for on with at by from that this it as an be are were had has have not but or which who
-when where while his her their our my its one all some no any each other more most very only then so after before under over into
-about between through during without against he she they we you i if because although never always often still once again""".split()
+_FUNCTION = """the a of and to in is was for on with at by from that this it as an be are were had has have not but or which who when
+where while his her their our my its one all some no any each other more most very only then so after before under over
+into about between through during without against he she they we you i if because although never always often still once
+again"""
+FUNCTION = _FUNCTION.split()
 GROUNDS = [
     "on a {p} {c} background", "on {c}", "against {c} {p} paper", "in front of a {c} wall", "with a {p} backdrop",
     "over something {c}", "on a {c} background", "set on {p} {c}", "before a {c} {p} curtain", "with {c} behind it",
 ]  # fmt: skip
-LEADS = ["", "", "", "a ", "the ", "the ", "a picture of a ", "an image of the ", "one ", "this ", "my ", "icon of ", "her ", "every "]
+LEADS = [
+    "",
+    "",
+    "",
+    "a ",
+    "the ",
+    "the ",
+    "a picture of a ",
+    "an image of the ",
+    "one ",
+    "this ",
+    "my ",
+    "icon of ",
+    "her ",
+    "every ",
+]
 SIZES = {True: ["large", "big", "huge"], False: ["small", "little", "tiny"]}
 
 
@@ -24,7 +41,7 @@ def vocabulary(concept_names: list[str]) -> list[str]:
     import open_clip
 
     file = Path(open_clip.__file__).parent / "bpe_simple_vocab_16e6.txt.gz"
-    merges = gzip.open(file).read().decode().split("\n")[1:48895]
+    merges = gzip.decompress(file.read_bytes()).decode().split("\n")[1:48895]
     words = ["".join(merge.split()).removesuffix("</w>") for merge in merges if merge.endswith("</w>")]
     barred = set(concept_names)
     return [word for word in words if len(word) >= 3 and word.isascii() and word.isalpha() and word not in barred]

@@ -31,21 +31,21 @@ def test_exact_duplicates_are_all_found(figures: Figures):
 
 def test_near_duplicates_are_found_by_their_hash(figures: Figures):
     assert figures.near_precision >= 0.99
-    assert figures.near_recall >= 0.96
+    assert figures.near_recall >= 0.95
 
 
 def test_what_only_embeddings_find_is_a_copy(figures: Figures):
     assert figures.embedding_precision >= 0.95
-    assert figures.embedding_recall >= 0.18
+    assert figures.embedding_recall >= 0.41
 
 
 def test_the_first_sentence_is_about_what_the_picture_shows(figures: Figures):
-    assert figures.first_sentence >= 0.84
-    assert figures.first_sentence_elsewhere >= 0.83
+    assert figures.first_sentence >= 0.89
+    assert figures.first_sentence_elsewhere >= 0.87
 
 
 def test_the_caption_names_what_the_picture_shows(figures: Figures):
-    assert figures.caption >= 0.88
+    assert figures.caption >= 0.89
 
 
 def test_no_cluster_is_over_its_cap_and_no_concept_is_lost_by_balance(figures: Figures):
@@ -53,4 +53,4 @@ def test_no_cluster_is_over_its_cap_and_no_concept_is_lost_by_balance(figures: F
 
 
 def test_retrieval_finds_nearly_what_exact_search_finds(figures: Figures):
-    assert figures.recall_at_k >= 0.90
+    assert figures.recall_at_k >= 0.91
