@@ -18,8 +18,8 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Protocol
@@ -32,7 +32,10 @@ from catalog.arrow import arrow_schema
 from catalog.commit import Manifest
 from catalog.error import PairmillError
 from catalog.worklist import WorkItem
+from ops.fault import Fault
 from ops.identity import text_id
+from tasks.poison import isolate, only
+from tasks.rows import quarantine
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ def run(items: Sequence[WorkItem], job: Job, output: Output, placement: Placemen
     """Work through ``items`` and yield each one's manifests (one a file) as it finishes.
 
     The files of one item belong to one transaction: half a shard must never count. A bad item is the job's business
-    (a quarantine row); an exception in a job fails the stage, what is already yielded stays committed.
+    (a quarantine row); an exception in a job fails the stage, what is already yielded stays committed. In the pool, a
+    row that kills its worker process (a native crash, out of memory) is found and quarantined as ``poison``.
     """
     if not items:
         return iter(())
@@ -162,6 +166,10 @@ def _pool(n_workers: int) -> ProcessPoolExecutor:
     each other at every step of a small model (seen: captions 30 times slower). Libraries read these variables when
     they are loaded, which is before an initializer runs, so the workers inherit them.
     """
+    return _new_pool(n_workers)
+
+
+def _new_pool(n_workers: int) -> ProcessPoolExecutor:
     pool = ProcessPoolExecutor(n_workers, multiprocessing.get_context("spawn"), _end_with_parent, (os.getpid(),))
     before = dict(os.environ)
     os.environ.update(ONE_THREAD)
@@ -195,26 +203,77 @@ def _work(payload: bytes, item: WorkItem) -> list[Manifest]:
 
 
 def _run_in_pool(items: Sequence[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[list[Manifest]]:
-    pool = _pool(placement.n_workers)
     payload = pickle.dumps(_Worker(job, output))
     waiting = list(reversed(items))
-    running: set = set()
+    while waiting:
+        suspects = yield from _until_a_worker_dies(waiting, payload, placement)
+        for item in suspects:
+            yield _alone(item, payload, job, output)
+
+
+def _until_a_worker_dies(
+    waiting: list[WorkItem], payload: bytes, placement: Placement
+) -> Generator[list[Manifest], None, list[WorkItem]]:
+    """Take from ``waiting`` and yield results; the items in work when a worker died, one of which killed it."""
+    pool = _pool(placement.n_workers)
+    running: dict[Future, WorkItem] = {}
     try:
         while waiting or running:
             while waiting and len(running) < 2 * placement.n_workers:
-                running.add(pool.submit(_work, payload, waiting.pop()))
-            done, running = wait(running, return_when=FIRST_COMPLETED)
+                running[pool.submit(_work, payload, waiting[-1])] = waiting[-1]
+                waiting.pop()
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                yield future.result()
-    except BrokenProcessPool as broken:
+                manifests = future.result()
+                del running[future]
+                yield manifests
+    except BrokenProcessPool:
         _pool.cache_clear()
-        raise PairmillError(
-            f"a worker process died while it ran {type(job).__name__} (killed, or out of memory); what was finished is "
-            "committed. Run the same command again; if it dies again, lower compute.workers."
-        ) from broken
+        return list(running.values())
     finally:
         for future in running:
             future.cancel()
+    return []
+
+
+def _alone(item: WorkItem, payload: bytes, job: Job, output: Output) -> list[Manifest]:
+    """The manifests of an item that may kill its worker: its good rows, and a quarantine row for each killer.
+
+    A job may say by ``poisoned(item) -> list[Part]`` what else to write for the killers, so that they are not tried
+    again.
+    """
+    pools: list[ProcessPoolExecutor] = []
+
+    def attempt(part: WorkItem) -> list[Manifest] | None:
+        if not pools:
+            pools.append(_new_pool(1))
+        try:
+            return pools[0].submit(_work, payload, part).result()
+        except BrokenProcessPool:
+            pools.pop().shutdown()
+            return None
+
+    name = type(job).__name__
+    try:
+        found = isolate(item, attempt)
+    except PairmillError as error:
+        raise PairmillError(
+            f"a worker process died while it ran {name} (killed, or out of memory): {error}; what was finished is "
+            "committed. Run the same command again; if it dies again, lower compute.workers."
+        ) from None
+    finally:
+        for pool in pools:
+            pool.shutdown()
+    manifests = [manifest for part in found.results for manifest in part]
+    if not found.killers:
+        return manifests
+    # An input's key is its address, size and etag.
+    names = [key.split("\x1e")[0] for key in found.killers]
+    faults = [Fault(key, "poison", f"a worker process that ran {name} on it alone died") for key in names]
+    parts = [Part("quarantine", quarantine(names, [""] * len(names), name, faults))]
+    killers = only(item, found.killers)
+    parts += getattr(job, "poisoned", lambda _: [])(killers)
+    return manifests + write_parts(parts, killers, output, 0.0)
 
 
 # --- Ray Data ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,65 @@
+"""Find the rows that kill a worker: try an item alone, then its halves, until only the killers are left."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from catalog.error import PairmillError
+from catalog.worklist import WorkItem
+
+Result = TypeVar("Result")
+
+# A killer must kill twice by itself: once may have been the machine, out of memory for another's sake.
+DEATHS_EACH = 2
+# More killers in one item than this are no bad rows: a library or the machine is at fault, and all would go.
+MOST_KILLERS = 8
+
+
+@dataclass
+class Isolated(Generic[Result]):
+    """``results`` of the parts that worked, ``killers`` the keys that did not survive on their own."""
+
+    results: list[Result] = field(default_factory=list)
+    killers: list[str] = field(default_factory=list)
+
+
+def isolate(item: WorkItem, attempt: Callable[[WorkItem], Result | None]) -> Isolated[Result]:
+    """Bisect ``item`` with ``attempt``, which gives None when the worker died. Some log2(n) deaths a killer.
+
+    PairmillError when the item cannot be divided into rows, when none of several rows survives, or when too many kill.
+    """
+    found: Isolated[Result] = Isolated()
+    waiting = [item]
+    while waiting:
+        part = waiting.pop()
+        tries = DEATHS_EACH if len(part.keys) == 1 else 1
+        result = next((done for done in (attempt(part) for _ in range(tries)) if done is not None), None)
+        if result is not None:
+            found.results.append(result)
+        elif len(part.keys) > 1 and _is_by_row(part):
+            middle = len(part.keys) // 2
+            waiting += [_slice(part, middle, len(part.keys)), _slice(part, 0, middle)]
+        elif len(part.keys) == 1 and _is_by_row(part) and len(found.killers) < MOST_KILLERS:
+            found.killers.append(part.keys[0])
+        else:
+            raise PairmillError(f"shard {item.shard}: worker processes die again and again ({len(part.keys)} rows)")
+    if len(item.keys) > 1 and not found.results:
+        raise PairmillError(f"shard {item.shard}: each of its {len(item.keys)} rows kills a worker process")
+    return found
+
+
+def _is_by_row(item: WorkItem) -> bool:
+    """Whether the item's inputs are a value a row; a range of clusters, say, cannot be taken apart here."""
+    return all(isinstance(value, Sequence) and len(value) == len(item.keys) for value in item.inputs.values())
+
+
+def only(item: WorkItem, keys: Sequence[str]) -> WorkItem:
+    """The item with these of its keys, and their inputs."""
+    places = [item.keys.index(key) for key in keys]
+    inputs: dict[str, Any] = {name: [value[place] for place in places] for name, value in item.inputs.items()}
+    return WorkItem(item.shard, tuple(keys), item.paths, item.tables, inputs)
+
+
+def _slice(item: WorkItem, first: int, last: int) -> WorkItem:
+    inputs: dict[str, Any] = {name: value[first:last] for name, value in item.inputs.items()}
+    return WorkItem(item.shard, item.keys[first:last], item.paths, item.tables, inputs)

@@ -1,0 +1,91 @@
+"""A row that kills its worker is found and quarantined, and its neighbours are worked on."""
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.error import PairmillError
+from catalog.worklist import WorkItem
+from tasks import poison, stage
+from tasks.stage import Output, Part, Placement
+
+
+@dataclass(frozen=True)
+class DiesOn:
+    """A job in which one key is what a native crash is."""
+
+    key: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        if self.key in item.keys:
+            os.kill(os.getpid(), signal.SIGKILL)
+        table = pa.table({"sha256": list(item.keys), "image_vector": [b""] * len(item.keys)})
+        return [Part("image_embedding", table, "s")]
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        return [
+            Part("image_embedding", pa.table({"sha256": [self.key], "image_vector": pa.nulls(1, pa.binary())}), "s")
+        ]
+
+
+@pytest.mark.slow  # a new process a death: some 1.5 s each
+def test_a_key_of_64_that_kills_its_worker_leaves_63_good_rows_and_one_poison_row(tmp_path: Path):
+    keys = tuple(f"{n:03}" for n in range(64))
+    items = [WorkItem("good", ("a", "b")), WorkItem("bad", keys), WorkItem("last", ("c",))]
+    results = list(stage.run(items, DiesOn("041"), Output(f"{tmp_path}/", "run", 1), Placement(workers=1)))
+    assert sorted(manifests[0].shard for manifests in results) == ["bad", "good", "last"]
+    manifests = next(each for each in results if each[0].shard == "bad")
+    rows = [(each.table, row) for each in manifests for row in pq.read_table(each.path, partitioning=None).to_pylist()]
+    good = [row["sha256"] for table, row in rows if table == "image_embedding" and row["image_vector"] is not None]
+    assert sorted(good) == [key for key in keys if key != "041"]
+    (told,) = [row for table, row in rows if table == "quarantine"]
+    assert (told["item"], told["reason"], told["stage"], told["shard"]) == ("041", "poison", "DiesOn", "bad")
+    # What the job itself says of a killer, so that it is not tried at the next run.
+    assert [row["sha256"] for _, row in rows if row.get("image_vector", b"") is None] == ["041"]
+    assert len({each.partition_id for each in manifests}) == len(manifests)
+
+
+@given(n=st.integers(2, 200), data=st.data())
+def test_exactly_the_killers_are_found_whatever_their_places(n: int, data: st.DataObject):
+    keys = tuple(str(key) for key in range(n))
+    killers = data.draw(st.sets(st.sampled_from(keys), max_size=min(n - 1, poison.MOST_KILLERS)))
+    item = WorkItem("s", keys, inputs={"numbers": list(range(n))})
+    deaths = 0
+
+    def attempt(part: WorkItem) -> tuple[str, ...] | None:
+        nonlocal deaths
+        assert [str(number) for number in part.inputs["numbers"]] == list(part.keys)
+        died = bool(killers & set(part.keys))
+        deaths += died
+        return None if died else part.keys
+
+    found = poison.isolate(item, attempt)
+    assert set(found.killers) == killers
+    assert sorted(key for part in found.results for key in part) == sorted(set(keys) - killers)
+    assert deaths <= len(killers) * (n.bit_length() + 2)
+
+
+def test_a_row_that_dies_once_only_is_no_killer():
+    answers = iter([None, None, "one", "two"])
+    found = poison.isolate(WorkItem("s", ("a", "b")), lambda part: next(answers))
+    assert (found.killers, found.results) == ([], ["one", "two"])
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        WorkItem("s", tuple(str(n) for n in range(100))),
+        WorkItem("s", ("a", "b")),
+        WorkItem("s", ("upto",), inputs={"range": (1, 9)}),
+    ],
+)
+def test_when_everything_dies_or_work_is_not_by_rows_nothing_is_called_poison(item: WorkItem):
+    with pytest.raises(PairmillError):
+        poison.isolate(item, lambda part: None)
