@@ -70,6 +70,11 @@ class CaptionPictures:
         }
         return [Part("captions", pa.table(rows), self.scorer), *failed(keys, found, "caption")]
 
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        n = len(item.keys)
+        same = {"captioner": [self.name] * n, "prompt": [self.prompt] * n}
+        return poisoned("captions", item, "text", "status", self.scorer, **same)
+
 
 def decoded(item: WorkItem, decode: Decode) -> Iterator[tuple[list[str], list[np.ndarray | None]]]:
     """Pictures of the item by chunks. All of them decoded before: the cut keeps no picture that does not."""
@@ -77,6 +82,13 @@ def decoded(item: WorkItem, decode: Decode) -> Iterator[tuple[list[str], list[np
         pictures = {sha: decode(data) for sha, data in zip(shas, datas, strict=True)}
         good = {sha: pixels for sha, pixels in pictures.items() if not isinstance(pixels, Fault)}
         yield list(good), list(good.values())
+
+
+def poisoned(table: str, item: WorkItem, text: str, status: str, scorer: str, **constants: list) -> list[Part]:
+    """Empty answers for pictures that kill the worker of their model, so that they are not asked again."""
+    none = [Generation("", 0, True, 0.0)] * len(item.keys)
+    rows = {"sha256": pa.array(item.keys, pa.string()), **constants, **_generated(none, text, status)}
+    return [Part(table, pa.table(rows), scorer)]
 
 
 def failed(keys: list[str], found: list[Generation], step: str) -> list[Part]:
@@ -204,3 +216,7 @@ class FuseTexts:
             **_generated(found, "synthetic_text", "synthetic_status"),
         }
         return [Part("synthetic", pa.table(rows), self.scorer), *failed(keys, found, "fuse")]
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        same = {"input_digest": list(item.inputs["input_digests"]), "prompt": [self.prompt] * len(item.keys)}
+        return poisoned("synthetic", item, "synthetic_text", "synthetic_status", self.scorer, **same)

@@ -87,9 +87,8 @@ class Ingest:
 
     def __call__(self, item: WorkItem) -> list[Part]:
         shard = _ShardRows(self.source.uri, self.settings)
-        for key, unit in zip(item.keys, item.inputs["units"], strict=True):
-            uri, size, etag = key.split("\x1e")
-            shard.rows["inputs"].append({"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri})
+        shard.rows["inputs"] += self._inputs(item)
+        for unit in item.inputs["units"]:
             read = [unit] if isinstance(unit, Fault) else self.source.read(unit)
             for found in read:
                 if isinstance(found, Fault):
@@ -97,6 +96,14 @@ class Ingest:
                 else:
                     shard.add(found)
         return shard.parts()
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        """A unit that kills its worker counts as read: it stands in quarantine, and is not tried again as it is."""
+        return [Part("inputs", pa.Table.from_pylist(self._inputs(item)))]
+
+    def _inputs(self, item: WorkItem) -> list[dict[str, Any]]:
+        listed = (key.split("\x1e") for key in item.keys)
+        return [{"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri} for uri, size, etag in listed]
 
 
 class _ShardRows:

@@ -17,6 +17,7 @@ from tasks.rows import quarantine, scalars, to_blobs
 from tasks.session import Session
 from tasks.stage import Part
 
+SCORES = ("sharpness", "brightness", "colourfulness", "image_entropy", "phash", "image_vector")
 PIXEL_TABLES = ("image_quality", "image_hash")
 
 
@@ -76,6 +77,11 @@ class ScoreImages:
             names = [fault.item for fault in bad]
             parts.append(Part("quarantine", quarantine(names, [""] * len(bad), "score images", bad)))
         return parts
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        """Rows of NULLs for pictures that kill their worker, so that they are not tried again."""
+        nothing: dict[str, list] = {name: [None] * len(item.keys) for name in SCORES}
+        return [self._part(table, list(item.keys), nothing) for table in item.tables]
 
     def _scored(self, decoded: list, tables: tuple[str, ...]) -> dict[str, list]:
         good = [n for n, pixels in enumerate(decoded) if not isinstance(pixels, Fault)]

@@ -1,0 +1,45 @@
+"""What the jobs write for rows that kill their worker: enough that these are not tried again."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from catalog.worklist import WorkItem
+from ops.image.decode import Decode
+from ops.models.clip import Clip
+from ops.models.vlm import VisionLanguageModel
+from ops.read.source import open_source
+from tasks import stage
+from tasks.caption import CaptionPictures, FuseTexts
+from tasks.ingest import Ingest, IngestSettings
+from tasks.score_images import ScoreImages
+from tasks.stage import Job, Output
+
+MODEL = VisionLanguageModel("hf:nowhere")
+SCORERS = {"image_quality": "q", "image_hash": "h", "image_embedding": "e"}
+IMAGES = ScoreImages(Decode(), Clip("open_clip:local-dir:nowhere"), SCORERS)
+CAPTIONS = CaptionPictures(MODEL, Decode(), "main", "Describe.", 8, "c")
+FUSED = FuseTexts(MODEL, Decode(), "Combine {caption}", 8, "f")
+INPUTS = {"input_digests": ("d", "d"), "captions": ["", ""], "tags": [[], []], "sentences": ["", ""]}
+
+
+@pytest.mark.parametrize(
+    ("job", "tables"),
+    [(IMAGES, ("image_quality", "image_hash", "image_embedding")), (CAPTIONS, ("captions",)), (FUSED, ("synthetic",))],
+    ids=["score images", "caption", "fuse"],
+)
+def test_a_poisoned_picture_gets_a_row_in_every_table_it_was_wanted_for(job: Job, tables: tuple, tmp_path: Path):
+    item = WorkItem("shard", ("a", "b"), tables=tables, inputs=INPUTS)
+    written = stage.write_parts(job.poisoned(item), item, Output(f"{tmp_path}/", "run", 3), 0.0)  # type: ignore[attr-defined]
+    assert [each.table for each in written] == list(tables)
+    for each in written:
+        assert pq.read_table(each.path, columns=["sha256"])["sha256"].to_pylist() == ["a", "b"]
+
+
+def test_a_poisoned_page_counts_as_read(tmp_path: Path):
+    (tmp_path / "page.html").write_text("<p>Some words.</p>")
+    job = Ingest(open_source(str(tmp_path)), IngestSettings(10**6, 10**6, "en", frozenset()))
+    (part,) = job.poisoned(WorkItem("shard", ("page.html\x1e17\x1etag",)))
+    assert part.table == "inputs"
+    assert part.rows.select(["uri", "size", "etag"]).to_pylist() == [{"uri": "page.html", "size": 17, "etag": "tag"}]
