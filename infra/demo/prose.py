@@ -9,7 +9,8 @@ WHEN = """last winter|in the spring of 1987|one rainy Tuesday|before breakfast|o
 many years ago|late in the evening|at the turn of the century|twice a month|when the market closed|on the second morning|every August
 shortly before noon|in those days|towards the end of the lesson|while the others slept"""
 WHERE = """in the old reading room|at the back of the workshop|near the canal|behind the counter|in a village outside Turin
-on the upper floor|at the county archive|along the northern road|in the waiting hall|under the stairs|by the western entrance|in the margin of the register
+on the upper floor|at the county archive|along the northern road
+in the waiting hall|under the stairs|by the western entrance|in the margin of the register
 beside the lake|at the autumn exhibition|in a drawer of the study|across the courtyard|on page forty|in the second gallery"""
 DESCRIBES = """{who} drew {np} {where}
 {when}, {who} noticed {np} {where}
