@@ -1,7 +1,7 @@
 """Ingest: list what a source holds, read what is new, keep its bytes, say what could not be read.
 
-Headers and bytes only, no decode. A shard is ``documents_per_shard`` listed units in the order of their names, so a
-killed ingest resumes with the very shards it had not committed.
+Headers and bytes only, no decode. A shard is at most ``documents_per_shard`` listed units, or 256 MB of them, in the
+order of their names. A single larger unit (a tar of gigabytes) is a shard by itself and is held in memory as a whole.
 """
 
 import json
@@ -28,6 +28,8 @@ from tasks.stage import Part
 # find its shards again.
 FEWEST_SHARDS = 16
 SMALLEST_SHARD = 16
+# A unit may be a whole tar: a worker holds a shard's rows, bytes included, until it writes them.
+SHARD_BYTES = 256_000_000
 
 
 def ingest(session: Session) -> int:
@@ -49,9 +51,33 @@ def new_shards(session: Session, source: Source) -> list[WorkItem]:
     listed += [(uri, 0, "ignored", fault) for uri, fault in _ignored(source)]
     listed.sort(key=lambda row: row[0])
     new = set(contents.unknown_inputs(session.lake, [row[:3] for row in listed]))
-    todo = [row for row in listed if row[:3] in new]
-    size = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(listed) // FEWEST_SHARDS)))
-    return [_shard(source, todo[start : start + size]) for start in range(0, len(todo), size)]
+    most = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(listed) // FEWEST_SHARDS)))
+    return [_shard(source, shard) for shard in new_portions(listed, new, most)]
+
+
+def new_portions(listed: Sequence[tuple], new: set[tuple], most: int) -> list[list[tuple]]:
+    """Cut (uri, size, etag, unit) rows into shards of at most ``most`` units and 256 MB, and keep what is ``new``.
+
+    The whole listing is cut, so that a killed ingest finds the shards that it had not committed as they were. New
+    units among old ones are gathered and cut anew: a few pages a day do not make a shard a page.
+    """
+    shards = _cut(listed, most)
+    whole = [shard for shard in shards if all(row[:3] in new for row in shard)]
+    known = {row[:3] for shard in whole for row in shard}
+    scattered = [row for row in listed if row[:3] in new and row[:3] not in known]
+    return whole + _cut(scattered, most)
+
+
+def _cut(listed: Sequence[tuple], most: int) -> list[list[tuple]]:
+    shards: list[list[tuple]] = []
+    n_bytes = 0
+    for row in listed:
+        if not shards or len(shards[-1]) == most or n_bytes + row[1] > SHARD_BYTES:
+            shards.append([])
+            n_bytes = 0
+        shards[-1].append(row)
+        n_bytes += row[1]
+    return shards
 
 
 def _ignored(source: Source) -> list[tuple[str, Fault]]:
