@@ -1,0 +1,188 @@
+"""What every bench shares: CPU and wall seconds of interleaved rounds, one result file and one JSON line a script.
+
+Rates are a CPU second, because machines are shared: every process of a bench keeps to one thread, so that a second of
+one contender is as good as a second of the other. A ratio is taken from rounds of one run only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+LIBRARIES = (
+    "numpy",
+    "torch",
+    "torchvision",
+    "pillow",
+    "simplejpeg",
+    "imagehash",
+    "open_clip_torch",
+    "faiss-cpu",
+    "scipy",
+    "duckdb",
+    "pyarrow",
+    "ray",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: ``ours`` and ``peer`` in ``unit``, their ratio (more is better), and the target."""
+
+    what: str
+    unit: str
+    ours: float
+    peer: float | None = None
+    peer_name: str = ""
+    ratio: float | None = None
+    recall: float | None = None
+    target: str = ""
+    met: bool | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Of one round; ``cpu`` is that of this process and of its children that have ended."""
+
+    cpu: float
+    wall: float
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Options that every bench has. Starts the process again with one thread a library when it has more."""
+    if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **ONE_THREAD})
+    found = argparse.ArgumentParser(description=(description or "").split("\n\n")[0])
+    found.add_argument("--rounds", type=int, default=3, help="interleaved rounds, of which the median is told")
+    found.add_argument("--out", type=Path, default=RESULTS, help="folder of the result file")
+    return found
+
+
+def timed(work: Callable[[], object]) -> Seconds:
+    cpu, wall = _cpu(), time.perf_counter()
+    work()
+    return Seconds(_cpu() - cpu, time.perf_counter() - wall)
+
+
+def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[Seconds]]:
+    """Each contender once a round, turn by turn, so that a busy minute hits all of them."""
+    found: dict[str, list[Seconds]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, work in contenders.items():
+            found[name].append(timed(work))
+    return found
+
+
+def cpu(rounds: list[Seconds]) -> float:
+    """Median CPU seconds."""
+    return statistics.median(each.cpu for each in rounds)
+
+
+def wall(rounds: list[Seconds]) -> float:
+    """Median wall seconds."""
+    return statistics.median(each.wall for each in rounds)
+
+
+def ratio(slow: list[Seconds], fast: list[Seconds]) -> float:
+    """How many times less CPU ``fast`` took: the median over rounds, each against its own round."""
+    return statistics.median(s.cpu / f.cpu for s, f in zip(slow, fast, strict=True))
+
+
+def exponent(sizes: list[int], seconds: list[float]) -> float:
+    """The e of seconds ~ size ** e, fitted by least squares on logarithms."""
+    import numpy as np
+
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def peak_mb() -> float:
+    """Most memory that this process ever held, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def finish(name: str, rows: list[Row], options: argparse.Namespace, **more: object) -> None:
+    """Print the table, write ``NAME.json`` and end with the one JSON line; the first row is the headline."""
+    rows = [Row(**{key: _short(value) for key, value in asdict(row).items()}) for row in rows]
+    for row in rows:
+        print(_line(row))
+    head = rows[0]
+    line = {"name": name, "ours": head.ours, "peer": head.peer, "ratio": head.ratio}
+    line |= {} if head.recall is None else {"recall": head.recall}
+    whole = line | {"unit": head.unit, "rows": [asdict(row) for row in rows]} | more
+    whole |= {"machine": machine(), "versions": versions(), "date": date.today().isoformat(), "command": _command(name)}
+    whole["options"] = {key: value for key, value in vars(options).items() if isinstance(value, (int, float, str))}
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / f"{name}.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(line))
+
+
+def machine() -> dict[str, object]:
+    """CPU model, cores that this process may use, memory in GB, load at the time of writing."""
+    models = [line.split(":", 1)[1].strip() for line in _read("/proc/cpuinfo") if line.startswith("model name")]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    load = round(os.getloadavg()[0], 1)
+    cores = len(os.sched_getaffinity(0))
+    return {
+        "cpu": models[0] if models else platform.machine(),
+        "cores": cores,
+        "memory_gb": round(memory),
+        "load": load,
+    }
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _command(name: str) -> str:
+    """As typed, but for folders, which are this machine's own."""
+    words = ["FOLDER" if "/" in word else word for word in sys.argv[1:]]
+    return " ".join([f"python -m infra.bench.{name}", *words])
+
+
+def _line(row: Row) -> str:
+    parts = [f"{row.what}: {row.ours:g} {row.unit}"]
+    if row.peer is not None:
+        parts.append(f"{row.peer_name} {row.peer:g}, ratio {row.ratio:g}")
+    if row.recall is not None:
+        parts.append(f"recall {row.recall:g}")
+    if row.target:
+        verdict = "" if row.met is None else (" (met)" if row.met else " (NOT met)")
+        parts.append(f"target {row.target}{verdict}")
+    return "; ".join([*parts, row.note] if row.note else parts)
+
+
+def _short(value: object) -> object:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def _read(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+
+
+def _cpu() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
