@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO_DOCUMENTS ?= 640
 
-.PHONY: setup demo test lint lock bench clean
+.PHONY: setup demo test lint fuzz lock clean
 
 setup: .venv/.installed
 
@@ -29,6 +29,10 @@ lint: setup
 
 test: setup lint
 	$(BIN)/pytest
+
+# Every format that is read, mutated for ten minutes; the bounded form of it is in the tests.
+fuzz: setup
+	$(BIN)/python -m tests.fuzz.inputs --seconds 600 --seed 1
 
 lock:
 	$(BIN)/uv pip compile --universal --no-emit-index-url --generate-hashes --group dev --python-version 3.11 pyproject.toml -o infra/requirements.lock
