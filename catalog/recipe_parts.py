@@ -68,7 +68,7 @@ class Duplicates(Settings):
     phash: int = Field(4, ge=0, le=16, description="Largest Hamming distance of two 64-bit perceptual hashes.")
     cosine: float = Field(0.96, gt=0, le=1, description="Smallest cosine of two image embeddings.")
     max_group: int = Field(1000, ge=2, description="A larger group is cut again by tighter edges, and reported.")
-    probes: int = Field(1, ge=1, description="Nearest image clusters in which a picture looks for its like.")
+    probes: int = Field(2, ge=1, description="Nearest image clusters in which a picture looks for its like.")
 
 
 class Association(Settings):
@@ -138,7 +138,6 @@ class Ingest(Settings):
     """How sources become rows."""
 
     documents_per_shard: int = Field(1000, ge=1, description="Documents a shard, the unit of work and of resuming.")
-    payload: Literal["copy", "reference"] = Field("copy", description="Keep the original bytes, or where they lie.")
     language: str = Field("en", min_length=2, max_length=8, description="For splitting texts into sentences.")
     max_pixels: int = Field(100_000_000, ge=1, description="A larger picture is quarantined as a bomb, undecoded.")
     max_bytes: int = Field(50_000_000, ge=1, description="A larger file is quarantined as too_large.")

@@ -26,7 +26,6 @@ from tasks.stage import Part
 
 SAMPLE_A_CENTROID = 256  # faiss's own bound: more points a centroid move it by less than its noise
 ITERATIONS = 20
-IMAGE_PROBES = 2  # a near copy that fell over a cluster's border is still met in its second nearest
 
 
 def cluster(session: Session) -> None:
@@ -37,7 +36,7 @@ def cluster(session: Session) -> None:
         assign(session, SENTENCES, sentences, SENTENCES.clusters, probes=1)
         assign(session, IMAGES, sentences, "image_routes", probes=session.recipe.association.probes)
     if images is not None:
-        assign(session, IMAGES, images, IMAGES.clusters, probes=IMAGE_PROBES)
+        assign(session, IMAGES, images, IMAGES.clusters, probes=session.recipe.duplicates.probes)
 
 
 def trained(session: Session, kind: Kind, at_most: int) -> Trained | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.line import curate, rows, scored_twice, work_done
+from tests.ops.models.tiny_vlm import save_vlm
 
 STEPS = (
     "ingest", "score images", "score sentences", "embed sentences", "assign sentence clusters", "assign image routes",
@@ -75,11 +76,11 @@ def test_new_documents_cost_only_themselves(pages: Path, more_pages: Path, setti
 
 
 @pytest.mark.slow
-def test_a_changed_caption_prompt_redoes_captions_and_what_is_made_from_them_alone(
+def test_a_changed_caption_model_redoes_captions_and_what_is_made_from_them_alone(
     pages: Path, settings: dict[str, str], tmp_path: Path
 ):
     curate(tmp_path / "lake", pages, settings=settings)
-    changed = settings | {"captioners.0.prompt": "what is in this picture"}
+    changed = settings | {"models.captioner": save_vlm(tmp_path / "other", "llava")}
     _, counts = curate(tmp_path / "lake", pages, settings=changed)
     assert set(work_done(counts)) == {"caption main", "score captions", "fuse"}
 
