@@ -1,0 +1,169 @@
+"""Near-equal hashes and near-equal vectors, against brute force on a sample; groups by union-find; growth.
+
+Run as ``python -m infra.bench.duplicates [--rows N] [--vectors N] [--edges N]``.
+"""
+
+from __future__ import annotations
+
+import faiss
+import numpy as np
+import torch
+
+from infra.bench import topics
+from infra.bench.measure import Row, cpu, exponent, finish, interleaved, parser, peak_mb, timed
+from ops.whole import kmeans
+from ops.whole.components import components
+from ops.whole.hamming import hamming_edges
+from ops.whole.semantic import semantic_edges
+from ops.whole.vectors import unit
+
+RADIUS, THRESHOLD, SAMPLE = 4, 0.96, 20_000
+
+
+def hashes(n: int, seed: int = 0) -> np.ndarray:
+    """(n,) uint64: one in five a copy of another with 0 to 6 bits turned, one in a hundred flat (all alike)."""
+    rng = np.random.default_rng(seed)
+    found = rng.integers(0, 2**64, n, dtype=np.uint64)
+    copies = rng.choice(n, n // 5, replace=False)
+    bits = np.array(
+        [
+            np.bitwise_or.reduce(np.uint64(1) << rng.integers(0, 64, 6, np.uint64)[:m]) if m else 0
+            for m in rng.integers(0, 7, 1000)
+        ],
+        dtype=np.uint64,
+    )
+    found[copies] = found[rng.integers(0, n, len(copies))] ^ bits[rng.integers(0, 1000, len(copies))]
+    found[rng.choice(n, n // 100, replace=False)] = np.uint64(1 << 63)
+    return found
+
+
+def copies(n: int) -> np.ndarray:
+    """Clustered vectors, one in ten a near copy (cosine about 0.97) of another."""
+    found = topics.vectors(n)
+    rng = np.random.default_rng(1)
+    chosen = rng.choice(n, n // 10, replace=False)
+    noise = unit(rng.standard_normal((len(chosen), found.shape[1]), np.float32))
+    found[chosen] = unit(found[rng.integers(0, n, len(chosen))] + 0.25 * noise)
+    return found
+
+
+def brute_hamming(values: np.ndarray) -> set[tuple[int, int]]:
+    """All pairs of distinct values within the radius, a row at a time."""
+    found = set()
+    for i, value in enumerate(values):
+        near = np.flatnonzero(np.bitwise_count(values[i + 1 :] ^ value) <= RADIUS) + i + 1
+        found |= {(i, int(j)) for j in near}
+    return found
+
+
+def hamming_recall(values: np.ndarray) -> float:
+    values = np.unique(values[:SAMPLE])
+    i, j, _ = hamming_edges(values, np.ones(len(values), bool), RADIUS)
+    truth = brute_hamming(values)
+    return len(truth & set(zip(i.tolist(), j.tolist(), strict=True))) / max(1, len(truth))
+
+
+def semantic_recall(vectors: np.ndarray, edges: tuple) -> float:
+    """Of pairs within the first rows at the threshold, how many a search of all rows found."""
+    few = vectors[:SAMPLE]
+    truth = set()
+    for start in range(0, len(few), 1000):
+        i, j = np.nonzero(few[start : start + 1000] @ few.T >= THRESHOLD)
+        truth |= {(a, b) for a, b in zip((i + start).tolist(), j.tolist(), strict=True) if a < b}
+    return len(truth & set(zip(edges[0].tolist(), edges[1].tolist(), strict=True))) / max(1, len(truth))
+
+
+def random_edges(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """``n`` edges over as many nodes, most between neighbours, as groups of copies are."""
+    rng = np.random.default_rng(2)
+    left = rng.integers(0, n, n)
+    return left, np.minimum(n - 1, left + rng.integers(0, 40, n))
+
+
+def grown(sizes: list[int], seconds: list[float]) -> dict:
+    return {"sizes": sizes, "cpu_seconds": seconds, "exponent": exponent(sizes, seconds)}
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--rows", type=int, default=1_000_000, help="hashes")
+    options.add_argument("--vectors", type=int, default=100_000)
+    options.add_argument("--edges", type=int, default=10_000_000)
+    options = options.parse_args()
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
+    # Large ones: what fits the cache would flatter the small end and steepen the fit.
+    sizes = [options.rows, 3 * options.rows, 9 * options.rows]
+    values = hashes(sizes[-1])
+    hamming = hamming_growth(values, sizes, options.rounds)
+    union = union_growth([options.edges // 3, options.edges, 3 * options.edges], options.rounds)
+    semantic, edges = semantic_growth([options.vectors // 9, options.vectors // 3, options.vectors])
+    found, similar = hamming_recall(values), semantic_recall(*edges)
+    union_seconds = union["cpu_seconds"][1]
+    rows = [
+        Row(
+            f"edges of {options.rows} hashes, radius {RADIUS}",
+            "hashes/CPU s",
+            options.rows / hamming["cpu_seconds"][0],
+            recall=found,
+            target="recall 1.0, exponent <= 1.1",
+            met=found == 1 and hamming["exponent"] <= 1.1,
+            note=f"exponent {hamming['exponent']:.2f}",
+        ),
+        Row(
+            f"edges of {options.vectors} vectors, cosine {THRESHOLD}",
+            "vectors/CPU s",
+            options.vectors / semantic["cpu_seconds"][-1],
+            recall=similar,
+            target="recall >= 0.95, exponent <= 1.1",
+            met=similar >= 0.95 and semantic["exponent"] <= 1.1,
+            note=f"exponent {semantic['exponent']:.2f}",
+        ),
+        Row(
+            f"union-find over {options.edges} edges",
+            "CPU s",
+            union_seconds,
+            target="<= 30 s, exponent <= 1.1",
+            met=union_seconds <= 30 and union["exponent"] <= 1.1,
+            note=f"exponent {union['exponent']:.2f}",
+        ),
+    ]
+    finish(
+        "duplicates",
+        rows,
+        options,
+        growth={"hamming": hamming, "semantic": semantic, "union": union},
+        peak_mb=round(peak_mb()),
+    )
+
+
+def hamming_growth(values: np.ndarray, sizes: list[int], rounds: int) -> dict:
+    new = np.ones(len(values), bool)
+    found = interleaved({str(n): lambda n=n: hamming_edges(values[:n], new[:n], RADIUS) for n in sizes}, rounds)
+    return grown(sizes, [cpu(each) for each in found.values()])
+
+
+def union_growth(sizes: list[int], rounds: int) -> dict:
+    graphs = {str(n): random_edges(n) for n in sizes}
+    found = interleaved({n: lambda n=n: components(int(n), graphs[n]) for n in graphs}, rounds)
+    return grown(sizes, [cpu(each) for each in found.values()])
+
+
+def semantic_growth(sizes: list[int]) -> tuple[dict, tuple]:
+    """Clusters of 200 vectors at any size, as a recipe sets them; centroids are trained beforehand."""
+    vectors = copies(sizes[-1])
+    seconds, edges = [], ()
+    for size in sizes:
+        part = vectors[:size]
+        centroids = kmeans.train(part[: min(size, 40 * size // 200)], size // 200, iterations=6)
+
+        def search(part: np.ndarray = part, centroids: np.ndarray = centroids) -> None:
+            nonlocal edges
+            edges = semantic_edges(part, np.ones(len(part), bool), centroids, THRESHOLD)
+
+        seconds.append(min(timed(search).cpu for _ in range(2)))
+    return grown(sizes, seconds), (vectors, edges)
+
+
+if __name__ == "__main__":
+    main()
