@@ -94,11 +94,10 @@ def main() -> None:
     faiss.omp_set_num_threads(1)
     # Large ones: what fits the cache would flatter the small end and steepen the fit.
     sizes = [options.rows, 3 * options.rows, 9 * options.rows]
-    values = hashes(sizes[-1])
-    hamming = hamming_growth(values, sizes, options.rounds)
+    hamming = hamming_growth(sizes, options.rounds)
     union = union_growth([options.edges // 3, options.edges, 3 * options.edges], options.rounds)
     semantic, edges = semantic_growth([options.vectors // 9, options.vectors // 3, options.vectors])
-    found, similar = hamming_recall(values), semantic_recall(*edges)
+    found, similar = hamming_recall(hashes(options.rows)), semantic_recall(*edges)
     union_seconds = union["cpu_seconds"][1]
     rows = [
         Row(
@@ -137,9 +136,10 @@ def main() -> None:
     )
 
 
-def hamming_growth(values: np.ndarray, sizes: list[int], rounds: int) -> dict:
-    new = np.ones(len(values), bool)
-    found = interleaved({str(n): lambda n=n: hamming_edges(values[:n], new[:n], RADIUS) for n in sizes}, rounds)
+def hamming_growth(sizes: list[int], rounds: int) -> dict:
+    """A collection of its own for each size: of a sample of copies few pairs would be left."""
+    known = {n: hashes(n) for n in sizes}
+    found = interleaved({str(n): lambda n=n: hamming_edges(known[n], np.ones(n, bool), RADIUS) for n in sizes}, rounds)
     return grown(sizes, [cpu(each) for each in found.values()])
 
 
