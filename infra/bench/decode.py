@@ -81,7 +81,7 @@ def main() -> None:
             gains["exact"],
             None,
             ">= 2.5 x at mean abs diff 0",
-            gains["exact"] >= 2.5 and gap < 0.005,
+            gains["exact"] >= 2.5 and gap == 0,
             f"mean abs diff {gap:.4f}",
         ),
         Row(
