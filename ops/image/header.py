@@ -1,4 +1,4 @@
-"""What an image's first bytes say: format and shown size, without decoding a pixel (2 to 30 microseconds)."""
+"""What an image's headers say: format, shown size, animation; without decoding a pixel (3 to 35 microseconds)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import NamedTuple
 from PIL import Image
 
 from ops.fault import Fault
+from ops.image.animation import is_animated
 from ops.image.orientation import TURNED, orientation_of
 
 # What decoding plug-ins raise on hostile bytes, beside their own errors.
@@ -33,11 +34,15 @@ BARE = frozenset((0x01, *range(0xD0, 0xD9)))
 
 
 class Header(NamedTuple):
-    """Size in pixels as shown (EXIF orientation applied); ``format`` jpeg, png, webp, gif, bmp, tiff or avif."""
+    """Size in pixels as shown (EXIF orientation applied); ``format`` jpeg, png, webp, gif, bmp, tiff or avif.
+
+    ``animated``: there is more than the one frame that scores are made from.
+    """
 
     width: int
     height: int
     format: str
+    animated: bool = False
 
 
 class Stored(NamedTuple):
@@ -77,7 +82,7 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
     if stored.width * stored.height > max_pixels:
         return Fault("", "bomb", f"{stored.width} x {stored.height} pixels; at most {max_pixels} are decoded")
     width, height = stored[:2] if stored.orientation not in TURNED else stored[1::-1]
-    return Header(width, height, format)
+    return Header(width, height, format, is_animated(data, format))
 
 
 def format_of(data: bytes) -> str:

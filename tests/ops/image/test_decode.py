@@ -12,6 +12,7 @@ from ops.fault import Fault
 from ops.image.decode import Decode, target
 from ops.image.header import inspect
 from tests.ops.golden import check_golden
+from tests.ops.image.arithmetic import ARITHMETIC, ARITHMETIC_PROGRESSIVE
 from tests.ops.image.pictures import encode, picture, turned_exif
 from tests.ops.image.test_header import ENCODINGS, SEEDS, png_of
 from tests.reference.decode import decode_slowly
@@ -111,7 +112,7 @@ def test_values_that_are_no_numbers_are_black():
 
 def test_an_animation_gives_its_first_frame():
     frames = [Image.new("RGB", (64, 64), colour) for colour in ("red", "blue")]
-    for format in ("GIF", "PNG", "WEBP", "TIFF"):
+    for format in ("GIF", "PNG", "WEBP", "TIFF", "AVIF"):
         found = pixels(encode(frames[0], format, save_all=True, append_images=frames[1:]))
         assert np.abs(found.astype(int) - (255, 0, 0)).max() <= 3
 
@@ -166,11 +167,48 @@ def test_harmless_oddities_of_jpegs_do_no_harm():
         assert (pixels(odd) == whole).all()
 
 
+@pytest.mark.parametrize("data", [ARITHMETIC, ARITHMETIC_PROGRESSIVE])
+@pytest.mark.parametrize("mode", ["exact", "scaled"])
+def test_arithmetic_coding_gives_the_picture_and_a_cut_in_it_is_found_out(data, mode):
+    plain = encode(picture(size=(48, 32)), quality=60, subsampling=2)
+    assert inspect(data) == (48, 32, "jpeg", False)
+    found, decode = pixels(data, Decode(side=32, mode=mode)), Decode(side=32, mode=mode)
+    assert np.abs(found.astype(int) - pixels(plain, decode)).mean() < 1
+    # The coder itself reads zeros behind the end: only the missing end mark tells.
+    assert reason(data[: len(data) * 2 // 3], decode) == "truncated"
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
+@pytest.mark.parametrize("profile", [b"\0", b"no profile at all", bytes(range(256)) * 16])
+def test_a_broken_colour_profile_changes_nothing(format, profile):
+    plain = encode(picture(size=(90, 64)), format)
+    assert (pixels(encode(picture(size=(90, 64)), format, icc_profile=profile)) == pixels(plain)).all()
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize(
+    "exif",
+    [
+        b"Exif\0\0",
+        b"Exif\0\0II*\0\xff\xff\xff\xff",
+        b"Exif\0\0MM\0*\0\0\0\x08\xff\xff" + bytes(60),
+        b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x63\0\0\0",  # orientation 99
+        b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x02\0\xff\xff\xff\xff\xff\xff\xff\x7f",  # a text beyond the end
+    ],
+)
+def test_broken_exif_leaves_the_picture_upright_and_readable(format, exif):
+    data = encode(picture(size=(90, 64)), format, exif=exif)
+    assert inspect(data) == (90, 64, format.lower(), False)
+    assert (pixels(data) == pixels(encode(picture(size=(90, 64)), format))).all()
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
         (b"", "empty"),
         (b"<html>", "not_an_image"),
+        (b"\n\n<!DOCTYPE html><title>404</title>", "not_an_image"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>", "not_an_image"),
         (png_of(60_000, 60_000), "bomb"),
         (png_of(50, 50), "truncated"),
         (b"GIF89a\5\0\5\0\0\0\0junk", "undecodable"),

@@ -58,7 +58,7 @@ def test_an_animation_has_the_size_of_its_canvas():
     frames = [picture(seed, (40, 30)) for seed in range(3)]
     for format in ("gif", "webp", "png"):
         data = encode(frames[0], format.upper(), save_all=True, append_images=frames[1:])
-        assert inspect(data) == Header(40, 30, format)
+        assert inspect(data) == Header(40, 30, format, animated=True)
 
 
 @pytest.mark.parametrize(
