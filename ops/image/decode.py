@@ -24,6 +24,12 @@ CUT_JPEG = re.compile(r"premature end", re.IGNORECASE)
 ODD_JPEG = re.compile(r"extraneous bytes|unknown Adobe|Warning: unknown JFIF|Inconsistent progression", re.IGNORECASE)
 CUT_OTHER = re.compile(r"truncat|unexpected end|broken data|incomplete|could not create decoder object", re.IGNORECASE)
 
+# Scales of libjpeg-turbo that have fast code, the others take longer than every pixel does (ms a megapixel: 2/8
+# 1.0, 4/8 1.3, 8/8 1.7, but 3/8 1.4, 5/8 2.4, 6/8 3.0, 7/8 3.9). A block that was cut to its lowest frequencies is
+# no area average; from 1.25 times the target on the resize hides that (mean difference 0.7 levels, from 1.0 on 1.2).
+HALVINGS = (1, 2, 4)
+SPARE = 1.25
+
 
 @dataclass(frozen=True)
 class Decode:
@@ -31,9 +37,10 @@ class Decode:
 
     EXIF orientation is applied, transparency laid on white, CMYK, 16 bit, gray and palette converted, of an animation
     the first frame taken; colour profiles are ignored. A picture beyond ``max_aspect`` : 1 is centre-cropped to that
-    first. Resized by antialiased bicubic, Pillow's to within 0.1 level in the mean; a small picture is enlarged.
-    ``mode`` 'exact' decodes every pixel; 'scaled' has the JPEG decoder shrink the picture as long as both sides stay at
-    or above the target: 1.3 times as fast, mean difference 1 to 2 levels.
+    first. Resized by antialiased bicubic, with weights of 16 bits where Pillow's have 22: 99.8 % of the values are
+    the same, the others 1 or 2 levels off; a small picture is enlarged.
+    ``mode`` 'exact' decodes every pixel; 'scaled' has the JPEG decoder halve the picture while both sides stay 1.25
+    times the target: 1.5 times as fast, mean difference 0.7 levels.
     """
 
     side: int = 224
@@ -41,7 +48,7 @@ class Decode:
     max_pixels: int = 100_000_000
     max_bytes: int = 50_000_000
     max_aspect: int = 8
-    version: int = 1
+    version: int = 2
 
     def __call__(self, data: bytes) -> np.ndarray | Fault:
         header = inspect(data, self.max_pixels, self.max_bytes)
@@ -81,14 +88,19 @@ class Decode:
         """Sides below which a decode must not fall: the stored ones when every pixel is wanted."""
         if self.mode == "exact":
             return height, width
-        # What is cropped away later must not make the rest smaller than wanted.
-        tall, wide = target(*inner(height, width, self.max_aspect), self.side)
-        return min(height, max(tall, self.side)), min(width, max(wide, self.side))
+        for eighths in HALVINGS:
+            rows, columns = -(-height * eighths // 8), -(-width * eighths // 8)
+            # Of the shorter side, which a crop of the longer one leaves as it is.
+            if min(rows, columns) >= SPARE * self.side:
+                return rows, columns
+        return height, width
 
     def _resize(self, pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
         if size == pixels.shape[:2]:
             return np.ascontiguousarray(pixels)
-        planes = torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1)[None]
+        # The batch's axis is added first: behind the permutation its stride hides from torch that colours lie together,
+        # which costs a copy of either picture (seen: 0.15 of 0.4 ms).
+        planes = torch.from_numpy(np.ascontiguousarray(pixels))[None].permute(0, 3, 1, 2)
         small = torch.nn.functional.interpolate(planes, size=size, mode="bicubic", antialias=True)
         return np.ascontiguousarray(small[0].permute(1, 2, 0).numpy())
 
