@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
+from catalog import superseded
 from catalog.lake import Lake
 
 Unit = tuple[str, int, str]
@@ -21,6 +22,16 @@ def unknown_inputs(lake: Lake, listed: Sequence[Unit]) -> list[Unit]:
         lake.connection.unregister("listed")
 
 
+def vanished(lake: Lake, source: str, listed: Sequence[Unit]) -> list[str]:
+    """Units of ``source`` that were read once and are no longer listed, sorted. Their rows stay."""
+    lake.connection.register("listed", pa.table({"uri": [row[0] for row in listed]}))
+    try:
+        sql = "SELECT DISTINCT uri FROM inputs ANTI JOIN listed USING (uri) WHERE source = ? ORDER BY uri"
+        return [row[0] for row in lake.query(sql, (source,))]
+    finally:
+        lake.connection.unregister("listed")
+
+
 def banned(lake: Lake) -> frozenset[str]:
     """The first 32 hex digits of the sha256 of every banned picture."""
     return frozenset(row[0] for row in lake.query("SELECT sha256 FROM bans"))
@@ -31,8 +42,9 @@ def index(lake: Lake, begin: Callable[[], int]) -> None:
 
     One pass over ``images`` and ``sentences`` a run that read something new; a content that a later ingest brings
     again keeps its home. A copy of its bytes in another shard's payloads is never read, and costs its disk only.
+    What was read again is settled first.
     """
-    _forget_reread(lake)
+    superseded.settle(lake, begin)
     new = {table: lake.query(f"SELECT count(*) FROM ({_new(*keys)})")[0][0] for table, keys in _HOMES.items()}
     if not any(new.values()):
         return
@@ -44,18 +56,6 @@ def index(lake: Lake, begin: Callable[[], int]) -> None:
             lake.execute(f"INSERT INTO {table} ({key}, {columns}, shard, commit) {rows}")
 
     lake.retrying(body)
-
-
-def _forget_reread(lake: Lake) -> None:
-    """A file that was touched but says what it said gives the very same document again: its new rows go."""
-    again = "SELECT document_id, max(commit) AS commit FROM documents GROUP BY document_id HAVING count(*) > 1"
-    while lake.query(f"SELECT count(*) FROM ({again})")[0][0]:
-
-        def body() -> None:
-            for table in ("images", "sentences", "documents"):
-                lake.execute(f"DELETE FROM {table} WHERE (document_id, commit) IN ({again})")
-
-        lake.retrying(body)
 
 
 _HOMES = {

@@ -18,6 +18,7 @@ from catalog.recipe_parts import (
     ClipSettings,
     Decoding,
     Duplicates,
+    Fetch,
     Fuse,
     Ingest,
     ModelSpec,
@@ -45,6 +46,7 @@ class Recipe(Settings):
     tags: Tags | None = Field(None, description="Zero-shot labels, if wanted.")
     fuse: Fuse | None = Field(None, description="A synthetic text, if wanted; it needs a captioner.")
     ingest: Ingest = Ingest()  # pyright: ignore[reportCallIssue]
+    fetch: Fetch | None = Field(None, description="Fetch pictures that are only named by an address; off without.")
     decoding: Decoding = Decoding()  # pyright: ignore[reportCallIssue]
     clip: ClipSettings = ClipSettings()  # pyright: ignore[reportCallIssue]
 
@@ -68,7 +70,8 @@ class Recipe(Settings):
     def digest(self) -> str:
         """32 hex digits over all that decides what the dataset is; where its sources lie and batch sizes do not."""
         size = {"batch_size"}
-        placement: dict[str, Any] = {"sources": True, "clip": size, "captioners": {"__all__": size}, "fuse": size}
+        placement: dict[str, Any] = {"sources": True, "clip": size, "captioners": {"__all__": size}, "fuse": size,
+                                     "fetch": {"connections", "per_host", "seconds", "retries"}}  # fmt: skip
         content = self.model_dump(mode="json", exclude=placement)
         text = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -143,6 +143,18 @@ class Ingest(Settings):
     max_bytes: int = Field(50_000_000, ge=1, description="A larger file is quarantined as too_large.")
 
 
+class Fetch(Settings):
+    """Pictures that documents only name by their web address. Limits change the speed, never what is fetched."""
+
+    connections: int = Field(64, ge=1, le=10_000, description="Connections at once, of all workers together.")
+    per_host: int = Field(8, ge=1, le=1000, description="Connections at once to one host, of all workers together.")
+    seconds: float = Field(20.0, gt=0, le=600, description="For one attempt at an address, its redirects included.")
+    retries: int = Field(2, ge=0, le=10, description="More attempts after time-outs, lost connections, 429 and 5xx.")
+    banned: list[str] | str = Field(
+        [], description="Hosts (with their subdomains) or beginnings of addresses never asked; or a file, one a line."
+    )
+
+
 class Decoding(Settings):
     """The one decode that feeds all image scorers."""
 

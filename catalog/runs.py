@@ -1,24 +1,35 @@
 """The record of runs: who ran what, when, and how it ended."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+from catalog.error import PairmillError
 from catalog.lake import Lake
+from catalog.recipe import Recipe, validated
 
 
 @contextmanager
-def recorded(lake: Lake, run_id: str, flow: str, recipe: str) -> Iterator[None]:
+def recorded(lake: Lake, run_id: str, flow: str, recipe: Recipe, sources: Sequence[str]) -> Iterator[None]:
     """A row in ``runs`` for the time of the body; a run that was killed stays 'running' without an end."""
-    started = datetime.now(UTC)
-    row = (run_id, flow, recipe, "running", started, None, "")
-    lake.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    row = (run_id, flow, recipe.name, "running", datetime.now(UTC), "", recipe.model_dump_json(), list(sources))
+    names = "run_id, flow, recipe, state, started_at, detail, recipe_text, sources"
+    lake.execute(f"INSERT INTO runs ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     try:
         yield
     except BaseException as error:
         _end(lake, run_id, "failed", f"{type(error).__name__}: {error}"[:2000])
         raise
     _end(lake, run_id, "completed", "")
+
+
+def latest_recipe(lake: Lake) -> Recipe:
+    """The recipe of the newest run, with the settings and models that it had."""
+    rows = lake.query("SELECT recipe_text FROM runs WHERE recipe_text <> '' ORDER BY started_at DESC LIMIT 1")
+    if not rows:
+        raise PairmillError(f"no run of lake '{lake.uri}' has its recipe on record; name one.")
+    return validated(json.loads(rows[0][0]), "of the newest run")
 
 
 def _end(lake: Lake, run_id: str, state: str, detail: str) -> None:

@@ -81,7 +81,23 @@ CREATE VIEW matches AS SELECT sha256, CAST(row_number() OVER (PARTITION BY score
 CREATE VIEW sentence_repeats AS SELECT content, count(*) AS repeats FROM sentences GROUP BY content;
 """
 
-MIGRATIONS: tuple[str, ...] = (_TABLES, _VIEWS)
+_LINKS = """
+ALTER TABLE documents ADD COLUMN unit VARCHAR;
+ALTER TABLE images ADD COLUMN animated BOOLEAN;
+ALTER TABLE runs ADD COLUMN recipe_text VARCHAR;
+ALTER TABLE runs ADD COLUMN sources VARCHAR[];
+CREATE TABLE links (url VARCHAR, document_id VARCHAR, position INTEGER, alt_text VARCHAR, source VARCHAR,
+    shard VARCHAR, "commit" BIGINT);
+CREATE TABLE fetches (url VARCHAR, final_url VARCHAR, http_status INTEGER, content_type VARCHAR, etag VARCHAR,
+    last_modified VARCHAR, sha256 VARCHAR, width INTEGER, height INTEGER, format VARCHAR, animated BOOLEAN,
+    n_bytes BIGINT, exif VARCHAR, reason VARCHAR, detail VARCHAR, passing BOOLEAN, attempts INTEGER, seconds DOUBLE,
+    fetched_at TIMESTAMPTZ, shard VARCHAR, "commit" BIGINT);
+CREATE TABLE superseded (document_id VARCHAR, gone BOOLEAN, "commit" BIGINT);
+CREATE TABLE rereads (source VARCHAR, unit VARCHAR, "commit" BIGINT);
+CREATE VIEW fetched AS SELECT * FROM fetches QUALIFY row_number() OVER (PARTITION BY url ORDER BY "commit" DESC) = 1;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_TABLES, _VIEWS, _LINKS)
 NEWEST = len(MIGRATIONS)
 
 # Written by INSERT, a few rows at a time: kept as rows in the metadata database, not as a Parquet file an insert (300

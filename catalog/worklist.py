@@ -11,6 +11,7 @@ from typing import Any
 
 from catalog.lake import Lake
 from catalog.plan import IMAGE_TABLES, SENTENCE_TABLES, Check, Plan, ScoreColumns, Stage
+from catalog.superseded import gone, silenced
 
 
 @dataclass(frozen=True)
@@ -34,30 +35,32 @@ class WorkItem:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def image_rows(plan: Plan, stage: Stage, upto: int | None = None, extra: Sequence[str] = ()) -> str:
-    """SQL: every image occurrence with ``dropped_by`` ('' or its first failed rule) and ``dropped_value``.
+def image_rows(plan: Plan, stage: Stage, upto: int | None = None, extra: Sequence[str] = (), among: str = "") -> str:
+    """SQL: every image occurrence that counts, with ``dropped_by`` ('' or its first failed rule) and ``dropped_value``.
 
     Rules of stages before ``stage`` bite; ``extra`` names score tables to join although no rule reads them; ``upto``
-    leaves out rows of later commits.
+    leaves out rows of later commits; ``among`` names a table whose ``sha256`` are the only ones asked for.
     """
     checks = [check for check in plan.image_checks if check.stage < stage]
-    joins, columns = _joins(plan, checks, IMAGE_TABLES, "sha256", extra, upto)
+    joins, columns = _joins(plan, checks, IMAGE_TABLES, "sha256", extra, upto, among)
     return (
         "SELECT image_id, document_id, sha256, shard, url, alt_text, width, height, n_bytes, position"
         f"{''.join(', ' + name for name in columns)}, {_dropped(checks)} FROM (SELECT i.*"
         f"{''.join(f', {source} AS {name}' for name, source in columns.items())} "
-        f"FROM images i{joins}{_upto('i', upto)})"
+        f"FROM (SELECT * FROM images{_where('sha256', upto, among)}) i "
+        f"ANTI JOIN {gone(upto)} g ON g.document_id = i.document_id{joins})"
     )
 
 
-def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None) -> str:
-    """SQL: every distinct sentence with ``dropped_by`` and ``dropped_value``, as :func:`image_rows`."""
+def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "") -> str:
+    """SQL: every distinct sentence that counts, with ``dropped_by`` and ``dropped_value``, as :func:`image_rows`."""
     checks = [check for check in plan.sentence_checks if check.stage < stage]
-    joins, columns = _joins(plan, checks, SENTENCE_TABLES, "content", (), upto)
+    joins, columns = _joins(plan, checks, SENTENCE_TABLES, "content", (), upto, among)
+    where = _where("content", upto, among)
     needs_repeats = any("repeats" in check.columns for check in checks)
     repeats = (
-        f" LEFT JOIN (SELECT content, count(*) AS repeats FROM sentences s{_upto('s', upto)} GROUP BY content) r "
-        "ON r.content = i.content"
+        f" LEFT JOIN (SELECT content, count(*) AS repeats FROM (SELECT * FROM sentences{where}) s ANTI JOIN "
+        f"{gone(upto)} g ON g.document_id = s.document_id GROUP BY content) r ON r.content = i.content"
         if needs_repeats
         else ""
     )
@@ -65,7 +68,8 @@ def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None) -> str:
     return (
         f"SELECT content, text, shard, {_dropped(checks)} FROM (SELECT i.*{chosen}"
         f"{''.join(f', {source} AS {name}' for name, source in columns.items())} "
-        f"FROM sentence_content i{joins}{repeats}{_upto('i', upto)})"
+        f"FROM (SELECT * FROM sentence_content{where}) i ANTI JOIN {silenced(upto)} z ON z.content = i.content"
+        f"{joins}{repeats})"
     )
 
 
@@ -76,28 +80,31 @@ def _joins(
     key: str,
     extra: Sequence[str],
     upto: int | None,
+    among: str,
 ) -> tuple[str, dict[str, str]]:
     wanted = {name for check in checks for name in check.tables} | set(extra)
     sql, columns = "", {}
     for index, table in enumerate(t for t in tables[1:] if t.table in wanted):
         alias = f"t{index}"
-        sql += f" LEFT JOIN {current_scores(plan, table.table, key, upto)} {alias} ON {alias}.{key} = i.{key}"
+        sql += f" LEFT JOIN {current_scores(plan, table.table, key, upto, among)} {alias} ON {alias}.{key} = i.{key}"
         columns |= {name: f"{alias}.{source}" for name, source in table.source.items()}
     return sql, columns
 
 
-def current_scores(plan: Plan, table: str, key: str, upto: int | None = None) -> str:
+def current_scores(plan: Plan, table: str, key: str, upto: int | None = None, among: str = "") -> str:
     """SQL: the one valid row a key of a score table: this plan's scorer, the newest where inputs changed since."""
-    where = f"scorer = '{plan.scorer(table)}'" + ("" if upto is None else f" AND commit <= {upto}")
+    where = f"{_where(key, upto, among) or ' WHERE true'} AND scorer = '{plan.scorer(table)}'"
     newest = f" QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY commit DESC) = 1" if table in BY_INPUT else ""
-    return f"(SELECT * FROM {table} WHERE {where}{newest})"
+    return f"(SELECT * FROM {table}{where}{newest})"
 
 
 BY_INPUT = ("image_similarity", "caption_similarity", "synthetic")
 
 
-def _upto(alias: str, upto: int | None) -> str:
-    return "" if upto is None else f" WHERE {alias}.commit <= {upto}"
+def _where(key: str, upto: int | None, among: str) -> str:
+    said = [] if upto is None else [f"commit <= {upto}"]
+    said += [f"{key} IN (SELECT {key} FROM {among})"] if among else []
+    return f" WHERE {' AND '.join(said)}" if said else ""
 
 
 def _dropped(checks: Sequence[Check]) -> str:

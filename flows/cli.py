@@ -39,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _run(commands)
     _up(commands)
+    _again(commands)
     _readers(commands)
     return top
 
@@ -48,16 +49,40 @@ def _run(commands: Any) -> None:
     command.set_defaults(interrupted=INTERRUPTED)
     command.add_argument("recipe", metavar="RECIPE", help="a recipe's name (15m, 30m, 100m, demo) or a YAML file")
     _recipe_options(command)
+    _compute_options(command)
+
+
+def _compute_options(command: argparse.ArgumentParser) -> None:
     compute = command.add_argument_group("where it runs; any choice gives the same dataset")
     compute.add_argument("--workers", type=_count, default=0, metavar="N", help="worker processes; 0 means one a CPU")
     compute.add_argument("--ray", default="", metavar="ADDRESS", help="a Ray cluster, or 'local' to start Ray here")
     compute.add_argument("--gpus-per-worker", type=_share, default=0.0, metavar="N", help="on Ray; 0 works on CPUs")
+    compute.add_argument("--allow-address", type=_network, action="append", default=[], metavar="CIDR",
+                         help="a network that may be fetched from although it is not public; may repeat")  # fmt: skip
+
+
+def _again(commands: Any) -> None:
+    fetch = _command(commands, "fetch", "flows.commands_again:fetch", "fetch pictures that are named by an address")
+    failed = "only those that failed for a passing reason: time-outs, 429, 5xx, lost connections"
+    fetch.add_argument("--retry-failed", action="store_true", help=failed)
+    replay = _command(commands, "replay", "flows.commands_again:replay", "try quarantined items again, and curate")
+    replay.add_argument("--reason", required=True, metavar="REASON", help="as `pairmill quarantine` shows it")
+    for command in (fetch, replay):
+        command.set_defaults(interrupted=INTERRUPTED)
+        command.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="default: that of the newest run")
+        _lake_option(command)
+        _setting_options(command)
+        _compute_options(command)
 
 
 def _recipe_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--source", action="append", default=[], metavar="URI",
                          help="folder, file or s3://bucket/prefix to ingest; may repeat")  # fmt: skip
     _lake_option(command)
+    _setting_options(command)
+
+
+def _setting_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--models", choices=("recipe", "demo"), default="recipe",
                          help="'demo' swaps in the small models that ship")  # fmt: skip
     command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
@@ -82,13 +107,14 @@ def _readers(commands: Any) -> None:
     why.add_argument("item", metavar="ITEM", help="any id, sha256, address of a picture or page, or a sentence's text")
     why.add_argument("--dataset", default="", metavar="NAME[@V]", help="default: the newest one")
     datasets = _command(commands, "datasets", "flows.commands_read:datasets", "the published datasets")
+    quarantine = _command(commands, "quarantine", "flows.commands_read:quarantine", "what could not be used, and why")
     export = _command(commands, "export", "flows.commands_read:export", "write a dataset out")
     export.add_argument("dataset", metavar="NAME[@V]")
     export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
     export.add_argument("--format", choices=("webdataset", "parquet"), default="webdataset")
-    for command in (sql, why, datasets, export):
+    for command in (sql, why, datasets, quarantine, export):
         _lake_option(command)
-    for command in (sql, datasets):
+    for command in (sql, datasets, quarantine):
         command.add_argument("--format", choices=("table", "csv", "json"), default="table")
 
 
@@ -108,6 +134,15 @@ def _count(text: str) -> int:
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of workers; give 0 (one a CPU) or more")
     return int(text)
+
+
+def _network(text: str) -> str:
+    from ipaddress import ip_network
+
+    try:
+        return str(ip_network(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; give a network such as 10.1.0.0/16") from None
 
 
 def _share(text: str) -> float:

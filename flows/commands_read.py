@@ -16,6 +16,7 @@ from typing import Any
 from rich.markup import escape
 
 from catalog import datasets as published
+from catalog import quarantine as quarantined
 from catalog.answer import answer
 from catalog.error import PairmillError
 from catalog.lake import create_or_open
@@ -45,6 +46,16 @@ def datasets(args: Namespace) -> int:
         for each in found
     ]
     show(columns, rows, args.format)
+    return 0
+
+
+def quarantine(args: Namespace) -> int:
+    with create_or_open(args.lake, read_only=True) as lake:
+        found = quarantined.kinds(lake)
+    if not found and args.format == "table":
+        print("nothing is in quarantine.")
+        return 0
+    show(["reason", "stage", "source", "items", "example", "detail"], found, args.format)
     return 0
 
 

@@ -16,15 +16,21 @@ def run(args: Namespace) -> int:
         from flows.display import Display
         from flows.opening import session
         from flows.outcome import outcome, tell
-    compute = Compute.model_validate(
-        {"workers": args.workers, "ray_address": args.ray, "gpus_per_worker": args.gpus_per_worker}
-    )
-    with session(recipe, args.source, args.lake, compute) as opened, Display(screen) as display:
+    with session(recipe, args.source, args.lake, compute_of(args)) as opened, Display(screen) as display:
         opened.progress = display.progress
         published = curate_steps(opened, display.carry_out)
     found = outcome(args.lake, f"{published.name}@{published.version}")
     tell(screen, found, opened.notes, published.is_new)
     return 0
+
+
+def compute_of(args: Namespace) -> Compute:
+    return Compute(
+        workers=args.workers,
+        ray_address=args.ray,
+        gpus_per_worker=args.gpus_per_worker,
+        allow_addresses=args.allow_address,
+    )  # pyright: ignore[reportCallIssue]
 
 
 def overrides(assignments: list[str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from tasks.associate import associate
 from tasks.caption import caption, fuse, tag
 from tasks.cluster import cluster
 from tasks.duplicates import group_duplicates
+from tasks.fetch import fetch
 from tasks.ingest import ingest
 from tasks.publish import Published, publish
 from tasks.score_images import score_images
@@ -19,6 +20,7 @@ Do = Callable[[Callable[[Session], Any], Session], Any]
 def curate_steps(session: Session, do: Do) -> Published:
     """All steps in order; ``do`` is how one is carried out: as it is, or as a Prefect task."""
     do(ingest, session)
+    do(fetch, session)
     do(score_images, session)
     do(score_sentences, session)
     do(cluster, session)

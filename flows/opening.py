@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from catalog import runs
-from catalog.lake import create_or_open
+from catalog.lake import Lake, create_or_open
 from catalog.lease import writing
+from catalog.plan import Plan
 from catalog.recipe import Recipe
+from catalog.scorer import Scorer
 from flows.settings import Compute, found_source
 from ops.read.source import SourceError, open_source
 from tasks import scorers
@@ -20,7 +22,7 @@ def session(
     recipe: Recipe, sources: Sequence[str], lake: str, compute: Compute, flow: str = "curate"
 ) -> Iterator[Session]:
     """A session that holds the lake's lease, after the recipe, its models and its sources were found good."""
-    plan, known = scorers.plan(recipe)
+    checked = scorers.plan(recipe)
     uris = tuple(found_source(uri) for uri in (sources or recipe.sources))
     if not uris:
         raise SourceError(
@@ -28,13 +30,22 @@ def session(
         )
     for uri in uris:
         open_source(uri).units()
+    with create_or_open(lake) as opened, held(opened, checked, compute, flow, uris) as session:
+        yield session
+
+
+@contextmanager
+def held(
+    lake: Lake, checked: tuple[Plan, list[Scorer]], compute: Compute, flow: str, uris: tuple[str, ...] = ()
+) -> Iterator[Session]:
+    """A session on an open lake: the lease is held, the run on record. ``checked`` is what ``scorers.plan`` gave."""
+    plan, known = checked
     run_id = run_name()
     with (
-        create_or_open(lake) as opened,
-        writing(opened, run_id, f"{flow} {recipe.name}") as writer,
-        runs.recorded(opened, run_id, flow, recipe.name),
+        writing(lake, run_id, f"{flow} {plan.recipe.name}") as writer,
+        runs.recorded(lake, run_id, flow, plan.recipe, uris),
     ):
-        session = Session(writer, plan, compute.placement(), uris)
+        session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
         session.register_later(known)
         yield session
 

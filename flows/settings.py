@@ -1,9 +1,11 @@
 """Where things are and where work runs; nothing here is part of a dataset's identity."""
 
 import os
+from ipaddress import ip_network
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from catalog import recipe as recipes
 from catalog.error import BadRecipe
@@ -18,6 +20,14 @@ DEMO_MODELS = {
 }
 
 
+def _network(text: str) -> str:
+    ip_network(text)
+    return text
+
+
+Network = Annotated[str, AfterValidator(_network)]
+
+
 class Compute(BaseModel):
     """Where and how wide a run works. Any setting gives the same dataset."""
 
@@ -30,8 +40,12 @@ class Compute(BaseModel):
     gpus_per_worker: float = Field(0.0, ge=0, le=8, description="GPUs that each worker takes; 0 for CPU.")
     cpus_per_worker: float = Field(1.0, gt=0, le=256, description="CPUs that each worker takes on a Ray cluster.")
 
+    allow_addresses: list[Network] = Field(
+        [], description="Networks (CIDR) that a fetch may contact although they are not public: 10.1.0.0/16."
+    )
+
     def placement(self) -> Placement:
-        return Placement(**self.model_dump())
+        return Placement(**self.model_dump(exclude={"allow_addresses"}))
 
 
 def default_lake() -> str:
@@ -70,17 +84,19 @@ def with_found_models(recipe: Recipe) -> Recipe:
     """Model folders and word lists named relative to the repository are found from any working directory."""
     update: dict = {"models": {name: _found(spec) for name, spec in recipe.models.items()}}
     if recipe.tags is not None and isinstance(recipe.tags.vocabulary, str):
-        update["tags"] = recipe.tags.model_copy(update={"vocabulary": _words(recipe.tags.vocabulary)})
+        words = _lines(recipe.tags.vocabulary, "tags: there is no vocabulary file", "write one word or phrase a line")
+        update["tags"] = recipe.tags.model_copy(update={"vocabulary": words})
+    if recipe.fetch is not None and isinstance(recipe.fetch.banned, str):
+        hosts = _lines(recipe.fetch.banned, "fetch.banned: there is no file", "write one host or address a line")
+        update["fetch"] = recipe.fetch.model_copy(update={"banned": hosts})
     return recipe.model_copy(update=update)
 
 
-def _words(file: str) -> list[str]:
+def _lines(file: str, trouble: str, remedy: str) -> list[str]:
     path = next((path for path in (Path(file), ROOT / file) if path.is_file()), None)
     if path is None:
-        raise BadRecipe(
-            f"tags: there is no vocabulary file '{file}'; write one word or phrase a line, or list the words"
-        )
-    return [word for line in path.read_text(encoding="utf-8").splitlines() if (word := line.strip())]
+        raise BadRecipe(f"{trouble} '{file}'; {remedy}, or list them")
+    return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 def _found(spec: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from catalog import vectors
+from catalog import links, vectors
 from catalog.lake import Lake
 from catalog.lease import Writer
 from catalog.plan import Plan
@@ -19,7 +19,7 @@ from tasks.associate import associate
 from tasks.caption import caption, fuse, tag
 from tasks.cluster import centroid_scorer, cluster, outgrown
 from tasks.duplicates import perceptual, perceptual_scorer, regroup, semantic, uncompared
-from tasks.ingest import new_shards
+from tasks.ingest import listing, new_shards
 from tasks.score_images import score_images
 from tasks.score_sentences import score_sentences
 from tasks.session import Session
@@ -73,7 +73,7 @@ def survey(lake: Lake, plan: Plan, sources: Sequence[str]) -> Survey:
     """Walk through the steps of curate on a lake that may be read-only."""
     seen = Survey(cast(Writer, _Reader(lake)), plan, Placement(), tuple(sources))
     steps: tuple[Callable[[Survey], Any], ...] = (
-        _ingest, score_images, score_sentences, _cluster, _group_duplicates, associate, caption, tag, fuse
+        _ingest, _fetch, score_images, score_sentences, _cluster, _group_duplicates, associate, caption, tag, fuse
     )  # fmt: skip
     for step in steps:
         seen.step = step.__name__.strip("_")
@@ -93,9 +93,16 @@ def _wanted(seen: Survey) -> bool:
 def _ingest(seen: Survey) -> None:
     for uri in seen.sources:
         try:
-            seen.work("ingest", new_shards(seen, open_source(uri)), None)
+            source = open_source(uri)
+            seen.work("ingest", new_shards(seen, source, listing(source)), None)
         except SourceError as error:
             seen.note(str(error))
+
+
+def _fetch(seen: Survey) -> None:
+    if seen.recipe.fetch is not None:
+        n = links.count_unfetched(seen.lake)
+        seen.saw("fetch", n, -(-n // links.PORTION))
 
 
 def _cluster(seen: Survey) -> None:

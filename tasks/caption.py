@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +49,8 @@ def caption_job(session: Session, captioner: Captioner, digest: str) -> "Caption
 @dataclass(frozen=True)
 class CaptionPictures:
     """A job: pictures of one shard to ``captions``. What is empty, repeats or was cut off says so in ``status``."""
+
+    stage: ClassVar[str] = "caption"
 
     model: VisionLanguageModel
     decode: Decode
@@ -185,6 +188,8 @@ def fuse(session: Session) -> None:
 @dataclass(frozen=True)
 class FuseTexts:
     """A job: pictures and texts of one shard to ``synthetic``."""
+
+    stage: ClassVar[str] = "fuse"
 
     model: VisionLanguageModel
     decode: Decode

@@ -8,7 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -17,7 +17,8 @@ from catalog.worklist import WorkItem
 from ops.fault import Fault
 from ops.identity import content_id, text_id
 from ops.image.header import inspect
-from ops.read.document import Document, Picture, Text
+from ops.read.document import Document, Picture, Text, Unit
+from ops.read.links import is_link
 from ops.read.source import Source, open_source
 from ops.text.split import SentenceSplitter, normalise
 from tasks.rows import quarantine
@@ -35,24 +36,32 @@ SHARD_BYTES = 256_000_000
 def ingest(session: Session) -> int:
     """Read every unit of the session's sources that the lake does not hold yet. Returns the number of shards read.
 
-    A unit is known by its address, size and etag; a changed one is read again.
+    A unit is known by its address, size and etag; a changed one is read again and supersedes what it said before, a
+    vanished one is reported and keeps its rows.
     """
     shards = 0
     for uri in session.sources:
         source = open_source(uri)
-        shards += session.work("ingest", new_shards(session, source), Ingest(source, _settings(session)))
+        listed = listing(source)
+        shards += session.work("ingest", new_shards(session, source, listed), Ingest(source, ingest_settings(session)))
+        if gone := contents.vanished(session.lake, uri, [row[:3] for row in listed]):
+            session.note(f"source '{uri}' no longer holds {len(gone):,} units it held ({gone[0]}, …); their rows stay.")
     contents.index(session.lake, lambda: session.begin("index contents").commit)
     return shards
 
 
-def new_shards(session: Session, source: Source) -> list[WorkItem]:
+def listing(source: Source) -> list[tuple]:
+    """(uri, size, etag, unit) of everything in ``source`` by uri; for files that are no documents unit is a Fault."""
+    listed: list[tuple] = [(unit.uri, unit.size, unit.etag, unit) for unit in source.units()]
+    listed += [(fault.item, 0, "ignored", fault) for fault in source.ignored()]
+    return sorted(listed, key=lambda row: row[0])
+
+
+def new_shards(session: Session, source: Source, listed: list[tuple]) -> list[WorkItem]:
     """Work items over the units of ``source`` that are not in ``inputs``, files that are no documents included."""
-    listed = [(unit.uri, unit.size, unit.etag, unit) for unit in source.units()]
-    listed += [(uri, 0, "ignored", fault) for uri, fault in _ignored(source)]
-    listed.sort(key=lambda row: row[0])
     new = set(contents.unknown_inputs(session.lake, [row[:3] for row in listed]))
     most = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(listed) // FEWEST_SHARDS)))
-    return [_shard(source, shard) for shard in new_portions(listed, new, most)]
+    return [shard_item(shard, source.uri) for shard in new_portions(listed, new, most)]
 
 
 def new_portions(listed: Sequence[tuple], new: set[tuple], most: int) -> list[list[tuple]]:
@@ -61,18 +70,19 @@ def new_portions(listed: Sequence[tuple], new: set[tuple], most: int) -> list[li
     The whole listing is cut, so that a killed ingest finds the shards that it had not committed as they were. New
     units among old ones are gathered and cut anew: a few pages a day do not make a shard a page.
     """
-    shards = _cut(listed, most)
+    shards = cut_portions(listed, most, SHARD_BYTES)
     whole = [shard for shard in shards if all(row[:3] in new for row in shard)]
     known = {row[:3] for shard in whole for row in shard}
     scattered = [row for row in listed if row[:3] in new and row[:3] not in known]
-    return whole + _cut(scattered, most)
+    return whole + cut_portions(scattered, most, SHARD_BYTES)
 
 
-def _cut(listed: Sequence[tuple], most: int) -> list[list[tuple]]:
+def cut_portions(listed: Sequence[tuple], most: int, most_bytes: int) -> list[list[tuple]]:
+    """(uri, size, etag, unit) rows in order, in runs of at most ``most`` and ``most_bytes`` (a larger one alone)."""
     shards: list[list[tuple]] = []
     n_bytes = 0
     for row in listed:
-        if not shards or len(shards[-1]) == most or n_bytes + row[1] > SHARD_BYTES:
+        if not shards or len(shards[-1]) == most or n_bytes + row[1] > most_bytes:
             shards.append([])
             n_bytes = 0
         shards[-1].append(row)
@@ -80,16 +90,13 @@ def _cut(listed: Sequence[tuple], most: int) -> list[list[tuple]]:
     return shards
 
 
-def _ignored(source: Source) -> list[tuple[str, Fault]]:
-    return [(fault.item, fault) for fault in source.ignored()]
-
-
-def _shard(source: Source, listed: Sequence[tuple]) -> WorkItem:
+def shard_item(listed: Sequence[tuple], *names: str) -> WorkItem:
+    """One shard's work item, named by ``names`` and what it holds."""
     keys = tuple(f"{uri}\x1e{size}\x1e{etag}" for uri, size, etag, _ in listed)
-    return WorkItem(text_id(source.uri, *keys), keys, inputs={"units": [row[3] for row in listed]})
+    return WorkItem(text_id(*names, *keys), keys, inputs={"units": [row[3] for row in listed]})
 
 
-def _settings(session: Session) -> "IngestSettings":
+def ingest_settings(session: Session) -> "IngestSettings":
     settings = session.recipe.ingest
     return IngestSettings(settings.max_pixels, settings.max_bytes, settings.language, contents.banned(session.lake))
 
@@ -106,7 +113,12 @@ class IngestSettings:
 
 @dataclass(frozen=True)
 class Ingest:
-    """A job: the units of one shard to rows of documents, images, sentences, payloads, inputs and quarantine."""
+    """A job: the units of one shard to rows of documents, images, sentences, payloads, inputs and quarantine.
+
+    Pictures that are only named by a web address become rows of ``links``, for the fetch to take up.
+    """
+
+    stage: ClassVar[str] = "ingest"
 
     source: Source
     settings: IngestSettings
@@ -118,9 +130,9 @@ class Ingest:
             read = [unit] if isinstance(unit, Fault) else self.source.read(unit)
             for found in read:
                 if isinstance(found, Fault):
-                    shard.faults.append(found)
+                    shard.fault(found, _uri(unit))
                 else:
-                    shard.add(found)
+                    shard.add(found, _uri(unit))
         return shard.parts()
 
     def poisoned(self, item: WorkItem) -> list[Part]:
@@ -132,26 +144,41 @@ class Ingest:
         return [{"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri} for uri, size, etag in listed]
 
 
+def _uri(unit: Unit | Fault) -> str:
+    return unit.item if isinstance(unit, Fault) else unit.uri
+
+
+def _digest(picture: Picture) -> str:
+    """What a document's id says of a picture: its bytes, or its address where they must still be fetched."""
+    if is_link(picture):
+        return picture.url
+    return content_id(picture.data) if picture.fault is None else ""
+
+
 class _ShardRows:
     """Rows of one shard as they are read; a picture's bytes are kept once, however often it occurs."""
 
     def __init__(self, source: str, settings: IngestSettings) -> None:
         self.source, self.settings = source, settings
         self.rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        self.faults: list[Fault] = []
+        self.faults: list[tuple[Fault, str]] = []
         self._splitter = SentenceSplitter(settings.language)
         self._kept: set[str] = set()
 
     def parts(self) -> list[Part]:
         parts = [Part(table, pa.Table.from_pylist(rows)) for table, rows in self.rows.items()]
         if self.faults:
-            items, sources = [fault.item for fault in self.faults], [self.source] * len(self.faults)
-            parts.append(Part("quarantine", quarantine(items, sources, "ingest", self.faults)))
+            faults, units = [fault for fault, _ in self.faults], [unit for _, unit in self.faults]
+            items, sources = [fault.item for fault in faults], [self.source] * len(faults)
+            parts.append(Part("quarantine", quarantine(items, sources, "ingest", faults, units)))
         return parts
 
-    def add(self, document: Document) -> None:
+    def fault(self, fault: Fault, unit: str) -> None:
+        self.faults.append((fault, unit))
+
+    def add(self, document: Document, unit: str) -> None:
         pictures = [each for each in document.items if isinstance(each, Picture)]
-        digests = [content_id(picture.data) if picture.fault is None else "" for picture in pictures]
+        digests = [_digest(picture) for picture in pictures]
         texts = [each.text for each in document.items if isinstance(each, Text)]
         document_id = text_id(self.source, document.uri, *digests, *texts)
         self.rows["documents"].append(
@@ -161,10 +188,14 @@ class _ShardRows:
                 "uri": document.uri,
                 "title": document.title,
                 "metadata": json.dumps(document.metadata, sort_keys=True, ensure_ascii=False),
+                "unit": unit,
             }
         )
         for picture, digest in zip(pictures, digests, strict=True):
-            self._add_picture(picture, digest, document_id)
+            if is_link(picture):
+                self._add_link(picture, document_id)
+            else:
+                self._add_picture(picture, digest, document_id, unit)
         for position, sentence in enumerate(sentence for text in texts for sentence in self._splitter(text)):
             self.rows["sentences"].append(
                 {
@@ -176,10 +207,14 @@ class _ShardRows:
                 }
             )
 
-    def _add_picture(self, picture: Picture, digest: str, document_id: str) -> None:
+    def _add_link(self, picture: Picture, document_id: str) -> None:
+        place = {"document_id": document_id, "position": picture.position, "alt_text": picture.alt_text}
+        self.rows["links"].append({"url": picture.url, "source": self.source} | place)
+
+    def _add_picture(self, picture: Picture, digest: str, document_id: str, unit: str) -> None:
         header = picture.fault or self._inspect(picture.data, digest)
         if isinstance(header, Fault):
-            self.faults.append(header.about(picture.url))
+            self.fault(header.about(picture.url), unit)
             return
         self.rows["images"].append(
             {
@@ -192,6 +227,7 @@ class _ShardRows:
                 "width": header.width,
                 "height": header.height,
                 "format": header.format,
+                "animated": header.animated,
                 "n_bytes": len(picture.data),
             }
         )

@@ -45,8 +45,13 @@ def scalars(values) -> list[float | None]:
     return [None if value is None or np.isnan(value) else round(float(value), 4) for value in values]
 
 
-def quarantine(items: list[str], sources: list[str], step: str, faults: list) -> pa.Table:
-    """Rows of the ``quarantine`` table from :class:`~ops.fault.Fault` values."""
+def quarantine(
+    items: list[str], sources: list[str], step: str, faults: list, payloads: list[str] | None = None
+) -> pa.Table:
+    """Rows of the ``quarantine`` table from :class:`~ops.fault.Fault` values.
+
+    ``payloads`` say where each one's bytes are (a source's unit), if the item itself does not.
+    """
     return pa.table(
         {
             "item": items,
@@ -54,6 +59,6 @@ def quarantine(items: list[str], sources: list[str], step: str, faults: list) ->
             "stage": pa.array([step] * len(items), pa.string()),
             "reason": pa.array([fault.reason for fault in faults], pa.string()),
             "detail": pa.array([fault.detail for fault in faults], pa.string()),
-            "payload_ref": pa.array(items, pa.string()),
+            "payload_ref": pa.array(items if payloads is None else payloads, pa.string()),
         }
     )

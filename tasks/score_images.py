@@ -1,6 +1,7 @@
 """Score pictures: one decode feeds every score that a picture still lacks."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +56,8 @@ class ScoreImages:
 
     A picture that does not decode gets rows of NULLs (so it is not tried again) and a quarantine row.
     """
+
+    stage: ClassVar[str] = "score images"
 
     decode: Decode
     clip: Clip

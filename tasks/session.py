@@ -22,6 +22,7 @@ def _silent(step: str, done: int, total: int) -> None:
 class Session:
     """Held by the flow process, the only one that talks to the catalog, for the time of the lease.
 
+    ``allow_addresses`` are networks (CIDR) that a fetch may contact although they are not public.
     ``progress(step, done, total)`` is called after each finished work item. Results are committed every
     ``commit_files`` files, or after 5 s: a commit costs some 50 ms, so a crash redoes seconds of work at most.
     """
@@ -32,6 +33,7 @@ class Session:
     sources: tuple[str, ...] = ()
     progress: Callable[[str, int, int], None] = _silent
     commit_files: int = 200
+    allow_addresses: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     _unregistered: list[Scorer] = field(default_factory=list)

@@ -270,7 +270,8 @@ def _alone(item: WorkItem, payload: bytes, job: Job, output: Output) -> list[Man
     # An input's key is its address, size and etag.
     names = [key.split("\x1e")[0] for key in found.killers]
     faults = [Fault(key, "poison", f"a worker process that ran {name} on it alone died") for key in names]
-    parts = [Part("quarantine", quarantine(names, [""] * len(names), name, faults))]
+    step = getattr(job, "stage", name)
+    parts = [Part("quarantine", quarantine(names, [""] * len(names), step, faults))]
     killers = only(item, found.killers)
     parts += getattr(job, "poisoned", lambda _: [])(killers)
     return manifests + write_parts(parts, killers, output, 0.0)

@@ -11,12 +11,19 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes, urljoin, urlsplit
 
 from ops.fault import Fault
+from ops.read.document import Picture
 from ops.read.tree import Tree, is_storable
 
 REMOTE = ("http", "https", "ftp")
 # How a fault's detail begins when the picture is an address on the web that a fetch may still bring.
 NOT_FETCHED = "remote image: not fetched"
 NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
+
+
+def is_link(picture: Picture) -> bool:
+    """Whether the picture's bytes are to be fetched from its address."""
+    fault = picture.fault
+    return fault is not None and fault.reason == "missing" and fault.detail.startswith(NOT_FETCHED)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,14 @@
+"""Replay: what was quarantined for one reason is tried again, and what comes of it joins the dataset."""
+
+from functools import partial, update_wrapper
+
+from catalog.publish import Published
+from flows.curate import Do, curate_steps
+from tasks.replay import replay
+from tasks.session import Session
+
+
+def replay_steps(session: Session, reason: str, do: Do) -> Published:
+    """The steps of curate after one that opens what was closed. The session has no source: nothing new is listed."""
+    do(update_wrapper(partial(replay, reason=reason), replay), session)
+    return curate_steps(session, do)

@@ -1,0 +1,97 @@
+"""Which network addresses a fetch may contact: public ones, and those that its operator allows by name.
+
+A list of links comes from strangers. Without this a link could make us read the services of our own network (server
+side request forgery), so the address itself is asked, never the way in which it was written or found.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+# IANA's special-purpose registries of IPv4 and IPv6 addresses. Written out: `is_global` of the standard library
+# differs from one Python release to the next.
+CLOSED_4 = tuple(
+    IPv4Network(network)
+    for network in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+        "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24",
+        "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+    )
+)  # fmt: skip
+# Only 2000::/3 is given out for global use; in it these are not. 2001::/23 holds Teredo and ORCHID.
+OPEN_6 = IPv6Network("2000::/3")
+CLOSED_6 = tuple(
+    IPv6Network(network)
+    for network in ("2001::/23", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20", "3ffe::/16", "5f00::/16")
+)
+SIX_TO_FOUR = IPv6Network("2002::/16")
+# Where only IPv6 is spoken, names of IPv4 hosts are answered with these (RFC 6052): the last 32 bits are the address.
+TRANSLATED = IPv6Network("64:ff9b::/96")
+
+
+class BlockedAddress(OSError):
+    """This address must not be contacted. An OSError, because it is raised where a connection would be refused."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """``allowed`` are networks (CIDR text) that may be contacted although they are not public, such as a test's own.
+
+    Raises ValueError for a text that is no network.
+    """
+
+    allowed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_networks", tuple(ipaddress.ip_network(text) for text in self.allowed))
+
+    def check(self, text: str) -> None:
+        """Raise BlockedAddress unless ``text``, a numeric address as sockets write it, may be contacted."""
+        try:
+            address = ipaddress.ip_address(text.partition("%")[0])
+        except ValueError:
+            raise BlockedAddress(f"'{text}' is no network address") from None
+        inner = embedded(address)
+        networks: tuple[Network, ...] = self._networks  # type: ignore[attr-defined]
+        if any(inner in network for network in networks if network.version == inner.version):
+            return
+        if "%" in text or not is_public(inner):
+            raise BlockedAddress(f"{text} is not a public address")
+
+
+def numeric(host: str) -> str:
+    """The address that a URL's host is, '' for a name. "127.1", "0x7f.1" and "2130706433" are addresses too: sockets
+    understand them."""
+    try:
+        return str(ipaddress.ip_address(host.partition("%")[0]))
+    except ValueError:
+        pass
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host))
+    except (OSError, ValueError):  # ValueError: a zero letter
+        return ""
+
+
+def embedded(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address stands for (mapped, translated, 6to4), else the address itself."""
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if address in TRANSLATED:
+            return IPv4Address(int(address) & 0xFFFFFFFF)
+        if address in SIX_TO_FOUR and address.sixtofour is not None:
+            return address.sixtofour
+    return address
+
+
+def is_public(address: Address) -> bool:
+    """Whether anyone on the internet could contact it. ``address`` as :func:`embedded` gives it."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in CLOSED_4)
+    return address in OPEN_6 and not any(address in network for network in CLOSED_6)

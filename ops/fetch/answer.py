@@ -1,0 +1,31 @@
+"""What became of one address: its picture's bytes, or why there are none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ops.fault import Fault
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``fault`` is None exactly when ``data`` holds a picture that may be used.
+
+    ``http_status`` is the last answer's, 0 where nobody answered; ``final_url`` is where redirects ended. ``passing``
+    says that the same address may answer another time (time-outs, 429, 5xx, lost connections). ``attempts`` counts
+    requests beside redirects, ``seconds`` is the time of all attempts, waiting for a turn left out; ``retry_after`` is
+    how many seconds the host asked for.
+    """
+
+    url: str
+    fault: Fault | None = None
+    passing: bool = False
+    http_status: int = 0
+    final_url: str = ""
+    content_type: str = ""
+    etag: str = ""
+    last_modified: str = ""
+    data: bytes = field(default=b"", repr=False)
+    attempts: int = 1
+    seconds: float = 0.0
+    retry_after: float = 0.0

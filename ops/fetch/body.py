@@ -1,0 +1,62 @@
+"""The body of an answer, held only as far as it may be a picture that is taken."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncIterator
+
+import aiohttp
+
+from ops.fault import Fault
+from ops.image.header import format_of, inspect
+
+# Enough to know any format by; an HTML page behind a picture's address is not read to its end.
+ENOUGH = 512
+PACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+
+async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | Fault:
+    """Bytes of at most ``max_bytes``, of an image by their first ones; else a Fault without an item.
+
+    Raises what the connection raises. A body that is packed although we asked for none is unpacked as it comes, so a
+    few bytes cannot grow beyond the limit.
+    """
+    length = response.headers.get("Content-Length", "")
+    if length.isdigit() and int(length) > max_bytes:
+        return Fault("", "too_large", f"{length} bytes announced; at most {max_bytes} are taken")
+    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("identity", "", *PACKED):
+        return Fault("", "undecodable", f"the answer is packed as '{encoding[:40]}', which was not asked for")
+    chunks = response.content.iter_any()
+    if encoding in PACKED:
+        chunks = _unpacked(chunks, PACKED[encoding], max_bytes + 1)
+    data = bytearray()
+    known = False
+    try:
+        async for chunk in chunks:
+            data += chunk
+            if len(data) > max_bytes:
+                return Fault("", "too_large", f"more than {max_bytes} bytes")
+            if not known and len(data) >= ENOUGH:
+                known = True
+                if not format_of(bytes(data[:ENOUGH])):
+                    break
+    except zlib.error as error:
+        return Fault("", "undecodable", f"a {encoding} body that cannot be unpacked: {error}")
+    if not data or not format_of(bytes(data[:ENOUGH])):
+        found = inspect(bytes(data), 1, max_bytes)
+        return found if isinstance(found, Fault) else Fault("", "not_an_image", "no known image format")
+    return bytes(data)
+
+
+async def _unpacked(chunks: AsyncIterator[bytes], window: int, limit: int) -> AsyncIterator[bytes]:
+    inflate = zlib.decompressobj(window)
+    left = limit
+    async for chunk in chunks:
+        while chunk and left > 0:
+            piece = inflate.decompress(chunk, left)
+            chunk = inflate.unconsumed_tail
+            left -= len(piece)
+            yield piece
+            if inflate.eof:
+                return

@@ -1,0 +1,81 @@
+"""Names to addresses, remembered, and only such as may be contacted."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from ops.fetch.address import BlockedAddress, Reach
+
+KEEP_SECONDS = 300.0
+# Lists of links name hosts by the hundred thousand; the oldest answers go first.
+MOST_NAMES = 50_000
+# A dead name may take its thread for ten seconds.
+THREADS = 32
+Lookup = Callable[[str, int, socket.AddressFamily], list[ResolveResult]]
+
+
+def system_lookup(host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
+    """Numeric addresses of ``host`` by the operating system. OSError (gaierror) when there is none."""
+    found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    results = {}
+    for kind, _, protocol, _, address in found:
+        text = str(address[0])
+        results.setdefault(text, ResolveResult(hostname=host, host=text, port=port, family=kind, proto=protocol,
+                                               flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV))  # fmt: skip
+    return list(results.values())
+
+
+@dataclass
+class Names(AbstractResolver):
+    """A resolver for aiohttp. A name, found or not, is asked once in five minutes, however many wait for it.
+
+    A name of which any address is closed is closed as a whole: it is either a mistake or an attack.
+    """
+
+    reach: Reach
+    lookup: Lookup = system_lookup
+    _known: dict[tuple[str, int, int], tuple[float, asyncio.Future]] = field(default_factory=dict)
+    _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, "names"))
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Raises BlockedAddress, or the OSError that the lookup gave."""
+        key = (host, port, family)
+        found = self._known.get(key)
+        if found is None or found[0] < time.monotonic():
+            while len(self._known) >= MOST_NAMES:
+                del self._known[next(iter(self._known))]
+            work = asyncio.get_running_loop().run_in_executor(self._threads, self._ask, host, port, family)
+            found = self._known[key] = (time.monotonic() + KEEP_SECONDS, work)
+        answer = await asyncio.shield(found[1])
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    def _ask(self, host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult] | OSError:
+        try:
+            found = self.lookup(host, port, family)
+            for each in found:
+                self._check(host, each["host"])
+            return found
+        except UnicodeError as error:  # a label of over 63 letters, for one
+            return OSError(f"'{host}' is no host name: {error}")
+        except OSError as error:
+            return error
+
+    def _check(self, host: str, address: str) -> None:
+        try:
+            self.reach.check(address)
+        except BlockedAddress as error:
+            raise BlockedAddress(f"'{host}' leads to {error}") from None
+
+    async def close(self) -> None:
+        self._known.clear()

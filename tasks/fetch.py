@@ -1,0 +1,150 @@
+"""Fetch: the pictures that documents only name by address; every address ends in a row, fetched or with its reason."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from catalog import contents, links
+from catalog.arrow import arrow_schema
+from catalog.worklist import WorkItem
+from ops.fault import Fault
+from ops.fetch.address import Reach
+from ops.fetch.answer import Answer
+from ops.fetch.fetcher import Fetcher
+from ops.fetch.refusal import Banned
+from ops.identity import content_id
+from ops.image.exif import exif
+from ops.image.header import Header, inspect
+from tasks.rows import quarantine
+from tasks.session import Session
+from tasks.stage import Part
+
+
+def fetch(session: Session) -> int:
+    """Ask for every address that was never asked for, if the recipe has a ``fetch`` section. Returns how many items.
+
+    A round is at most a million addresses; what is fetched counts as ingested at its end, and a run that was killed
+    goes on with the addresses that have no row yet.
+    """
+    if session.recipe.fetch is None:
+        if n := links.count_unfetched(session.lake):
+            session.note(f"{n:,} addresses of pictures are not fetched: the recipe has no `fetch` section.")
+        return 0
+    done = 0
+    while items := links.unfetched(session.lake):
+        done += session.work("fetch", items, fetcher(session, len(items)))
+    joined(session)
+    return done
+
+
+def fetch_again(session: Session, reason: str = "") -> int:
+    """Ask again for the addresses that failed for a passing reason, or for ``reason``. Returns how many addresses."""
+    items = links.failed(session.lake, reason)
+    session.work("fetch", items, fetcher(session, len(items)))
+    joined(session)
+    return sum(len(item.keys) for item in items)
+
+
+def joined(session: Session) -> None:
+    """Occurrences of fetched pictures become rows of ``images``."""
+    if links.join(session.lake, lambda: session.begin("join fetched pictures").commit):
+        contents.index(session.lake, lambda: session.begin("index contents").commit)
+
+
+def fetcher(session: Session, n_items: int) -> "FetchPictures":
+    """The job of this session. Limits hold for the run: its workers share them."""
+    settings, ingest = session.recipe.fetch, session.recipe.ingest
+    assert settings is not None
+    workers = max(1, min(n_items, session.placement.n_workers))
+    return FetchPictures(
+        Fetcher(
+            connections=max(1, settings.connections // workers),
+            per_host=max(1, settings.per_host // workers),
+            seconds=settings.seconds,
+            retries=settings.retries,
+            max_bytes=ingest.max_bytes,
+            reach=Reach(session.allow_addresses),
+            banned=Banned(tuple(settings.banned)),
+        ),
+        ingest.max_pixels,
+        contents.banned(session.lake),
+    )
+
+
+@dataclass(frozen=True)
+class FetchPictures:
+    """A job: the addresses of one item to rows of fetches, payloads and quarantine. ``banned`` are ids (sha256)."""
+
+    stage: ClassVar[str] = "fetch"
+
+    fetcher: Fetcher
+    max_pixels: int
+    banned: frozenset[str]
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        answers = self.fetcher(item.keys)
+        fetches = [self._row(answer) for answer in answers]
+        payloads = {
+            row["sha256"]: _payload(row, answer.data)
+            for row, answer in zip(fetches, answers, strict=True)
+            if row["sha256"]
+        }
+        return _parts(item, fetches, list(payloads.values()))
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        """An address whose answer kills its worker counts as asked for."""
+        fault = Fault("", "poison", "a worker process that fetched it alone died")
+        rows = [_row(Answer(url, fault.about(url)), fault, "") for url in item.keys]
+        return [Part("fetches", pa.Table.from_pylist(rows, _schema()))]
+
+    def _row(self, answer: Answer) -> dict[str, Any]:
+        if answer.fault is not None:
+            return _row(answer, answer.fault, "")
+        digest = content_id(answer.data)
+        if digest in self.banned:
+            return _row(answer, Fault(digest, "banned", "this picture's sha256 is in the lake's ban list"), "")
+        return _row(answer, inspect(answer.data, self.max_pixels, self.fetcher.max_bytes), digest)
+
+
+def _schema() -> pa.Schema:
+    """The columns that a job writes; the runner adds the rest."""
+    return pa.schema([field for field in arrow_schema("fetches") if field.name not in ("shard", "commit")])
+
+
+def _row(answer: Answer, header: Header | Fault, digest: str) -> dict[str, Any]:
+    row = {
+        "url": answer.url,
+        "final_url": answer.final_url,
+        "http_status": answer.http_status or None,
+        "content_type": answer.content_type,
+        "etag": answer.etag,
+        "last_modified": answer.last_modified,
+        "passing": answer.passing,
+        "attempts": answer.attempts,
+        "seconds": answer.seconds,
+        "fetched_at": datetime.now(UTC),
+    }
+    if isinstance(header, Fault):
+        return row | {"sha256": None, "reason": header.reason, "detail": header.detail}
+    found = {"width": header.width, "height": header.height, "format": header.format, "animated": header.animated}
+    about = json.dumps(exif(answer.data), ensure_ascii=False)
+    return row | found | {"sha256": digest, "n_bytes": len(answer.data), "exif": about, "reason": "", "detail": ""}
+
+
+def _payload(row: dict[str, Any], data: bytes) -> dict[str, Any]:
+    return {"sha256": row["sha256"], "bytes": data, "uri": row["url"], "offset": 0, "length": len(data)}
+
+
+def _parts(item: WorkItem, fetches: list[dict[str, Any]], payloads: list[dict[str, Any]]) -> list[Part]:
+    parts = [Part("fetches", pa.Table.from_pylist(fetches, _schema()))]
+    if payloads:
+        parts.append(Part("payloads", pa.Table.from_pylist(payloads)))
+    faults = [Fault(row["url"], row["reason"], row["detail"]) for row in fetches if row["reason"]]
+    if faults:
+        source = dict(zip(item.keys, item.inputs["sources"], strict=True))
+        urls = [fault.item for fault in faults]
+        parts.append(Part("quarantine", quarantine(urls, [source[url] for url in urls], "fetch", faults)))
+    return parts
