@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ops.fault import Fault
-from ops.read import page
+from ops.read import page, reading_order
 from ops.read.document import Claim, Document, Picture, Text, Unit
 from ops.read.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.links import Link, resolve
+from ops.read.picture_reference import PictureReference, references
 from ops.read.tree import Entry, Tree
 
 SUFFIXES = frozenset(("html", "htm", "xhtml"))
@@ -66,11 +67,11 @@ def fault_of(uri: str, parsed: page.Page) -> Fault | None:
 
 def _document(tree: Tree, path: str, parsed: page.Page) -> Document:
     base = page.base(parsed.root)
-    found = list(page.items(parsed.root))
+    found = reading_order.items(parsed.root)
     linked = {
         item: [resolve(tree, path, source, base) for source in item.sources]
         for item in found
-        if isinstance(item, page.PictureReference)
+        if isinstance(item, PictureReference)
     }
     files = _files(tree, [links[0] for links in linked.values() if links])
     items: list[Picture | Text] = []
@@ -119,12 +120,11 @@ def _shown(tree: Tree, path: str, data: bytes, files: set[str]) -> set[str]:
     if fault_of(path, parsed):
         return set()
     base = page.base(parsed.root)
-    references = (page.picture(element) for element in parsed.root.iter())
-    shown = (_chosen(tree, path, base, reference, files) for reference in references if reference)
+    shown = (_chosen(tree, path, base, reference, files) for reference in references(parsed.root))
     return {choice for choice in shown if choice}
 
 
-def _chosen(tree: Tree, path: str, base: str, reference: page.PictureReference, files: set[str]) -> str:
+def _chosen(tree: Tree, path: str, base: str, reference: PictureReference, files: set[str]) -> str:
     for source in reference.sources:
         link = resolve(tree, path, source, base)
         if link.data:

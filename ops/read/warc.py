@@ -11,10 +11,11 @@ from typing import IO
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from ops.fault import Fault
-from ops.read import page
+from ops.read import page, reading_order
 from ops.read.document import Claim, Document, Picture, Text, Unit
 from ops.read.html_folder import fault_of
 from ops.read.links import NOT_FETCHED, REMOTE, resolve
+from ops.read.picture_reference import PictureReference
 from ops.read.tree import Entry, LocalTree, Tree
 from ops.read.unpack import seekable
 from ops.read.warc_records import Record, body, kind_of, records
@@ -93,7 +94,7 @@ def _document(
     base = urljoin(record.url, page.base(parsed.root))
     items: list[Picture | Text] = []
     position = 0
-    for found in page.items(parsed.root):
+    for found in reading_order.items(parsed.root):
         if isinstance(found, Text):
             items.append(found)
         else:
@@ -110,7 +111,7 @@ def _picture(
     uri: str,
     item: str,
     position: int,
-    reference: page.PictureReference,
+    reference: PictureReference,
     base: str,
     others: dict[str, Record],
 ) -> Picture:

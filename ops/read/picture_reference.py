@@ -1,0 +1,76 @@
+"""The pictures that elements of a page show: where a page says that they are, best first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+# Lazy loading keeps the true address here while src holds a placeholder.
+LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", "data-full-src")
+LAZY_SETS = ("data-srcset", "data-lazy-srcset")
+# Of a <picture> so many <source>s are looked at: it has one a format and size, a hostile one a hundred thousand.
+MOST_SOURCES = 16
+SHOWING = ("img", "image", "input", "object", "embed", "video")
+
+
+@dataclass(frozen=True)
+class PictureReference:
+    """A picture element; ``sources`` are its possible addresses as written, best first."""
+
+    sources: tuple[str, ...]
+    alt_text: str
+
+
+def references(root: Any) -> Iterator[PictureReference]:
+    """Of all pictures of a page or a part of it, without its text."""
+    return (found for element in root.iter(*SHOWING) if (found := picture(element)))
+
+
+def picture(element: Any) -> PictureReference | None:
+    """The reference of an element that shows a picture: img, SVG image, input, object, embed, a video's poster."""
+    tag = element.tag
+    if tag == "img":
+        sources = _image_sources(element)
+    elif tag == "image":
+        # Inside an SVG drawing; elsewhere browsers take it for img.
+        sources = [element.get("href"), element.get("xlink:href"), element.get("src")]
+    elif tag == "input" and (element.get("type") or "").lower() == "image":
+        sources = [element.get("src")]
+    elif tag in ("object", "embed") and (element.get("type") or "").lower().startswith("image/"):
+        sources = [element.get("data") or element.get("src")]
+    elif tag == "video" and element.get("poster"):
+        sources = [element.get("poster")]
+    else:
+        return None
+    alt = element.get("alt") or element.get("title") or element.get("aria-label") or ""
+    return PictureReference(tuple(dict.fromkeys(source for source in sources if source)), " ".join(alt.split()))
+
+
+def _image_sources(element: Any) -> list[str | None]:
+    """src first, but after the lazy address when src is only a placeholder; then srcset and the <picture>'s sources."""
+    src = (element.get("src") or "").strip()
+    lazy = [element.get(name) for name in LAZY if element.get(name)]
+    for name in LAZY_SETS:
+        lazy += _srcset(element.get(name) or "")
+    sources: list[str | None] = [*lazy, src] if src.startswith("data:") or not src else [src, *lazy]
+    sources += _srcset(element.get("srcset") or "")
+    # The parser takes <source> for an element with content, so the picture may be far above.
+    for above in islice(element.iterancestors("picture"), 1):
+        for source in islice(above.iter("source"), MOST_SOURCES):
+            sources += _srcset(source.get("srcset") or source.get("data-srcset") or "")
+    return sources
+
+
+def _srcset(value: str) -> list[str]:
+    """Addresses of a srcset, the largest picture first; an address may itself hold commas (data: URIs, CDNs)."""
+    sized: list[tuple[float, str]] = []
+    value = " ".join(value.split())  # a run of spaces would cost its square below
+    for found in re.finditer(r"\s*([^\s,]\S*[^\s,]|[^\s,])(?:\s+([\d.]+)[wxh])?[^,]*(?:,|$)", value):
+        try:
+            sized.append((float(found[2] or 1), found[1]))
+        except ValueError:
+            sized.append((1.0, found[1]))
+    return [address for _, address in sorted(sized, key=lambda pair: -pair[0])]
