@@ -1,0 +1,119 @@
+"""What is in quarantine can be told and tried again, just that, and joins the corpus."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from catalog import quarantine
+from catalog.error import PairmillError
+from flows.opening import session
+from flows.settings import Compute, load_recipe
+from tasks.ingest import ingest
+from tasks.replay import replay
+from tasks.score_images import score_images
+from tasks.session import Session
+from tests.ops.fetch.web import photograph
+
+COMPUTE = Compute.model_validate({"workers": 1})
+
+
+@contextmanager
+def run(place: Path, **settings: str) -> Iterator[Session]:
+    with session(load_recipe("demo", settings), [str(place / "pages")], str(place / "lake"), COMPUTE) as held:
+        ingest(held)
+        yield held
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A page with a small and a large picture, a page with one more of each, and what is no picture."""
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    for n, side in ((1, 64), (2, 256), (3, 64), (4, 256)):
+        (pages / f"{n}.jpg").write_bytes(photograph(n, side))
+    (pages / "5.jpg").write_bytes(b"no picture")
+    for name, shown in (("a", (1, 2)), ("b", (3, 4, 5))):
+        images = "".join(f'<img src="{n}.jpg" alt="a picture">' for n in shown)
+        (pages / f"{name}.html").write_text(f"<article><p>Some words on page {name}.</p>{images}</article>")
+    return tmp_path
+
+
+def names(held: Session) -> list[str]:
+    return [row[0].rpartition("/")[2] for row in held.lake.query("SELECT url FROM images ORDER BY url")]
+
+
+def test_what_is_in_quarantine_is_told_by_reason_and_source_with_an_example(place: Path):
+    with run(place, **{"ingest.max_pixels": "10000"}) as held:
+        kinds = quarantine.kinds(held.lake)
+        source = str(place / "pages")
+        assert [(kind.reason, kind.stage, kind.source, kind.n) for kind in kinds] == [
+            ("bomb", "ingest", source, 2),
+            ("not_an_image", "ingest", source, 1),
+        ]
+        assert kinds[0].item.endswith("2.jpg") and "256 x 256" in kinds[0].detail
+
+
+def test_a_reason_that_is_none_is_refused_with_those_that_are():
+    with pytest.raises(PairmillError, match=r"bomb.*http_status"):
+        quarantine.check("bombs")
+
+
+def test_replayed_pictures_join_their_documents_and_nothing_else_changes(place: Path):
+    with run(place, **{"ingest.max_pixels": "10000"}) as held:
+        assert names(held) == ["1.jpg", "3.jpg"]
+        documents = held.lake.query("SELECT document_id FROM documents ORDER BY ALL")
+        sentences = held.lake.query("SELECT sentence_id FROM sentences ORDER BY ALL")
+    with run(place) as held:
+        assert names(held) == ["1.jpg", "3.jpg"]
+        assert replay(held, "bomb") == 2
+        assert names(held) == ["1.jpg", "2.jpg", "3.jpg", "4.jpg"]
+        assert held.lake.query("SELECT document_id FROM documents ORDER BY ALL") == documents
+        assert held.lake.query("SELECT sentence_id FROM sentences ORDER BY ALL") == sentences
+        assert held.lake.query("SELECT count(*) FROM superseded") == [(0,)]
+        assert held.lake.query("SELECT reason FROM quarantine") == [("not_an_image",)]
+        assert replay(held, "bomb") == 0
+
+
+def test_what_fails_again_stays_in_quarantine_once(place: Path):
+    for _ in range(3):
+        with run(place) as held:
+            assert replay(held, "not_an_image") == 1
+            assert held.lake.query("SELECT reason, count(*) FROM quarantine GROUP BY ALL") == [("not_an_image", 1)]
+            assert len(names(held)) == 4
+
+
+def test_pictures_that_a_stage_could_not_work_on_are_pending_again_and_scored(place: Path):
+    """As after a worker died on them: rows of NULLs that say so, which a replay takes back, as often as it is asked."""
+    with run(place) as held:
+        score_images(held)
+        good = held.lake.query("SELECT * EXCLUDE (commit) FROM image_quality ORDER BY sha256")
+        (victim, shard), *_ = held.lake.query("SELECT sha256, shard FROM image_content ORDER BY sha256")
+        for _ in range(2):
+            mark_as_poison(held, victim, shard)
+            score_images(held)
+            assert held.lake.query("SELECT count(*) FROM image_quality WHERE brightness IS NULL") == [(1,)]
+            assert replay(held, "poison") == 1
+            assert held.lake.query("SELECT count(*) FROM quarantine WHERE reason = 'poison'") == [(0,)]
+            score_images(held)
+            assert held.lake.query("SELECT * EXCLUDE (commit) FROM image_quality ORDER BY sha256") == good
+            done = held.lake.query(
+                "SELECT sum(rows) FROM partitions WHERE \"table\" = 'image_quality' UNION ALL "
+                "SELECT count(*) FROM image_quality"
+            )
+            assert done[0] == done[1]
+
+
+def mark_as_poison(held: Session, sha256: str, shard: str) -> None:
+    for table, column in (
+        ("image_quality", "brightness"),
+        ("image_hash", "phash"),
+        ("image_embedding", "image_vector"),
+    ):
+        held.lake.execute(f"UPDATE {table} SET {column} = NULL WHERE sha256 = ?", (sha256,))
+    held.lake.execute(
+        "INSERT INTO quarantine BY NAME SELECT ? AS item, 'score images' AS stage, 'poison' AS reason, '' AS source, "
+        "? AS shard, 1 AS commit",
+        (sha256, shard),
+    )

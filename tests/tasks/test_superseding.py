@@ -1,0 +1,151 @@
+"""What a source says now counts; what it said before stays for the versions that saw it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from catalog.plan import Stage
+from catalog.superseded import gone, silenced
+from catalog.worklist import image_rows, sentence_rows
+from flows.opening import session
+from flows.settings import Compute, load_recipe
+from tasks.ingest import ingest
+from tasks.session import Session
+from tests.ops.fetch.web import photograph
+
+
+@contextmanager
+def ingested(place: Path) -> Iterator[Session]:
+    recipe = load_recipe("demo", {"ingest.documents_per_shard": "2"})
+    with session(recipe, [str(place / "pages")], str(place / "lake"), Compute.model_validate({"workers": 1})) as held:
+        ingest(held)
+        yield held
+
+
+def page(place: Path, name: str, text: str, *pictures: int, at: int) -> None:
+    """A page of one sentence and some pictures; ``at`` is its time, which its etag shows."""
+    folder = place / "pages"
+    folder.mkdir(exist_ok=True)
+    for n in pictures:
+        if not (folder / f"{n}.jpg").exists():
+            (folder / f"{n}.jpg").write_bytes(photograph(n))
+    images = "".join(f'<img src="{n}.jpg">' for n in pictures)
+    file = folder / f"{name}.html"
+    file.write_text(f"<html><body><article><p>{text}</p>{images}</article></body></html>")
+    os.utime(file, (at, at))
+
+
+def alive(held: Session, upto: int | None = None) -> tuple[set[str], set[str]]:
+    """Texts and picture names that count at a commit."""
+    sentences = held.lake.query(f"SELECT text FROM ({sentence_rows(held.plan, Stage.INGEST, upto)})")
+    images = held.lake.query(f"SELECT url FROM ({image_rows(held.plan, Stage.INGEST, upto)})")
+    return {row[0] for row in sentences}, {row[0].rpartition("/")[2] for row in images}
+
+
+def newest(held: Session) -> int:
+    return held.lake.query('SELECT max("commit") FROM commits')[0][0]
+
+
+def test_a_changed_page_says_only_what_it_says_now_and_older_commits_still_see_the_old(tmp_path: Path):
+    page(tmp_path, "a", "The old words of the page.", 1, 2, at=1)
+    page(tmp_path, "b", "Another page stays as it is.", 3, at=1)
+    with ingested(tmp_path) as held:
+        before = newest(held)
+        was = alive(held)
+        assert was == ({"The old words of the page.", "Another page stays as it is."}, {"1.jpg", "2.jpg", "3.jpg"})
+    page(tmp_path, "a", "The new words of the page.", 2, 4, at=2)
+    (tmp_path / "pages/1.jpg").unlink()
+    with ingested(tmp_path) as held:
+        assert held.counts["ingest"] == 1
+        assert alive(held) == (
+            {"The new words of the page.", "Another page stays as it is."},
+            {"2.jpg", "4.jpg", "3.jpg"},
+        )
+        assert alive(held, before) == was
+
+
+def test_a_page_that_goes_back_to_what_it_said_is_as_it_was_without_rows_twice(tmp_path: Path):
+    for at, text in ((1, "What was said first."), (2, "What was said then."), (3, "What was said first.")):
+        page(tmp_path, "a", text, 1, at=at)
+        with ingested(tmp_path) as held:
+            assert alive(held) == ({text}, {"1.jpg"})
+            for table, key in (("images", "image_id"), ("sentences", "sentence_id"), ("documents", "document_id")):
+                assert held.lake.query(f"SELECT {key} FROM {table} GROUP BY {key} HAVING count(*) > 1") == []
+    assert len(held.counts) and at == 3
+
+
+def test_a_touched_page_is_read_again_and_changes_nothing(tmp_path: Path):
+    page(tmp_path, "a", "The words of the page.", 1, at=1)
+    with ingested(tmp_path) as held:
+        was = alive(held)
+    page(tmp_path, "a", "The words of the page.", 1, at=2)
+    for n in (1, 0):
+        with ingested(tmp_path) as held:
+            assert held.counts["ingest"] == n
+            assert alive(held) == was
+            assert held.lake.query("SELECT count(*) FROM superseded") == [(0,)]
+            assert held.lake.query("SELECT count(*) FROM images") == [(1,)]
+
+
+def test_a_sentence_that_another_page_still_says_is_not_silenced(tmp_path: Path):
+    page(tmp_path, "a", "Both pages say this sentence.", 1, at=1)
+    page(tmp_path, "b", "Both pages say this sentence.", 2, at=1)
+    with ingested(tmp_path):
+        pass
+    page(tmp_path, "a", "Only one page says this now.", 1, at=2)
+    with ingested(tmp_path) as held:
+        assert len(held.lake.query(f"SELECT * FROM {gone()}")) == 1
+        assert held.lake.query(f"SELECT * FROM {silenced()}") == []
+        assert alive(held)[0] == {"Both pages say this sentence.", "Only one page says this now."}
+
+
+def test_a_killed_run_leaves_the_comparison_to_the_next(tmp_path: Path, monkeypatch):
+    page(tmp_path, "a", "The old words of the page.", 1, at=1)
+    with ingested(tmp_path):
+        pass
+    page(tmp_path, "a", "The new words of the page.", 2, at=2)
+    (tmp_path / "pages/1.jpg").unlink()
+
+    class Killed(Exception):
+        pass
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("catalog.contents.superseded.settle", die)
+            with ingested(tmp_path):
+                raise AssertionError("was to be killed")
+    except Killed:
+        pass
+    with ingested(tmp_path) as held:
+        assert held.counts["ingest"] == 0
+        assert alive(held) == ({"The new words of the page."}, {"2.jpg"})
+
+
+def test_a_vanished_page_is_reported_and_keeps_its_rows(tmp_path: Path):
+    page(tmp_path, "a", "This page will go away.", 1, at=1)
+    page(tmp_path, "b", "This page stays for good.", 2, at=1)
+    with ingested(tmp_path) as held:
+        was = alive(held)
+    (tmp_path / "pages/a.html").unlink()
+    (tmp_path / "pages/1.jpg").unlink()
+    with ingested(tmp_path) as held:
+        assert alive(held) == was
+        assert any("no longer holds 1 units" in note and "a.html" in note for note in held.notes)
+
+
+def test_quarantine_keeps_what_a_changed_unit_still_complains_of(tmp_path: Path):
+    page(tmp_path, "a", "This page has bad pictures.", 1, 2, at=1)
+    (tmp_path / "pages/1.jpg").write_bytes(b"")
+    (tmp_path / "pages/2.jpg").write_bytes(b"<html>")
+    with ingested(tmp_path) as held:
+        complaints = held.lake.query("SELECT reason, payload_ref FROM quarantine ORDER BY ALL")
+        unit = str(tmp_path / "pages/a.html")
+        assert complaints == [("empty", unit), ("not_an_image", unit)]
+    (tmp_path / "pages/1.jpg").write_bytes(photograph(1))
+    page(tmp_path, "a", "This page has bad pictures.", 1, 2, at=2)
+    with ingested(tmp_path) as held:
+        assert held.lake.query("SELECT reason FROM quarantine") == [("not_an_image",)]
