@@ -5,8 +5,11 @@ To add a format: one file beside this one with a class like ``Format``, and its 
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from ops.fault import Fault
 from ops.read.document import Claim, Document, Format, Picture, Text, Unit
@@ -21,6 +24,7 @@ from ops.read.s3 import s3_tree
 from ops.read.tree import Entry, SourceError, Tree, local_tree
 from ops.read.url_list import UrlList
 from ops.read.warc import Warc
+from ops.read.web import web_tree
 from ops.read.webdataset import WebDataset
 
 __all__ = ["Document", "Picture", "Source", "SourceError", "Text", "Unit", "open_source"]
@@ -39,6 +43,8 @@ READERS: tuple[Format, ...] = (
     ImageFolder(),
 )
 FORMATS = {reader.name: reader for reader in READERS}
+FORMAT_NAME = re.compile(r"[a-z][a-z0-9_]{2,31}")
+WEB = ("https://", "http://")
 
 
 @dataclass
@@ -109,20 +115,44 @@ def _nothing(uri: str, entries: list[Entry], formats: tuple[str, ...]) -> str:
 
 
 def open_source(uri: str, format: str = "auto") -> Source:
-    """The source at a local path or ``s3://bucket/prefix``; one file is a source too.
+    """The source at a local path, ``s3://bucket/prefix``, or a list at ``https://host/name.parquet``; one file is a
+    source too.
 
     ``format`` 'auto' looks at the content and may find several formats in one tree; a name of FORMATS allows only that
-    one. Raises SourceError for an unknown format or scheme and a missing local path; an empty or unreachable
-    place is told by ``units()``.
+    one. It may stand before the place as well: ``obelics:s3://bucket/prefix``. Raises SourceError for an unknown
+    format or scheme and a missing local path; an empty or unreachable place is told by ``units()``.
     """
+    named, place = _named(uri)
+    format = named or format
     if format != "auto" and format not in FORMATS:
-        raise SourceError(f"source '{uri}': no format is called '{format}'; known are auto, {', '.join(FORMATS)}")
+        near = get_close_matches(format, FORMATS, n=1)
+        remedy = f"did you mean '{near[0]}'? " if near else ""
+        raise SourceError(
+            f"source '{uri}': no format is called '{format}'; {remedy}known are auto, {', '.join(FORMATS)}"
+        )
     formats = tuple(FORMATS) if format == "auto" else (format,)
-    scheme, marked, _ = uri.partition("://")
+    # What an address says behind its '?' may be a secret: no row shall hold it.
+    shown = uri.partition("?")[0] if place.startswith(WEB) else uri
+    return Source(shown, _tree(place), formats)
+
+
+def _named(uri: str) -> tuple[str, str]:
+    """('obelics', 's3://bucket') of 'obelics:s3://bucket'; ('', uri) where no format stands before the place."""
+    name, marked, place = uri.partition(":")
+    is_scheme = place.startswith("//") and name not in FORMATS
+    if not marked or is_scheme or not FORMAT_NAME.fullmatch(name) or os.path.exists(uri):
+        return "", uri
+    return name, place
+
+
+def _tree(place: str) -> Tree:
+    scheme, marked, _ = place.partition("://")
     if marked and scheme == "s3":
-        tree: Tree = s3_tree(uri, frozenset().union(*(reader.suffixes for reader in READERS)))
-    elif marked and scheme != "file":
-        raise SourceError(f"source '{uri}': '{scheme}://' is not read; give a local path or s3://bucket/prefix")
-    else:
-        tree = local_tree(uri)
-    return Source(uri, tree, formats)
+        return s3_tree(place, frozenset().union(*(reader.suffixes for reader in READERS)))
+    if place.startswith(WEB):
+        return web_tree(place)
+    if marked and scheme != "file":
+        raise SourceError(
+            f"source '{place}': '{scheme}://' is not read; give a local path, s3://bucket/prefix or https://host/list"
+        )
+    return local_tree(place)

@@ -155,7 +155,7 @@ def test_a_file_too_large_for_a_worker_is_refused_unread(tmp_path):
         (lambda folder: str(folder / "gone"), "there is no such file or folder; check the path"),
         (lambda folder: str(folder), "is empty; give a folder or prefix that holds documents"),
         (lambda folder: str(write(folder, {"a.css": ""})), "none of its 1 files is a document; known are warc"),
-        (lambda folder: "gopher://x", "'gopher://' is not read; give a local path or s3://bucket/prefix"),
+        (lambda folder: "gopher://x", "'gopher://' is not read; give a local path, s3://bucket/prefix"),
     ],
 )
 def test_a_source_that_cannot_be_used_says_why_and_the_remedy(tmp_path, make, message):
@@ -170,6 +170,32 @@ def test_an_unknown_format_names_the_known_ones(tmp_path):
         SourceError, match=r"no format is called 'pdf'; known are auto, warc, html_archive, .*image_folder"
     ):
         open_source(str(tmp_path), format="pdf")
+
+
+def test_a_format_may_stand_before_the_place(tmp_path):
+    write(tmp_path, {"page.html": "<p>A page.", "a.jpg": jpeg(), "odd:name.jpg": jpeg(), "html_folder:x/b.jpg": jpeg()})
+    pages = open_source(f"html_folder:{tmp_path}")
+    assert [unit.format for unit in pages.units()] == ["html_folder"]
+    assert (pages.uri, pages.units()) == (
+        f"html_folder:{tmp_path}",
+        open_source(str(tmp_path), format="html_folder").units(),
+    )
+    assert len(open_source(f"auto:{tmp_path}").units()) == 4
+    assert len(open_source(f"image_folder:file://{tmp_path}/a.jpg").units()) == 1
+    # A path that is there is a path.
+    assert len(open_source(f"{tmp_path}/odd:name.jpg").units()) == 1
+
+
+def test_a_path_that_looks_like_a_format_is_a_path_when_it_is_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(write(tmp_path, {"html_folder:x/b.jpg": jpeg(), "x/page.html": "<p>A page."}))
+    assert [unit.format for unit in open_source("html_folder:x").units()] == ["image_folder"]
+    assert [unit.format for unit in open_source("html_folder:./x").units()] == ["html_folder"]
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/x", "pages", "https://x.example/list.parquet", "/x"])
+def test_an_unknown_format_before_the_place_names_the_nearest(place):
+    with pytest.raises(SourceError, match=r"no format is called 'obelix'; did you mean 'obelics'\?"):
+        open_source(f"obelix:{place}")
 
 
 def test_a_folder_that_may_not_be_read_is_told(tmp_path, monkeypatch):
