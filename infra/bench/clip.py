@@ -15,7 +15,8 @@ import torch
 from safetensors.torch import save_file
 
 from infra.bench.measure import Row, cpu, finish, interleaved, parser, ratio
-from ops.models.clip import Clip, _load
+from ops.models.clip import Clip
+from ops.models.clip_loaded import load
 
 MODEL = "ViT-B-32"
 BATCH = 64
@@ -46,7 +47,7 @@ def sentences(n: int) -> list[str]:
 
 def padded(spec: str, texts: list[str]) -> None:
     """What open_clip's own example does: every sentence at 77 tokens, in fp32."""
-    loaded = _load(spec, "fp32")
+    loaded = load(spec, "fp32")
     with torch.inference_mode():
         for start in range(0, len(texts), BATCH):
             loaded.model.encode_text(loaded.tokenizer(texts[start : start + BATCH]), normalize=True)

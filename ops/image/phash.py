@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from ops.batch import Batch
 from ops.image.luma import luma
+
+if TYPE_CHECKING:
+    import torch
 
 GRID = 32
 LOW = 8
@@ -38,6 +41,8 @@ class PerceptualHash:
 
 def _low(pixels: np.ndarray) -> np.ndarray:
     """The lowest (8, 8) coefficients of one picture; grid and cosines are one matrix a side."""
+    import torch  # here for the same reason as in Decode
+
     gray = torch.from_numpy(luma(pixels).astype(np.float32))
     height, width = gray.shape
     # By torch, whose threads the caller has set to one; numpy's BLAS would take all.
@@ -47,6 +52,8 @@ def _low(pixels: np.ndarray) -> np.ndarray:
 @cache
 def _basis(size: int) -> torch.Tensor:
     """float32 (8, size): DCT-II on a grid of 32 after an antialiased Lanczos resize from ``size`` samples to it."""
+    import torch
+
     grid = np.arange(GRID)
     cosines = 2 * np.cos(np.pi * np.outer(np.arange(LOW), 2 * grid + 1) / (2 * GRID))
     return torch.from_numpy(cosines @ _lanczos(size)).float()

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
-import torch
-from PIL import Image
-
-from ops.models.device import device, dtype, exact_inference, text_batches
-from ops.models.identity import ModelError, resolve
 
 
 @dataclass(frozen=True)
@@ -46,118 +38,7 @@ class VisionLanguageModel:
         """One Generation a row, in the order given. ``pictures`` are (h, w, 3) uint8 RGB, or None for text alone."""
         if len(pictures) != len(prompts):
             raise ValueError(f"{len(pictures)} pictures and {len(prompts)} prompts")
-        answers: dict[int, Generation] = {}
-        # A processor takes batches in which every row has a picture, or none has.
-        for with_picture in (True, False):
-            rows = [row for row, picture in enumerate(pictures) if (picture is not None) == with_picture]
-            for batch in text_batches([len(prompts[row]) for row in rows], self.batch_size):
-                chosen = [rows[place] for place in batch]
-                found = self._halving([pictures[row] for row in chosen], [prompts[row] for row in chosen], max_tokens)
-                answers.update(zip(chosen, found, strict=True))
-        return [answers[row] for row in range(len(prompts))]
+        # Torch takes 3 CPU seconds to import, and a flow names models that only its workers run.
+        from ops.models.vlm_loaded import generate
 
-    def _halving(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
-        """Answer a batch; when the device has no room, answer its halves."""
-        try:
-            return _load(self.spec, self.precision).answer(pictures, prompts, max_tokens)
-        except torch.cuda.OutOfMemoryError:
-            pass  # outside of the handler the failed batch's tensors are free
-        torch.cuda.empty_cache()
-        if len(prompts) == 1:
-            return [Generation("", 0, False, 0.0, "out_of_memory")]
-        half = len(prompts) // 2
-        first = self._halving(pictures[:half], prompts[:half], max_tokens)
-        return first + self._halving(pictures[half:], prompts[half:], max_tokens)
-
-
-class _Loaded:
-    """The weights and the processor in this process."""
-
-    def __init__(self, model: Any, processor: Any) -> None:
-        self.model, self.processor = model, processor
-        self.tokenizer = getattr(processor, "tokenizer", processor)
-        if self.tokenizer.pad_token is None:
-            self.tokenizer.pad_token = self.tokenizer.eos_token
-        # Generation goes on from the right end of a row, so the padding must stand on the left.
-        self.tokenizer.padding_side = "left"
-        self.ends = _end_tokens(model, self.tokenizer)
-
-    def answer(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
-        started = time.perf_counter()
-        inputs = self._inputs(pictures, prompts)
-        with exact_inference():
-            output = self.model.generate(
-                **inputs,
-                max_new_tokens=max_tokens,
-                do_sample=False,
-                num_beams=1,
-                eos_token_id=self.ends or None,
-                pad_token_id=self.tokenizer.pad_token_id,
-            )
-        rows = [self._cut(row) for row in self._generated(output, inputs).tolist()]
-        seconds = (time.perf_counter() - started) / len(prompts)
-        texts = self.tokenizer.batch_decode([tokens for tokens, _ in rows], skip_special_tokens=True)
-        return [
-            Generation(text.strip(), len(tokens), finished, seconds)
-            for text, (tokens, finished) in zip(texts, rows, strict=True)
-        ]
-
-    def _inputs(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Any:
-        texts = [self._prompt(prompt, picture is not None) for picture, prompt in zip(pictures, prompts, strict=True)]
-        settings: dict[str, Any] = {"text": texts, "padding": True, "return_tensors": "pt"}
-        if pictures[0] is not None:
-            # As Pillow images: of a bare array a processor guesses which axis holds the colours.
-            settings["images"] = [[Image.fromarray(picture)] for picture in pictures if picture is not None]
-        inputs = self.processor(**settings).to(self.model.device)
-        return {
-            name: value.to(self.model.dtype) if torch.is_tensor(value) and value.is_floating_point() else value
-            for name, value in inputs.items()
-        }
-
-    def _prompt(self, prompt: str, with_picture: bool) -> str:
-        """The prompt in the model's chat template; without a template, the picture's token before the bare prompt."""
-        if getattr(self.processor, "chat_template", None) or getattr(self.tokenizer, "chat_template", None):
-            picture = [{"type": "image"}] if with_picture else []
-            messages = [{"role": "user", "content": [*picture, {"type": "text", "text": prompt}]}]
-            return self.processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        return f"{getattr(self.processor, 'image_token', '') if with_picture else ''}{prompt}"
-
-    def _generated(self, output: torch.Tensor, inputs: Any) -> torch.Tensor:
-        """The new tokens: a decoder repeats its prompt, an encoder-decoder does not."""
-        given = inputs["input_ids"]
-        length = given.shape[1]
-        repeats = output.shape[1] >= length and torch.equal(output[:, :length], given)
-        return output[:, length:] if repeats and not self.model.config.is_encoder_decoder else output
-
-    def _cut(self, tokens: list[int]) -> tuple[list[int], bool]:
-        """A row up to its first end token, and whether it has one."""
-        end = next((place for place, token in enumerate(tokens) if token in self.ends), None)
-        return (tokens, False) if end is None else (tokens[:end], True)
-
-
-def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    """Every token that ends an answer, by the generation config, else the tokenizer's own."""
-    ends = model.generation_config.eos_token_id
-    if ends is None:
-        ends = tokenizer.eos_token_id
-    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
-
-
-@cache
-def _load(spec: str, precision: str) -> _Loaded:
-    kind = dtype(precision)
-    if not spec.startswith("hf:"):
-        raise ModelError(f"model '{spec}': transformers loads vision-language models; write 'hf:NAME_OR_FOLDER'")
-    folder = str(resolve(spec))
-    from transformers import AutoModelForImageTextToText, AutoProcessor
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()  # one bar a worker would overwrite the run's own
-    try:
-        processor = AutoProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        model: Any = AutoModelForImageTextToText.from_pretrained(
-            folder, dtype=kind, local_files_only=True, trust_remote_code=False
-        )
-    except Exception as error:  # a config without its classes, a missing processor, damaged weights
-        raise ModelError(f"model '{spec}' does not load: {error}; check its config, processor and weights") from error
-    return _Loaded(model.eval().to(device()), processor)
+        return generate(self, pictures, prompts, max_tokens)

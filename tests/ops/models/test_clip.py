@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from ops.models import clip as clip_module
+from ops.models import clip_loaded
 from ops.models.clip import Clip
 from ops.models.identity import ModelError
 from tests.ops.golden import check_golden
@@ -41,7 +41,7 @@ def pictures(n: int, seed: int = 0) -> list[np.ndarray]:
 
 def full_length(spec: str, texts: list[str]) -> np.ndarray:
     """The twin: open_clip's own encoder on sentences padded to the model's whole context."""
-    loaded = clip_module._load(spec, "fp32")
+    loaded = clip_loaded.load(spec, "fp32")
     with torch.inference_mode():
         return loaded.model.encode_text(loaded.tokenizer(texts).to(loaded.device), normalize=True).cpu().numpy()
 
@@ -69,7 +69,7 @@ def test_a_text_cut_at_the_longest_of_its_batch_equals_one_padded_to_77(tmp_path
 
 
 def test_the_cut_batch_runs_fewer_tokens(spec: str, monkeypatch: pytest.MonkeyPatch):
-    loaded = clip_module._load(spec, "fp32")
+    loaded = clip_loaded.load(spec, "fp32")
     seen: list[int] = []
     monkeypatch.setattr(loaded.model.transformer, "forward", _recording(loaded.model.transformer.forward, seen))
     Clip(spec).embed_texts(["a red fire engine", "cat"])
@@ -91,13 +91,13 @@ def _recording(forward, seen: list[int]):
 )
 def test_a_tower_that_cannot_be_cut_gets_every_token(tmp_path: Path, text: dict):
     spec = save_clip(tmp_path, text=text, custom_text=True)
-    assert not clip_module._load(spec, "fp32").text.can_be_cut
+    assert not clip_loaded.load(spec, "fp32").text.can_be_cut
     np.testing.assert_allclose(Clip(spec).embed_texts(SENTENCES), full_length(spec, SENTENCES), atol=1e-6)
 
 
 def test_a_tower_read_at_its_eos_token_is_cut_there(tmp_path: Path):
     spec = save_clip(tmp_path, text={"pool_type": "eos", "eos_id": 49407}, custom_text=True)
-    assert clip_module._load(spec, "fp32").text.can_be_cut
+    assert clip_loaded.load(spec, "fp32").text.can_be_cut
     np.testing.assert_allclose(Clip(spec).embed_texts(SENTENCES), full_length(spec, SENTENCES), atol=1e-5)
 
 
@@ -114,7 +114,7 @@ def test_the_company_of_a_row_never_moves_its_vector(spec: str):
 def test_pictures_are_fitted_as_open_clip_fits_them(spec: str):
     from open_clip.transform import PreprocessCfg, image_transform_v2
 
-    loaded = clip_module._load(spec, "fp32")
+    loaded = clip_loaded.load(spec, "fp32")
     own: Any = image_transform_v2(PreprocessCfg(**loaded.model.visual.preprocess_cfg), is_train=False)
     for picture in pictures(5, seed=3):
         expected = own(Image.fromarray(picture))
@@ -126,7 +126,7 @@ def test_pictures_are_fitted_as_open_clip_fits_them(spec: str):
 
 @pytest.mark.parametrize("mode", ["squash", "longest", "shortest"])
 def test_each_way_of_resizing_ends_at_the_size_of_the_tower(tmp_path: Path, mode: str):
-    loaded = clip_module._load(save_clip(tmp_path, preprocess={"resize_mode": mode}), "fp32")
+    loaded = clip_loaded.load(save_clip(tmp_path, preprocess={"resize_mode": mode}), "fp32")
     assert {tuple(loaded.fit(picture).shape) for picture in pictures(5)} == {(3, 32, 32)}
     half = np.zeros((32, 64, 3), np.uint8)
     half[:, 32:] = 255
@@ -168,7 +168,7 @@ def test_a_model_whose_weights_do_not_fit_its_config_says_so(tmp_path: Path):
 
 
 def test_encode_text_equals_the_tower_for_a_single_token_row(spec: str):
-    loaded = clip_module._load(spec, "fp32")
+    loaded = clip_loaded.load(spec, "fp32")
     tokens = loaded.tokenizer(["", "cat"])
     with torch.inference_mode():
         whole = loaded.model.encode_text(tokens.to(loaded.device)).cpu()

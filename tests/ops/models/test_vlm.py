@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from ops.models import vlm as vlm_module
+from ops.models import vlm_loaded
 from ops.models.identity import ModelError
 from ops.models.vlm import Generation, VisionLanguageModel
 from tests.ops.golden import check_golden
@@ -95,7 +95,7 @@ def test_more_pictures_than_prompts_is_a_bug_of_the_caller(spec: str):
 
 def test_without_a_chat_template_the_picture_stands_before_the_prompt(tmp_path: Path):
     spec = save_vlm(tmp_path, template=None)
-    loaded = vlm_module._load(spec, "fp32")
+    loaded = vlm_loaded.load(spec, "fp32")
     assert loaded._prompt("describe", True) == "<image>describe"
     assert loaded._prompt("describe", False) == "describe"
     assert len(VisionLanguageModel(spec).generate(pictures(1), ["describe"], 4)) == 1
@@ -105,7 +105,7 @@ def test_a_batch_that_does_not_fit_is_halved_and_an_item_that_never_fits_is_name
     spec: str, monkeypatch: pytest.MonkeyPatch
 ):
     expected = answers(VisionLanguageModel(spec), pictures(5), PROMPTS[:5])
-    loaded = vlm_module._load(spec, "fp32")
+    loaded = vlm_loaded.load(spec, "fp32")
     room, sizes = loaded.answer, []
 
     def cramped(batch, prompts, max_tokens):
@@ -128,7 +128,7 @@ def test_it_travels_without_weights_and_loads_once_a_process(spec: str):
     sent = pickle.dumps(model)
     assert len(sent) < 1_000
     assert answers(pickle.loads(sent), pictures(1), ["what"]) == before
-    assert vlm_module._load.cache_info().misses <= 4
+    assert vlm_loaded.load.cache_info().misses <= 4
 
 
 def test_bf16_answers_too(spec: str):
