@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from catalog.lake import Lake
 from catalog.plan import Plan, Stage
-from catalog.worklist import current_scores, sentence_rows
+from catalog.worklist import current_scores, image_rows, sentence_rows
 
 STEPS = ("exact_duplicate", "duplicate", "balance", "no_text")
 
@@ -95,29 +95,30 @@ def _pairs(lake: Lake, plan: Plan) -> None:
         "y": ("synthetic", "synthetic_text AS syn_text, synthetic_status"),
         "b": ("image_similarity", "best_similarity"),
     }
+    lake.execute("CREATE OR REPLACE TEMP TABLE cut_kept AS SELECT * FROM cut_images WHERE dropped_by = ''")
+    kept = "WHERE sha256 IN (SELECT sha256 FROM cut_kept)"
     joins = "".join(
-        f" LEFT JOIN (SELECT sha256, {columns} FROM {current_scores(plan, table, 'sha256')}) {alias} "
+        f" LEFT JOIN (SELECT sha256, {columns} FROM {current_scores(plan, table, 'sha256')} {kept}) {alias} "
         f"ON {alias}.sha256 = c.sha256"
         for alias, (table, columns) in scores.items()
     )
     lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_pairs AS SELECT c.image_id, c.sha256, c.document_id, i.url AS raw_image_url, "
+        "CREATE OR REPLACE TEMP TABLE cut_pairs AS SELECT c.image_id, c.sha256, i.document_id, i.url AS raw_image_url, "
         "t.text1, t.text2, t.text3, CASE WHEN y.synthetic_status IN ('ok', 'cut_off') THEN y.syn_text END AS syn_text, "
-        "x.caption, i.alt_text, g.tags, c.width, c.height, t.similarity1, t.similarity2, t.similarity3, "
-        "b.best_similarity, c.cluster FROM cut_images c "
-        "JOIN images i ON i.image_id = c.image_id "
+        "x.caption, i.alt_text, g.tags, i.width, i.height, t.similarity1, t.similarity2, t.similarity3, "
+        "b.best_similarity, c.cluster FROM cut_kept c "
+        f"JOIN ({image_rows(plan, Stage.INGEST, among='cut_kept')}) i ON i.image_id = c.image_id "
         f"LEFT JOIN (SELECT t.image_id, {texts} FROM cut_texts t JOIN sentence_content s ON s.content = t.content "
-        f"GROUP BY t.image_id) t ON t.image_id = c.image_id{joins} WHERE c.dropped_by = ''"
+        f"GROUP BY t.image_id) t ON t.image_id = c.image_id{joins}"
     )
 
 
 def content_digest(lake: Lake) -> str:
     """32 hex digits over the pairs in the order of their ids, without dataset, version, run or time."""
     digest = hashlib.sha256()
-    reader = lake.connection.execute("SELECT * FROM cut_pairs ORDER BY image_id").to_arrow_reader(10_000)
-    for batch in reader:
-        for row in batch.to_pylist():
-            digest.update(json.dumps(row, sort_keys=True, ensure_ascii=False, default=str).encode())
+    rows = "SELECT sha256(CAST(to_json(p) AS VARCHAR)) AS row FROM cut_pairs p ORDER BY image_id"
+    for batch in lake.connection.execute(rows).to_arrow_reader(100_000):
+        digest.update("".join(batch["row"].to_pylist()).encode())
     return digest.hexdigest()[:32]
 
 

@@ -1,8 +1,8 @@
 """Scores made from an item's own texts: pending when the scorer or the texts (their digest) differ."""
 
-from catalog.cut import matches
 from catalog.lake import Lake
 from catalog.plan import Plan, Stage
+from catalog.texts import matches
 from catalog.vectors import score_paths
 from catalog.worklist import WorkItem, current_scores, image_rows, payload_paths
 

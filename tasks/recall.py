@@ -3,7 +3,7 @@
 import numpy as np
 
 from catalog import vectors
-from catalog.cut import matches
+from catalog.texts import matches
 from catalog.vectors import IMAGES, SENTENCES
 from ops.whole.search import recall_at_k
 from tasks.rows import read_table, to_vectors

@@ -13,7 +13,7 @@ class Image:
     n_bytes: int
     sharpness: float | None
     group: str
-    cluster: int
+    cluster: int | None
     candidates: list[tuple[str, float]] = field(default_factory=list)
 
 
@@ -36,6 +36,8 @@ def cut(
     for image in sorted(
         _alive(images, dropped), key=lambda i: hashlib.sha256(f"{i.image_id}{seed}".encode()).hexdigest()
     ):
+        if image.cluster is None:
+            continue
         taken[image.cluster] = taken.get(image.cluster, 0) + 1
         if taken[image.cluster] > cap:
             dropped[image.image_id] = "balance"
@@ -63,7 +65,7 @@ def _texts(images: list[Image], good: set[str], top_k: int, max_uses: int) -> di
     pairs = sorted(
         (-similarity, image.image_id, content)
         for image in images
-        for content, similarity in image.candidates
+        for content, similarity in _best(image.candidates, 4 * top_k)
         if content in good
     )
     texts: dict[str, list[str]] = {image.image_id: [] for image in images}
@@ -73,3 +75,11 @@ def _texts(images: list[Image], good: set[str], top_k: int, max_uses: int) -> di
             texts[image_id].append(content)
             uses[content] = uses.get(content, 0) + 1
     return texts
+
+
+def _best(candidates: list[tuple[str, float]], most: int) -> list[tuple[str, float]]:
+    """Each sentence once, at its highest similarity; the ``most`` nearest of them, ties by content."""
+    highest: dict[str, float] = {}
+    for content, similarity in candidates:
+        highest[content] = max(similarity, highest.get(content, similarity))
+    return sorted(highest.items(), key=lambda found: (-found[1], found[0]))[:most]
