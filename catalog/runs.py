@@ -13,9 +13,9 @@ from catalog.recipe import Recipe, validated
 @contextmanager
 def recorded(lake: Lake, run_id: str, flow: str, recipe: Recipe, sources: Sequence[str]) -> Iterator[None]:
     """A row in ``runs`` for the time of the body; a run that was killed stays 'running' without an end."""
-    row = (run_id, flow, recipe.name, "running", datetime.now(UTC), "", recipe.model_dump_json(), list(sources))
-    names = "run_id, flow, recipe, state, started_at, detail, recipe_text, sources"
-    lake.execute(f"INSERT INTO runs ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    row = (run_id, flow, recipe.name, "running", datetime.now(UTC), None, "")
+    lake.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    lake.execute("INSERT INTO run_recipes VALUES (?, ?, ?)", (run_id, recipe.model_dump_json(), list(sources)))
     try:
         yield
     except BaseException as error:
@@ -26,7 +26,7 @@ def recorded(lake: Lake, run_id: str, flow: str, recipe: Recipe, sources: Sequen
 
 def latest_recipe(lake: Lake) -> Recipe:
     """The recipe of the newest run, with the settings and models that it had."""
-    rows = lake.query("SELECT recipe_text FROM runs WHERE recipe_text <> '' ORDER BY started_at DESC LIMIT 1")
+    rows = lake.query("SELECT p.recipe FROM run_recipes p JOIN runs USING (run_id) ORDER BY started_at DESC LIMIT 1")
     if not rows:
         raise PairmillError(f"no run of lake '{lake.uri}' has its recipe on record; name one.")
     return validated(json.loads(rows[0][0]), "of the newest run")

@@ -84,8 +84,7 @@ CREATE VIEW sentence_repeats AS SELECT content, count(*) AS repeats FROM sentenc
 _LINKS = """
 ALTER TABLE documents ADD COLUMN unit VARCHAR;
 ALTER TABLE images ADD COLUMN animated BOOLEAN;
-ALTER TABLE runs ADD COLUMN recipe_text VARCHAR;
-ALTER TABLE runs ADD COLUMN sources VARCHAR[];
+CREATE TABLE run_recipes (run_id VARCHAR, recipe VARCHAR, sources VARCHAR[]);
 CREATE TABLE links (url VARCHAR, document_id VARCHAR, position INTEGER, alt_text VARCHAR, source VARCHAR,
     shard VARCHAR, "commit" BIGINT);
 CREATE TABLE fetches (url VARCHAR, final_url VARCHAR, http_status INTEGER, content_type VARCHAR, etag VARCHAR,
@@ -102,8 +101,10 @@ NEWEST = len(MIGRATIONS)
 
 # Written by INSERT, a few rows at a time: kept as rows in the metadata database, not as a Parquet file an insert (300
 # commits: 0 files instead of 300, and `partitions` read in 10 ms instead of 19), until `sweep` flushes them. All other
-# tables hold their rows in Parquet only.
-BOOKKEEPING = ("partitions", "scorers", "runs", "commits", "bans", "exports", "datasets", "funnel", "schema_version")
+# tables hold their rows in Parquet only. A migration must not add columns to these: DuckLake 1.0 reads NULL for them
+# once a later schema version exists (seen with DuckDB 1.5.5); make a table beside it.
+BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans", "exports", "datasets", "funnel",
+               "rereads", "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
 
 
@@ -123,8 +124,10 @@ def migrate(lake: "Lake", upto: int | None = None) -> None:
         _inline(lake, "schema_version")
     for number in range(version(lake) + 1, (upto or NEWEST) + 1):
         lake.retrying(lambda number=number: _apply(lake, number))
+    made = {name for (name,) in lake.query("SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'")}
     for table in BOOKKEEPING:
-        _inline(lake, table)
+        if table in made:
+            _inline(lake, table)
 
 
 def _inline(lake: "Lake", table: str) -> None:

@@ -41,6 +41,8 @@ def search(session: Session) -> None:
     upto = max(vectors.newest(session.lake, "vector_index", scorer) for scorer in (sentences, routes))
     done = vectors.watermarks(session.lake, "match_candidates", digest)
     files = [vectors.index_paths(session.lake, scorer) for scorer in (sentences, routes)]
+    if not all(files):
+        return
     items = [
         WorkItem(name, (str(upto),), inputs={"range": span, "done": done.get(name, -1), "files": files})
         for span in vectors.ranges(model)

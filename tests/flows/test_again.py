@@ -1,0 +1,92 @@
+"""`pairmill fetch`, `quarantine` and `replay`, as a person uses them after a run over a list of addresses."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.cli import main
+from tests.flows.line import rows
+from tests.ops.fetch.web import Web, photograph, picture, status, web
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+LOOPBACK = "--allow-address=127.0.0.1/32"
+Tell = Callable[..., str]
+
+
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
+    def told(*arguments: str) -> str:
+        assert main(arguments) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return told
+
+
+@pytest.fixture
+def server() -> Iterator[Web]:
+    with web() as running:
+        for n in range(24):
+            running.manners[f"/{n}.jpg"] = picture(photograph(n, 160))
+        for n in (3, 4):
+            running.manners[f"/{n}.jpg"] = status(503)
+        running.manners["/5.jpg"] = status(404)
+        yield running
+
+
+@pytest.fixture
+def source(server: Web, tmp_path: Path) -> str:
+    (tmp_path / "list").mkdir()
+    urls = [server.url(f"/{n}.jpg") for n in range(24)]
+    captions = [f"A noisy picture that bears the number {n} and nothing else." for n in range(24)]
+    pq.write_table(pa.table({"url": urls, "caption": captions}), tmp_path / "list/list.parquet")
+    return str(tmp_path / "list")
+
+
+def test_what_could_not_be_fetched_is_told_tried_again_and_joins_the_dataset(
+    tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path
+):
+    lake = ("--lake", str(tmp_path / "lake"))
+    recipe = {**settings, "fetch.retries": "0", "images": "[]", "sentences": "[]", "balance.cap": "1000"}
+    told = tell("run", "demo", "--source", source, *lake, LOOPBACK, *(f"--set={k}={v}" for k, v in recipe.items()))
+    assert "demo@1  21 pairs" in told
+
+    told = tell("quarantine", *lake, "--format", "csv").splitlines()
+    assert told[0] == "reason,stage,source,items,example,detail"
+    assert sorted(line.split(",")[:4] for line in told[1:]) == [["http_status", "fetch", source, "3"]]
+
+    server.manners["/3.jpg"] = picture(photograph(3, 160))
+    told = tell("fetch", "--retry-failed", *lake, LOOPBACK)
+    assert "asked for 2 addresses" in told and "http_status 404" in told and "http_status 503" in told
+    assert rows(lake[1], "SELECT count(*) FROM images") == [(22,)]
+
+    server.manners["/4.jpg"] = picture(photograph(4, 160))
+    told = tell("replay", "--reason", "http_status", *lake, LOOPBACK)
+    assert "demo@2  23 pairs" in told and "3 were in quarantine" not in told
+    assert "replayed 'http_status': 2 were in quarantine for it, 1 are" in told
+    assert rows(lake[1], "SELECT item FROM quarantine") == [(server.url("/5.jpg"),)]
+    asked = {path: n for path, n in server.asked.items() if n > 1}
+    assert asked == {"/3.jpg": 2, "/4.jpg": 3, "/5.jpg": 2}
+    assert "nothing is pending" in tell("status", "--source", source, *lake)
+
+
+def test_a_replay_of_nothing_changes_nothing(tell: Tell, source: str, settings: dict[str, str], tmp_path: Path):
+    lake = ("--lake", str(tmp_path / "lake"))
+    recipe = {**settings, "images": "[]", "sentences": "[]"}
+    tell("run", "demo", "--source", source, *lake, *(f"--set={k}={v}" for k, v in recipe.items()))
+    told = tell("replay", "--reason", "poison", *lake)
+    assert "unchanged" in told and "0 were in quarantine for it, 0 are" in told
+
+
+@pytest.mark.parametrize("command", [("replay", "--reason", "poison"), ("fetch",)])
+def test_a_lake_that_is_not_there_is_not_made(command: tuple[str, ...], tmp_path: Path, capsys):
+    assert main([*command, "--lake", str(tmp_path / "lake")]) == 1
+    assert "there is no lake" in capsys.readouterr().err and not (tmp_path / "lake").exists()
+
+
+def test_a_reason_that_is_none_is_refused(tmp_path: Path, capsys):
+    (tmp_path / "lake").mkdir()
+    assert main(["replay", "--reason", "posion", "--lake", str(tmp_path / "lake")]) == 1
+    assert "'posion' is not a quarantine reason; they are" in capsys.readouterr().err
