@@ -4,8 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from catalog.commit import Manifest
 from catalog.error import PairmillError
 from catalog.worklist import WorkItem
+from ops.fault import Fault
+from tasks.partition import Job, Output, Part, write_parts
+from tasks.rows import quarantine
 
 Result = TypeVar("Result")
 
@@ -63,3 +67,31 @@ def only(item: WorkItem, keys: Sequence[str]) -> WorkItem:
 def _slice(item: WorkItem, first: int, last: int) -> WorkItem:
     inputs: dict[str, Any] = {name: value[first:last] for name, value in item.inputs.items()}
     return WorkItem(item.shard, item.keys[first:last], item.paths, item.tables, inputs)
+
+
+def without_killers(
+    item: WorkItem, job: Job, output: Output, attempt: Callable[[WorkItem], list[Manifest] | None]
+) -> list[Manifest]:
+    """The manifests of an item that may kill its worker: its good rows, and a quarantine row for each killer.
+
+    ``attempt`` works on a part in a process of its own and gives None when that died. A job may say by
+    ``poisoned(item) -> list[Part]`` what else to write for the killers, so that they are not tried again.
+    """
+    name = type(job).__name__
+    try:
+        found = isolate(item, attempt)
+    except PairmillError as error:
+        raise PairmillError(
+            f"a worker process died while it ran {name} (killed, or out of memory): {error}; what was finished is "
+            "committed. Run the same command again; if it dies again, lower compute.workers."
+        ) from None
+    manifests = [manifest for part in found.results for manifest in part]
+    if not found.killers:
+        return manifests
+    # An input's key is its address, size and etag.
+    names = [key.split("\x1e")[0] for key in found.killers]
+    faults = [Fault(key, "poison", f"a worker process that ran {name} on it alone died") for key in names]
+    parts = [Part("quarantine", quarantine(names, [""] * len(names), getattr(job, "stage", name), faults))]
+    killers = only(item, found.killers)
+    parts += getattr(job, "poisoned", lambda _: [])(killers)
+    return manifests + write_parts(parts, killers, output, 0.0)

@@ -36,10 +36,13 @@ class DiesOn:
 
 
 @pytest.mark.slow  # a new process a death: some 1.5 s each
-def test_a_key_of_64_that_kills_its_worker_leaves_63_good_rows_and_one_poison_row(tmp_path: Path):
+@pytest.mark.parametrize(
+    "where", [Placement(workers=1), Placement(workers=1, ray_address="local")], ids=["pool", "ray"]
+)
+def test_a_key_of_64_that_kills_its_worker_leaves_63_good_rows_and_one_poison_row(where: Placement, tmp_path: Path):
     keys = tuple(f"{n:03}" for n in range(64))
     items = [WorkItem("good", ("a", "b")), WorkItem("bad", keys), WorkItem("last", ("c",))]
-    results = list(stage.run(items, DiesOn("041"), Output(f"{tmp_path}/", "run", 1), Placement(workers=1)))
+    results = list(stage.run(items, DiesOn("041"), Output(f"{tmp_path}/", "run", 1), where))
     assert sorted(manifests[0].shard for manifests in results) == ["bad", "good", "last"]
     manifests = next(each for each in results if each[0].shard == "bad")
     rows = [(each.table, row) for each in manifests for row in pq.read_table(each.path, partitioning=None).to_pylist()]
