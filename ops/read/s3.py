@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from errno import EINVAL
-from functools import cache
 from typing import IO, Any
 
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+from botocore.exceptions import NoCredentialsError
 
 from ops.fault import Fault
+from ops.read import retries
+from ops.read.ranges import buffered
+from ops.read.s3_requests import BROKEN_OFF, UNREACHABLE, again, cannot, filesystem, range_of, told
 from ops.read.tree import MAX_BYTES, Entry, SourceError, refused
-
-# A place that cannot be reached is given up after some 20 s, one that falls silent after 2 minutes.
-CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 30, 4
-UNREACHABLE = (BotoCoreError, ClientError, OSError, asyncio.TimeoutError)
-
-
-@cache
-def _filesystem() -> Any:
-    """One a process; never pickled."""
-    import s3fs  # takes 0.4 s, which a local source need not pay
-
-    filesystem = s3fs.S3FileSystem(
-        config_kwargs={
-            "connect_timeout": CONNECT_SECONDS,
-            "read_timeout": READ_SECONDS,
-            "retries": {"total_max_attempts": ATTEMPTS, "mode": "standard"},
-        },
-        use_listings_cache=False,
-    )
-    filesystem.retries = 1  # s3fs would repeat five times on top of botocore
-    return filesystem
 
 
 @dataclass(frozen=True)
@@ -46,7 +26,7 @@ class S3Tree:
         """As Tree.list. SourceError when the place cannot be reached or listed."""
         start = self.root.removeprefix("s3://")
         try:
-            found = _filesystem().find(start + (f"/{self.only}" if self.only else ""), detail=True)
+            found = filesystem().find(start + (f"/{self.only}" if self.only else ""), detail=True)
         except FileNotFoundError:
             raise SourceError(
                 f"source '{self.root}': no such bucket or prefix; check its name and the region"
@@ -76,7 +56,11 @@ class S3Tree:
         return f"{self.root}/{path}"
 
     def exists(self, path: str) -> bool:
-        return bool(_filesystem().isfile(self.uri(path)))
+        # s3fs's own isfile takes any failure for no.
+        try:
+            return told(self.uri(path), lambda: filesystem().info(self.uri(path)))["type"] == "file"
+        except (FileNotFoundError, PermissionError):
+            return False
 
     def read(self, path: str) -> bytes | Fault:
         return self.read_many([path])[0]
@@ -84,12 +68,13 @@ class S3Tree:
     def read_many(self, paths: list[str]) -> list[bytes | Fault]:
         # A range one byte too long tells a too large object without reading it.
         uris = [self.uri(path) for path in paths]
-        found = _filesystem().cat_ranges(uris, [0] * len(uris), [MAX_BYTES + 1] * len(uris), on_error="return")
+        found = filesystem().cat_ranges(uris, [0] * len(uris), [MAX_BYTES + 1] * len(uris), on_error="return")
         return [_content(uri, content) for uri, content in zip(uris, found, strict=True)]
 
     def open(self, path: str) -> IO[bytes]:
-        # Tables are read here and there: s3fs would read 50 MB ahead each time.
-        return _filesystem().open(self.uri(path), "rb", block_size=2**20)
+        """As Tree.open. What S3 refuses in the end is a SourceError: a table must not seem to end there."""
+        uri = self.uri(path)
+        return buffered(told(uri, lambda: filesystem().size(uri)), lambda start, end: range_of(uri, start, end))
 
 
 def _content(uri: str, content: bytes | Exception) -> bytes | Fault:
@@ -97,12 +82,13 @@ def _content(uri: str, content: bytes | Exception) -> bytes | Fault:
         return Fault(uri, "missing", "no such object")
     if isinstance(content, PermissionError):
         return Fault(uri, "missing", f"cannot be read: {content}")
-    if isinstance(content, OSError) and content.errno == EINVAL and _filesystem().size(uri) == 0:
+    if isinstance(content, OSError) and content.errno == EINVAL and filesystem().size(uri) == 0:
         return Fault(uri, "empty", "no bytes")  # of an empty object S3 has no range to give
+    if isinstance(content, BROKEN_OFF):
+        retries.add()
+        content = told(uri, lambda: again(lambda: filesystem().cat_file(uri, start=0, end=MAX_BYTES + 1)))
     if isinstance(content, Exception):
-        raise SourceError(
-            f"'{uri}' cannot be read from S3: {content}; run again, what is finished is kept"
-        ) from content
+        raise SourceError(cannot(uri, content)) from content
     return refused(uri, len(content)) or content
 
 

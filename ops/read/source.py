@@ -20,7 +20,6 @@ from ops.read.image_table import ImageTable
 from ops.read.mmc4 import Mmc4
 from ops.read.obelics import Obelics
 from ops.read.realsyn import RealSyn
-from ops.read.s3 import s3_tree
 from ops.read.tree import Entry, SourceError, Tree, local_tree
 from ops.read.url_list import UrlList
 from ops.read.warc import Warc
@@ -148,6 +147,8 @@ def _named(uri: str) -> tuple[str, str]:
 def _tree(place: str) -> Tree:
     scheme, marked, _ = place.partition("://")
     if marked and scheme == "s3":
+        from ops.read.s3 import s3_tree  # s3fs takes 0.5 s to import, which a local source need not pay
+
         return s3_tree(place, frozenset().union(*(reader.suffixes for reader in READERS)))
     if place.startswith(WEB):
         return web_tree(place)

@@ -6,15 +6,15 @@ Proxies by the usual variables. What stands behind the '?' of an address may be 
 from __future__ import annotations
 
 import hashlib
-import io
 from dataclasses import dataclass, field
 from typing import IO
 from urllib.parse import urlsplit
 
 from ops.fault import Fault
 from ops.identity import text_id
+from ops.read.ranges import buffered
 from ops.read.tree import Entry, SourceError, refused
-from ops.read.web_bytes import CHUNK, Ranges, brought, shown, state_of
+from ops.read.web_bytes import brought, range_of, shown, state_of
 
 READABLE = (".parquet", ".parq", ".csv", ".tsv", ".jsonl", ".ndjson", ".warc", ".tar", ".tgz", ".zip")
 
@@ -62,7 +62,7 @@ class WebTree:
             raise FileNotFoundError(self.uri(path))
         state = state_of(self._address)
         if state.has_ranges and state.size >= 0:
-            return io.BufferedReader(Ranges(self._address, state), CHUNK)
+            return buffered(state.size, lambda start, end: range_of(self._address, start, end, state))
         return brought(self._address)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from ops.read.tree import SourceError
 
 SECONDS, ATTEMPTS, FIRST_WAIT, LONGEST_WAIT = 30, 5, 0.5, 30.0
 PASSING = (429, 500, 502, 503, 504)
-RANGE, CHUNK = 4 * 2**20, 2**20
+CHUNK = 2**20
 # A list without ranges is brought to a worker's disk up to here.
 MAX_BYTES = 64 * 2**30
 
@@ -30,39 +29,9 @@ class State(NamedTuple):
     has_ranges: bool
 
 
-class Ranges(io.RawIOBase):
-    """A file on the web, a range of 4 MB at a time. SourceError when it changes while it is read."""
+def range_of(address: str, start: int, end: int, state: State) -> bytes:
+    """Bytes [start, end). SourceError when the file changed since its ``state`` was asked for."""
 
-    def __init__(self, address: str, state: State) -> None:
-        self._address, self.state_of = address, state
-        self._at, self._start, self._held = 0, 0, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.state_of.size}[whence])
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer) -> int:
-        if self._at >= self.state_of.size:
-            return 0
-        if not self._start <= self._at < self._start + len(self._held):
-            end = min(self._at + max(RANGE, len(buffer)), self.state_of.size)
-            self._held, self._start = _range(self._address, self._at, end, self.state_of), self._at
-        data = self._held[self._at - self._start :][: len(buffer)]
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-
-def _range(address: str, start: int, end: int, state: State) -> bytes:
     def taken(answer: HTTPResponse) -> bytes:
         found = answer.read(end - start)
         if answer.status != 206 or _etag(answer.headers) != state.etag:

@@ -7,7 +7,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from ops.fault import Fault
-from ops.read import s3, tree
+from ops.read import s3, s3_requests, tree
 from ops.read.source import Document, SourceError, open_source
 from tests.ops.read.samples import documents, everything, jpeg, outline, table_bytes, write
 from tests.ops.read.test_obelics import lists
@@ -32,8 +32,8 @@ def bucket(server, monkeypatch):
     client = boto3.client("s3")
     client.create_bucket(Bucket="corpus")
     yield client
-    for item in client.list_objects_v2(Bucket="corpus").get("Contents", []):
-        client.delete_object(Bucket="corpus", Key=item["Key"])
+    while items := client.list_objects_v2(Bucket="corpus").get("Contents", []):
+        client.delete_objects(Bucket="corpus", Delete={"Objects": [{"Key": item["Key"]} for item in items]})
     client.delete_bucket(Bucket="corpus")
     fresh_filesystem()
 
@@ -42,7 +42,7 @@ def fresh_filesystem():
     """The next one shall meet the environment of its test."""
     import s3fs
 
-    s3._filesystem.cache_clear()
+    s3_requests.filesystem.cache_clear()
     s3fs.S3FileSystem.clear_instance_cache()
 
 
@@ -155,7 +155,7 @@ def test_missing_credentials_name_the_variables_to_set(bucket, monkeypatch, tmp_
 
 
 def test_a_place_where_nothing_listens_is_told(bucket, monkeypatch):
-    monkeypatch.setattr(s3, "ATTEMPTS", 2)
+    monkeypatch.setattr(s3_requests, "ATTEMPTS", 2)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free.getsockname()[1]}")
@@ -165,8 +165,8 @@ def test_a_place_where_nothing_listens_is_told(bucket, monkeypatch):
 
 
 def test_a_place_that_accepts_and_never_answers_is_given_up(bucket, monkeypatch):
-    monkeypatch.setattr(s3, "READ_SECONDS", 0.1)
-    monkeypatch.setattr(s3, "ATTEMPTS", 2)  # each waits for longer
+    monkeypatch.setattr(s3_requests, "READ_SECONDS", 0.1)
+    monkeypatch.setattr(s3_requests, "ATTEMPTS", 2)  # each waits for longer
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(16)

@@ -1,0 +1,110 @@
+"""S3 that refuses, breaks off and is slow: the same documents as from a folder, and what was asked again is counted."""
+
+import io
+import tarfile
+
+import pytest
+from botocore.retries import standard
+from moto.s3.models import s3_backends
+
+from ops.fault import Fault
+from ops.read import retries, s3_requests
+from ops.read.source import SourceError, open_source
+from tests.fuzz.inputs import seeds
+from tests.ops.read.samples import everything, jpeg, write
+from tests.ops.read.test_formats import GROUPS, shown
+from tests.ops.read.test_s3 import bucket, fresh_filesystem, server
+from tests.ops.read.unwell import unwell
+
+__all__ = ["bucket", "server"]  # fixtures
+
+
+def fill(files: dict[str, bytes]) -> None:
+    """Put thousands of keys into moto's own memory: by requests it would take longer than what is tested."""
+    backend = s3_backends["123456789012"]["aws"]
+    for name, data in files.items():
+        backend.put_object("corpus", name, data)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Waits between requests are the libraries' own business; here they are short."""
+    monkeypatch.setattr(standard.ExponentialBackoff, "delay_amount", lambda *_: 0.005)
+    monkeypatch.setattr(s3_requests, "WAITS", (0.005,) * 4)
+
+
+def tree_of(n_keys: int) -> dict[str, bytes]:
+    """Every format once, and captioned pictures up to ``n_keys``."""
+    good = seeds()
+    files = {f"{format}/{name}": good[name] for format, names in GROUPS.items() for name in names}
+    n = 0
+    while len(files) < n_keys:
+        files[f"photos/{n % 50:02}/{n:05}.jpg"] = jpeg(f"#{n:06x}")
+        files[f"photos/{n % 50:02}/{n:05}.txt"] = f"Caption {n}.".encode()
+        n += 1
+    return files
+
+
+@pytest.mark.slow
+def test_of_a_bucket_of_3000_keys_nothing_is_lost_when_requests_fail_and_retries_are_counted(
+    tmp_path, server, bucket, quick, monkeypatch
+):
+    files = tree_of(3000)
+    write(tmp_path, files)
+    fill(files)
+    with unwell(server, share=0.06) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        fresh_filesystem()
+        before = retries.made()
+        remote = open_source("s3://corpus")
+        found = shown(remote, "s3://corpus")
+        assert found == shown(open_source(str(tmp_path)), str(tmp_path))
+        assert len(found) > 1500
+        assert min(proxy.done[ill] for ill in ("500", "503", "reset", "cut", "slow")) > 10
+        # A connection that was kept open and is closed when used again is mended by aiohttp itself, which tells nobody.
+        assert proxy.done["500"] + proxy.done["503"] <= retries.made() - before <= proxy.n_failed
+    fresh_filesystem()
+
+
+def test_large_files_that_break_off_are_read_on_and_never_end_early(tmp_path, server, bucket, quick, monkeypatch):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for n in range(40):
+            data = jpeg("red") + bytes(300_000) + str(n).encode()
+            info = tarfile.TarInfo(f"{n:04}.jpg")
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    lines = b"".join(b'{"url": "https://x.example/%d.jpg", "caption": "%s"}\n' % (n, b"x" * 900) for n in range(12_000))
+    files = {"w.tar": out.getvalue(), "u.jsonl": lines}
+    write(tmp_path, files)
+    fill(files)
+    with unwell(server, share=0.4) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "12")
+        monkeypatch.setattr(s3_requests, "WAITS", (0.005,) * 12)
+        fresh_filesystem()
+        assert shown(open_source("s3://corpus"), "s3://corpus") == shown(open_source(str(tmp_path)), str(tmp_path))
+        assert proxy.n_failed > 0
+    fresh_filesystem()
+
+
+@pytest.mark.parametrize(
+    "name", ["u.parquet", "i.parquet", "o.parquet", "u.jsonl", "u.csv", "w.tar", "c.warc.gz", "a.png"]
+)
+def test_a_place_that_falls_ill_for_good_stops_the_reading_and_nothing_is_taken_for_damaged(
+    tmp_path, server, bucket, quick, monkeypatch, name
+):
+    fill({name: seeds()[name]})
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "2")
+    with unwell(server, share=0) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        fresh_filesystem()
+        source = open_source("s3://corpus")
+        units = source.units()
+        proxy.share = 1
+        monkeypatch.setattr("tests.ops.read.unwell.ILLS", ("500", "503", "reset", "cut"))
+        with pytest.raises(SourceError, match="run again, what is finished is kept"):
+            assert not [each for unit in units for each in source.read(unit) if isinstance(each, Fault)]
+        proxy.share = 0
+        assert [each for each in everything(source) if not isinstance(each, Fault)]
+    fresh_filesystem()
