@@ -1,19 +1,22 @@
 """Why is an item where it is? What an id, an address or a text stands for, and what is known of it.
 
-Every query is bound to one key, so an answer costs a few scans of id columns, whatever the lake's size (2 s at 10M
-images). What is told is plain: dictionaries of names and values, with no digest where a word says it.
+Every query asks for one key by ``=``, which row groups' ranges and bloom filters answer without being read, and what is
+kept by content is asked for in the content's home shard alone: one file instead of hundreds. What is told is plain:
+dictionaries of names and values, with no digest where a word says it.
 """
 
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from catalog.attach import quoted
 from catalog.datasets import Dataset
 from catalog.lake import Lake
 from catalog.plan import Check, Plan, ScoreColumns
 from catalog.report import plan_of
 
 Facts = dict[str, Any]
+_DOCUMENT = "* EXCLUDE (shard)"
 MOST = 20  # of each kind of thing that is listed
 
 
@@ -54,24 +57,49 @@ def seen_by(lake: Lake, dataset: Dataset | None) -> Seen:
 def named(lake: Lake, item: str, content: str) -> Named:
     """Find ``item``: any id, a sha256 of 32 or 64 digits, the address of a picture or page (or how it ends), a
     sentence's text. ``content`` is the id of the item read as a sentence."""
-    key = item[:32] if re.fullmatch(r"[0-9a-f]{64}", item) else item
-    found = _named(lake, key, content, "{} = ?", key)
+    if re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", item):
+        found = _by_id(lake, item[:32])
+        if found:
+            return found
+    found = _by_address(lake, "{} = ?", item, content)
     if not found and "/" not in item.strip("/") and len(item) < 300:
-        found = _named(lake, key, content, "ends_with({}, '/' || ?)", item)
+        found = _by_address(lake, "ends_with({}, '/' || ?)", item, content)
     return found
 
 
-def _named(lake: Lake, key: str, content: str, address: str, value: str) -> Named:
-    images = f"SELECT image_id FROM images WHERE image_id = ? OR sha256 = ? OR {address.format('url')} ORDER BY ALL"
-    sentences = (
-        "SELECT DISTINCT content FROM sentences WHERE sentence_id = ? OR content = ? OR content = ? ORDER BY ALL"
-    )
-    documents = f"SELECT * EXCLUDE (shard) FROM documents WHERE document_id = ? OR {address.format('uri')} ORDER BY uri"
+def _by_id(lake: Lake, key: str) -> Named:
+    """An id names one kind of thing: the tables are asked in turn, the smaller ones first."""
+    faults = quarantine(lake, "item = ? OR payload_ref = ?", (key, key))
+    for where in ("image_id = ?", "sha256 = ?"):
+        images = lake.query(f"SELECT image_id FROM images WHERE {where} ORDER BY ALL", (key,))
+        if images:
+            return Named(images=[row[0] for row in images], quarantine=faults)
+    documents = facts(lake, f"SELECT {_DOCUMENT} FROM documents WHERE document_id = ? ORDER BY uri", (key,))
+    if documents:
+        return Named(documents=documents, quarantine=faults)
+    return Named(sentences=_sentences(lake, key), quarantine=faults)
+
+
+def _sentences(lake: Lake, key: str) -> list[str]:
+    for where in (
+        "sentence_content WHERE content = ?",
+        "sentences WHERE content = ?",
+        "sentences WHERE sentence_id = ?",
+    ):
+        found = lake.query(f"SELECT DISTINCT content FROM {where}", (key,))
+        if found:
+            return [row[0] for row in found]
+    return []
+
+
+def _by_address(lake: Lake, address: str, value: str, content: str) -> Named:
+    images = f"SELECT image_id FROM images WHERE {address.format('url')} ORDER BY ALL"
+    documents = f"SELECT {_DOCUMENT} FROM documents WHERE {address.format('uri')} ORDER BY uri"
     return Named(
-        [row[0] for row in lake.query(images, (key, key, value))],
-        [row[0] for row in lake.query(sentences, (key, key, content))],
-        facts(lake, documents, (key, value)),
-        quarantine(lake, f"item = ? OR payload_ref = ? OR {address.format('item')}", (key, key, value)),
+        [row[0] for row in lake.query(images, (value,))],
+        _sentences(lake, content),
+        facts(lake, documents, (value,)),
+        quarantine(lake, f"{address.format('item')} OR payload_ref = ?", (value, value)),
     )
 
 
@@ -85,13 +113,19 @@ def facts(lake: Lake, sql: str, values: tuple = ()) -> list[Facts]:
     return lake.table(sql, values).to_pylist()
 
 
-def scores(lake: Lake, seen: Seen, tables: tuple[ScoreColumns, ...], key: str, value: str) -> Facts:
+def home(lake: Lake, table: str, key: str, value: str) -> str:
+    """SQL: narrows a query to the shard where ``value`` is scored; nothing where it has no home in ``table`` yet."""
+    found = lake.query(f"SELECT shard FROM {table} WHERE {key} = ? LIMIT 1", (value,))
+    return "".join(f" AND shard = {quoted(shard)}" for (shard,) in found if shard is not None)
+
+
+def scores(lake: Lake, seen: Seen, tables: tuple[ScoreColumns, ...], key: str, value: str, home: str) -> Facts:
     """Values by column: of each score table the row by the dataset's scorer; the newest where no dataset is asked."""
     found: Facts = {}
     for table in tables[1:]:
         columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())
         digest = seen.plan.scorer(table.table) if seen.plan else ""
-        where = f"{key} = ? AND commit <= ? AND (scorer = ? OR ?)"
+        where = f"{key} = ? AND commit <= ? AND (scorer = ? OR ?){home}"
         sql = f"SELECT {columns} FROM {table.table} WHERE {where} ORDER BY commit DESC LIMIT 1"
         for row in facts(lake, sql, (value, seen.upto, digest, seen.plan is None)):
             found |= row

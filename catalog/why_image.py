@@ -1,8 +1,9 @@
 """All that is known of one image occurrence: where it came from, what was measured, why it stayed or fell."""
 
+from catalog.attach import quoted
 from catalog.lake import Lake
 from catalog.plan import IMAGE_TABLES, Stage
-from catalog.why import MOST, Facts, Seen, facts, judged, quarantine, scores
+from catalog.why import MOST, Facts, Seen, facts, home, judged, quarantine, scores
 
 
 def image(lake: Lake, image_id: str, seen: Seen) -> Facts:
@@ -10,7 +11,8 @@ def image(lake: Lake, image_id: str, seen: Seen) -> Facts:
     an empty one where there is nothing to tell."""
     origin = _origin(lake, image_id)
     sha256 = origin["sha256"]
-    measured = scores(lake, seen, IMAGE_TABLES, "sha256", sha256)
+    at_home = home(lake, "image_content", "sha256", sha256)
+    measured = scores(lake, seen, IMAGE_TABLES, "sha256", sha256, at_home)
     checks = seen.plan.image_checks if seen.plan else ()
     return {
         "origin": origin,
@@ -18,9 +20,9 @@ def image(lake: Lake, image_id: str, seen: Seen) -> Facts:
         "rules": judged(lake, checks, IMAGE_TABLES, {**origin, **measured}),
         "decision": _decision(lake, image_id, seen),
         "group": _group(lake, sha256, seen),
-        "cluster": _cluster(lake, image_id, sha256, seen),
+        "cluster": _cluster(lake, image_id, sha256, seen, at_home),
         "matches": _matches(lake, image_id, sha256, seen),
-        "texts": _texts(lake, sha256, seen),
+        "texts": _texts(lake, sha256, seen, at_home),
         "quarantine": quarantine(lake, "item IN (?, ?) OR payload_ref = ?", (sha256, origin["url"], sha256)),
         "datasets": versions(lake, image_id),
     }
@@ -67,26 +69,46 @@ def _group(lake: Lake, sha256: str, seen: Seen) -> Facts:
     return {"group_id": group["group_id"], "pictures": group["group_size"], "others": members}
 
 
-def _cluster(lake: Lake, image_id: str, sha256: str, seen: Seen) -> Facts:
+def _cluster(lake: Lake, image_id: str, sha256: str, seen: Seen, at_home: str) -> Facts:
     """The image cluster, and the place among its survivors by which the cap decides."""
     scorer = seen.scorers.get("image_clusters", "")
-    sql = """SELECT c.cluster, c.scorer FROM clusters c WHERE c.kind = 'image' AND c.key = ? AND c."commit" <= ?
-        AND c.scorer IN (SELECT digest FROM scorers WHERE name = 'image_clusters') AND (c.scorer = ? OR ?)
+    sql = f"""SELECT c.cluster, c.scorer FROM clusters c WHERE c.kind = 'image' AND c.key = ? AND c."commit" <= ?
+        AND c.scorer IN (SELECT digest FROM scorers WHERE name = 'image_clusters') AND (c.scorer = ? OR ?){at_home}
         ORDER BY c."commit" DESC LIMIT 1"""
     rows = facts(lake, sql, (sha256, seen.upto, scorer, seen.dataset is None))
     if not rows or seen.plan is None or seen.dataset is None:
         return {name: value for row in rows for name, value in row.items() if name == "cluster"}
-    late = [check.name for check in seen.plan.image_checks if check.stage >= Stage.CAPTION]
+    cluster = rows[0]["cluster"]
     ranked = lake.query(
-        """SELECT item_id, row_number() OVER (ORDER BY sha256(item_id || ?)), count(*) OVER () FROM decisions d
-        WHERE dataset = ? AND version = ? AND kind = 'image' AND dropped_by IN (SELECT unnest(?)) AND item_id IN (
-            SELECT i.image_id FROM images i JOIN clusters c ON c.key = i.sha256
-            WHERE c.kind = 'image' AND c.scorer = ? AND c.cluster = ?) QUALIFY item_id = ?""",
-        (str(seen.plan.recipe.seed), seen.dataset.name, seen.dataset.version, ["", "balance", "no_text", *late],
-         rows[0]["scorer"], rows[0]["cluster"], image_id),
-    )  # fmt: skip
+        f"""SELECT item_id, row_number() OVER (ORDER BY sha256(item_id || ?)), count(*) OVER () FROM (
+            {_survivors(lake, seen, rows[0])}) QUALIFY item_id = ?""",
+        (str(seen.plan.recipe.seed), image_id),
+    )
     place = {"rank": ranked[0][1], "survivors": ranked[0][2]} if ranked else {}
-    return {"cluster": rows[0]["cluster"], **place, "cap": seen.plan.recipe.balance.cap}
+    return {"cluster": cluster, **place, "cap": seen.plan.recipe.balance.cap}
+
+
+def _survivors(lake: Lake, seen: Seen, at: Facts) -> str:
+    """SQL: ``item_id`` of the images of a cluster that came as far as its cap. Decisions name the cluster of those that
+    it dropped, pairs of the kept ones; the clusters of what fell later are looked up only where something did."""
+    dataset, plan = seen.dataset, seen.plan
+    assert dataset and plan
+    version = f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"
+    late = ["no_text", *(check.name for check in plan.image_checks if check.stage >= Stage.CAPTION)]
+    fell = f"SELECT item_id FROM decisions WHERE {version} AND kind = 'image' AND dropped_by"
+    sql = (
+        f"{fell} = 'balance' AND value = 'cluster={at['cluster']}' UNION ALL "
+        f"SELECT image_id FROM pairs WHERE {version} AND cluster = {at['cluster']}"
+    )
+    names = f"({', '.join(quoted(name) for name in late)})"
+    steps = f"SELECT sum(n_dropped) FROM funnel WHERE {version} AND kind = 'image' AND rule IN {names}"
+    if lake.query(steps)[0][0]:
+        keys = f"SELECT key FROM clusters WHERE scorer = {quoted(at['scorer'])} AND cluster = {at['cluster']}"
+        sql += (
+            f" UNION ALL SELECT image_id FROM images WHERE image_id IN ({fell} IN {names}) AND sha256 IN "
+            f"({keys} AND kind = 'image')"
+        )
+    return sql
 
 
 def _matches(lake: Lake, image_id: str, sha256: str, seen: Seen) -> list[Facts]:
@@ -108,14 +130,15 @@ def _matches(lake: Lake, image_id: str, sha256: str, seen: Seen) -> list[Facts]:
     )
 
 
-def _texts(lake: Lake, sha256: str, seen: Seen) -> list[Facts]:
+def _texts(lake: Lake, sha256: str, seen: Seen, at_home: str) -> list[Facts]:
     """Captions of every captioner, tags and fused texts, oldest first; ``current`` are those of the dataset."""
     known = sorted(set(seen.scorers.values()))
-    sql = """SELECT kind, "by", text, status, list_contains(?, scorer) AS current, "commit" FROM (
-        SELECT 'caption' AS kind, captioner AS "by", text, status, scorer, "commit" FROM captions WHERE sha256 = ?
-        UNION ALL SELECT 'tags', '', array_to_string(tags, ', '), 'ok', scorer, "commit" FROM tags WHERE sha256 = ?
-        UNION ALL SELECT 'synthetic', '', synthetic_text, synthetic_status, scorer, "commit" FROM synthetic
-            WHERE sha256 = ?) ORDER BY "commit", kind"""
+    key = f"WHERE sha256 = ?{at_home}"
+    sql = f"""SELECT kind, "by", text, status, list_contains(?, scorer) AS current, "commit" FROM (
+        SELECT 'caption' AS kind, captioner AS "by", text, status, scorer, "commit" FROM captions {key}
+        UNION ALL SELECT 'tags', '', array_to_string(tags, ', '), 'ok', scorer, "commit" FROM tags {key}
+        UNION ALL SELECT 'synthetic', '', synthetic_text, synthetic_status, scorer, "commit" FROM synthetic {key})
+        ORDER BY "commit", kind"""
     return facts(lake, sql, (known, sha256, sha256, sha256))
 
 
