@@ -1,0 +1,34 @@
+"""The very ops of the stage in a bare pool of two processes: ``python -m infra.bench.peers.bare_pass FOLDER OUT``."""
+
+import multiprocessing
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from ops.image.decode import Decode
+from ops.image.phash import PerceptualHash
+from ops.image.quality import ImageQuality
+
+CHUNK = 64
+
+
+def scored(paths: list[Path]) -> dict:
+    torch.set_num_threads(1)
+    batch = {"pixels": [Decode()(path.read_bytes()) for path in paths]}
+    result = PerceptualHash()(ImageQuality()(batch))
+    return {"path": [path.name for path in paths]} | {name: result[name] for name in result if name != "pixels"}
+
+
+def main(folder: str, out: str) -> None:
+    paths = sorted(Path(folder).glob("*.jpg"))
+    chunks = [paths[at : at + CHUNK] for at in range(0, len(paths), CHUNK)]
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        rows = pa.concat_tables(pa.table(part) for part in pool.imap_unordered(scored, chunks))
+    pq.write_table(rows, out)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,29 @@
+"""The stage itself: ``python -m infra.bench.peers.stage_pass ingest|score FOLDER LAKE PLACEMENT``.
+
+PLACEMENT is pool or ray. ``ingest`` makes the lake, ``score`` does what ``tasks.score_images`` does, without CLIP.
+"""
+
+import sys
+
+from catalog.plan import Stage
+from catalog.worklist import pending_images
+from flows.opening import session
+from flows.settings import Compute, load_recipe
+from tasks.ingest import ingest
+from tasks.score_images import PIXEL_TABLES, image_job
+
+
+def main(what: str, folder: str, lake: str, placement: str) -> None:
+    recipe = load_recipe("demo", {"decoding.side": "224", "images.short_side.keep": "least(width, height) >= 100"})
+    compute = Compute(workers=2, ray_address="local" if placement == "ray" else "")
+    with session(recipe, [folder], lake, compute) as held:
+        if what == "ingest":
+            ingest(held)
+        else:
+            items = pending_images(held.lake, held.plan, PIXEL_TABLES, Stage.PIXELS)
+            held.work("score images", items, image_job(held))
+            print(held.lake.query("SELECT count(*), count(phash) FROM image_hash")[0])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
