@@ -1,4 +1,4 @@
-"""Picture files, each a document of its own, with a caption from the text file of the same stem where there is one."""
+"""Picture files, each a document of its own; a .txt of the same stem is its caption, a .json what else is known."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from ops.fault import Fault
 from ops.identity import text_id
 from ops.read.charset import decode_text
 from ops.read.document import Claim, Document, Picture, Text, Unit
+from ops.read.metadata import clean, parsed, storable
 from ops.read.tree import Entry, Tree
 
 DECODED = ("jpg", "jpeg", "jpe", "jfif", "png", "apng", "gif", "webp", "bmp", "dib", "tif", "tiff", "avif")
 # Listed although they are not decoded, so that such a file is shown in quarantine instead of being passed over.
 NOT_DECODED = ("heic", "heif", "jxl", "jp2", "ico", "svg", "psd")
 SUFFIXES = frozenset(DECODED + NOT_DECODED)
+BESIDE = ("txt", "json")
+# Names of the caption in the JSON, best first; img2dataset writes such files too (output_format=files).
+CAPTIONS = ("caption", "text", "alt", "alt_text")
 
 
 class ImageFolder:
@@ -22,33 +26,40 @@ class ImageFolder:
 
     name = "image_folder"
     suffixes: frozenset[str] = SUFFIXES
-    expects = "pictures such as .jpg, .png or .webp, with captions in .txt files of the same name"
+    expects = "pictures such as .jpg, .png or .webp, with captions in .txt and metadata in .json files of the same name"
 
     def detect(self, tree: Tree, entries: list[Entry]) -> bool:
         return any(entry.suffix in SUFFIXES for entry in entries)
 
     def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        captions = {_stem(entry.path): entry for entry in entries if entry.suffix == "txt"}
+        beside = {entry.path: entry for entry in entries if entry.suffix in BESIDE}
         units: list[Unit] = []
         taken: set[str] = set()
         for entry in entries:
             if entry.suffix in SUFFIXES:
-                caption = captions.get(_stem(entry.path))
-                etag = text_id(entry.etag, caption.etag) if caption else entry.etag
+                more = [beside[path] for path in _beside(entry.path) if path in beside]
+                etag = text_id(entry.etag, *(each.etag for each in more)) if more else entry.etag
                 units.append(Unit(tree.uri(entry.path), entry.size, etag, self.name))
-                taken |= {entry.path, caption.path} if caption else {entry.path}
+                taken |= {entry.path, *(each.path for each in more)}
         return Claim(units, taken)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         path = unit.uri.removeprefix(tree.uri(""))
-        data, caption_data = tree.read_many([path, _stem(path) + ".txt"])
-        # A text file that is not there is the usual case, no fault.
+        data, caption_data, said_data = tree.read_many([path, *_beside(path)])
+        # Neither file need be there: most pictures have none.
+        said = {} if isinstance(said_data, Fault) else parsed(said_data)
+        said = said if isinstance(said, dict) else {"undecodable": "json"}
         caption = "" if isinstance(caption_data, Fault) else " ".join(decode_text(caption_data).text.split())
+        caption = caption or next((clean(said[name]) for name in CAPTIONS if clean(said.get(name))), "")
         fault = data if isinstance(data, Fault) else None
-        picture = Picture(0, unit.uri, caption, b"" if isinstance(data, Fault) else data, fault)
-        yield Document(
-            unit.uri, posixpath.basename(_stem(path)), {}, (picture, Text(caption)) if caption else (picture,)
-        )
+        content = b"" if isinstance(data, Fault) else data
+        picture = Picture(0, clean(said.get("url")) or unit.uri, caption, content, fault)
+        title = clean(said.get("title")) or posixpath.basename(_stem(path))
+        yield Document(unit.uri, title, storable(said), (picture, Text(caption)) if caption else (picture,))
+
+
+def _beside(path: str) -> tuple[str, str]:
+    return _stem(path) + ".txt", _stem(path) + ".json"
 
 
 def _stem(path: str) -> str:

@@ -9,6 +9,8 @@ from ops.read.charset import printable
 
 # One value of metadata is kept up to here: a similarity matrix or a page of EXIF must not outgrow its picture.
 MAX_TEXT = 65_536
+# Bytes of an MD5, SHA-1, SHA-256 and SHA-512, which tables may hold as they are.
+DIGESTS = (16, 20, 32, 64)
 
 
 def parsed(value: Any) -> Any:
@@ -22,16 +24,27 @@ def parsed(value: Any) -> Any:
 
 
 def storable(value: Any) -> dict[str, object]:
-    """A dict that JSON and a table can hold: dates as text, bytes left out, NaN as null; {} for anything else."""
+    """A dict that JSON and a table can hold: dates as text, digests in hex, other bytes left out, NaN as null.
+
+    {} for anything else.
+    """
     if not isinstance(value, dict):
         return {}
-    kept = {str(name): each for name, each in value.items() if not isinstance(each, bytes | bytearray)}
+    kept = {str(name): _hex(each) for name, each in value.items() if not _is_content(each)}
     try:
         text = printable(json.dumps(kept, default=_as_text, ensure_ascii=False))
     except (ValueError, RecursionError):
         return {}
     found = parsed(text)
     return {name: each for name, each in found.items() if _is_small(each)} if isinstance(found, dict) else {}
+
+
+def _is_content(value: object) -> bool:
+    return isinstance(value, bytes | bytearray) and len(value) not in DIGESTS
+
+
+def _hex(value: object) -> object:
+    return value.hex() if isinstance(value, bytes | bytearray) else value
 
 
 def clean(value: object) -> str:

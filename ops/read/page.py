@@ -19,6 +19,11 @@ ATTRIBUTE = re.compile(r"""[\s/"'][^\s/>"'=]""")
 QUOTED = re.compile(r"""=\s*+(?:"[^"]*+"|'[^']*+')""")
 
 
+SAID = frozenset(("description", "keywords", "author", "og:title", "og:description", "og:url", "date"))
+SAID |= {"license", "copyright", "rights", "dc.rights", "dcterms.rights", "dcterms.license", "dc.date", "dcterms.date"}
+SAID |= {"article:published_time", "article:modified_time"}
+
+
 @dataclass
 class Page:
     """``root`` is None when there is nothing at all; ``broken`` tells why markup is lost, '' when none is.
@@ -67,17 +72,19 @@ def title(root: Any) -> str:
 
 
 def metadata(root: Any) -> dict[str, object]:
-    """What a page says about itself: language, description, keywords, author, canonical address."""
+    """What a page says about itself: language, description, keywords, author, licence, dates, its own address."""
     found: dict[str, object] = {}
     if root.get("lang"):
         found["language"] = root.get("lang")
     for element in root.iter("meta"):
         name = (element.get("name") or element.get("property") or "").lower()
-        if name in ("description", "keywords", "author", "og:title", "og:description") and element.get("content"):
+        if name in SAID and element.get("content"):
             found.setdefault(name, element.get("content"))
-    for element in root.iter("link"):
-        if "canonical" in (element.get("rel") or "").lower().split() and element.get("href"):
-            found.setdefault("canonical", element.get("href"))
+    for element in root.iter("link", "a"):
+        kinds = (element.get("rel") or "").lower().split()
+        for kind in ("canonical", "license"):
+            if kind in kinds and element.get("href"):
+                found.setdefault(kind, element.get("href"))
     return found
 
 

@@ -77,7 +77,8 @@ def _documents(file: IO[bytes], uri: str) -> Iterator[Document | Fault]:
 
 
 def _about(record: Record) -> dict[str, object]:
-    return {"url": record.url, "crawled": record.date, "warc_record_id": record.id}
+    said: dict[str, object] = {"url": record.url, "crawled": record.date, "warc_record_id": record.id}
+    return said | ({"payload_digest": record.digest} if record.digest else {})
 
 
 def _document(

@@ -15,7 +15,10 @@ MAX_HEADER = 64 * 1024
 
 
 class Record(NamedTuple):
-    """A response or resource: its address and date, its own kind of content, and where its block stands."""
+    """A response or resource: its address and date, its own kind of content, and where its block stands.
+
+    ``digest`` is of its payload, with the algorithm before it: 'sha1:…' in base 32, as a rule.
+    """
 
     url: str
     date: str
@@ -23,6 +26,7 @@ class Record(NamedTuple):
     id: str
     offset: int
     size: int
+    digest: str = ""
 
 
 def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
@@ -51,7 +55,9 @@ def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
 def _record(fields: dict[str, str], start: int, size: int) -> Record:
     kind = "http" if fields["warc-type"] == "response" else fields.get("content-type", "")
     url = fields.get("warc-target-uri", "").strip("<>")
-    return Record(url, fields.get("warc-date", ""), kind, fields.get("warc-record-id", ""), start, size)
+    named = (fields.get(name, "") for name in ("warc-date", "warc-record-id", "warc-payload-digest"))
+    date, record_id, digest = named
+    return Record(url, date, kind, record_id, start, size, digest)
 
 
 def _fields(file: IO[bytes]) -> dict[str, str] | None:
