@@ -27,7 +27,9 @@ from tests.ops.read.samples import jpeg, table_bytes
 
 PAGE = "<title>T</title><p>Before.</p><img src=a.jpg alt='An a.'><p>Café.</p><img src='data:image/gif;base64,R0lG'>"
 ROWS = [{"url": f"https://x.example/{n}.jpg", "caption": f"Caption {n}.", "n": n} for n in range(4)]
+# Of CPU: the machine may have other work.
 SECONDS_EACH = 5.0
+Decode()(jpeg())  # the first one imports torch, which is no input's fault
 # What a worker may grow by over a whole run.
 MEMORY = 400 * 2**20
 
@@ -93,7 +95,7 @@ def check(folder: Path, name: str, data: bytes) -> int:
     Every input is accounted for: documents, faults, or the source refused with a message; nothing else is raised.
     """
     folder.joinpath(name).write_bytes(data)
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         source = open_source(str(folder))
         found = [each for unit in source.units() for each in source.read(unit)] + source.ignored()
@@ -107,7 +109,7 @@ def check(folder: Path, name: str, data: bytes) -> int:
     for document in found:
         if isinstance(document, Document):
             _check_document(folder, document)
-    assert time.perf_counter() - started < SECONDS_EACH
+    assert time.process_time() - started < SECONDS_EACH
     return len(found)
 
 
