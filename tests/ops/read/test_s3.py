@@ -46,10 +46,10 @@ def fresh_filesystem():
     s3fs.S3FileSystem.clear_instance_cache()
 
 
-def upload(client, folder: Path, prefix: str):
+def upload(client, folder: Path, prefix: str, bucket: str = "corpus"):
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            client.put_object(Bucket="corpus", Key=prefix + path.relative_to(folder).as_posix(), Body=path.read_bytes())
+            client.put_object(Bucket=bucket, Key=prefix + path.relative_to(folder).as_posix(), Body=path.read_bytes())
 
 
 def site(folder):
