@@ -65,7 +65,10 @@ def _again(commands: Any) -> None:
     fetch = _command(commands, "fetch", "flows.commands_again:fetch", "fetch pictures that are named by an address")
     failed = "only those that failed for a passing reason: time-outs, 429, 5xx, lost connections"
     fetch.add_argument("--retry-failed", action="store_true", help=failed)
+    fetch.add_argument("--source", action="append", default=[], metavar="URI",
+                       help="list it first, into a lake that may be new; may repeat")  # fmt: skip
     replay = _command(commands, "replay", "flows.commands_again:replay", "try quarantined items again, and curate")
+    replay.set_defaults(source=[])
     replay.add_argument("--reason", required=True, metavar="REASON", help="as `pairmill quarantine` shows it")
     for command in (fetch, replay):
         command.set_defaults(interrupted=INTERRUPTED)

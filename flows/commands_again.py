@@ -1,4 +1,4 @@
-"""`pairmill fetch` and `pairmill replay`: addresses, and quarantined items, that get another try."""
+"""`pairmill fetch` and `pairmill replay`: addresses, and quarantined items, that are tried (again)."""
 
 from argparse import Namespace
 from collections.abc import Iterator
@@ -17,16 +17,23 @@ from tasks.session import Session
 
 
 def fetch(args: Namespace) -> int:
-    """Ask for addresses that the lake knows: the new ones, or those that failed and may answer another time."""
+    """List ``--source``, then ask for addresses: those never asked for, or those that failed for a passing reason."""
     with _again(args, "fetch") as session:
         from flows.display import Display
-        from tasks.fetch import fetch as new
+        from tasks.fetch import fetch as ask
         from tasks.fetch import fetch_again
+        from tasks.ingest import ingest
 
         with Display(console()) as display:
             session.progress = display.progress
-            n = fetch_again(session) if args.retry_failed else _addresses(session, new)
+            ingest(session)
+            new = links.count_unfetched(session.lake)
+            n = fetch_again(session) if args.retry_failed else new
+            if not args.retry_failed:
+                ask(session)
         print(f"asked for {n:,} addresses" + ("" if n else ": none is left to ask for"))
+        for note in session.notes:
+            print(f"note: {note}")
         _tell_fetched(session.lake)
     return 0
 
@@ -52,27 +59,26 @@ def replay(args: Namespace) -> int:
 
 @contextmanager
 def _again(args: Namespace, flow: str) -> Iterator[Session]:
-    """A session without sources, by the recipe that is named or that of the newest run."""
-    if not Path(args.lake).exists():  # opened for writing, a lake that is not there would be made
-        raise PairmillError(f"there is no lake at '{args.lake}'. Check --lake.")
-    with create_or_open(args.lake) as lake:
-        from flows.opening import held
-        from tasks import scorers
+    """A session by the recipe that is named or that of the newest run, with no source but those that are named."""
+    from flows.opening import held, session
+    from tasks import scorers
 
-        recipe = load_recipe(args.recipe, overrides(args.set), args.models) if args.recipe else runs.latest_recipe(lake)
-        with held(lake, scorers.plan(_fetching(recipe)), compute_of(args), flow) as session:
-            yield session
+    named = _fetching(load_recipe(args.recipe, overrides(args.set), args.models)) if args.recipe else None
+    if named and args.source:
+        with session(named, args.source, args.lake, compute_of(args), flow) as opened:
+            yield opened
+        return
+    if not Path(args.lake).exists():  # opened for writing, a lake that is not there would be made
+        raise PairmillError(f"there is no lake at '{args.lake}'. Check --lake, or name a recipe and a --source.")
+    with create_or_open(args.lake) as lake:
+        recipe = named or _fetching(runs.latest_recipe(lake))
+        with held(lake, scorers.plan(recipe), compute_of(args), flow, tuple(args.source)) as opened:
+            yield opened
 
 
 def _fetching(recipe: Recipe) -> Recipe:
     """Who says fetch means it, whatever the recipe says; its limits hold."""
     return recipe if recipe.fetch is not None else recipe.model_copy(update={"fetch": Fetch.model_validate({})})
-
-
-def _addresses(session: Session, new) -> int:
-    n = links.count_unfetched(session.lake)
-    new(session)
-    return n
 
 
 def _waiting(lake: Lake, reason: str) -> int:

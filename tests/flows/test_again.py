@@ -72,12 +72,27 @@ def test_what_could_not_be_fetched_is_told_tried_again_and_joins_the_dataset(
     assert "nothing is pending" in tell("status", "--source", source, *lake)
 
 
-def test_a_replay_of_nothing_changes_nothing(tell: Tell, source: str, settings: dict[str, str], tmp_path: Path):
+def test_addresses_can_be_fetched_before_anything_is_curated(
+    tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path
+):
     lake = ("--lake", str(tmp_path / "lake"))
-    recipe = {**settings, "images": "[]", "sentences": "[]"}
-    tell("run", "demo", "--source", source, *lake, *(f"--set={k}={v}" for k, v in recipe.items()))
+    recipe = {**settings, "images": "[]", "sentences": "[]", "balance.cap": "1000"}
+    assignments = [f"--set={k}={v}" for k, v in recipe.items()]
+    told = tell("fetch", "demo", "--source", source, *lake, LOOPBACK, *assignments, "--set=fetch.retries=0")
+    assert "asked for 24 addresses" in told and "fetched" in told
+    assert "demo@1  21 pairs" in tell("run", "demo", "--source", source, *lake, *assignments)
+    assert sum(server.asked.values()) == 24
     told = tell("replay", "--reason", "poison", *lake)
     assert "unchanged" in told and "0 were in quarantine for it, 0 are" in told
+
+
+def test_a_lake_whose_addresses_are_not_fetched_is_curated_without_pictures(
+    tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path
+):
+    told = tell("run", "demo", "--source", source, "--lake", str(tmp_path / "lake"),
+                *(f"--set={key}={value}" for key, value in settings.items()))  # fmt: skip
+    assert "demo@1  0 pairs" in told and "24 addresses of pictures are not fetched" in told
+    assert not server.asked
 
 
 @pytest.mark.parametrize("command", [("replay", "--reason", "poison"), ("fetch",)])
