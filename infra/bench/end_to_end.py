@@ -1,0 +1,88 @@
+"""A whole run over the demo world at ten times its size: how much of the machine's time went into the ops.
+
+Run as ``python -m infra.bench.end_to_end [--documents N] [--small N] [--scratch FOLDER]``. The figure is
+(CPU seconds of the ops run bare) / (cores x wall of the whole run), both less what a small world takes, so that start
+is taken off. On a shared machine the second figure says more: the ops' CPU seconds over those of the process tree.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from infra.bench import tree
+from infra.bench.measure import ROOT, Row, finish, parser
+
+
+def generate(folder: Path, documents: int) -> None:
+    words = ["--seed", "7", "--documents", str(documents), "--out", str(folder)]
+    subprocess.run([sys.executable, str(ROOT / "infra" / "demo" / "generate.py"), *words], check=True)
+
+
+def run(scratch: Path, how: str, world: Path) -> tuple[tree.Used, dict]:
+    lake, out = scratch / "lake", scratch / "out.json"
+    shutil.rmtree(lake, ignore_errors=True)
+    words = [how, str(world / "pages"), str(lake), str(out)]
+    used = tree.run(
+        [sys.executable, "-m", "infra.bench.peers.curate_pass", *words],
+        scratch / f"{how}.log",
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    return used, json.loads(out.read_text())
+
+
+def profile(bare: tuple[dict, dict], pool: tuple[dict, dict], cores: int) -> list[dict]:
+    """Per step, large less small: the ops' CPU, the flow process's CPU, the wall, and the machine's share in ops."""
+    found = []
+    for step in pool[1]["steps"]:
+        less = {
+            "ops": bare[1]["ops"].get(step, 0.0) - bare[0]["ops"].get(step, 0.0),
+            "flow_cpu": pool[1]["steps"][step]["cpu"] - pool[0]["steps"][step]["cpu"],
+            "wall": pool[1]["steps"][step]["wall"] - pool[0]["steps"][step]["wall"],
+        }
+        share = less["ops"] / (cores * less["wall"]) if less["wall"] > 0 else 0.0
+        found.append({"step": step, "share": round(share, 3)} | {key: round(value, 2) for key, value in less.items()})
+    return found
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--documents", type=int, default=6_400)
+    options.add_argument("--small", type=int, default=160, help="documents of the world whose time is taken off")
+    options.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "pairmill-end-to-end")
+    options = options.parse_args()
+    cores = len(os.sched_getaffinity(0))
+    scratch = options.scratch
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        used, said = {}, {}
+        for size in (options.small, options.documents):
+            generate(scratch / f"world-{size}", size)
+            for how in ("bare", "pool"):
+                used[how, size], said[how, size] = run(scratch, how, scratch / f"world-{size}")
+                print(f"{how}, {size} documents: {used[how, size]}", flush=True)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    small, large = options.small, options.documents
+    ops = sum(said["bare", large]["ops"].values()) - sum(said["bare", small]["ops"].values())
+    wall = used["pool", large].wall - used["pool", small].wall
+    cpu = used["pool", large].cpu - used["pool", small].cpu
+    share = ops / (cores * wall)
+    rows = [
+        Row("ops of the whole run", "CPU s", ops, cores * wall, f"{cores} cores x wall", share,
+            target=">= 0.8 of cores x wall", met=share >= 0.8, note="one round"),
+        Row("the same over the whole tree's CPU", "CPU s", ops, cpu, "CPU of the run", ops / cpu),
+    ]  # fmt: skip
+    steps = profile((said["bare", small], said["bare", large]), (said["pool", small], said["pool", large]), cores)
+    for each in steps:
+        print(each)
+    finish("end_to_end", rows, options, steps=steps)
+
+
+if __name__ == "__main__":
+    main()
