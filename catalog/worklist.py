@@ -140,32 +140,42 @@ def _value(check: Check) -> str:
 
 def pending_images(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> list[WorkItem]:
     """Distinct pictures that pass the rules so far and lack a row in any of ``tables``, by home shard."""
-    return _pending(lake, plan, tables, "image_content", "sha256", image_rows(plan, stage), "payloads")
+    rows = f"SELECT sha256 FROM ({image_rows(plan, stage, among='pending_open')}) WHERE dropped_by = ''"
+    return _pending(lake, plan, tables, "image_content", "sha256", rows, "payloads")
 
 
 def pending_sentences(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> list[WorkItem]:
     """Distinct sentences that pass the rules so far and lack a row in any of ``tables``, by home shard."""
-    return _pending(lake, plan, tables, "sentence_content", "content", sentence_rows(plan, stage), "sentences")
+    checks = [check for check in plan.sentence_checks if check.stage < stage]
+    rows = surviving_sentences(plan, checks, None, "pending_open")
+    return _pending(lake, plan, tables, "sentence_content", "content", rows, "sentences")
 
 
 def _pending(
     lake: Lake, plan: Plan, tables: Sequence[str], content: str, key: str, rows: str, payload: str
 ) -> list[WorkItem]:
+    """``rows`` is SQL for the eligible keys among those of ``pending_open``: the contents of unfinished shards."""
     finished = " INTERSECT ".join(_finished_shards(plan, table, content) for table in tables)
+    shards = f"SELECT DISTINCT shard FROM {content} WHERE shard NOT IN ({finished})"
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_shards AS {shards}")
+    if not lake.query("SELECT 1 FROM pending_shards LIMIT 1"):
+        return []
+    of_shard = "shard IN (SELECT shard FROM pending_shards)"
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_open AS SELECT {key}, shard FROM {content} WHERE {of_shard}")
     lacking = [f"t{n}.{key} IS NULL" for n in range(len(tables))]
     joins = "".join(
-        f" LEFT JOIN (SELECT {key} FROM {table} WHERE scorer = '{plan.scorer(table)}') t{n} ON t{n}.{key} = c.{key}"
+        f" LEFT JOIN (SELECT {key} FROM {table} WHERE scorer = '{plan.scorer(table)}' AND {of_shard}) t{n} "
+        f"ON t{n}.{key} = c.{key}"
         for n, table in enumerate(tables)
     )
     flags = ", ".join(f"{lack} AS f{n}" for n, lack in enumerate(lacking))
     groups = ", ".join(f"f{n}" for n in range(len(tables)))
     found = lake.query(
-        f"WITH open AS (SELECT * FROM {content} WHERE shard NOT IN ({finished})), "
-        f"eligible AS (SELECT DISTINCT {key} FROM ({rows}) WHERE dropped_by = '') "
         f"SELECT shard, {groups}, list({key} ORDER BY {key}) FROM ("
-        f"SELECT c.shard, c.{key}, {flags} FROM open c JOIN eligible e ON e.{key} = c.{key}{joins} "
+        f"SELECT c.shard, c.{key}, {flags} FROM pending_open c SEMI JOIN ({rows}) e ON e.{key} = c.{key}{joins} "
         f"WHERE {' OR '.join(lacking)}) GROUP BY ALL ORDER BY ALL"
     )
+    lake.execute("DROP TABLE pending_open; DROP TABLE pending_shards")
     paths = payload_paths(lake, payload, {row[0] for row in found})
     return [
         WorkItem(row[0], tuple(row[-1]), paths[row[0]], tuple(t for t, on in zip(tables, row[1:-1], strict=True) if on))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from catalog.cut import cut
 from catalog.lake import Lake, create_or_open
 from catalog.plan import Plan, compile_plan
-from catalog.publish import image_funnel, publish
+from catalog.publish import image_funnel, publish, sentence_funnel
 from catalog.recipe import Recipe
 from tests.reference import cut as slow
 
@@ -28,7 +28,7 @@ SCORERS = {
 CAP, TOP_K, MAX_USES, SEED = 4, 2, 3, 5
 
 
-def plan() -> Plan:
+def plan(cap: int = CAP) -> Plan:
     recipe = Recipe.model_validate(
         {
             "name": "small",
@@ -44,7 +44,7 @@ def plan() -> Plan:
                 {"name": "wording", "keep": "text not like '%24'"},
             ],
             "association": {"top_k": TOP_K, "max_uses": MAX_USES},
-            "balance": {"cap": CAP},
+            "balance": {"cap": cap},
         }
     )
     return compile_plan(recipe, SCORERS)
@@ -175,3 +175,21 @@ def test_publishing_the_same_pairs_again_writes_nothing(tmp_path: Path):
     assert (first.version, first.is_new, second.version, second.is_new) == (1, True, 1, False)
     assert versions == [(1, first.n_pairs, first.content_digest)]
     assert decided == [(0,)]
+
+
+def test_the_funnel_of_sentences_is_counted_again_only_when_something_about_them_changed(tmp_path: Path):
+    images, words = world(2)
+    of_sentences = "SELECT rule, n_in, n_dropped FROM funnel WHERE version = ? AND kind = 'sentence' ORDER BY position"
+    with create_or_open(tmp_path / "lake") as lake:
+        fill(lake, images, words)
+        counted = sentence_funnel(lake, plan())
+        for version, cap in ((1, CAP), (2, 1)):
+            cut(lake, plan(cap))
+            assert publish(lake, plan(cap), "run", 1.0, lambda version=version: 10 * version).version == version
+            assert lake.query(of_sentences, (version,)) == counted
+        row = {"sentence_id": ["new"], "content": ["s00"], "commit": [30]}
+        lake.insert("sentences", pa.table(row))
+        assert sentence_funnel(lake, plan(1)) == counted  # no commit of a run brought it
+        lake.execute("INSERT INTO partitions (\"table\", partition_id, \"commit\") VALUES ('sentences', 'new', 30)")
+        again = sentence_funnel(lake, plan(1))
+        assert again[0] == ("same_text", counted[0][1] + 1, counted[0][2] + 1)
