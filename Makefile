@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO_DOCUMENTS ?= 640
 
-.PHONY: setup demo test lint fuzz lock clean
+.PHONY: setup demo test lint fuzz bench lock clean
 
 setup: .venv/.installed
 
@@ -33,6 +33,10 @@ test: setup lint
 # Every format that is read, mutated for ten minutes; the bounded form of it is in the tests.
 fuzz: setup
 	$(BIN)/python -m tests.fuzz.inputs --seconds 600 --seed 1
+
+# Every figure of infra/bench/README.md anew, peers included; how long each takes stands there.
+bench: setup
+	$(BIN)/python -m infra.bench.run_all
 
 lock:
 	$(BIN)/uv pip compile --universal --no-emit-index-url --generate-hashes --group dev --python-version 3.11 pyproject.toml -o infra/requirements.lock

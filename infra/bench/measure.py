@@ -22,6 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "infra" / "bench" / "results"
+STARTED = time.perf_counter()
 ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
 LIBRARIES = (
     "numpy",
@@ -125,6 +126,7 @@ def finish(name: str, rows: list[Row], options: argparse.Namespace, **more: obje
     line |= {} if head.recall is None else {"recall": head.recall}
     whole = line | {"unit": head.unit, "rows": [asdict(row) for row in rows]} | more
     whole |= {"machine": machine(), "versions": versions(), "date": date.today().isoformat(), "command": _command(name)}
+    whole["seconds"] = round(time.perf_counter() - STARTED)
     whole["options"] = {key: value for key, value in vars(options).items() if isinstance(value, (int, float, str))}
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / f"{name}.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")

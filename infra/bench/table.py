@@ -1,0 +1,67 @@
+"""The table of README.md, from the results: ``python -m infra.bench.table``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from infra.bench.measure import RESULTS
+
+README = Path(__file__).parent / "README.md"
+BEGIN, END = "<!-- table: python -m infra.bench.table -->", "<!-- end of table -->"
+# One script a row of issues, in the order of the pass; a bench without a result is missing, and said to be.
+NAMES = (
+    "decode",
+    "clip",
+    "image_pass",
+    "ingest",
+    "fetch",
+    "end_to_end",
+    "cluster",
+    "associate",
+    "duplicates",
+    "catalog",
+)
+
+
+def table(folder: Path = RESULTS) -> str:
+    lines = ["| bench | what | seen | against | target | |", "|---|---|---|---|---|---|"]
+    for name in NAMES:
+        path = folder / f"{name}.json"
+        if not path.exists():
+            lines.append(f"| `{name}` | | not run | | | |")
+            continue
+        result = json.loads(path.read_text(encoding="utf-8"))
+        lines += [_line(name, row) for row in result["rows"]]
+        lines.append(_origin(name, result))
+    return "\n".join(lines)
+
+
+def _line(name: str, row: dict) -> str:
+    against = ""
+    if row["peer"] is not None:
+        against = f"{row['peer_name']} {row['peer']:g}: {row['ratio']:g} ×"
+    seen = f"{row['ours']:g} {row['unit']}" + (f", recall {row['recall']:g}" if row["recall"] is not None else "")
+    seen += f" ({row['note']})" if row["note"] else ""
+    verdict = {None: "", True: "met", False: "**not met**"}[row["met"]]
+    target = row["target"].replace(">=", "≥").replace("<=", "≤")
+    cells = (f"`{name}`", row["what"], seen, against, target, verdict)
+    return "| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells) + " |"
+
+
+def _origin(name: str, result: dict) -> str:
+    """When it was run, how, for how long, and how busy the machine was: a load above its cores slows every figure."""
+    machine, minutes = result["machine"], result.get("seconds", 0) / 60
+    took = f", {minutes:.1f} min" if minutes else ""
+    ran = f"{result['date']}, {machine['cores']} cores at load {machine['load']}{took}"
+    return f"| | *`{result['command']}`: {ran}* | | | | |"
+
+
+def main() -> None:
+    text = README.read_text(encoding="utf-8")
+    before, rest = text.split(BEGIN)
+    README.write_text(f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
