@@ -80,8 +80,10 @@ def _find_data(lake: "Lake") -> None:
     stored = lake.metadata.read(f"SELECT value FROM ducklake_metadata WHERE {where}")
     if not stored or stored[0][0] == lake.data_path:
         return
-    for (path,) in lake.query("SELECT path FROM partitions WHERE path <> '' ORDER BY \"commit\" DESC LIMIT 1"):
-        if not lake.query("SELECT 1 FROM glob(?)", (lake.data_path + path[:-1] + "*",)):
+    written = 'SELECT "table" FROM partitions WHERE path <> \'\' ORDER BY "commit" DESC LIMIT 1'
+    newest = [table for (table,) in lake.query(written)]  # its file of then may have been joined with others since
+    for (path,) in lake.query("SELECT data_file FROM ducklake_list_files('lake', ?) LIMIT 1", newest) if newest else ():
+        if not lake.query("SELECT 1 FROM glob(?)", (path[:-1] + "*",)):
             raise PairmillError(
                 f"lake '{lake.uri}': its data is not at {lake.data_path}; when last written it was at {stored[0][0]}. "
                 "Move the data along with the catalog, or correct `data_path` in lake.yaml."

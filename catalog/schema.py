@@ -106,6 +106,8 @@ NEWEST = len(MIGRATIONS)
 BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans", "exports", "datasets", "funnel",
                "rereads", "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
+# Workers open these files by the paths in `partitions`, so they stay as they were written, however small.
+READ_BY_PATH = ("payloads", "sentences", "image_embedding", "sentence_embedding", "vector_index", "centroids")
 
 
 def version(lake: "Lake") -> int:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from catalog.schema import BOOKKEEPING
+from catalog.schema import BOOKKEEPING, READ_BY_PATH
 
 if TYPE_CHECKING:
     from catalog.lake import Lake
     from catalog.lease import Writer
 
 SNAPSHOT_SECONDS = 7 * 86_400
+SMALL_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,18 @@ def sweep(writer: "Writer", older_than_seconds: float = 86_400) -> Swept:
 
 
 def checkpoint(writer: "Writer") -> None:
-    """Write the bookkeeping rows that stand in the metadata database to Parquet, and join their small files. Data
-    tables are left alone: payloads are never compacted."""
+    """Write the bookkeeping rows that stand in the metadata database to Parquet, and join small files: all of
+    bookkeeping, and those under ``SMALL_BYTES`` of the data tables whose files nobody opens by path, so that neither
+    grows with the number of commits. `sweep` removes what was joined once no snapshot knows it."""
     writer.check()
+    lake = writer.lake
     for table in BOOKKEEPING:
-        writer.lake.execute(f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')")
-        writer.lake.execute(f"CALL ducklake_merge_adjacent_files('lake', '{table}')")
+        lake.execute(f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')")
+        lake.execute(f"CALL ducklake_merge_adjacent_files('lake', '{table}')")
+    found = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake' AND schema_name = 'main' ORDER BY ALL"
+    for (table,) in lake.query(found):
+        if table not in (*BOOKKEEPING, *READ_BY_PATH):
+            lake.execute(f"CALL ducklake_merge_adjacent_files('lake', '{table}', max_file_size => {SMALL_BYTES})")
 
 
 def _call(lake: "Lake", function: str, before: datetime) -> list[tuple]:

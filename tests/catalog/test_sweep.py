@@ -2,9 +2,13 @@ import os
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from catalog import lease
-from catalog.commit import commit_stream
-from catalog.lake import Lake
+from catalog.arrow import arrow_schema
+from catalog.commit import Manifest, commit_stream
+from catalog.lake import Lake, create_or_open
 from catalog.sweep import checkpoint, sweep
 from tests.catalog.conftest import partition
 
@@ -51,13 +55,42 @@ def test_old_snapshots_go_and_what_is_true_now_stays(lake: Lake) -> None:
         assert lake.query("SELECT partition_id FROM partitions") == [("p",)]
 
 
-def test_a_checkpoint_moves_bookkeeping_rows_into_one_file_a_table(lake: Lake) -> None:
+def test_a_checkpoint_leaves_one_file_a_table_of_many_small_ones(lake: Lake) -> None:
     with lease.writing(lake, "run", "sweep") as writer:
         for round_ in range(3):
             for number in range(4):
                 writer.commit([partition(lake, f"p{round_}{number}", ["a"])])
             checkpoint(writer)
         assert len(lake.query("FROM ducklake_list_files('lake', 'partitions')")) == 1
-        assert len(lake.query("FROM ducklake_list_files('lake', 'image_hash')")) == 12
+        assert len(lake.query("FROM ducklake_list_files('lake', 'image_hash')")) == 1
+        assert lake.query("SELECT count(*) FROM image_hash") == [(12,)]
         assert lake.query("SELECT count(DISTINCT partition_id) FROM partitions") == [(12,)]
         assert writer.commit([partition(lake, "p00", ["a"])]) == 0
+
+
+def test_files_that_workers_open_by_path_are_never_joined(lake: Lake) -> None:
+    with lease.writing(lake, "run", "sweep") as writer:
+        manifests = []
+        for name in ("a", "b"):
+            path = f"{lake.staging('payloads', 'run')}/{name}.parquet"
+            rows = [{"sha256": name, "shard": name, "commit": 1}]
+            pq.write_table(pa.Table.from_pylist(rows, arrow_schema("payloads")), path)
+            manifests.append(Manifest("payloads", name, name, "", 1, 1, 0.1, path, 1, "run"))
+        for manifest in manifests:
+            writer.commit([manifest])
+        checkpoint(writer)
+        assert len(lake.query("FROM ducklake_list_files('lake', 'payloads')")) == 2
+        assert all(Path(manifest.path).exists() for manifest in manifests)
+
+
+def test_a_lake_whose_newest_files_were_joined_can_be_moved(tmp_path: Path) -> None:
+    with create_or_open(tmp_path / "old") as lake, lease.writing(lake, "run", "sweep") as writer:
+        for name in ("a", "b"):
+            writer.commit([partition(lake, name, ["x"])])
+        checkpoint(writer)
+        lake.metadata.write("UPDATE ducklake_snapshot SET snapshot_time = (now() - INTERVAL 8 DAY)::VARCHAR")
+        lake.execute("INSERT INTO bans VALUES ('x', 'y', now())")
+        assert len(sweep(writer, older_than_seconds=-1000).files) >= 2
+    (tmp_path / "old").rename(tmp_path / "new")
+    with create_or_open(tmp_path / "new") as lake:
+        assert lake.query("SELECT count(*) FROM image_hash") == [(2,)]

@@ -1,0 +1,145 @@
+"""Commit latency over many commits of one small file each, with maintenance between: SQLite and Postgres.
+
+Every thousand commits the lake is checkpointed and swept as if a week had gone by, which a test can only pretend: the
+snapshots of the metadata are dated back. Run as ``python -m infra.bench.commits [--commits N]``; Postgres is started
+by the bench, as another user where this one is root, and left out with a word where there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalog import lease
+from catalog.attach import connect
+from catalog.commit import Manifest
+from catalog.lake import create_or_open
+from catalog.lease import Writer
+from catalog.sweep import checkpoint, sweep
+from infra.bench.measure import Row, finish, parser, peak_mb
+
+EVERY = 1_000
+
+
+def partition(writer: Writer, number: int) -> Manifest:
+    """Ten rows in a file of their own, written as a worker does."""
+    name = f"c{number}"
+    path = f"{writer.lake.staging('image_hash', 'bench')}/{name}.parquet"
+    columns = {"sha256": [f"{number:031x}{n}" for n in range(10)], "shard": [name] * 10, "scorer": ["h"] * 10}
+    numbers = pa.array(range(number * 10, number * 10 + 10), pa.uint64())
+    rows = pa.table(columns | {"commit": pa.array([1] * 10, pa.int64()), "phash": numbers})
+    pq.write_table(rows, path)
+    return Manifest("image_hash", name, name, "h", 10, os.path.getsize(path), 0.1, path, 1, "bench")
+
+
+def measured(place: Path, n: int, on_postgres: bool) -> tuple[list[float], list[dict[str, float]]]:
+    """Wall seconds of each commit, and what the lake weighs after each maintenance."""
+    seconds, weights = [], []
+    with create_or_open(place) as lake, lease.writing(lake, "bench", "commits") as writer:
+        for number in range(n):
+            made = partition(writer, number)
+            started = time.perf_counter()
+            writer.commit([made])
+            seconds.append(time.perf_counter() - started)
+            if (number + 1) % EVERY == 0:
+                weights.append(_maintained(writer, place, on_postgres))
+                print(number + 1, f"p99 {_p99(seconds[-EVERY:]):.3f} s", weights[-1], flush=True)
+        assert lake.query("SELECT count(*), count(DISTINCT phash) FROM image_hash") == [(10 * n, 10 * n)]
+    return seconds, weights
+
+
+def _maintained(writer: Writer, place: Path, on_postgres: bool) -> dict[str, float]:
+    metadata = writer.lake.metadata
+    started = time.perf_counter()
+    checkpoint(writer)
+    week = "now() - INTERVAL 8 DAY"
+    metadata.write(f"UPDATE ducklake_snapshot SET snapshot_time = {week if on_postgres else f'({week})::VARCHAR'}")
+    writer.begin("maintenance")  # the newest snapshot never expires: what follows is one of today
+    sweep(writer, older_than_seconds=-3600)
+    took = time.perf_counter() - started
+    files = [path for path in place.rglob("*") if path.is_file()]
+    return {"seconds": round(took, 1), "files": len(files), "mb": round(sum(f.stat().st_size for f in files) / 1e6, 1)}
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """The URL of a server of our own, until the end of the body."""
+    run_as = []
+    if os.getuid() == 0:
+        shutil.chown(folder, "nobody")
+        run_as = ["setpriv", "--reuid=nobody", "--clear-groups"]
+    binaries = Path(os.path.realpath(shutil.which("postgres") or "")).parent
+    init = [*run_as, str(binaries / "initdb"), "-D", str(folder / "pg"), "-A", "trust", "-U", "me"]
+    subprocess.run(init, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    start = [*run_as, str(binaries / "postgres"), "-D", str(folder / "pg"), "-p", str(port), "-h", "127.0.0.1"]
+    with subprocess.Popen([*start, "-k", str(folder)], stderr=subprocess.DEVNULL, cwd=folder) as server:
+        url = f"postgresql://me@127.0.0.1:{port}/postgres"
+        try:
+            _wait(url)
+            yield url
+        finally:
+            server.terminate()
+
+
+def _wait(url: str) -> None:
+    for _ in range(300):
+        try:
+            connect("postgres_scanner").execute(f"ATTACH '{url}' AS probe (TYPE postgres)")
+            return
+        except Exception:
+            time.sleep(0.1)
+    raise TimeoutError("Postgres does not answer")
+
+
+def _p99(seconds: list[float]) -> float:
+    return sorted(seconds)[min(len(seconds) - 1, int(0.99 * len(seconds)))]
+
+
+def row(name: str, seconds: list[float], weights: list[dict[str, float]]) -> Row:
+    part = min(EVERY, max(1, len(seconds) // 2))
+    start, end = _p99(seconds[:part]), _p99(seconds[-part:])
+    medians = [statistics.median(each) for each in (seconds[:part], seconds[-part:])]
+    note = f"median {medians[0]:.3f} s, then {medians[1]:.3f} s"
+    if weights:
+        note += (
+            f"; after maintenance {weights[0]['files']} files {weights[0]['mb']} MB, at the end {weights[-1]['files']}"
+        )
+        note += f" files {weights[-1]['mb']} MB; a maintenance {weights[-1]['seconds']} s"
+    return Row(f"p99 of a commit, the last {part} of {len(seconds)}, {name}", "wall s", end, start, f"the first {part}",
+               start / end, target="end <= 2 x start", met=end <= 2 * start, note=note)  # fmt: skip
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--commits", type=int, default=10_000)
+    options = options.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        rows.append(row("SQLite", *measured(Path(folder) / "lake", options.commits, False)))
+    if shutil.which("postgres"):
+        with tempfile.TemporaryDirectory() as folder, postgres(Path(folder)) as url:
+            place = Path(folder) / "lake"
+            place.mkdir()
+            (place / "lake.yaml").write_text(f"metadata: {url}\ndata_path: data\n")
+            rows.append(row("Postgres", *measured(place, options.commits, True)))
+    else:
+        print("Postgres is not installed: left out")
+    finish("commits", rows, options, peak_mb=round(peak_mb()))
+
+
+if __name__ == "__main__":
+    main()
