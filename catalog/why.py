@@ -22,15 +22,17 @@ MOST = 20  # of each kind of thing that is listed
 
 @dataclass(frozen=True)
 class Named:
-    """What an item may stand for: image ids, contents of sentences, documents, and its rows of quarantine."""
+    """What an item may stand for: image ids, contents of sentences, documents, addresses that documents name, and its
+    rows of quarantine."""
 
     images: list[str] = field(default_factory=list)
     sentences: list[str] = field(default_factory=list)
     documents: list[Facts] = field(default_factory=list)
     quarantine: list[Facts] = field(default_factory=list)
+    addresses: list[Facts] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.images or self.sentences or self.documents or self.quarantine)
+        return bool(self.images or self.sentences or self.documents or self.quarantine or self.addresses)
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,22 @@ def _by_address(lake: Lake, address: str, value: str, content: str) -> Named:
         _sentences(lake, content),
         facts(lake, documents, (value,)),
         quarantine(lake, f"{address.format('item')} OR payload_ref = ?", (value, value)),
+        facts(lake, _ADDRESSES.format(where=address.format("url")), (value, value)),
     )
+
+
+# What a fetch came to, if there was one, and who names the address.
+_ADDRESSES = f"""
+    SELECT l.url, l.documents, f.reason, f.http_status, f.detail, f.attempts, f.passing, f.fetched_at, f.final_url
+    FROM (SELECT url, count(DISTINCT document_id) AS documents FROM links WHERE {{where}} GROUP BY url LIMIT {MOST}) l
+    LEFT JOIN (SELECT * FROM fetches WHERE {{where}} QUALIFY row_number() OVER
+    (PARTITION BY url ORDER BY "commit" DESC) = 1) f ON f.url = l.url ORDER BY l.url"""
+
+
+def superseded(lake: Lake, document_id: str) -> int | None:
+    """The commit since which the document no longer counts, because its source says something else; else None."""
+    sql = 'SELECT gone, "commit" FROM superseded WHERE document_id = ? ORDER BY "commit" DESC LIMIT 1'
+    return next((commit for gone, commit in lake.query(sql, (document_id,)) if gone), None)
 
 
 def quarantine(lake: Lake, where: str, values: tuple) -> list[Facts]:

@@ -1,15 +1,17 @@
 """`pairmill fetch` and `pairmill replay`: addresses, and quarantined items, that are tried (again)."""
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from catalog import links, quarantine, runs
 from catalog.error import PairmillError
 from catalog.lake import Lake, create_or_open
+from catalog.plan import Plan, compile_plan
 from catalog.recipe import Recipe
 from catalog.recipe_parts import Fetch
+from catalog.scorer import Scorer
 from flows.commands_run import compute_of, overrides
 from flows.settings import load_recipe
 from flows.terminal import console, table
@@ -18,7 +20,7 @@ from tasks.session import Session
 
 def fetch(args: Namespace) -> int:
     """List ``--source``, then ask for addresses: those never asked for, or those that failed for a passing reason."""
-    with _again(args, "fetch") as session:
+    with _again(args, "fetch", _without_models) as session:
         from flows.display import Display
         from tasks.fetch import fetch as ask
         from tasks.fetch import fetch_again
@@ -42,7 +44,9 @@ def replay(args: Namespace) -> int:
     """Try again what is quarantined for ``--reason``, then curate with it."""
     quarantine.check(args.reason)
     screen = console()
-    with _again(args, "replay") as session:
+    from tasks import scorers
+
+    with _again(args, "replay", scorers.plan) as session:
         from flows.display import Display
         from flows.outcome import outcome, tell
         from flows.replay import replay_steps
@@ -58,22 +62,24 @@ def replay(args: Namespace) -> int:
 
 
 @contextmanager
-def _again(args: Namespace, flow: str) -> Iterator[Session]:
+def _again(args: Namespace, flow: str, plan: Callable[[Recipe], tuple[Plan, list[Scorer]]]) -> Iterator[Session]:
     """A session by the recipe that is named or that of the newest run, with no source but those that are named."""
-    from flows.opening import held, session
-    from tasks import scorers
+    from flows.opening import found_sources, held
 
-    named = _fetching(load_recipe(args.recipe, overrides(args.set), args.models)) if args.recipe else None
-    if named and args.source:
-        with session(named, args.source, args.lake, compute_of(args), flow) as opened:
-            yield opened
-        return
-    if not Path(args.lake).exists():  # opened for writing, a lake that is not there would be made
+    named = load_recipe(args.recipe, overrides(args.set), args.models) if args.recipe else None
+    checked = plan(_fetching(named)) if named else None
+    uris = found_sources(named, args.source) if named and args.source else tuple(args.source)
+    if not (named and uris) and not Path(args.lake).exists():  # opened for writing, it would be made
         raise PairmillError(f"there is no lake at '{args.lake}'. Check --lake, or name a recipe and a --source.")
     with create_or_open(args.lake) as lake:
-        recipe = named or _fetching(runs.latest_recipe(lake))
-        with held(lake, scorers.plan(recipe), compute_of(args), flow, tuple(args.source)) as opened:
+        checked = checked or plan(_fetching(runs.latest_recipe(lake)))
+        with held(lake, checked, compute_of(args), flow, uris) as opened:
             yield opened
+
+
+def _without_models(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
+    """Fetching scores nothing: a machine that fetches needs no weights."""
+    return compile_plan(recipe, {}), []
 
 
 def _fetching(recipe: Recipe) -> Recipe:

@@ -9,10 +9,10 @@ from rich.markup import escape
 from catalog import datasets
 from catalog.error import PairmillError
 from catalog.lake import Lake, create_or_open
-from catalog.why import Named, Seen, named, seen_by
+from catalog.why import Named, Seen, named, seen_by, superseded
 from catalog.why_image import image, versions
 from catalog.why_sentence import sentence
-from flows.story import fate_of, tell_image, tell_quarantine, tell_sentence
+from flows.story import fate_of, tell_address, tell_image, tell_quarantine, tell_sentence
 from flows.terminal import console
 from ops.identity import text_id
 from ops.text.split import normalise
@@ -56,7 +56,11 @@ def _tell(lake: Lake, found: Named, seen: Seen, screen: Console) -> None:
     for document in found.documents:
         screen.print(f"[bold]document {document['document_id']}[/]  {escape(document['uri'])}")
         screen.print(f"  title     {escape(document['title'] or '')}\n  source    {escape(document['source'])}")
+        if since := superseded(lake, document["document_id"]):
+            screen.print(f"  [yellow]superseded[/] at commit {since}: its source says something else now")
         _contents(lake, document["document_id"], seen, screen)
+    for address in found.addresses[:WHOLE]:
+        tell_address(address, screen)
     for image_id in found.images[:WHOLE]:
         tell_image(image(lake, image_id, seen), screen)
     for content in found.sentences[:WHOLE]:
@@ -66,7 +70,7 @@ def _tell(lake: Lake, found: Named, seen: Seen, screen: Console) -> None:
         screen.print(f"also image {other}  {fate_of(fate) if fate else ''}")
     for other in found.sentences[WHOLE:20]:
         screen.print(f"also sentence {other}")
-    if not found.images:
+    if not (found.images or found.addresses):
         tell_quarantine(found.quarantine, screen)
 
 

@@ -23,6 +23,13 @@ def session(
 ) -> Iterator[Session]:
     """A session that holds the lake's lease, after the recipe, its models and its sources were found good."""
     checked = scorers.plan(recipe)
+    uris = found_sources(recipe, sources)
+    with create_or_open(lake) as opened, held(opened, checked, compute, flow, uris) as session:
+        yield session
+
+
+def found_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:
+    """The sources that are named, or else the recipe's own. SourceError when there is none, or nothing in one."""
     uris = tuple(found_source(uri) for uri in (sources or recipe.sources))
     if not uris:
         raise SourceError(
@@ -30,8 +37,7 @@ def session(
         )
     for uri in uris:
         open_source(uri).units()
-    with create_or_open(lake) as opened, held(opened, checked, compute, flow, uris) as session:
-        yield session
+    return uris
 
 
 @contextmanager

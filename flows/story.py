@@ -44,6 +44,20 @@ def tell_image(facts: Facts, screen: Console) -> None:
     _versions(facts["datasets"], screen)
 
 
+def tell_address(facts: Facts, screen: Console) -> None:
+    screen.print(f"[bold]address[/] {escape(facts['url'][:300])}  named by {facts['documents']} documents")
+    if facts["reason"] is None:
+        screen.print("  not fetched yet")
+        return
+    status = f"HTTP {facts['http_status']}, " if facts["http_status"] else ""
+    said = f"{status}{facts['attempts']} attempts, {facts['fetched_at']:%Y-%m-%d %H:%M:%S}"
+    if not facts["reason"]:
+        screen.print(f"  [green]fetched[/]   {said}")
+        return
+    again = "; `pairmill fetch --retry-failed` asks again" if facts["passing"] else ""
+    screen.print(f"  [red]{facts['reason']}[/]: {escape(facts['detail'])}  ({said}{again})")
+
+
 def tell_sentence(facts: Facts, screen: Console) -> None:
     origin = facts["origin"]
     screen.print(f"[bold]sentence {origin['content']}[/]  {escape(origin['text'])}")

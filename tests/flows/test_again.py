@@ -57,6 +57,11 @@ def test_what_could_not_be_fetched_is_told_tried_again_and_joins_the_dataset(
     assert told[0] == "reason,stage,source,items,example,detail"
     assert sorted(line.split(",")[:4] for line in told[1:]) == [["http_status", "fetch", source, "3"]]
 
+    told = tell("why", server.url("/3.jpg"), *lake)
+    assert "http_status: HTTP 503" in told and "--retry-failed" in told and "named by 1 documents" in told
+    assert "--retry-failed" not in tell("why", server.url("/5.jpg"), *lake)
+    assert "fetched   HTTP 200, 1 attempts" in tell("why", server.url("/6.jpg"), *lake)
+
     server.manners["/3.jpg"] = picture(photograph(3, 160))
     told = tell("fetch", "--retry-failed", *lake, LOOPBACK)
     assert "asked for 2 addresses" in told and "http_status 404" in told and "http_status 503" in told
@@ -91,6 +96,7 @@ def test_a_lake_whose_addresses_are_not_fetched_is_curated_without_pictures(
 ):
     told = tell("run", "demo", "--source", source, "--lake", str(tmp_path / "lake"),
                 *(f"--set={key}={value}" for key, value in settings.items()))  # fmt: skip
+    assert "not fetched yet" in tell("why", server.url("/1.jpg"), "--lake", str(tmp_path / "lake"))
     assert "demo@1  0 pairs" in told and "24 addresses of pictures are not fetched" in told
     assert not server.asked
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from catalog.plan import Stage
 from catalog.superseded import gone, silenced
+from catalog.why import superseded
 from catalog.worklist import image_rows, sentence_rows
 from flows.opening import session
 from flows.settings import Compute, load_recipe
@@ -63,6 +64,8 @@ def test_a_changed_page_says_only_what_it_says_now_and_older_commits_still_see_t
             {"2.jpg", "4.jpg", "3.jpg"},
         )
         assert alive(held, before) == was
+        told = [superseded(held.lake, row[0]) for row in held.lake.query("SELECT document_id FROM documents")]
+        assert sorted(since is None for since in told) == [False, True, True]
 
 
 def test_a_page_that_goes_back_to_what_it_said_is_as_it_was_without_rows_twice(tmp_path: Path):
