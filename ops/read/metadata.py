@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from ops.read.charset import printable
@@ -31,6 +32,8 @@ def storable(value: Any) -> dict[str, object]:
     if not isinstance(value, dict):
         return {}
     kept = {str(name): _hex(each) for name, each in value.items() if not _is_content(each)}
+    if all(_is_plain(name) and _is_plain(each) for name, each in kept.items()):
+        return kept  # the usual row of a table: nothing for JSON to change
     try:
         text = printable(json.dumps(kept, default=_as_text, ensure_ascii=False))
     except (ValueError, RecursionError):
@@ -41,6 +44,12 @@ def storable(value: Any) -> dict[str, object]:
 
 def _is_content(value: object) -> bool:
     return isinstance(value, bytes | bytearray) and len(value) not in DIGESTS
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= MAX_TEXT // 6 and printable(value) == value
+    return value is None or type(value) in (int, bool) or (type(value) is float and math.isfinite(value))
 
 
 def _hex(value: object) -> object:
