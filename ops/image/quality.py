@@ -62,7 +62,7 @@ def colourfulness(pixels: np.ndarray) -> float:
 
 
 def _variance(values: np.ndarray) -> tuple[float, float]:
-    """(variance, mean) of small whole numbers: their sums stay below 2**53, so floats hold them exactly, in any order of adding."""
+    """(variance, mean) of small whole numbers: their sums stay below 2**53, so floats hold them exactly."""
     flat = values.ravel().astype(np.float64)
     # Not by BLAS: its threads spin, and cost 30 times the work on a busy machine.
     total, squares = int(flat.sum()), int(np.einsum("i,i->", flat, flat))

@@ -1,6 +1,5 @@
-"""Size filters and duplicates by pHash in Data-Juicer, by its own operators: ``python juicer_pass.py FOLDER OUT``.
-
-Less than the others do: it has no operators for the four scores.
+"""The pixel pass in Data-Juicer: its own size filters and pHash, and the four scores, for which it has none, by an
+operator of one's own, as its docs show: ``python juicer_pass.py FOLDER OUT``.
 """
 
 import json
@@ -8,14 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+OPERATOR = Path(__file__).parent / "juicer_scores.py"
 RECIPE = """
 project_name: pass
 dataset_path: {pictures}
 export_path: {out}/kept.jsonl
 np: 2
+custom_operator_paths: [{operator}]
 process:
   - image_shape_filter: {{min_width: 100, min_height: 100}}
   - image_aspect_ratio_filter: {{min_ratio: 0.3333, max_ratio: 3.0}}
+  - image_scores_mapper: {{}}
   - image_deduplicator: {{method: phash}}
 """
 
@@ -26,7 +28,7 @@ def main(folder: str, out: str) -> None:
     pictures, recipe = place / "pictures.jsonl", place / "recipe.yaml"
     rows = [{"text": "<__dj__image>", "images": [str(path)]} for path in sorted(Path(folder).glob("*.jpg"))]
     pictures.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    recipe.write_text(RECIPE.format(pictures=pictures, out=place))
+    recipe.write_text(RECIPE.format(pictures=pictures, out=place, operator=OPERATOR))
     program = Path(sys.executable).parent / "dj-process"
     subprocess.run([str(program), "--config", str(recipe)], check=True)
 

@@ -1,0 +1,55 @@
+"""Distinct sentences and pictures of the demo world's generator, through its shipped CLIP."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from infra.bench.measure import ROOT
+from ops.models.clip import Clip
+
+sys.path.insert(0, str(ROOT / "infra" / "demo"))  # its modules import each other by their bare names
+
+from canvas import COLOUR_WORDS, PATTERN_WORDS
+from prose import noun_phrase, sentence
+from render import draw, draw_rendering
+from sheets import names, pictures
+
+BLOCK = 2_000
+
+
+def clip() -> Clip:
+    return Clip(f"open_clip:local-dir:{ROOT / 'infra' / 'demo' / 'models' / 'clip'}")
+
+
+def distinct_sentences(n: int, seed: int = 0) -> list[str]:
+    """Half of them name a concept, the others tell of nothing pictured, as in the demo world."""
+    rng, concepts = np.random.default_rng(seed), names()
+    found: dict[str, None] = {}
+    while len(found) < n:
+        if rng.random() < 0.5:
+            found[sentence(rng, "distractor")] = None
+            continue
+        name = concepts[int(rng.integers(len(concepts)))]
+        colour, pattern = str(rng.choice(COLOUR_WORDS)), str(rng.choice(PATTERN_WORDS))
+        phrase = noun_phrase(rng, name, colour, pattern, str(rng.choice(["large", "small"])))
+        found[sentence(rng, "describes", np=phrase)] = None
+    return list(found)
+
+
+def sentence_vectors(n: int) -> np.ndarray:
+    """(n, d) float32 of length 1."""
+    return clip().embed_texts(distinct_sentences(n))
+
+
+def picture_vectors(n: int, seed: int = 1) -> np.ndarray:
+    """(n, d) float32 of length 1, of fresh renderings of concepts drawn evenly."""
+    rng, glyphs, model = np.random.default_rng(seed), pictures(), clip()
+    found = []
+    for start in range(0, n, BLOCK):
+        drawn = [
+            draw(draw_rendering(rng, int(rng.integers(len(glyphs)))), glyphs) for _ in range(min(BLOCK, n - start))
+        ]
+        found.append(model.embed_images([np.asarray(image.convert("RGB")) for image in drawn]))
+    return np.concatenate(found)
