@@ -1,5 +1,6 @@
 """Vectors and what is made from them: samples for training, unassigned rows, index files, centroids."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -7,7 +8,7 @@ import pyarrow as pa
 
 from catalog.lake import Lake
 from catalog.plan import Plan, Stage
-from catalog.worklist import WorkItem, image_rows, sentence_rows
+from catalog.worklist import WorkItem, image_rows, rounds, sentence_rows
 
 
 @dataclass(frozen=True)
@@ -81,17 +82,22 @@ def trained(lake: Lake, scorer: str) -> Trained | None:
     return Trained(lake.data_path + path, n, digest, k)
 
 
-def pending_assignment(lake: Lake, plan: Plan, kind: Kind, clusters: str, table: str = "clusters") -> list[WorkItem]:
-    """Vectors that the scorer ``clusters`` has not assigned yet, by shard, with the files that hold them."""
-    key = "key"
-    found = lake.query(
-        f"SELECT e.shard, list(DISTINCT e.{kind.key} ORDER BY e.{kind.key}) FROM {kind.table} e LEFT JOIN "
-        f"(SELECT {key} FROM {table} WHERE scorer = ?) c ON c.{key} = e.{kind.key} "
-        f"WHERE e.scorer = ? AND e.{kind.column} IS NOT NULL AND c.{key} IS NULL GROUP BY e.shard ORDER BY e.shard",
-        (clusters, plan.scorer(kind.table)),
+def pending_assignment(
+    lake: Lake, plan: Plan, kind: Kind, clusters: str, table: str = "clusters"
+) -> Iterator[list[WorkItem]]:
+    """Vectors that the scorer ``clusters`` has not assigned yet, by shard, with the files that hold them; in rounds."""
+    missing = (
+        f"FROM {kind.table} e LEFT JOIN (SELECT key FROM {table} WHERE scorer = ?) c ON c.key = e.{kind.key} "
+        f"WHERE e.scorer = ? AND e.{kind.column} IS NOT NULL AND c.key IS NULL"
     )
-    files = score_paths(lake, kind.table, plan.scorer(kind.table), [row[0] for row in found])
-    return [WorkItem(shard, tuple(keys), files[shard], (table,)) for shard, keys in found]
+    digests = (clusters, plan.scorer(kind.table))
+    sizes = lake.query(f"SELECT e.shard, count(*) {missing} GROUP BY e.shard ORDER BY e.shard", digests)
+    keys = f"SELECT e.shard, list(DISTINCT e.{kind.key} ORDER BY e.{kind.key}) {missing}"
+    for run in rounds(sizes):
+        sql = f"{keys} AND e.shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY e.shard ORDER BY e.shard"
+        found = lake.query(sql, (*digests, run)) if run else []
+        files = score_paths(lake, kind.table, plan.scorer(kind.table), run)
+        yield [WorkItem(shard, tuple(each), files[shard], (table,)) for shard, each in found]
 
 
 def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:

@@ -5,7 +5,7 @@ the shard has contents are left out before the join on keys, so a finished lake 
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,14 +138,34 @@ def _value(check: Check) -> str:
     return " || ', ' || ".join(parts) or "''"
 
 
-def pending_images(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> list[WorkItem]:
-    """Distinct pictures that pass the rules so far and lack a row in any of ``tables``, by home shard."""
+# Keys of one round, which are held as Python texts: some 600 MB. 2.1B sentences are 420 rounds.
+ROUND = 5_000_000
+
+
+def rounds(shards: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
+    """Cut (shard, rows) into runs of shards of at most ROUND rows (a larger one alone); one empty run when none is."""
+    run: list[str] = []
+    held = 0
+    for shard, n in shards:
+        if run and held + n > ROUND:
+            yield run
+            run, held = [], 0
+        run.append(shard)
+        held += n
+    yield run
+
+
+def pending_images(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> Iterator[list[WorkItem]]:
+    """Distinct pictures that pass the rules so far and lack a row in any of ``tables``, by home shard.
+
+    In rounds, so that a lake of any size is worked through in bounded memory; there is at least one, maybe empty.
+    """
     rows = f"SELECT sha256 FROM ({image_rows(plan, stage, among='pending_open')}) WHERE dropped_by = ''"
     return _pending(lake, plan, tables, "image_content", "sha256", rows, "payloads")
 
 
-def pending_sentences(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> list[WorkItem]:
-    """Distinct sentences that pass the rules so far and lack a row in any of ``tables``, by home shard."""
+def pending_sentences(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> Iterator[list[WorkItem]]:
+    """Distinct sentences that pass the rules so far and lack a row in any of ``tables``, as :func:`pending_images`."""
     checks = [check for check in plan.sentence_checks if check.stage < stage]
     rows = surviving_sentences(plan, checks, None, "pending_open")
     return _pending(lake, plan, tables, "sentence_content", "content", rows, "sentences")
@@ -153,13 +173,18 @@ def pending_sentences(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stag
 
 def _pending(
     lake: Lake, plan: Plan, tables: Sequence[str], content: str, key: str, rows: str, payload: str
-) -> list[WorkItem]:
+) -> Iterator[list[WorkItem]]:
     """``rows`` is SQL for the eligible keys among those of ``pending_open``: the contents of unfinished shards."""
     finished = " INTERSECT ".join(_finished_shards(plan, table, content) for table in tables)
-    shards = f"SELECT DISTINCT shard FROM {content} WHERE shard NOT IN ({finished})"
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_shards AS {shards}")
-    if not lake.query("SELECT 1 FROM pending_shards LIMIT 1"):
-        return []
+    shards = f"SELECT shard, count(*) FROM {content} WHERE shard NOT IN ({finished}) GROUP BY shard ORDER BY shard"
+    for run in rounds(lake.query(shards)):
+        yield _pending_in(lake, plan, tables, content, key, rows, payload, run) if run else []
+
+
+def _pending_in(
+    lake: Lake, plan: Plan, tables: Sequence[str], content: str, key: str, rows: str, payload: str, shards: list[str]
+) -> list[WorkItem]:
+    lake.execute("CREATE OR REPLACE TEMP TABLE pending_shards AS SELECT unnest(?::VARCHAR[]) AS shard", (shards,))
     of_shard = "shard IN (SELECT shard FROM pending_shards)"
     lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_open AS SELECT {key}, shard FROM {content} WHERE {of_shard}")
     lacking = [f"t{n}.{key} IS NULL" for n in range(len(tables))]

@@ -33,8 +33,8 @@ def score_images(session: Session) -> None:
     if not has_pixel_rule(session.plan):
         passes = [((*PIXEL_TABLES, "image_embedding"), Stage.PIXELS)]
     for tables, stage in passes:
-        items = pending_images(session.lake, session.plan, tables, stage)
-        session.work("score images", items, job)
+        for items in pending_images(session.lake, session.plan, tables, stage):
+            session.work("score images", items, job)
 
 
 def has_pixel_rule(plan: Plan) -> bool:

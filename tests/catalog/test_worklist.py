@@ -1,15 +1,25 @@
 """Work lists and current scores against what is said in a line of Python, on random lakes."""
 
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from catalog import worklist
 from catalog.lake import Lake
 from catalog.plan import Plan, Stage, compile_plan
 from catalog.recipe import Recipe
-from catalog.worklist import current_scores, pending_images, pending_sentences, sentence_rows, surviving_sentences
+from catalog.worklist import (
+    current_scores,
+    pending_images,
+    pending_sentences,
+    rounds,
+    sentence_rows,
+    surviving_sentences,
+)
 
 SCORERS = {"image_quality": "q", "image_embedding": "e", "sentence_quality": "s", "image_similarity": "i"}
 SHARDS = 3
@@ -55,6 +65,16 @@ def shard_of(n: int) -> str:
     return f"shard{n % SHARDS}"
 
 
+@given(sizes=st.lists(st.integers(1, 9), max_size=20))
+def test_rounds_hold_every_shard_once_in_order_and_no_more_rows_than_they_may(sizes: list[int]):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worklist, "ROUND", 8)
+        found = list(rounds((str(n), size) for n, size in enumerate(sizes)))
+    assert list(chain.from_iterable(found)) == [str(n) for n in range(len(sizes))]
+    assert len(found) >= 1
+    assert all(sum(sizes[int(shard)] for shard in run) <= 8 or len(run) == 1 for run in found)
+
+
 @given(pictures=st.lists(PICTURE, max_size=12))
 @QUICK
 def test_pictures_are_pending_that_pass_so_far_and_lack_a_score(lake: Lake, pictures: list):
@@ -77,7 +97,7 @@ def test_pictures_are_pending_that_pass_so_far_and_lack_a_score(lake: Lake, pict
         passed = [n for n, (score, _, width) in enumerate(pictures)
                   if width >= 100 and (stage is Stage.PIXELS or score not in (None, "unscored", 5.0))]  # fmt: skip
         expected = {f"p{n:02}" for n in passed if n not in embedded}
-        items = pending_images(lake, plan(), ("image_embedding",), stage)
+        items = list(chain.from_iterable(pending_images(lake, plan(), ("image_embedding",), stage)))
         assert {key for item in items for key in item.keys} == expected
         assert all(key in item.keys for item in items for key in expected if shard_of(int(key[1:])) == item.shard)
 
@@ -102,7 +122,7 @@ def test_sentences_that_survive_are_those_that_no_rule_drops(lake: Lake, sentenc
     expected = {f"s{n:02}" for n, (words, repeats, scored) in enumerate(sentences)
                 if scored and words == 9 and repeats <= 2 and n != 3}  # fmt: skip
     assert {row[0] for row in ruled} == {row[0] for row in survivors} == expected
-    items = pending_sentences(lake, plan(), ("sentence_embedding",), Stage.CLIP)
+    items = list(chain.from_iterable(pending_sentences(lake, plan(), ("sentence_embedding",), Stage.CLIP)))
     assert {key for item in items for key in item.keys} == expected
 
 

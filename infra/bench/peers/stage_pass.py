@@ -20,8 +20,8 @@ def main(what: str, folder: str, lake: str, placement: str) -> None:
         if what == "ingest":
             ingest(held)
         else:
-            items = pending_images(held.lake, held.plan, PIXEL_TABLES, Stage.PIXELS)
-            held.work("score images", items, image_job(held))
+            for items in pending_images(held.lake, held.plan, PIXEL_TABLES, Stage.PIXELS):
+                held.work("score images", items, image_job(held))
             print(held.lake.query("SELECT count(*), count(phash) FROM image_hash")[0])
 
 
