@@ -10,6 +10,8 @@ range (one full shuffle) is what to add when that many opens cost more than the 
 
 import functools
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +22,14 @@ from catalog.vectors import IMAGES, SENTENCES, Kind, Trained
 from catalog.worklist import WorkItem
 from ops.identity import text_id
 from ops.whole import kmeans
-from tasks.rows import read_rows, read_table, to_blobs, to_vectors
+from tasks.rows import on_disk, read_rows, read_table, to_blobs, to_vectors
 from tasks.session import Session
 from tasks.stage import Part
 
 SAMPLE_A_CENTROID = 256  # faiss's own bound: more points a centroid move it by less than its noise
+# With two levels a sample of 2M x 256 vectors of 1,024 dimensions would take a terabyte of scratch disk; faiss advises
+# 39 at the least.
+SAMPLE_OF_TWO_LEVELS = 64
 ITERATIONS = 20
 
 
@@ -63,8 +68,12 @@ def centroid_scorer(session: Session, kind: Kind, at_most: int) -> Scorer:
 
 
 def train(session: Session, kind: Kind, scorer: Scorer, k: int, n: int) -> None:
-    sample = vectors.sample(session.lake, session.plan, kind, SAMPLE_A_CENTROID * k)
-    centroids = kmeans.train(to_vectors(sample["vector"]), k, seed=session.recipe.seed, iterations=ITERATIONS)
+    """On a sample that lies on disk (TMPDIR): k-means holds one group of it at a time."""
+    each = SAMPLE_A_CENTROID if k <= kmeans.FLAT_LIMIT else SAMPLE_OF_TWO_LEVELS
+    with TemporaryDirectory(prefix="pairmill-") as folder:
+        sample = on_disk(vectors.sample_blocks(session.lake, session.plan, kind, each * k), Path(folder) / "sample")
+        centroids = kmeans.train(sample, k, seed=session.recipe.seed, iterations=ITERATIONS)
+        del sample
     rows = pa.table(
         {
             "kind": [kind.kind] * k,

@@ -1,5 +1,8 @@
 """Small moves between work items, Parquet files and the columns that ops speak."""
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import fsspec
 import numpy as np
 import pyarrow as pa
@@ -28,19 +31,20 @@ def read_table(path: str, columns: list[str], filters: list | None = None) -> pa
 
 
 def to_vectors(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """BLOBs of little-endian fp16, all of one length, to a float32 array (n, d). No blob may be null.
+    """BLOBs of little-endian fp16, all of one length, to a float32 array (n, d). No blob may be null."""
+    return to_halves(blobs).astype(np.float32)
+
+
+def to_halves(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """The same as they are stored: float16 (n, d), of a single chunk without a copy.
 
     Straight from Arrow's buffers: as Python bytes 1M vectors of 512 would be 1 GB twice over, before they are floats.
     """
     chunks = [chunk for chunk in (blobs.chunks if isinstance(blobs, pa.ChunkedArray) else [blobs]) if len(chunk)]
     if not chunks:
-        return np.empty((0, 0), np.float32)
-    found = np.empty((len(blobs), len(chunks[0][0].as_py()) // 2), np.float32)
-    at = 0
-    for chunk in chunks:
-        found[at : at + len(chunk)] = _halves(chunk).reshape(len(chunk), -1)
-        at += len(chunk)
-    return found
+        return np.empty((0, 0), np.float16)
+    parts = [_halves(chunk).reshape(len(chunk), -1) for chunk in chunks]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _halves(chunk: pa.Array) -> np.ndarray:
@@ -51,6 +55,16 @@ def _halves(chunk: pa.Array) -> np.ndarray:
     width = "<i8" if pa.types.is_large_binary(chunk.type) else "<i4"
     offsets = np.frombuffer(chunk.buffers()[1], width)[chunk.offset : chunk.offset + len(chunk) + 1]
     return np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]].view("<f2")
+
+
+def on_disk(blocks: Iterable[pa.Array], path: Path) -> np.ndarray:
+    """Blocks of BLOBs of little-endian fp16, written to ``path`` one after another, as a memory map (n, d) of fp16."""
+    n = 0
+    with path.open("wb") as file:
+        for block in blocks:
+            file.write(to_halves(block).tobytes())
+            n += len(block)
+    return np.memmap(path, "<f2", "r").reshape(n, -1) if n else np.empty((0, 0), "<f2")
 
 
 def to_blobs(vectors: np.ndarray) -> pa.Array:
