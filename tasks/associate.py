@@ -19,7 +19,7 @@ from ops.models.clip import Clip
 from ops.pair.similarity import max_similarity
 from ops.whole.search import top_k
 from tasks.cluster import range_name
-from tasks.rows import read_range, read_rows, scalars, to_vectors
+from tasks.rows import read_range, read_rows, scalars, to_halves, to_vectors
 from tasks.session import Session
 from tasks.stage import Part
 
@@ -81,7 +81,7 @@ class Search:
         clusters = _probes(member, pictures["cluster"].to_numpy(), len(keys))
         offsets = np.searchsorted(sentences["cluster"].to_numpy(), np.arange(clusters.max() + 2))
         queries = to_vectors(pictures["index_vector"].take(pa.array(first)))
-        rows, similarities = top_k(queries, clusters, to_vectors(sentences["index_vector"]), offsets, self.candidates)
+        rows, similarities = top_k(queries, clusters, to_halves(sentences["index_vector"]), offsets, self.candidates)
         at, place = np.nonzero(rows >= 0)
         content = sentences["key"].take(pa.array(rows[at, place]))
         return _matches(keys[at].tolist(), content, scalars(similarities[at, place]))

@@ -17,7 +17,7 @@ from ops.whole.components import recut
 from ops.whole.hamming import hamming_edges
 from ops.whole.semantic import edges_within
 from tasks.cluster import range_name
-from tasks.rows import read_range, to_vectors
+from tasks.rows import read_range, to_halves
 from tasks.session import Session
 from tasks.stage import Part
 
@@ -103,7 +103,7 @@ class SemanticEdges:
         distinct = rows.take(pa.array(first_row))
         is_new = distinct["commit"].to_numpy() > item.inputs["done"]
         found = edges_within(
-            to_vectors(distinct["index_vector"]),
+            to_halves(distinct["index_vector"]),
             is_new,
             member,
             rows["cluster"].to_numpy(),

@@ -7,10 +7,13 @@ import numpy as np
 BLOCK = 20_000
 
 
-def vectors(n: int, dimension: int = 512, topics: int = 500, concepts: int = 40, seed: int = 0) -> np.ndarray:
+def vectors(
+    n: int, dimension: int = 512, topics: int = 500, concepts: int = 40, seed: int = 0, first: int = 0
+) -> np.ndarray:
     """(n, dimension) float32 of length 1: ``topics`` directions, ``concepts`` around each, items around those.
 
-    Two items of a concept have a cosine of some 0.8, of a topic 0.5, others 0; the first rows are the same for any n.
+    Two items of a concept have a cosine of some 0.8, of a topic 0.5, others 0; the first rows are the same for any
+    n. They begin with row ``first``, a multiple of 20,000.
     """
     rng = np.random.default_rng(seed)
     heads = _unit(rng.standard_normal((topics, 1, dimension), np.float32))
@@ -18,7 +21,7 @@ def vectors(n: int, dimension: int = 512, topics: int = 500, concepts: int = 40,
     centres = centres.reshape(-1, dimension)
     found = np.empty((n, dimension), np.float32)
     for start in range(0, n, BLOCK):
-        rng = np.random.default_rng((seed, start))
+        rng = np.random.default_rng((seed, first + start))
         noise = _unit(rng.standard_normal((BLOCK, dimension), np.float32)) * 0.5
         rows = _unit(centres[rng.integers(0, len(centres), BLOCK)] + noise)
         found[start : start + BLOCK] = rows[: n - start]

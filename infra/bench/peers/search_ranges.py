@@ -1,0 +1,29 @@
+"""The stage's own search over a vector index on disk: ``python -m infra.bench.peers.search_ranges FOLDER K N``.
+
+FOLDER holds ``sentences-*.parquet`` and ``routes.parquet`` as ``tasks.cluster.Assign`` writes them, K clusters over N
+sentences. One cluster range after another, as a worker would; prints how many candidates were found.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from catalog.vectors import Trained, ranges
+from catalog.worklist import WorkItem
+from tasks.associate import Search
+
+
+def main(folder: str, k: str, n: str) -> None:
+    torch.set_num_threads(1)
+    sentences = tuple(str(path) for path in sorted(Path(folder).glob("sentences-*.parquet")))
+    files = [sentences, (f"{folder}/routes.parquet",)]
+    found = 0
+    for span in ranges(Trained("", int(n), "", int(k))):
+        item = WorkItem(str(span), (), inputs={"range": span, "done": -1, "files": files})
+        found += sum(part.rows.num_rows for part in Search(12, "scorer")(item))
+    print(found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,58 @@
+"""Jobs over a range of clusters find what a look at every pair finds, from vectors as they lie on disk."""
+
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from catalog.worklist import WorkItem
+from tasks.associate import Search
+from tasks.duplicates import SemanticEdges
+from tasks.rows import to_blobs
+
+CLUSTERS = 6
+
+
+def index(path: Path, name: str, n: int, seed: int) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """A file of ``n`` vectors sorted by cluster, with keys that begin with ``name``: (keys, vectors, clusters)."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.standard_normal((n, 8))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+    clusters = np.sort(rng.integers(0, CLUSTERS, n))
+    keys = [f"{name}{row}" for row in range(n)]
+    table = {"key": keys, "cluster": pa.array(clusters, pa.int32()), "index_vector": to_blobs(vectors)}
+    pq.write_table(pa.table(table | {"commit": pa.array([0] * n, pa.int64())}), path, row_group_size=16)
+    return keys, vectors.astype(np.float32), clusters
+
+
+def test_a_range_of_sentence_clusters_gives_each_picture_its_nearest_of_the_cluster_it_probes(tmp_path: Path):
+    parts = [index(tmp_path / f"s{n}.parquet", f"s{n}-", 60, n) for n in range(2)]
+    texts = [key for keys, _, _ in parts for key in keys]
+    vectors, clusters = (np.concatenate([part[n] for part in parts]) for n in (1, 2))
+    pictures, queries, probed = index(tmp_path / "p.parquet", "p", 30, 7)
+    files = [tuple(str(tmp_path / f"s{n}.parquet") for n in range(2)), (str(tmp_path / "p.parquet"),)]
+    item = WorkItem("range", (), inputs={"range": (1, 4), "done": -1, "files": files})
+    (found,) = Search(3, "scorer")(item)
+    expected = {}
+    for key, query, cluster in zip(pictures, queries, probed, strict=True):
+        if 1 <= cluster <= 4:
+            inside = np.flatnonzero(clusters == cluster)
+            best = inside[np.argsort(-(vectors[inside] @ query))][:3]
+            expected |= {(key, texts[row]): float(vectors[row] @ query) for row in best}
+    got = {(row["sha256"], row["content"]): row["similarity"] for row in found.rows.to_pylist()}
+    assert got == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_range_of_picture_clusters_gives_every_pair_as_near_as_asked_within_a_cluster(tmp_path: Path):
+    keys, vectors, clusters = index(tmp_path / "i.parquet", "i", 80, 3)
+    item = WorkItem("range", (), (str(tmp_path / "i.parquet"),), inputs={"range": (0, 3), "done": -1})
+    (found,) = SemanticEdges(0.5, 1_000, "scorer")(item)
+    expected = {
+        frozenset((keys[a], keys[b]))
+        for a, b in combinations(range(len(keys)), 2)
+        if clusters[a] == clusters[b] <= 3 and vectors[a] @ vectors[b] >= 0.5
+    }
+    assert {frozenset((row["a"], row["b"])) for row in found.rows.to_pylist()} == expected
