@@ -36,6 +36,11 @@ def test_the_map_of_modules_is_up_to_date():
     assert done.returncode == 0, done.stderr
 
 
+def test_the_tables_of_scale_follow_from_the_results():
+    done = subprocess.run([sys.executable, ROOT / "infra/scale.py", "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 def test_every_command_of_the_readme_runs(tmp_path: Path):
     pages = generate(tmp_path / "world", seed=5, documents=16)

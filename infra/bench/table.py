@@ -13,6 +13,7 @@ BEGIN, END = "<!-- table: python -m infra.bench.table -->", "<!-- end of table -
 NAMES = (
     "decode",
     "clip",
+    "sentences",
     "image_pass",
     "ingest",
     "fetch",

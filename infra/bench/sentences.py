@@ -1,0 +1,47 @@
+"""Texts to sentences, and sentences to their flags and language: what 2.1 billion of them cost.
+
+Run as ``python -m infra.bench.sentences [--sentences N]``. The texts are the demo world's prose.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from infra.bench.measure import Row, cpu, finish, interleaved, parser
+from infra.demo import prose
+from ops.text.quality import SentenceQuality
+from ops.text.split import SentenceSplitter, normalise
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--sentences", type=int, default=20_000)
+    options = options.parse_args()
+    texts = _texts(options.sentences)
+    splitter, quality = SentenceSplitter("en"), SentenceQuality()
+    sentences = [sentence for text in texts for sentence in splitter(text)]
+    done = interleaved(
+        {
+            "split": lambda: [normalise(sentence) for text in texts for sentence in splitter(text)],
+            "score": lambda: quality({"text": sentences}),
+        },
+        options.rounds,
+    )
+    n = len(sentences)
+    rows = [
+        Row("texts to sentences", "sentences/CPU s", n / cpu(done["split"])),
+        Row("sentences to flags, entropy and language", "sentences/CPU s", n / cpu(done["score"])),
+    ]
+    letters = sum(map(len, sentences)) / n
+    finish("sentences", rows, options, letters=round(letters))
+
+
+def _texts(n: int) -> list[str]:
+    """Paragraphs of five sentences, one in five of a kind that the recipe's rules drop."""
+    rng = np.random.default_rng(0)
+    kinds = ("distractor", "distractor", "distractor", "distractor", "boilerplate")
+    return [" ".join(prose.sentence(rng, kind) for kind in kinds) for _ in range(n // 5)]
+
+
+if __name__ == "__main__":
+    main()

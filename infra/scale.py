@@ -1,0 +1,231 @@
+"""The arithmetic of infra/SCALE.md, from the measured rates: ``python infra/scale.py``; ``--check`` changes nothing.
+
+Counts are RealSyn's (arXiv 2502.12513); rates are read from infra/bench/results, so that the tables stay true; what is
+neither is an assumption, and stands in ASSUMED with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+START, END = "<!-- tables: made by infra/scale.py -->", "<!-- end of tables -->"
+DOCUMENTS, IMAGES, SENTENCES = 118e6, 336e6, 2.1e9
+RECIPES = {"15m": 15e6, "30m": 30e6, "100m": 100e6}
+CLUSTERS = {"sentence": 2e6, "image": 1e6}
+DIMENSION = 1024  # EVA02-E-14-plus
+DOCUMENTS_A_SHARD = 1000
+TABLES_A_SHARD = 16  # files that one shard comes to, over all stages
+HOUR = 3600
+
+
+@dataclass(frozen=True)
+class Assumed:
+    value: float
+    why: str
+
+
+ASSUMED = {
+    "kilobytes a picture": Assumed(100, "web photographs of 0.7 megapixels, as the benches make them"),
+    "share of pictures that pass the cheap rules": Assumed(0.6, "100 px, 3:1, one of each exact copy; no figure known"),
+    "share of sentences that pass the rules": Assumed(0.4, "0.84 billion, what RealSyn searches in, of 2.1"),
+    "TFLOP/s of one H200 in bf16": Assumed(
+        344, "2,125 pictures/s of ViT-L-14 (162 GFLOP each) by ops/models on one, random weights, 2026-11-20"
+    ),
+    "TFLOP of a picture, EVA02-E-14-plus": Assumed(2.24, "4.35 billion parameters x 257 tokens x 2"),
+    "TFLOP of a sentence": Assumed(0.028, "0.7 billion parameters x 20 tokens, cut at the batch's longest, x 2"),
+    "TFLOP of a caption": Assumed(5.1, "2.2 billion parameters x (1,100 tokens in + 60 out) x 2"),
+    "share of that rate while text is generated": Assumed(0.3, "decoding is bound by memory; not measured"),
+    "pictures captioned for one that is published": Assumed(1.05, "the rules on captions come after them"),
+    "ms to open a file and read its footer": Assumed(5, "local disk, cached; S3 takes 30 to 100"),
+}
+
+
+def assumed(name: str) -> float:
+    return ASSUMED[name].value
+
+
+def rate(bench: str, what: str) -> float:
+    """The figure of the first row of ``bench`` whose name begins with ``what``."""
+    path = ROOT / "bench" / "results" / f"{bench}.json"
+    if not path.exists():
+        raise SystemExit(f"{path.name} is missing; run python -m infra.bench.{bench}")
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    found = [row["ours"] for row in rows if row["what"].startswith(what)]
+    if not found:
+        raise SystemExit(f"{path.name} has no row '{what}'")
+    return found[0]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """``rows`` worked on, ``terabytes`` read and written, hours of one core and of one GPU, GB a worker needs."""
+
+    name: str
+    rows: float
+    terabytes: float
+    cpu_hours: float
+    gpu_hours: float
+    worker_gb: float
+    files: float
+    shuffle: str
+
+
+def stages() -> list[Stage]:
+    """What is done for everything that comes in, whatever the recipe keeps of it."""
+    eligible, sentences = IMAGES * assumed("share of pictures that pass the cheap rules"), kept_sentences()
+    vector = 2 * DIMENSION / 1e12
+    shards = DOCUMENTS / DOCUMENTS_A_SHARD
+    pictures_tb = IMAGES * assumed("kilobytes a picture") / 1e9
+    ingest = IMAGES / rate("ingest", "webdataset, start taken off") / HOUR
+    split = SENTENCES / rate("sentences", "texts to sentences") / HOUR
+    return [
+        Stage("ingest (a copy of every picture)", DOCUMENTS, 2 * pictures_tb, ingest + split, 0, 1.2, 6 * shards, "-"),
+        Stage("pixel scores, hash", eligible, pictures_tb, eligible / rate("decode", "decode to 224 px, scaled") / HOUR,
+              0, 0.6, 2 * shards, "-"),
+        Stage("CLIP vectors of pictures", eligible, eligible * vector, 0,
+              gpu_hours(eligible, "TFLOP of a picture, EVA02-E-14-plus"), 12, shards, "-"),
+        Stage("sentence flags", SENTENCES, SENTENCES * 150 / 1e12,
+              SENTENCES / rate("sentences", "sentences to flags") / HOUR, 0, 0.5, shards, "-"),
+        Stage("CLIP vectors of sentences", sentences, sentences * vector, 0,
+              gpu_hours(sentences, "TFLOP of a sentence"), 4, shards, "-"),
+        Stage("train centroids", 64 * sum(CLUSTERS.values()), 64 * CLUSTERS["sentence"] * vector, training(), 0,
+              training_gb(), 2, "-"),
+        Stage("assign to clusters", sentences + 2 * eligible, 2 * (sentences + 2 * eligible) * vector,
+              assigning(sentences + 2 * eligible), 0, 13, 3 * shards, "sorted inside each shard"),
+        Stage("duplicates", eligible, eligible * vector, duplicates(eligible), 0, 16 * eligible / 1e9, 10, "-"),
+        Stage("associate", eligible, (sentences + eligible) * vector, associating(eligible, sentences), 0, 2,
+              2 * ranges(sentences), f"{ranges(sentences):,.0f} ranges read a part of each file"),
+    ]  # fmt: skip
+
+
+def kept_sentences() -> float:
+    return SENTENCES * assumed("share of sentences that pass the rules")
+
+
+def gpu_hours(n: float, each: str) -> float:
+    return n * assumed(each) / assumed("TFLOP/s of one H200 in bf16") / HOUR
+
+
+def captions(n: float) -> float:
+    return gpu_hours(n, "TFLOP of a caption") / assumed("share of that rate while text is generated")
+
+
+def assigning(n: float) -> float:
+    """By the measured rate of products (2,048 centroids of 512), for heads and the centroids of 16 of their groups."""
+    products = rate("cluster", "assign to 2048") * 2048 * 512
+    heads = CLUSTERS["sentence"] ** 0.5
+    return n * (1 + 16) * heads * DIMENSION / products / HOUR
+
+
+def training() -> float:
+    """Two levels: 20 steps inside each group, then two steps over all groups by routing; 64 vectors a centroid."""
+    products = rate("cluster", "assign to 2048") * 2048 * 512
+    hours = 0.0
+    for k in CLUSTERS.values():
+        hours += 64 * k * 20 * k**0.5 * DIMENSION / products / HOUR + 2 * assigning(64 * k)
+    return hours
+
+
+def training_gb() -> float:
+    """Centroids and their sums (fp32, fp64) over all groups."""
+    return CLUSTERS["sentence"] * DIMENSION * (4 + 8 + 4) / 1e9
+
+
+def duplicates(n: float) -> float:
+    """Hashes by the measured exponent from 1M on; vectors by comparisons: two clusters of n / K each."""
+    hashes = rate("duplicates", "edges of 1000000 hashes")
+    grown = (n / 1e6) ** exponent_of("edges of 1000000 hashes") * 1e6 / hashes / HOUR
+    products = rate("cluster", "assign to 2048") * 2048 * 512
+    return grown + n * 2 * n / CLUSTERS["image"] * DIMENSION / products / HOUR
+
+
+def exponent_of(what: str) -> float:
+    rows = json.loads((ROOT / "bench/results/duplicates.json").read_text(encoding="utf-8"))["rows"]
+    note = next(row["note"] for row in rows if row["what"].startswith(what))
+    return float(note.removeprefix("exponent ").split()[0])
+
+
+def associating(eligible: float, sentences: float) -> float:
+    """One probe: the sentences of one cluster, by the measured rate of products; and the files each range opens."""
+    products = rate("cluster", "assign to 2048") * 2048 * 512
+    search = eligible * sentences / CLUSTERS["sentence"] * DIMENSION / products / HOUR
+    opens = ranges(sentences) * 2 * DOCUMENTS / DOCUMENTS_A_SHARD
+    return search + opens * assumed("ms to open a file and read its footer") / 1e3 / HOUR
+
+
+def ranges(sentences: float) -> float:
+    return sentences / 500_000
+
+
+def stage_table() -> str:
+    lines = ["| stage | rows | TB in and out | CPU-hours | H200-hours | GB a worker | files | shuffle |",
+             "|---|--:|--:|--:|--:|--:|--:|---|"]  # fmt: skip
+    for s in stages():
+        lines.append(
+            f"| {s.name} | {_n(s.rows)} | {s.terabytes:,.1f} | {s.cpu_hours:,.1f} | {s.gpu_hours:,.0f} | "
+            f"{s.worker_gb:,.1f} | {_n(s.files)} | {s.shuffle} |"
+        )
+    return "\n".join(lines)
+
+
+def recipe_table() -> str:
+    """Captions and fused texts, and the sums; days on 64 cores and 8 GPUs, one stage after another."""
+    found = stages()
+    cpu, gpu = sum(s.cpu_hours for s in found), sum(s.gpu_hours for s in found)
+    lines = ["| recipe | captioned | H200-hours of captions | of fused texts | all CPU-hours | all H200-hours | "
+             "days on 64 cores and 8 H200 |", "|---|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
+    for name, pairs in RECIPES.items():
+        n = pairs * assumed("pictures captioned for one that is published")
+        whole = gpu + 2 * captions(n)
+        lines.append(
+            f"| `{name}` | {_n(n)} | {captions(n):,.0f} | {captions(n):,.0f} | {cpu:,.0f} | {whole:,.0f} | "
+            f"{(cpu / 64 + whole / 8) / 24:,.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def catalog_table() -> str:
+    """Seconds as measured, and as many times more as there are more images: DuckDB's joins and sorts spill."""
+    rows = json.loads((ROOT / "bench/results/catalog.json").read_text(encoding="utf-8"))["rows"]
+    lines = ["| catalog | measured at | s | at 336 M images, in proportion | at 1 B |", "|---|--:|--:|--:|--:|"]
+    for row in rows:
+        name, comma, size = row["what"].partition(", ")
+        if comma and size.endswith(" images") and name in ("work list", "cut", "publish"):
+            n = float(size.removesuffix(" images"))
+            seconds = [row["ours"] * to / n for to in (IMAGES, 1e9)]
+            lines.append(f"| {name} | {_n(n)} | {row['ours']:,.1f} | {seconds[0]:,.0f} | {seconds[1]:,.0f} |")
+    return "\n".join(lines)
+
+
+def whole() -> str:
+    parts = ["| assumed, not measured | value | why |", "|---|--:|---|"]
+    parts += [f"| {name} | {each.value:g} | {each.why} |" for name, each in ASSUMED.items()]
+    return "\n".join([*parts, "", stage_table(), "", recipe_table(), "", catalog_table()])
+
+
+def _n(value: float) -> str:
+    for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:,.3g} {letter}"
+    return f"{value:,.0f}"
+
+
+def main(arguments: list[str]) -> int:
+    path = ROOT / "SCALE.md"
+    text = path.read_text(encoding="utf-8")
+    before, rest = text.split(START)
+    wanted = f"{before}{START}\n{whole()}\n{END}{rest.split(END)[1]}"
+    if arguments == ["--check"]:
+        if wanted != text:
+            print("infra/SCALE.md does not follow from the results; run: python infra/scale.py", file=sys.stderr)
+        return int(wanted != text)
+    path.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
