@@ -52,7 +52,7 @@ def index(lake: Lake, begin: Callable[[], int]) -> None:
 
     def body() -> None:
         for table, (source, key, columns) in _HOMES.items():
-            rows = f"SELECT *, {commit} FROM ({_new(source, key, columns)}) ORDER BY shard, {key}"
+            rows = f"SELECT *, {commit} FROM ({_new(source, key, columns)}) ORDER BY {key}"
             lake.execute(f"INSERT INTO {table} ({key}, {columns}, shard, commit) {rows}")
 
     lake.retrying(body)

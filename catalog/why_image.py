@@ -103,10 +103,11 @@ def _survivors(lake: Lake, seen: Seen, at: Facts) -> str:
     names = f"({', '.join(quoted(name) for name in late)})"
     steps = f"SELECT sum(n_dropped) FROM funnel WHERE {version} AND kind = 'image' AND rule IN {names}"
     if lake.query(steps)[0][0]:
+        # Joins in this order: where few fell late, their ids narrow the files of images that are read.
         keys = f"SELECT key FROM clusters WHERE scorer = {quoted(at['scorer'])} AND cluster = {at['cluster']}"
         sql += (
-            f" UNION ALL SELECT image_id FROM images WHERE image_id IN ({fell} IN {names}) AND sha256 IN "
-            f"({keys} AND kind = 'image')"
+            f" UNION ALL SELECT l.item_id FROM ({fell} IN {names}) l JOIN images i ON i.image_id = l.item_id "
+            f"JOIN ({keys}) k ON k.key = i.sha256"
         )
     return sql
 
@@ -116,18 +117,28 @@ def _matches(lake: Lake, image_id: str, sha256: str, seen: Seen) -> list[Facts]:
     scorer = seen.scorers.get("matches", "")
     key = (seen.dataset.name, seen.dataset.version) if seen.dataset else ("", 0)
     most = 4 * seen.plan.recipe.association.top_k if seen.plan else MOST
-    return facts(
-        lake,
-        f"""WITH pair AS (SELECT * FROM pairs WHERE dataset = ? AND version = ? AND image_id = ?),
-        used AS (SELECT unnest([text1, text2, text3]) AS text, unnest([1, 2, 3]) AS place FROM pair)
-        SELECT m.content, s.text, m.similarity, any_value(u.place) AS place FROM (
-            SELECT content, max(similarity) AS similarity FROM match_candidates WHERE sha256 = ? AND "commit" <= ?
-            AND scorer = coalesce(nullif(?, ''), (SELECT arg_max(scorer, "commit") FROM match_candidates
-                WHERE sha256 = ?)) GROUP BY content) m
-        JOIN sentence_content s ON s.content = m.content LEFT JOIN used u ON u.text = s.text
-        GROUP BY m.content, s.text, m.similarity ORDER BY m.similarity DESC, m.content LIMIT {most}""",
-        (*key, image_id, sha256, seen.upto, scorer, sha256),
+    found = lake.query(
+        """SELECT content, max(similarity) FROM (SELECT *, arg_max(scorer, "commit") OVER () AS newest
+            FROM match_candidates WHERE sha256 = ? AND "commit" <= ? AND (scorer = ? OR ? = ''))
+        WHERE scorer = newest GROUP BY content ORDER BY 2 DESC, 1""",
+        (sha256, seen.upto, scorer, scorer),
+    )[:most]
+    used = lake.query(
+        "SELECT text1, text2, text3 FROM pairs WHERE dataset = ? AND version = ? AND image_id = ?", (*key, image_id)
     )
+    place = {text: n for row in used for n, text in enumerate(row, 1)}
+    text = _texts_of(lake, [content for content, _ in found])
+    return [
+        {"content": content, "text": text[content], "similarity": similarity, "place": place.get(text[content])}
+        for content, similarity in found
+        if content in text
+    ]
+
+
+def _texts_of(lake: Lake, contents: list[str]) -> dict[str, str]:
+    """By constants, which are looked up in the order of the file; a join would read every sentence of the lake."""
+    keys = ", ".join(quoted(content) for content in contents)
+    return dict(lake.query(f"SELECT content, text FROM sentence_content WHERE content IN ({keys})") if contents else ())
 
 
 def _texts(lake: Lake, sha256: str, seen: Seen, at_home: str) -> list[Facts]:

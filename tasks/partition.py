@@ -50,18 +50,25 @@ def _write(part: Part, item: WorkItem, output: Output, seconds: float) -> Manife
     path, size = "", 0
     if part.rows.num_rows:
         path = f"{output.data_path}main/{part.table}/{output.run_id}/{partition_id}.parquet"
-        size = _write_file(path, _with_columns(part, item.shard, output))
+        size = write_file(path, _with_columns(part, item.shard, output))
     return Manifest(
         part.table, partition_id, item.shard, part.scorer, part.rows.num_rows, size, round(seconds, 4), path,
         output.commit, output.run_id,
     )  # fmt: skip
 
 
-def _write_file(path: str, rows: pa.Table) -> int:
+# What a person asks for one of: a filter of 1.3 bytes a row says that a file does not hold it, at a tenth of a read.
+ASKED_FOR = {"image_id", "sentence_id", "document_id", "sha256", "content", "key", "url", "uri"}
+
+
+def write_file(path: str, rows: pa.Table) -> int:
+    """Write a Parquet file to a path or s3 URL, as the lake wants it. Returns its bytes."""
+    n = _row_group_rows(rows)
+    filters = {name: {"ndv": n, "fpp": 0.01} for name in rows.column_names if name in ASKED_FOR}
     filesystem, local = fsspec.core.url_to_fs(path)
     filesystem.makedirs(os.path.dirname(local), exist_ok=True)
     with filesystem.open(local, "wb") as file:
-        pq.write_table(rows, file, compression="zstd", row_group_size=_row_group_rows(rows))
+        pq.write_table(rows, file, compression="zstd", row_group_size=n, bloom_filter_options=filters)
         return file.tell()
 
 

@@ -2,18 +2,19 @@
 
 For every image four sentences and twelve candidates (4 x top_k). One image in twenty shows a picture that another one
 shows too, one sentence in ten says what another one says, 4 % of the pictures have a near duplicate; 336 images a
-cluster. A few sentences are candidates of very many pictures. Files are written the way the stages do: a file a table
-and shard, rows in the order of their key, zstd; half of the shards lack their embedding.
+cluster. A few sentences are candidates of very many pictures. Files are written by the stages' own writer: a file a
+table and shard, rows in the order of their key; half of the shards lack their embedding.
 """
 
 from __future__ import annotations
 
-import os
+import pyarrow as pa
 
 from catalog.commit import Manifest, commit
 from catalog.lake import Lake
 from catalog.plan import Plan, compile_plan
 from catalog.recipe import Recipe
+from tasks.partition import write_file
 
 SHARD = 50_000
 SCORERS = {"image_quality": "quality", "image_similarity": "similarity", "image_embedding": "embedding",
@@ -52,6 +53,7 @@ TABLES = {
         hash(s, 4) % 20 = 0 AS is_boilerplate, 'en' AS language""",
 }
 TIMES = {"match_candidates": 12, "sentences": 4, "sentence_content": 4, "sentence_quality": 4}
+HOMES = {"image_content": "sha256", "sentence_content": "content"}  # filled by INSERT in the order of keys, as by index
 OF_PICTURE = ("image_content", "payloads", "image_quality", "image_similarity", "image_embedding", "clusters",
               "match_candidates")  # fmt: skip
 
@@ -81,37 +83,53 @@ def plan(cap: int = 35) -> Plan:
 
 
 def fill(lake: Lake, n: int) -> None:
-    """Commit ``n`` images, a commit a shard, and the groups of near duplicates in one file."""
+    """Commit ``n`` images, a commit a shard; then what covers all: homes of contents, groups, the scorers' names."""
     for shard in range(-(-n // SHARD)):
-        tables = [table for table in TABLES if table != "image_embedding" or shard % 2 == 0]
-        commit(lake, [_shard(lake, table, shard, n) for table in tables])
-    commit(lake, [_groups(lake, n)])
+        tables = [table for table in TABLES if table not in HOMES]
+        missing = ("image_embedding",) if shard % 2 else ()
+        commit(lake, [_shard(lake, table, shard, n) for table in tables if table not in missing])
+    for table, key in HOMES.items():
+        lake.execute(f"INSERT INTO {table} BY NAME {_typed(lake, table, _rows(table, 0, n, n))} ORDER BY {key}")
+    commit(lake, [_write(lake, "image_groups", "all", _groups(n))])
+    rows = [{"digest": SCORERS[name], "name": name, "commit": 1} for name in SCORERS]
+    lake.insert("scorers", pa.Table.from_pylist(rows))
 
 
 def _shard(lake: Lake, table: str, shard: int, n: int) -> Manifest:
-    first, last, times = shard * SHARD, min(n, (shard + 1) * SHARD), TIMES.get(table, 1)
+    return _write(lake, table, f"shard{shard:05}", _rows(table, shard * SHARD, min(n, (shard + 1) * SHARD), n))
+
+
+def _rows(table: str, first: int, last: int, n: int) -> str:
+    """SQL: what images ``first`` to ``last`` bring to a table, with their shard."""
+    times = TIMES.get(table, 1)
     rows = f"SELECT i, {PICTURE} AS p, j, {SENTENCE} AS s, {CANDIDATE} AS t FROM (SELECT j // {times} AS i, j FROM "
     rows += f"range({first * times}, {last * times}) r(j))"
     where = "WHERE p = i" if table in OF_PICTURE else "WHERE s = j" if table.startswith("sentence_") else ""
-    columns = f"{TABLES[table]}, 'shard{shard:05}' AS shard".replace("{n}", str(n))
-    return _write(lake, table, f"shard{shard:05}", f"SELECT {columns} FROM ({rows.replace('{n}', str(n))}) {where}")
+    shard = f"printf('shard%05d', i // {SHARD}) AS shard"
+    return f"SELECT {TABLES[table]}, {shard} FROM ({rows}) {where}".replace("{n}", str(n))
 
 
-def _groups(lake: Lake, n: int) -> Manifest:
-    """Pictures i and i + 1 of every fifty are near duplicates."""
+def _groups(n: int) -> str:
+    """SQL: pictures i and i + 1 of every fifty are near duplicates."""
     rows = "SELECT md5(k::VARCHAR) AS sha256, least(md5(k // 2 * 2 || ''), md5((k // 2 * 2 + 1) || '')) AS group_id, "
-    rows += f"2 AS group_size FROM (SELECT r // 2 * 50 + r % 2 AS k FROM range({n // 25}) t(r))"
-    return _write(lake, "image_groups", "all", rows)
+    return rows + f"2 AS group_size FROM (SELECT r // 2 * 50 + r % 2 AS k FROM range({n // 25}) t(r))"
+
+
+def _typed(lake: Lake, table: str, rows: str) -> str:
+    """SQL: the rows with their scorer and commit, every column of the table that they have in its type."""
+    made = f"(SELECT *, '{FILLED_BY.get(table, '')}' AS scorer, 1 AS \"commit\" FROM ({rows}))"
+    given = {row[0] for row in lake.query(f"DESCRIBE {made}")}
+    names = [(row[0], row[1]) for row in lake.query(f"DESCRIBE {table}")]
+    columns = (f"{_quoted(name) if name in given else 'NULL'}::{kind} AS {_quoted(name)}" for name, kind in names)
+    return f"SELECT {', '.join(columns)} FROM {made}"
 
 
 def _write(lake: Lake, table: str, name: str, rows: str) -> Manifest:
     path = f"{lake.staging(table, 'made')}/{name}.parquet"
-    scorer = FILLED_BY.get(table, "")
-    types = lake.query(f"DESCRIBE {table}")
-    columns = ", ".join(f'"{row[0]}"::{row[1]} AS "{row[0]}"' for row in types)
-    lake.execute(
-        f"COPY (SELECT {columns} FROM (SELECT *, '{scorer}' AS scorer, 1 AS \"commit\" FROM ({rows})) ORDER BY ALL) "
-        f"TO '{path}' (FORMAT parquet, COMPRESSION zstd)"
-    )
-    n = lake.query("SELECT num_rows FROM parquet_file_metadata(?)", (path,))[0][0]
-    return Manifest(table, f"{table}-{name}", name, scorer, n, os.path.getsize(path), 1.0, path, 1, "made")
+    made = lake.table(f"{_typed(lake, table, rows)} ORDER BY ALL")
+    n, size = made.num_rows, write_file(path, made)
+    return Manifest(table, f"{table}-{name}", name, FILLED_BY.get(table, ""), n, size, 1.0, path, 1, "made")
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
