@@ -1,16 +1,20 @@
-"""Scores made from an item's own texts: pending when the scorer or the texts (their digest) differ."""
+"""Scores made from an item's own texts: pending when the scorer or the texts (their digest) differ.
+
+All come in rounds of work items (worklist.ROUND keys), at least one, maybe empty.
+"""
+
+from collections.abc import Iterator
 
 from catalog.lake import Lake
 from catalog.plan import Plan, Stage
 from catalog.texts import matches
 from catalog.vectors import score_paths
-from catalog.worklist import WorkItem, current_scores, image_rows, payload_paths
+from catalog.worklist import WorkItem, by_rounds, current_scores, image_rows, payload_paths
 
 
-def pending_similarity(lake: Lake, plan: Plan) -> list[WorkItem]:
+def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
     """Pictures whose best match or alt texts are not those that ``image_similarity`` was made from."""
-    rows = lake.query(
-        f"""WITH eligible AS (SELECT sha256, list(DISTINCT trim(alt_text) ORDER BY trim(alt_text))
+    sql = f"""WITH eligible AS (SELECT sha256, list(DISTINCT trim(alt_text) ORDER BY trim(alt_text))
                 FILTER (trim(coalesce(alt_text, '')) <> '') AS alts
             FROM ({image_rows(plan, Stage.ASSOCIATE)}) WHERE dropped_by = '' GROUP BY sha256),
         best AS (SELECT sha256, max(similarity) AS similarity FROM {matches(plan)} GROUP BY sha256),
@@ -19,17 +23,17 @@ def pending_similarity(lake: Lake, plan: Plan) -> list[WorkItem]:
                     || array_to_string(coalesce(e.alts, []), chr(31))), 32) AS digest
             FROM {current_scores(plan, "image_embedding", "sha256")} v JOIN eligible e ON e.sha256 = v.sha256
             LEFT JOIN best b ON b.sha256 = v.sha256 WHERE v.image_vector IS NOT NULL)
-        SELECT w.shard, list(w.sha256 ORDER BY w.sha256), list(w.alts ORDER BY w.sha256),
-            list(w.similarity ORDER BY w.sha256), list(w.digest ORDER BY w.sha256)
+        SELECT w.shard, list(w.sha256 ORDER BY w.sha256) AS keys, list(w.alts ORDER BY w.sha256) AS alts,
+            list(w.similarity ORDER BY w.sha256) AS similarity, list(w.digest ORDER BY w.sha256) AS digests
         FROM wanted w LEFT JOIN {current_scores(plan, "image_similarity", "sha256")} s ON s.sha256 = w.sha256
-        WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard ORDER BY w.shard"""
-    )
-    files = score_paths(lake, "image_embedding", plan.scorer("image_embedding"), [row[0] for row in rows])
-    return [
-        WorkItem(shard, tuple(keys), files[shard], inputs={
-            "alt_texts": alts, "match_similarity": similarity, "input_digests": tuple(digests)})
-        for shard, keys, alts, similarity, digests in rows
-    ]  # fmt: skip
+        WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard"""
+    for rows in by_rounds(lake, sql):
+        files = score_paths(lake, "image_embedding", plan.scorer("image_embedding"), [row[0] for row in rows])
+        yield [
+            WorkItem(shard, tuple(keys), files[shard], inputs={
+                "alt_texts": alts, "match_similarity": similarity, "input_digests": tuple(digests)})
+            for shard, keys, alts, similarity, digests in rows
+        ]  # fmt: skip
 
 
 def kept(lake: Lake) -> int:
@@ -37,50 +41,45 @@ def kept(lake: Lake) -> int:
     return lake.query("SELECT count(*) FROM cut_images WHERE dropped_by = ''")[0][0]
 
 
-def pending_kept(lake: Lake, plan: Plan, table: str, payload: str = "payloads") -> list[WorkItem]:
+def pending_kept(lake: Lake, plan: Plan, table: str, payload: str = "payloads") -> Iterator[list[WorkItem]]:
     """Pictures that the last cut keeps and that lack a row in ``table``, with their bytes' files, by home shard.
 
     ``payload`` 'image_embedding' gives the files of their vectors instead.
     """
-    rows = lake.query(
-        f"""SELECT c.shard, list(c.sha256 ORDER BY c.sha256) FROM image_content c
+    sql = f"""SELECT c.shard, list(c.sha256 ORDER BY c.sha256) AS keys FROM image_content c
         JOIN (SELECT DISTINCT sha256 FROM cut_images WHERE dropped_by = '') k ON k.sha256 = c.sha256
-        LEFT JOIN (SELECT sha256 FROM {table} WHERE scorer = ?) s ON s.sha256 = c.sha256
-        WHERE s.sha256 IS NULL GROUP BY c.shard ORDER BY c.shard""",
-        (plan.scorer(table),),
-    )
-    shards = [row[0] for row in rows]
-    if payload == "payloads":
-        files = payload_paths(lake, payload, shards)
-    else:
-        files = score_paths(lake, payload, plan.scorer(payload), shards)
-    return [WorkItem(shard, tuple(keys), files[shard]) for shard, keys in rows]
+        LEFT JOIN (SELECT sha256 FROM {table} WHERE scorer = '{plan.scorer(table)}') s ON s.sha256 = c.sha256
+        WHERE s.sha256 IS NULL GROUP BY c.shard"""
+    for rows in by_rounds(lake, sql):
+        shards = [row[0] for row in rows]
+        if payload == "payloads":
+            files = payload_paths(lake, payload, shards)
+        else:
+            files = score_paths(lake, payload, plan.scorer(payload), shards)
+        yield [WorkItem(shard, tuple(keys), files[shard]) for shard, keys in rows]
 
 
-def pending_caption_similarity(lake: Lake, plan: Plan, captions: str) -> list[WorkItem]:
+def pending_caption_similarity(lake: Lake, plan: Plan, captions: str) -> Iterator[list[WorkItem]]:
     """Kept pictures whose caption is not the one that ``caption_similarity`` was made from."""
-    rows = lake.query(
-        f"""WITH wanted AS (SELECT v.shard, v.sha256, c.text, left(sha256(c.text), 32) AS digest
+    sql = f"""WITH wanted AS (SELECT v.shard, v.sha256, c.text, left(sha256(c.text), 32) AS digest
             FROM {current_scores(plan, "image_embedding", "sha256")} v
-            JOIN (SELECT * FROM captions WHERE scorer = ?) c ON c.sha256 = v.sha256
+            JOIN (SELECT * FROM captions WHERE scorer = '{captions}') c ON c.sha256 = v.sha256
             JOIN (SELECT DISTINCT sha256 FROM cut_images WHERE dropped_by = '') k ON k.sha256 = v.sha256)
-        SELECT w.shard, list(w.sha256 ORDER BY w.sha256), list(w.text ORDER BY w.sha256),
-            list(w.digest ORDER BY w.sha256)
+        SELECT w.shard, list(w.sha256 ORDER BY w.sha256) AS keys, list(w.text ORDER BY w.sha256) AS texts,
+            list(w.digest ORDER BY w.sha256) AS digests
         FROM wanted w LEFT JOIN {current_scores(plan, "caption_similarity", "sha256")} s ON s.sha256 = w.sha256
-        WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard ORDER BY w.shard""",
-        (captions,),
-    )
-    files = score_paths(lake, "image_embedding", plan.scorer("image_embedding"), [row[0] for row in rows])
-    return [
-        WorkItem(shard, tuple(keys), files[shard], inputs={"texts": texts, "input_digests": tuple(digests)})
-        for shard, keys, texts, digests in rows
-    ]
+        WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard"""
+    for rows in by_rounds(lake, sql):
+        files = score_paths(lake, "image_embedding", plan.scorer("image_embedding"), [row[0] for row in rows])
+        yield [
+            WorkItem(shard, tuple(keys), files[shard], inputs={"texts": texts, "input_digests": tuple(digests)})
+            for shard, keys, texts, digests in rows
+        ]
 
 
-def pending_fusion(lake: Lake, plan: Plan) -> list[WorkItem]:
+def pending_fusion(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
     """Kept pictures whose caption, tags or first sentence are not those that ``synthetic`` was made from."""
-    rows = lake.query(
-        f"""WITH wanted AS (SELECT DISTINCT ON (c.sha256) p.shard, c.sha256, coalesce(x.text, '') AS caption,
+    sql = f"""WITH wanted AS (SELECT DISTINCT ON (c.sha256) p.shard, c.sha256, coalesce(x.text, '') AS caption,
                 coalesce(t.tags, []) AS tags, coalesce(s.text, '') AS sentence
             FROM cut_images c JOIN image_content p ON p.sha256 = c.sha256
             LEFT JOIN {current_scores(plan, "captions", "sha256")} x ON x.sha256 = c.sha256 AND x.status = 'ok'
@@ -90,14 +89,15 @@ def pending_fusion(lake: Lake, plan: Plan) -> list[WorkItem]:
             WHERE c.dropped_by = '' ORDER BY c.sha256),
         digested AS (SELECT *, left(sha256(caption || chr(31) || array_to_string(tags, chr(30)) || chr(31) || sentence),
             32) AS digest FROM wanted)
-        SELECT w.shard, list(w.sha256 ORDER BY w.sha256), list(w.caption ORDER BY w.sha256),
-            list(w.tags ORDER BY w.sha256), list(w.sentence ORDER BY w.sha256), list(w.digest ORDER BY w.sha256)
+        SELECT w.shard, list(w.sha256 ORDER BY w.sha256) AS keys, list(w.caption ORDER BY w.sha256) AS captions,
+            list(w.tags ORDER BY w.sha256) AS tags, list(w.sentence ORDER BY w.sha256) AS sentences,
+            list(w.digest ORDER BY w.sha256) AS digests
         FROM digested w LEFT JOIN {current_scores(plan, "synthetic", "sha256")} o ON o.sha256 = w.sha256
-        WHERE o.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard ORDER BY w.shard"""
-    )
-    files = payload_paths(lake, "payloads", [row[0] for row in rows])
-    return [
-        WorkItem(shard, tuple(keys), files[shard], inputs={
-            "captions": captions, "tags": tags, "sentences": sentences, "input_digests": tuple(digests)})
-        for shard, keys, captions, tags, sentences, digests in rows
-    ]  # fmt: skip
+        WHERE o.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard"""
+    for rows in by_rounds(lake, sql):
+        files = payload_paths(lake, "payloads", [row[0] for row in rows])
+        yield [
+            WorkItem(shard, tuple(keys), files[shard], inputs={
+                "captions": captions, "tags": tags, "sentences": sentences, "input_digests": tuple(digests)})
+            for shard, keys, captions, tags, sentences, digests in rows
+        ]  # fmt: skip

@@ -155,6 +155,15 @@ def rounds(shards: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
     yield run
 
 
+def by_rounds(lake: Lake, sql: str) -> Iterator[list[tuple]]:
+    """The rows of ``sql`` (``shard``, the list ``keys`` and more, a row a shard), in rounds by shard. DuckDB keeps what
+    is not of this round, and spills it if need be."""
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_rows AS {sql}")
+    for run in rounds(lake.query("SELECT shard, len(keys) FROM pending_rows ORDER BY shard")):
+        mine = "SELECT * FROM pending_rows WHERE shard IN (SELECT unnest(?::VARCHAR[])) ORDER BY shard"
+        yield lake.query(mine, (run,)) if run else []
+
+
 def pending_images(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> Iterator[list[WorkItem]]:
     """Distinct pictures that pass the rules so far and lack a row in any of ``tables``, by home shard.
 

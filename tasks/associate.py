@@ -114,7 +114,7 @@ def score_similarity(session: Session) -> None:
     made_from = tuple(session.plan.scorer(name) for name in ("image_embedding", "matches"))
     digest = session.use("image_similarity", Scorer("image_similarity", "image_similarity", 1, {}, "", made_from))
     clip = Clip(session.recipe.models["clip"], session.recipe.clip.precision)
-    session.work(
+    session.work_rounds(
         "score similarity", pending.pending_similarity(session.lake, session.plan), ScoreSimilarity(clip, digest)
     )
 

@@ -34,7 +34,7 @@ def caption(session: Session) -> None:
         scorer = caption_scorer(session.recipe, captioner)
         digest = session.use("captions", scorer)
         items = pending.pending_kept(session.lake, session.plan, "captions")
-        session.work(f"caption {captioner.name}", items, caption_job(session, captioner, digest))
+        session.work_rounds(f"caption {captioner.name}", items, caption_job(session, captioner, digest))
     if session.recipe.captioners:
         score_captions(session)
 
@@ -115,7 +115,7 @@ def score_captions(session: Session) -> None:
     digest = session.use("caption_similarity", Scorer("caption_similarity", "caption_similarity", 1, {}, "", made_from))
     items = pending.pending_caption_similarity(session.lake, session.plan, made_from[0])
     clip = Clip(session.recipe.models["clip"], session.recipe.clip.precision)
-    session.work("score captions", items, ScoreCaptions(clip, digest))
+    session.work_rounds("score captions", items, ScoreCaptions(clip, digest))
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def tag(session: Session) -> None:
     digest = session.use("tags", Scorer("tags", "tags", model.version, settings, "", made_from))
     clip = Clip(session.recipe.models["clip"], session.recipe.clip.precision)
     items = pending.pending_kept(session.lake, session.plan, "tags", "image_embedding")
-    session.work("tag", items, TagPictures(model, clip, digest))
+    session.work_rounds("tag", items, TagPictures(model, clip, digest))
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def fuse(session: Session) -> None:
     digest = session.use("synthetic", fuse_scorer(session.recipe, made_from))
     model = VisionLanguageModel(session.recipe.models[settings.model], settings.precision, settings.batch_size)
     job = FuseTexts(model, Decode(side=settings.side, mode="exact"), settings.prompt, settings.max_tokens, digest)
-    session.work("fuse", pending.pending_fusion(session.lake, session.plan), job)
+    session.work_rounds("fuse", pending.pending_fusion(session.lake, session.plan), job)
 
 
 @dataclass(frozen=True)

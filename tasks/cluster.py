@@ -91,8 +91,8 @@ def assign(session: Session, kind: Kind, model: Trained, name: str, probes: int)
     made_from = (session.plan.scorer(kind.table), model.digest)
     settings = {"probes": probes, "routed": model.k > kmeans.FLAT_LIMIT}
     digest = session.use(name, Scorer(name, "clusters", 1, settings, "", made_from))
-    for items in vectors.pending_assignment(session.lake, session.plan, kind, digest):
-        session.work(f"assign {name.replace('_', ' ')}", items, Assign(kind, model.path, probes, digest))
+    waiting = vectors.pending_assignment(session.lake, session.plan, kind, digest)
+    session.work_rounds(f"assign {name.replace('_', ' ')}", waiting, Assign(kind, model.path, probes, digest))
 
 
 @dataclass(frozen=True)

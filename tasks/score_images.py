@@ -33,8 +33,7 @@ def score_images(session: Session) -> None:
     if not has_pixel_rule(session.plan):
         passes = [((*PIXEL_TABLES, "image_embedding"), Stage.PIXELS)]
     for tables, stage in passes:
-        for items in pending_images(session.lake, session.plan, tables, stage):
-            session.work("score images", items, job)
+        session.work_rounds("score images", pending_images(session.lake, session.plan, tables, stage), job)
 
 
 def has_pixel_rule(plan: Plan) -> bool:

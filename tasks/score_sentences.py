@@ -16,11 +16,11 @@ from tasks.stage import Part
 def score_sentences(session: Session) -> None:
     """Two passes, because most sentences of the web fall at the first, which costs a thousandth of the second."""
     plan = session.plan
-    for items in pending_sentences(session.lake, plan, ("sentence_quality",), Stage.PIXELS):
-        session.work("score sentences", items, ScoreSentences(plan.scorer("sentence_quality")))
+    quality = pending_sentences(session.lake, plan, ("sentence_quality",), Stage.PIXELS)
+    session.work_rounds("score sentences", quality, ScoreSentences(plan.scorer("sentence_quality")))
+    vectors = pending_sentences(session.lake, plan, ("sentence_embedding",), Stage.CLIP)
     clip = Clip(session.recipe.models["clip"], session.recipe.clip.precision)
-    for items in pending_sentences(session.lake, plan, ("sentence_embedding",), Stage.CLIP):
-        session.work("embed sentences", items, EmbedSentences(clip, plan.scorer("sentence_embedding")))
+    session.work_rounds("embed sentences", vectors, EmbedSentences(clip, plan.scorer("sentence_embedding")))
 
 
 @dataclass(frozen=True)

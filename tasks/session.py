@@ -1,6 +1,6 @@
 """One run's hold on a lake: its plan, its place to work, its writer. Every step takes one and nothing else."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from catalog.commit import Manifest, commit_stream
@@ -74,6 +74,11 @@ class Session:
             output = self.begin(step)
             commit_stream(self.writer, self._watched(step, items, job, output), self.commit_files)
         return len(items)
+
+    def work_rounds(self, step: str, rounds: Iterable[Sequence[WorkItem]], job: Job) -> None:
+        """The same for a work list that comes in rounds; the next is asked for when the one before is committed."""
+        for items in rounds:
+            self.work(step, items, job)
 
     def _watched(self, step: str, items: Sequence[WorkItem], job: Job, output: Output) -> Iterator[list[Manifest]]:
         self.progress(step, 0, len(items))
