@@ -91,15 +91,22 @@ class ZipMembers:
         if fault:
             return fault
         try:
-            if isinstance(place, zipfile.ZipInfo):
-                assert self._zip is not None
-                with self._zip.open(place) as member:
-                    return member.read(size + 1)
-            self._file.seek(place[0])
-            packed = self._file.read(place[1])
-            return packed if place[1] == size else zlib.decompressobj(-15).decompress(packed, size + 1)
+            data = self._content(place, size)
         except DAMAGED as error:
             return Fault(item, "undecodable", f"damaged inside the zip: {error}")
+        if len(data) != size:
+            return Fault(item, "undecodable", f"damaged inside the zip: {len(data)} bytes where {size} are announced")
+        return data
+
+    def _content(self, place: zipfile.ZipInfo | tuple[int, int, int], size: int) -> bytes:
+        """At most one byte more than ``size``. Raises one of DAMAGED."""
+        if isinstance(place, zipfile.ZipInfo):
+            assert self._zip is not None
+            with self._zip.open(place) as member:
+                return member.read(size + 1)
+        self._file.seek(place[0])
+        packed = self._file.read(place[1])
+        return packed if place[1] == size else zlib.decompressobj(-15).decompress(packed, size + 1)
 
     def names(self) -> Iterator[tuple[str, int]]:
         for name, place in self.found.items():

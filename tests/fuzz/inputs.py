@@ -45,6 +45,9 @@ def seeds() -> dict[str, bytes]:
     site = {"s/p.html": PAGE, "s/a.jpg": jpeg(), "s/b.png": jpeg()}
     found |= {"w.tar": tar(samples), "w.tar.gz": tar(samples, "w:gz"), "s.tar": tar(list(site.items()))}
     found |= {"s.zip": zipped(site), "s0.zip": zipped(site, 0)}
+    mint = {"texts": ["One.", None], "images": [None, "page_0"], "image_metadata": [{"page": 0}]}
+    found["mint.tar"] = tar([("k.json", json.dumps(mint)), ("k.tiff", found["a.tiff"])])
+    found["r.csv"] = b"raw_image_url,text1,text2,text3,syn_text\n" + b"https://x.example/a.jpg,One.,Two.,,Made.\n" * 3
     lines = "\n".join(json.dumps(row) for row in ROWS).encode()
     found |= {"u.jsonl": lines, "u.jsonl.gz": gzip.compress(lines), "u.jsonl.zip": zipped({"u.jsonl": lines})}
     found["u.csv"] = b"url,caption\n" + b"".join(f'{row["url"]},"{row["caption"]}"\n'.encode() for row in ROWS)

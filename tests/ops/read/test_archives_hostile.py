@@ -127,3 +127,11 @@ def test_damage_and_encryption_inside_a_zip_costs_only_that_member(tmp_path):
     data[60:80] = bytes(20)
     source = opened(tmp_path, "x.zip", bytes(data))
     assert [outline(document) for document in documents(source)] == [["<undecodable>"], ["<x.zip#b.jpg>"]]
+
+
+def test_a_member_of_a_zip_that_gives_less_than_it_says_is_damaged_and_never_without_bytes_and_reason(tmp_path):
+    data = bytearray(zipped({"a.jpg": jpeg("red"), "b.jpg": jpeg("blue")}, zipfile.ZIP_STORED))
+    at = data.find(b"PK\1\2")
+    data[at + 20 : at + 24] = (0).to_bytes(4, "little")  # its packed size
+    source = opened(tmp_path, "x.zip", bytes(data))
+    assert [outline(document) for document in documents(source)] == [["<undecodable>"], ["<x.zip#b.jpg>"]]
