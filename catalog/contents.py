@@ -22,6 +22,12 @@ def unknown_inputs(lake: Lake, listed: Sequence[Unit]) -> list[Unit]:
         lake.connection.unregister("listed")
 
 
+def retries(lake: Lake, run_id: str) -> int:
+    """Requests to distant places that workers of a run made again while they read units."""
+    mine = 'SELECT "commit" FROM commits WHERE run_id = ?'
+    return lake.query(f"SELECT coalesce(sum(retries), 0) FROM inputs WHERE commit IN ({mine})", (run_id,))[0][0]
+
+
 def vanished(lake: Lake, source: str, listed: Sequence[Unit]) -> list[str]:
     """Units of ``source`` that were read once and are no longer listed, sorted. Their rows stay."""
     lake.connection.register("listed", pa.table({"uri": [row[0] for row in listed]}))

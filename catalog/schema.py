@@ -84,6 +84,7 @@ CREATE VIEW sentence_repeats AS SELECT content, count(*) AS repeats FROM sentenc
 _LINKS = """
 ALTER TABLE documents ADD COLUMN unit VARCHAR;
 ALTER TABLE images ADD COLUMN animated BOOLEAN;
+ALTER TABLE inputs ADD COLUMN retries INTEGER;
 CREATE TABLE run_recipes (run_id VARCHAR, recipe VARCHAR, sources VARCHAR[]);
 CREATE TABLE links (url VARCHAR, document_id VARCHAR, position INTEGER, alt_text VARCHAR, source VARCHAR,
     shard VARCHAR, "commit" BIGINT);

@@ -17,6 +17,7 @@ from catalog.worklist import WorkItem
 from ops.fault import Fault
 from ops.identity import content_id, text_id
 from ops.image.header import inspect
+from ops.read import retries
 from ops.read.document import Document, Picture, Text, Unit
 from ops.read.links import is_link
 from ops.read.source import Source, open_source
@@ -39,13 +40,15 @@ def ingest(session: Session) -> int:
     A unit is known by its address, size and etag; a changed one is read again and supersedes what it said before, a
     vanished one is reported and keeps its rows.
     """
-    shards = 0
+    shards, before = 0, retries.made()
     for uri in session.sources:
         source = open_source(uri)
         listed = listing(source)
         shards += session.work("ingest", new_shards(session, source, listed), Ingest(source, ingest_settings(session)))
         if gone := contents.vanished(session.lake, uri, [row[:3] for row in listed]):
             session.note(f"source '{uri}' no longer holds {len(gone):,} units it held ({gone[0]}, …); their rows stay.")
+    if again := retries.made() - before + contents.retries(session.lake, session.writer.run_id):
+        session.note(f"{again:,} requests to the sources failed for a while and were made again.")
     contents.index(session.lake, lambda: session.begin("index contents").commit)
     return shards
 
@@ -126,13 +129,15 @@ class Ingest:
     def __call__(self, item: WorkItem) -> list[Part]:
         shard = _ShardRows(self.source.uri, self.settings)
         shard.rows["inputs"] += self._inputs(item)
-        for unit in item.inputs["units"]:
+        for unit, row in zip(item.inputs["units"], shard.rows["inputs"], strict=True):
+            before = retries.made()
             read = [unit] if isinstance(unit, Fault) else self.source.read(unit)
             for found in read:
                 if isinstance(found, Fault):
                     shard.fault(found, _uri(unit))
                 else:
                     shard.add(found, _uri(unit))
+            row["retries"] = retries.made() - before
         return shard.parts()
 
     def poisoned(self, item: WorkItem) -> list[Part]:
@@ -141,7 +146,10 @@ class Ingest:
 
     def _inputs(self, item: WorkItem) -> list[dict[str, Any]]:
         listed = (key.split("\x1e") for key in item.keys)
-        return [{"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri} for uri, size, etag in listed]
+        return [
+            {"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri, "retries": 0}
+            for uri, size, etag in listed
+        ]
 
 
 def _uri(unit: Unit | Fault) -> str:

@@ -9,12 +9,16 @@ from catalog.worklist import WorkItem
 from ops.image.decode import Decode
 from ops.models.clip import Clip
 from ops.models.vlm import VisionLanguageModel
+from ops.read import retries
 from ops.read.source import open_source
 from tasks import stage
 from tasks.caption import CaptionPictures, FuseTexts
-from tasks.ingest import Ingest, IngestSettings
+from tasks.ingest import Ingest, IngestSettings, listing, shard_item
 from tasks.score_images import ScoreImages
 from tasks.stage import Job, Output
+from tests.ops.read.test_s3_unwell import bucket, fill, fresh_filesystem, quick, server, unwell
+
+__all__ = ["bucket", "quick", "server"]  # fixtures
 
 MODEL = VisionLanguageModel("hf:nowhere")
 SCORERS = {"image_quality": "q", "image_hash": "h", "image_embedding": "e"}
@@ -43,3 +47,17 @@ def test_a_poisoned_page_counts_as_read(tmp_path: Path):
     (part,) = job.poisoned(WorkItem("shard", ("page.html\x1e17\x1etag",)))
     assert part.table == "inputs"
     assert part.rows.select(["uri", "size", "etag"]).to_pylist() == [{"uri": "page.html", "size": 17, "etag": "tag"}]
+
+
+def test_what_had_to_be_asked_again_is_counted_with_its_unit(server, bucket, quick, monkeypatch):
+    fill({f"{n:03}.html": b"<article><p>Some words of a page.</p></article>" for n in range(60)})
+    with unwell(server, share=0.3) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        fresh_filesystem()
+        source = open_source("s3://corpus")
+        listed = listing(source)
+        before = retries.made()
+        parts = Ingest(source, IngestSettings(10**6, 10**6, "en", frozenset()))(shard_item(listed, "shard"))
+        counted = next(part.rows["retries"].to_pylist() for part in parts if part.table == "inputs")
+        assert len(counted) == 60 and sum(counted) == retries.made() - before > 0
+    fresh_filesystem()
