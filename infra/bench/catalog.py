@@ -8,6 +8,7 @@ behind, so that each round has a cap of its own: the re-cut. Commits are measure
 from __future__ import annotations
 
 import hashlib
+import json
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -23,10 +24,10 @@ from catalog.why import named, seen_by
 from catalog.why_image import image
 from catalog.worklist import pending_images
 from infra.bench.made_lake import fill, plan
-from infra.bench.measure import Row, Seconds, finish, parser, peak_mb, timed
+from infra.bench.measure import Row, Seconds, exponent, finish, parser, peak_mb, timed
 
-LIMITS = {"work list": 10.0, "work list, all done": 10.0, "re-cut, images": 10.0, "re-cut": 10.0, "publish": None,
-          "what differs between two versions": None, "funnel": 1.0, "why": 1.0}  # fmt: skip
+LIMITS = {"work list": 10.0, "work list when all is done": 10.0, "cut": 10.0, "the decisions on images alone": 10.0,
+          "publish": None, "what differs between two versions": None, "funnel": 1.0, "why": 1.0}  # fmt: skip
 
 
 class Notes:
@@ -53,9 +54,9 @@ def measured(lake: Lake, n: int, rounds: int) -> Notes:
     for turn in range(rounds):
         made = plan(capped - turn)
         note("work list", lambda: list(pending_images(lake, plan(), ("image_embedding",), Stage.CLIP)))
-        note("work list, all done", lambda: list(pending_images(lake, plan(), ("image_quality",), Stage.PIXELS)))
-        note("re-cut, images", lambda made=made: cut(lake, made.with_scorer("matches", "")))
-        note("re-cut", lambda made=made: cut(lake, made))
+        note("work list when all is done", lambda: list(pending_images(lake, plan(), ("image_quality",), Stage.PIXELS)))
+        note("the decisions on images alone", lambda made=made: cut(lake, made.with_scorer("matches", "")))
+        note("cut", lambda made=made: cut(lake, made))
         note("publish", lambda made=made, turn=turn: publish(lake, made, f"run{turn}", None, lambda: turn + 2))
         dataset = find(lake, "big")
         if dataset.version > 1:
@@ -73,10 +74,26 @@ def _why(lake: Lake, item: str) -> None:
     image(lake, found.images[0], seen_by(lake, find(lake, "big")))
 
 
+def growth(rows: list[Row], smaller: Path) -> list[Row]:
+    """How the CPU seconds grew from the lake of another result file, and what they would be at 30M images by that."""
+    before = {row["what"].rpartition(", ")[0]: row for row in json.loads(smaller.read_text(encoding="utf-8"))["rows"]}
+    found = []
+    for row in rows:
+        name, _, size = row.what.rpartition(", ")
+        if name in ("work list", "cut", "the decisions on images alone", "publish", "why") and name in before:
+            sizes = [int(text.split()[-2]) for text in (before[name]["what"], size)]
+            seconds = [float(text.split()[0]) for text in (before[name]["note"], row.note)]
+            e = exponent(sizes, seconds)
+            note = f"from {sizes[0]} to {sizes[1]} images; by it {seconds[1] * (30e6 / sizes[1]) ** e:.3g} CPU s at 30M"
+            found.append(Row(f"growth of {name}", "exponent", e, note=note))
+    return found
+
+
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--rows", type=int, default=1_000_000, help="images")
     options.add_argument("--memory", default="2.6GB", help="what DuckDB may hold before it spills")
+    options.add_argument("--smaller", type=Path, help="result file of a smaller lake, to tell the growth from")
     options.add_argument("--lake", type=Path, help="folder of a lake to fill, or that was filled before")
     options = options.parse_args()
     with tempfile.TemporaryDirectory() as folder, create_or_open(options.lake or Path(folder) / "lake") as lake:
@@ -85,8 +102,9 @@ def main() -> None:
             print(f"filled in {timed(lambda: fill(lake, options.rows)).wall:.0f} s", flush=True)
         rows = lake.query("SELECT count(*) FROM images")[0][0]
         note = measured(lake, rows, options.rounds)
-    finish("catalog", [note.row(name, rows) for name in LIMITS if name in note.seconds], options,
-           peak_mb=round(peak_mb()))  # fmt: skip
+    found = [note.row(name, rows) for name in LIMITS if name in note.seconds]
+    found += growth(found, options.smaller) if options.smaller else []
+    finish("catalog", found, options, peak_mb=round(peak_mb()))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ NAMES = (
     "associate",
     "duplicates",
     "catalog",
+    "commits",
 )
 
 
