@@ -1,12 +1,13 @@
 """Ingest: list what a source holds, read what is new, keep its bytes, say what could not be read.
 
 Headers and bytes only, no decode. A shard is at most ``documents_per_shard`` listed units, or 256 MB of them, in the
-order of their names. A single larger unit (a tar of gigabytes) is a shard by itself and is held in memory as a whole.
+order of their names. A single larger unit (a tar of gigabytes) is a shard by itself; its pictures are written as they
+come, so that a worker holds 16 MB of them.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,8 +31,10 @@ from tasks.stage import Part
 # find its shards again.
 FEWEST_SHARDS = 16
 SMALLEST_SHARD = 16
-# A unit may be a whole tar: a worker holds a shard's rows, bytes included, until it writes them.
+SMALLEST_BYTES = 16_000_000
 SHARD_BYTES = 256_000_000
+# Pictures are written when so many bytes are held.
+PART_BYTES = 16_000_000
 
 
 def ingest(session: Session) -> int:
@@ -64,20 +67,23 @@ def new_shards(session: Session, source: Source, listed: list[tuple]) -> list[Wo
     """Work items over the units of ``source`` that are not in ``inputs``, files that are no documents included."""
     new = set(contents.unknown_inputs(session.lake, [row[:3] for row in listed]))
     most = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(listed) // FEWEST_SHARDS)))
-    return [shard_item(shard, source.uri) for shard in new_portions(listed, new, most)]
+    most_bytes = min(SHARD_BYTES, max(SMALLEST_BYTES, sum(row[1] for row in listed) // FEWEST_SHARDS))
+    return [shard_item(shard, source.uri) for shard in new_portions(listed, new, most, most_bytes)]
 
 
-def new_portions(listed: Sequence[tuple], new: set[tuple], most: int) -> list[list[tuple]]:
-    """Cut (uri, size, etag, unit) rows into shards of at most ``most`` units and 256 MB, and keep what is ``new``.
+def new_portions(
+    listed: Sequence[tuple], new: set[tuple], most: int, most_bytes: int = SHARD_BYTES
+) -> list[list[tuple]]:
+    """Cut (uri, size, etag, unit) rows into shards of at most ``most`` units and bytes, and keep what is ``new``.
 
     The whole listing is cut, so that a killed ingest finds the shards that it had not committed as they were. New
     units among old ones are gathered and cut anew: a few pages a day do not make a shard a page.
     """
-    shards = cut_portions(listed, most, SHARD_BYTES)
+    shards = cut_portions(listed, most, most_bytes)
     whole = [shard for shard in shards if all(row[:3] in new for row in shard)]
     known = {row[:3] for shard in whole for row in shard}
     scattered = [row for row in listed if row[:3] in new and row[:3] not in known]
-    return whole + cut_portions(scattered, most, SHARD_BYTES)
+    return whole + cut_portions(scattered, most, most_bytes)
 
 
 def cut_portions(listed: Sequence[tuple], most: int, most_bytes: int) -> list[list[tuple]]:
@@ -126,7 +132,7 @@ class Ingest:
     source: Source
     settings: IngestSettings
 
-    def __call__(self, item: WorkItem) -> list[Part]:
+    def __call__(self, item: WorkItem) -> Iterator[Part]:
         shard = _ShardRows(self.source.uri, self.settings)
         shard.rows["inputs"] += self._inputs(item)
         for unit, row in zip(item.inputs["units"], shard.rows["inputs"], strict=True):
@@ -137,8 +143,10 @@ class Ingest:
                     shard.fault(found, _uri(unit))
                 else:
                     shard.add(found, _uri(unit))
+                if shard.n_bytes > PART_BYTES:
+                    yield shard.payloads()
             row["retries"] = retries.made() - before
-        return shard.parts()
+        yield from shard.parts()
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         """A unit that kills its worker counts as read: it stands in quarantine, and is not tried again as it is."""
@@ -172,6 +180,12 @@ class _ShardRows:
         self.faults: list[tuple[Fault, str]] = []
         self._splitter = SentenceSplitter(settings.language)
         self._kept: set[str] = set()
+        self.n_bytes = 0
+
+    def payloads(self) -> Part:
+        """The pictures since the last time; they are not held any longer."""
+        rows, self.n_bytes = self.rows.pop("payloads"), 0
+        return Part("payloads", pa.table({name: [row[name] for row in rows] for name in rows[0]}))
 
     def parts(self) -> list[Part]:
         parts = [Part(table, pa.Table.from_pylist(rows)) for table, rows in self.rows.items()]
@@ -242,6 +256,7 @@ class _ShardRows:
         if digest not in self._kept:
             self._kept.add(digest)
             size = len(picture.data)
+            self.n_bytes += size
             self.rows["payloads"].append(
                 {"sha256": digest, "bytes": picture.data, "uri": picture.url, "offset": 0, "length": size}
             )

@@ -3,8 +3,8 @@
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import fsspec
 import pyarrow as pa
@@ -26,9 +26,12 @@ class Part:
 
 
 class Job(Protocol):
-    """What is done with one work item; lives as long as a worker, loads its models on first use."""
+    """What is done with one work item; lives as long as a worker, loads its models on first use.
 
-    def __call__(self, item: WorkItem) -> list[Part]: ...
+    Parts may come one at a time, several of one table: what is written need not be held.
+    """
+
+    def __call__(self, item: WorkItem) -> Iterable[Part]: ...
 
 
 @dataclass(frozen=True)
@@ -40,36 +43,79 @@ class Output:
     commit: int
 
 
-def write_parts(parts: Iterable[Part], item: WorkItem, output: Output, seconds: float) -> list[Manifest]:
-    """Write each part as one Parquet file; a part without rows is a manifest without a file."""
-    return [_write(part, item, output, seconds) for part in parts]
-
-
-def _write(part: Part, item: WorkItem, output: Output, seconds: float) -> Manifest:
-    partition_id = text_id(part.table, item.shard, part.scorer, item.digest)
-    path, size = "", 0
-    if part.rows.num_rows:
-        path = f"{output.data_path}main/{part.table}/{output.run_id}/{partition_id}.parquet"
-        size = write_file(path, _with_columns(part, item.shard, output))
-    return Manifest(
-        part.table, partition_id, item.shard, part.scorer, part.rows.num_rows, size, round(seconds, 4), path,
-        output.commit, output.run_id,
-    )  # fmt: skip
-
-
 # What a person asks for one of: a filter of 1.3 bytes a row says that a file does not hold it, at a tenth of a read.
 ASKED_FOR = {"image_id", "sentence_id", "document_id", "sha256", "content", "key", "url", "uri"}
 
 
-def write_file(path: str, rows: pa.Table) -> int:
-    """Write a Parquet file to a path or s3 URL, as the lake wants it. Returns its bytes."""
-    n = _row_group_rows(rows)
-    filters = {name: {"ndv": n, "fpp": 0.01} for name in rows.column_names if name in ASKED_FOR}
-    filesystem, local = fsspec.core.url_to_fs(path)
-    filesystem.makedirs(os.path.dirname(local), exist_ok=True)
-    with filesystem.open(local, "wb") as file:
-        pq.write_table(rows, file, compression="zstd", row_group_size=n, bloom_filter_options=filters)
-        return file.tell()
+def write_parts(parts: Iterable[Part], item: WorkItem, output: Output, seconds: float) -> list[Manifest]:
+    """Write the parts of each table as one Parquet file, as they come; a table without rows has a manifest only."""
+    files: dict[tuple[str, str], _Partition] = {}
+    try:
+        for part in parts:
+            key = part.table, part.scorer
+            if key not in files:
+                files[key] = _Partition(part.table, part.scorer, item, output)
+            files[key].add(part)
+    except BaseException:
+        for file in files.values():
+            file.abandon()
+        raise
+    return [file.finish(seconds) for file in files.values()]
+
+
+class _Partition:
+    """One table's file of one work item: open while its rows are still being made, so that they need not be held."""
+
+    def __init__(self, table: str, scorer: str, item: WorkItem, output: Output) -> None:
+        self._table, self._scorer, self._item, self._output = table, scorer, item, output
+        self._partition_id = text_id(table, item.shard, scorer, item.digest)
+        self._path = f"{output.data_path}main/{table}/{output.run_id}/{self._partition_id}.parquet"
+        self._rows = 0
+        self._file: ParquetFile | None = None
+
+    def add(self, part: Part) -> None:
+        if part.rows.num_rows:
+            self._file = self._file or ParquetFile(self._path)
+            self._file.write(_with_columns(part, self._item.shard, self._output))
+            self._rows += part.rows.num_rows
+
+    def finish(self, seconds: float) -> Manifest:
+        path, size = (self._path, self._file.close()) if self._file else ("", 0)
+        return Manifest(
+            self._table, self._partition_id, self._item.shard, self._scorer, self._rows, size, round(seconds, 4), path,
+            self._output.commit, self._output.run_id,
+        )  # fmt: skip
+
+    def abandon(self) -> None:
+        if self._file:
+            self._file.close()
+
+
+class ParquetFile:
+    """A Parquet file at a path or s3 URL, as the lake wants it, written table by table."""
+
+    def __init__(self, path: str) -> None:
+        filesystem, local = fsspec.core.url_to_fs(path)
+        filesystem.makedirs(os.path.dirname(local), exist_ok=True)
+        self._file: Any = filesystem.open(local, "wb")
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, rows: pa.Table) -> None:
+        n = _row_group_rows(rows)
+        if self._writer is None:
+            filters = {name: {"ndv": n, "fpp": 0.01} for name in rows.column_names if name in ASKED_FOR}
+            # Encoded pictures do not shrink: to try takes twice as long as to write them.
+            packed: Any = {name: "NONE" if name == "bytes" else "ZSTD" for name in rows.column_names}
+            self._writer = pq.ParquetWriter(self._file, rows.schema, compression=packed, bloom_filter_options=filters)
+        self._writer.write_table(rows, row_group_size=n)
+
+    def close(self) -> int:
+        """Bytes of the whole file."""
+        if self._writer is not None:
+            self._writer.close()
+        size = self._file.tell()
+        self._file.close()
+        return size
 
 
 def _with_columns(part: Part, shard: str, output: Output) -> pa.Table:
@@ -96,5 +142,6 @@ class Worker:
 
     def __call__(self, item: WorkItem) -> list[Manifest]:
         started = time.perf_counter()
-        parts = self.job(item)
-        return write_parts(parts, item, self.output, time.perf_counter() - started)
+        manifests = write_parts(self.job(item), item, self.output, 0.0)
+        seconds = round(time.perf_counter() - started, 4)
+        return [replace(manifest, seconds=seconds) for manifest in manifests]

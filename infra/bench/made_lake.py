@@ -14,7 +14,7 @@ from catalog.commit import Manifest, commit
 from catalog.lake import Lake
 from catalog.plan import Plan, compile_plan
 from catalog.recipe import Recipe
-from tasks.partition import write_file
+from tasks.partition import ParquetFile
 
 SHARD = 50_000
 SCORERS = {"image_quality": "quality", "image_similarity": "similarity", "image_embedding": "embedding",
@@ -127,7 +127,9 @@ def _typed(lake: Lake, table: str, rows: str) -> str:
 def _write(lake: Lake, table: str, name: str, rows: str) -> Manifest:
     path = f"{lake.staging(table, 'made')}/{name}.parquet"
     made = lake.table(f"{_typed(lake, table, rows)} ORDER BY ALL")
-    n, size = made.num_rows, write_file(path, made)
+    file = ParquetFile(path)
+    file.write(made)
+    n, size = made.num_rows, file.close()
     return Manifest(table, f"{table}-{name}", name, FILLED_BY.get(table, ""), n, size, 1.0, path, 1, "made")
 
 

@@ -57,7 +57,7 @@ def test_what_had_to_be_asked_again_is_counted_with_its_unit(server, bucket, qui
         source = open_source("s3://corpus")
         listed = listing(source)
         before = retries.made()
-        parts = Ingest(source, IngestSettings(10**6, 10**6, "en", frozenset()))(shard_item(listed, "shard"))
+        parts = list(Ingest(source, IngestSettings(10**6, 10**6, "en", frozenset()))(shard_item(listed, "shard")))
         counted = next(part.rows["retries"].to_pylist() for part in parts if part.table == "inputs")
         assert len(counted) == 60 and sum(counted) == retries.made() - before > 0
     fresh_filesystem()

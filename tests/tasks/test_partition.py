@@ -1,18 +1,43 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from catalog.attach import connect
-from tasks.partition import write_file
+from catalog.worklist import WorkItem
+from tasks.partition import ParquetFile, Part, write_parts
+from tasks.stage import Output
 
 
 def test_a_file_can_tell_that_it_does_not_hold_an_id(tmp_path: Path):
     path = str(tmp_path / "rows.parquet")
     rows = pa.table({"sha256": [f"{n:032x}" for n in range(0, 2000, 2)], "sharpness": [1.0] * 1000})
-    assert write_file(path, rows) == Path(path).stat().st_size
+    file = ParquetFile(path)
+    file.write(rows)
+    assert file.close() == Path(path).stat().st_size
     connection = connect()
     absent = [f"{n:032x}" for n in range(1, 1999, 2)]
     probe = "SELECT count(*) FROM parquet_bloom_probe(?, 'sha256', ?) WHERE bloom_filter_excludes"
     told = sum(connection.execute(probe, [path, key]).fetchall()[0][0] for key in absent[:200])
     assert told >= 190
     assert connection.execute(probe, [path, f"{4:032x}"]).fetchall() == [(0,)]
+
+
+def test_parts_of_a_table_that_come_one_by_one_are_one_file(tmp_path: Path):
+    blobs = [b"a" * 1000, b"b" * 10, b"c"]
+
+    def parts() -> Iterator[Part]:
+        for n, data in enumerate(blobs):
+            row = {"sha256": [str(n)], "bytes": [data], "uri": ["u"], "offset": [0], "length": [len(data)]}
+            yield Part("payloads", pa.table(row))
+            yield Part("image_quality", pa.table({"sha256": []}), "scorer")
+
+    item = WorkItem("shard", ("key",))
+    payloads, nothing = write_parts(parts(), item, Output(f"{tmp_path}/", "run", 7), 0.0)
+    assert (payloads.table, payloads.rows, nothing.table, nothing.rows, nothing.path) == (
+        "payloads", 3, "image_quality", 0, ""
+    )  # fmt: skip
+    assert payloads.bytes == Path(payloads.path).stat().st_size
+    stored = pq.read_table(payloads.path, partitioning=None)  # pyright: ignore[reportArgumentType]
+    assert stored["bytes"].to_pylist() == blobs and set(stored["commit"].to_pylist()) == {7}
