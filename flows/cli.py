@@ -80,7 +80,7 @@ def _again(commands: Any) -> None:
 
 def _recipe_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--source", action="append", default=[], metavar="URI",
-                         help="folder, file or s3://bucket/prefix to ingest; may repeat")  # fmt: skip
+                         help="folder, file, s3://bucket/prefix or https://host/list; may repeat")  # fmt: skip
     _lake_option(command)
     _setting_options(command)
 

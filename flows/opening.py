@@ -33,7 +33,7 @@ def found_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:
     uris = tuple(found_source(uri) for uri in (sources or recipe.sources))
     if not uris:
         raise SourceError(
-            f"recipe '{recipe.name}' names no source; give one: --source FOLDER, FILE or s3://bucket/prefix"
+            f"recipe '{recipe.name}' names no source; give one: --source FOLDER, FILE, s3://bucket/prefix or https://host/list"
         )
     for uri in uris:
         open_source(uri).units()
@@ -47,9 +47,10 @@ def held(
     """A session on an open lake: the lease is held, the run on record. ``checked`` is what ``scorers.plan`` gave."""
     plan, known = checked
     run_id = run_name()
+    shown = [open_source(uri).uri for uri in uris]  # without the secrets that an address may hold
     with (
         writing(lake, run_id, f"{flow} {plan.recipe.name}") as writer,
-        runs.recorded(lake, run_id, flow, plan.recipe, uris),
+        runs.recorded(lake, run_id, flow, plan.recipe, shown),
     ):
         session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
         session.register_later(known)

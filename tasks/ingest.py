@@ -48,8 +48,10 @@ def ingest(session: Session) -> int:
         source = open_source(uri)
         listed = listing(source)
         shards += session.work("ingest", new_shards(session, source, listed), Ingest(source, ingest_settings(session)))
-        if gone := contents.vanished(session.lake, uri, [row[:3] for row in listed]):
-            session.note(f"source '{uri}' no longer holds {len(gone):,} units it held ({gone[0]}, …); their rows stay.")
+        if gone := contents.vanished(session.lake, source.uri, [row[:3] for row in listed]):
+            session.note(
+                f"source '{source.uri}' no longer holds {len(gone):,} units it held ({gone[0]}, …); their rows stay."
+            )
     if again := retries.made() - before + contents.retries(session.lake, session.writer.run_id):
         session.note(f"{again:,} requests to the sources failed for a while and were made again.")
     contents.index(session.lake, lambda: session.begin("index contents").commit)
