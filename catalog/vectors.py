@@ -1,6 +1,7 @@
 """Vectors and what is made from them: samples for training, unassigned rows, index files, centroids."""
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,6 +11,8 @@ from catalog.lake import Lake
 from catalog.plan import Plan, Stage
 from catalog.worklist import WorkItem, image_rows, rounds, sentence_rows
 
+# Vectors of one item of an assignment: 1.3 GB of 1,024 dimensions in the worker. A smaller lake is cut into 64.
+ASSIGNED, MANY_ITEMS = 131_072, 64
 SAMPLE_BLOCK = 50_000  # of 1,024 dimensions in fp16: 100 MB
 
 
@@ -98,19 +101,45 @@ def trained(lake: Lake, scorer: str) -> Trained | None:
 def pending_assignment(
     lake: Lake, plan: Plan, kind: Kind, clusters: str, table: str = "clusters"
 ) -> Iterator[list[WorkItem]]:
-    """Vectors that the scorer ``clusters`` has not assigned yet, by shard, with the files that hold them; in rounds."""
+    """Vectors that the scorer ``clusters`` has not assigned yet, with the files that hold them; in rounds.
+
+    An item is a shard, or as many as come to ASSIGNED vectors where there are many: each item leaves one index file,
+    and every range of clusters opens them all.
+    """
     missing = (
         f"FROM {kind.table} e LEFT JOIN (SELECT key FROM {table} WHERE scorer = ?) c ON c.key = e.{kind.key} "
         f"WHERE e.scorer = ? AND e.{kind.column} IS NOT NULL AND c.key IS NULL"
     )
     digests = (clusters, plan.scorer(kind.table))
     sizes = lake.query(f"SELECT e.shard, count(*) {missing} GROUP BY e.shard ORDER BY e.shard", digests)
+    most = min(ASSIGNED, sum(n for _, n in sizes) // MANY_ITEMS)
     keys = f"SELECT e.shard, list(DISTINCT e.{kind.key} ORDER BY e.{kind.key}) {missing}"
     for run in rounds(sizes):
         sql = f"{keys} AND e.shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY e.shard ORDER BY e.shard"
         found = lake.query(sql, (*digests, run)) if run else []
         files = score_paths(lake, kind.table, plan.scorer(kind.table), run)
-        yield [WorkItem(shard, tuple(each), files[shard], (table,)) for shard, each in found]
+        yield grouped([WorkItem(shard, tuple(each), files[shard], (table,)) for shard, each in found], most)
+
+
+def grouped(items: Sequence[WorkItem], most: int) -> list[WorkItem]:
+    """Neighbours as one item as long as they have at most ``most`` keys together."""
+    groups: list[list[WorkItem]] = []
+    n = 0
+    for item in items:
+        if not groups or n + len(item.keys) > most:
+            groups.append([])
+            n = 0
+        groups[-1].append(item)
+        n += len(item.keys)
+    return [_one(group) for group in groups]
+
+
+def _one(group: list[WorkItem]) -> WorkItem:
+    if len(group) == 1:
+        return group[0]
+    shard = hashlib.sha256("\x1f".join(item.shard for item in group).encode()).hexdigest()[:32]
+    keys = tuple(key for item in group for key in item.keys)
+    return WorkItem(shard, keys, tuple(path for item in group for path in item.paths), group[0].tables)
 
 
 def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:

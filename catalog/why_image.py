@@ -20,7 +20,7 @@ def image(lake: Lake, image_id: str, seen: Seen) -> Facts:
         "rules": judged(lake, checks, IMAGE_TABLES, {**origin, **measured}),
         "decision": _decision(lake, image_id, seen),
         "group": _group(lake, sha256, seen),
-        "cluster": _cluster(lake, image_id, sha256, seen, at_home),
+        "cluster": _cluster(lake, image_id, sha256, seen),
         "matches": _matches(lake, image_id, sha256, seen),
         "texts": _texts(lake, sha256, seen, at_home),
         "quarantine": quarantine(lake, "item IN (?, ?) OR payload_ref = ?", (sha256, origin["url"], sha256)),
@@ -69,11 +69,11 @@ def _group(lake: Lake, sha256: str, seen: Seen) -> Facts:
     return {"group_id": group["group_id"], "pictures": group["group_size"], "others": members}
 
 
-def _cluster(lake: Lake, image_id: str, sha256: str, seen: Seen, at_home: str) -> Facts:
+def _cluster(lake: Lake, image_id: str, sha256: str, seen: Seen) -> Facts:
     """The image cluster, and the place among its survivors by which the cap decides."""
     scorer = seen.scorers.get("image_clusters", "")
-    sql = f"""SELECT c.cluster, c.scorer FROM clusters c WHERE c.kind = 'image' AND c.key = ? AND c."commit" <= ?
-        AND c.scorer IN (SELECT digest FROM scorers WHERE name = 'image_clusters') AND (c.scorer = ? OR ?){at_home}
+    sql = """SELECT c.cluster, c.scorer FROM clusters c WHERE c.kind = 'image' AND c.key = ? AND c."commit" <= ?
+        AND c.scorer IN (SELECT digest FROM scorers WHERE name = 'image_clusters') AND (c.scorer = ? OR ?)
         ORDER BY c."commit" DESC LIMIT 1"""
     rows = facts(lake, sql, (sha256, seen.upto, scorer, seen.dataset is None))
     if not rows or seen.plan is None or seen.dataset is None:

@@ -19,7 +19,7 @@ def sentence(lake: Lake, content: str, seen: Seen) -> Facts:
         "scores": measured,
         "rules": rules,
         "decision": {"dataset": str(seen.dataset), "dropped_by": fell} if seen.dataset else {},
-        "cluster": _cluster(lake, content, seen, at_home),
+        "cluster": _cluster(lake, content, seen),
         "candidate": _candidate(lake, content, seen),
         "used": _used(lake, origin["text"], seen),
         "datasets": _versions(lake, origin["text"]),
@@ -36,9 +36,9 @@ def _origin(lake: Lake, content: str) -> Facts:
     return {**first[0], "repeats": repeats, "occurrences": facts(lake, sql, (content,))}
 
 
-def _cluster(lake: Lake, content: str, seen: Seen, at_home: str) -> Facts:
-    sql = f"""SELECT cluster FROM clusters WHERE kind = 'sentence' AND key = ? AND "commit" <= ?
-        AND (scorer = ? OR ?){at_home} ORDER BY "commit" DESC LIMIT 1"""
+def _cluster(lake: Lake, content: str, seen: Seen) -> Facts:
+    sql = """SELECT cluster FROM clusters WHERE kind = 'sentence' AND key = ? AND "commit" <= ?
+        AND (scorer = ? OR ?) ORDER BY "commit" DESC LIMIT 1"""
     scorer = seen.scorers.get("sentence_clusters", "")
     rows = facts(lake, sql, (content, seen.upto, scorer, seen.dataset is None))
     return rows[0] if rows else {}

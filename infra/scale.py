@@ -18,7 +18,7 @@ RECIPES = {"15m": 15e6, "30m": 30e6, "100m": 100e6}
 CLUSTERS = {"sentence": 2e6, "image": 1e6}
 DIMENSION = 1024  # EVA02-E-14-plus
 DOCUMENTS_A_SHARD = 1000
-TABLES_A_SHARD = 16  # files that one shard comes to, over all stages
+ASSIGNED = 131_072  # vectors of one index file
 HOUR = 3600
 
 
@@ -95,7 +95,8 @@ def stages() -> list[Stage]:
         Stage("train centroids", 64 * sum(CLUSTERS.values()), 64 * CLUSTERS["sentence"] * vector, training(), 0,
               training_gb(), 2, "-"),
         Stage("assign to clusters", sentences + 2 * eligible, 2 * (sentences + 2 * eligible) * vector,
-              assigning(sentences + 2 * eligible), 0, 13, 3 * shards, "sorted inside each shard"),
+              assigning(sentences + 2 * eligible), 0, 13, 2 * (sentences + 2 * eligible) / ASSIGNED,
+              "sorted inside each file"),
         Stage("duplicates", eligible, eligible * vector, duplicates(eligible), 0, 16 * eligible / 1e9, 10, "-"),
         Stage("associate", eligible, (sentences + eligible) * vector, associating(eligible, sentences), 0, 2,
               2 * ranges(sentences), f"{ranges(sentences):,.0f} ranges read a part of each file"),
@@ -153,12 +154,12 @@ def associating(eligible: float, sentences: float) -> float:
     """One probe: the sentences of one cluster, by the measured rate of products; and the files each range opens."""
     products = rate("cluster", "assign to 2048") * 2048 * 512
     search = eligible * sentences / CLUSTERS["sentence"] * DIMENSION / products / HOUR
-    opens = ranges(sentences) * 2 * DOCUMENTS / DOCUMENTS_A_SHARD
+    opens = ranges(sentences) * (sentences + eligible) / ASSIGNED
     return search + opens * assumed("ms to open a file and read its footer") / 1e3 / HOUR
 
 
 def ranges(sentences: float) -> float:
-    return sentences / 500_000
+    return sentences / 125_000
 
 
 def stage_table() -> str:

@@ -9,6 +9,7 @@ likewise).
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import socket
@@ -24,6 +25,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from catalog.lake import create_or_open
 from infra.bench import photographs, tree
 from infra.bench.measure import ROOT, Row, finish, parser
 
@@ -80,7 +82,17 @@ def _run(scratch: Path, peer: str, name: str, n: int) -> tree.Used:
         command = [peer, "--url_list", listed, "--input_format", "parquet", "--url_col", "url", "--caption_col"]
         command += ["caption", "--output_folder", str(out), "--output_format", "webdataset", *PEERS[name]]
     env = {**os.environ, "NO_ALBUMENTATIONS_UPDATE": "1", "PYTHONPATH": str(ROOT)}
-    return tree.run(command, scratch / "log", env)
+    used = tree.run(command, scratch / "log", env)
+    if _fetched(out, name) != n:
+        sys.exit(f"{name} fetched {_fetched(out, name)} of {n} pictures: {(scratch / 'log').read_text()[-1000:]}")
+    return used
+
+
+def _fetched(out: Path, name: str) -> int:
+    if name == "pairmill":
+        with create_or_open(out, read_only=True) as lake:
+            return lake.query("SELECT count(*) FROM fetched WHERE sha256 IS NOT NULL")[0][0]
+    return sum(json.loads(path.read_text())["successes"] for path in out.glob("*_stats.json"))
 
 
 def _row(used: dict[str, dict[int, list[tree.Used]]], name: str, n: int) -> Row:

@@ -42,6 +42,7 @@ def run(command: Sequence[str], log: Path, env: Mapping[str, str] | None = None,
     parent had its children's sums thrown away (Ray does), what was seen of them every 0.1 s is counted instead.
     """
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    others = frozenset(process.pid for process in psutil.Process().children(recursive=True))
     before, started = os.times(), time.perf_counter()
     seen: dict[tuple[int, float], float] = {}
     peaks = [0.0, 0.0]
@@ -49,9 +50,9 @@ def run(command: Sequence[str], log: Path, env: Mapping[str, str] | None = None,
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=env)
         while process.poll() is None:
             time.sleep(SECONDS)
-            _look(seen, peaks if memory else None)
+            _look(seen, others, peaks if memory else None)
     wall = time.perf_counter() - started
-    _end_what_is_left(seen)
+    _end_what_is_left(seen, others)
     if process.returncode:
         raise Failed(f"{' '.join(command)}: {log.read_text(errors='replace')[-2000:]}")
     after = os.times()
@@ -59,9 +60,14 @@ def run(command: Sequence[str], log: Path, env: Mapping[str, str] | None = None,
     return Used(max(waited, sum(seen.values())), wall, *peaks)
 
 
-def _look(seen: dict[tuple[int, float], float], peaks: list[float] | None) -> None:
+def _children(others: frozenset[int]) -> list[psutil.Process]:
+    """Every process below this one but those that were there before the command (a web server that it asks, say)."""
+    return [process for process in psutil.Process().children(recursive=True) if process.pid not in others]
+
+
+def _look(seen: dict[tuple[int, float], float], others: frozenset[int], peaks: list[float] | None) -> None:
     sizes = [0.0, 0.0]
-    for process in psutil.Process().children(recursive=True):
+    for process in _children(others):
         try:
             times = process.cpu_times()
             seen[process.pid, process.create_time()] = times.user + times.system
@@ -82,10 +88,10 @@ def _memory_mb(pid: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
-def _end_what_is_left(seen: dict[tuple[int, float], float]) -> None:
+def _end_what_is_left(seen: dict[tuple[int, float], float], others: frozenset[int]) -> None:
     patience = time.monotonic() + 10
-    while left := psutil.Process().children(recursive=True):
-        _look(seen, None)
+    while left := _children(others):
+        _look(seen, others, None)
         if time.monotonic() > patience:
             for process in left:
                 process.kill()

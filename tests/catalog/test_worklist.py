@@ -12,7 +12,9 @@ from catalog import worklist
 from catalog.lake import Lake
 from catalog.plan import Plan, Stage, compile_plan
 from catalog.recipe import Recipe
+from catalog.vectors import grouped
 from catalog.worklist import (
+    WorkItem,
     current_scores,
     pending_images,
     pending_sentences,
@@ -73,6 +75,16 @@ def test_rounds_hold_every_shard_once_in_order_and_no_more_rows_than_they_may(si
     assert list(chain.from_iterable(found)) == [str(n) for n in range(len(sizes))]
     assert len(found) >= 1
     assert all(sum(sizes[int(shard)] for shard in run) <= 8 or len(run) == 1 for run in found)
+
+
+@given(sizes=st.lists(st.integers(1, 9), max_size=20), most=st.integers(0, 20))
+def test_grouped_items_hold_every_key_and_file_once_in_order(sizes: list[int], most: int):
+    items = [WorkItem(str(n), tuple(f"{n}.{i}" for i in range(size)), (f"{n}.p",)) for n, size in enumerate(sizes)]
+    found = grouped(items, most)
+    assert [key for item in found for key in item.keys] == [key for item in items for key in item.keys]
+    assert [path for item in found for path in item.paths] == [path for item in items for path in item.paths]
+    assert len({item.shard for item in found}) == len(found)
+    assert all(len(item.keys) <= most or item in items for item in found)
 
 
 @given(pictures=st.lists(PICTURE, max_size=12))
