@@ -1,6 +1,7 @@
 """Manners of a fetch: what is asked how often, how many at once, and what every kind of answer becomes."""
 
 import gzip
+import socket
 import time
 import zlib
 from collections.abc import Iterator
@@ -132,9 +133,13 @@ def test_a_refused_connection_is_missing_and_may_pass(server: Web):
     assert (reason(answer), answer.passing, answer.http_status) == ("missing", True, 0)
 
 
-def test_a_name_that_is_none_is_missing_for_good():
-    (answer,) = Fetcher(retries=2, seconds=5)(["http://there-is-none.invalid/a"])
-    assert (reason(answer), answer.passing) == ("missing", False)
+@pytest.mark.parametrize(("error", "passing"), [(socket.EAI_NONAME, False), (socket.EAI_AGAIN, True)])
+def test_a_name_that_is_none_is_missing_for_good_and_one_that_cannot_be_asked_for_now(error: int, passing: bool):
+    def unknown(host: str, port: int, family: int) -> list:
+        raise socket.gaierror(error, "not known")
+
+    (answer,) = Fetcher(retries=0, lookup=unknown)(["http://some.example/a"])
+    assert (reason(answer), answer.passing) == ("missing", passing)
 
 
 def test_redirects_are_followed_as_far_as_five(server: Web):
