@@ -2,13 +2,16 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from flows.cli import main
 from tests.ops.models.tiny import save_clip
 from tests.ops.models.tiny_vlm import save_vlm
 
+Tell = Callable[..., str]
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -43,3 +46,14 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "decoding.side": "64",
         "association.max_uses": "1000",
     }
+
+
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
+    """Run one command that must succeed; gives what it printed."""
+
+    def told(*arguments: str) -> str:
+        assert main(arguments) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return told

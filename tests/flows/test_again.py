@@ -1,6 +1,6 @@
 """`pairmill fetch`, `quarantine` and `replay`, as a person uses them after a run over a list of addresses."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,21 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.cli import main
+from tests.flows.conftest import Tell
 from tests.flows.line import rows
 from tests.ops.fetch.web import Web, photograph, picture, status, web
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 LOOPBACK = "--allow-address=127.0.0.1/32"
-Tell = Callable[..., str]
-
-
-@pytest.fixture
-def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
-    def told(*arguments: str) -> str:
-        assert main(arguments) == 0, capsys.readouterr().err
-        return capsys.readouterr().out
-
-    return told
 
 
 @pytest.fixture

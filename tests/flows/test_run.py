@@ -1,20 +1,18 @@
 """`pairmill run` and what the reading commands say afterwards, over a small curated lake."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from catalog.lake import create_or_open
-from flows.cli import main
 from flows.settings import load_recipe
 from flows.survey import Survey, survey
 from tasks import scorers
+from tests.flows.conftest import Tell
 from tests.flows.line import curate, work_done
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-Tell = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +25,6 @@ def lake(tmp_path_factory: pytest.TempPathFactory, pages: Path, settings: dict[s
     folder = tmp_path_factory.mktemp("run") / "lake"
     curate(folder, pages, settings=settings)
     return str(folder)
-
-
-@pytest.fixture
-def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
-    def told(*arguments: str) -> str:
-        assert main(arguments) == 0, capsys.readouterr().err
-        return capsys.readouterr().out
-
-    return told
 
 
 def surveyed(lake: str, settings: dict[str, str], *sources: Path) -> Survey:
