@@ -78,18 +78,26 @@ class S3Tree:
 
 
 def _content(uri: str, content: bytes | Exception) -> bytes | Fault:
+    if isinstance(content, BROKEN_OFF):
+        retries.add()
+        content = _asked_again(uri)
     if isinstance(content, FileNotFoundError):
         return Fault(uri, "missing", "no such object")
     if isinstance(content, PermissionError):
         return Fault(uri, "missing", f"cannot be read: {content}")
     if isinstance(content, OSError) and content.errno == EINVAL and filesystem().size(uri) == 0:
         return Fault(uri, "empty", "no bytes")  # of an empty object S3 has no range to give
-    if isinstance(content, BROKEN_OFF):
-        retries.add()
-        content = told(uri, lambda: again(lambda: filesystem().cat_file(uri, start=0, end=MAX_BYTES + 1)))
     if isinstance(content, Exception):
         raise SourceError(cannot(uri, content)) from content
     return refused(uri, len(content)) or content
+
+
+def _asked_again(uri: str) -> bytes | Exception:
+    """It may have been the answer 'no such object' that broke off."""
+    try:
+        return again(lambda: filesystem().cat_file(uri, start=0, end=MAX_BYTES + 1))
+    except UNREACHABLE as error:
+        return error
 
 
 def s3_tree(uri: str, file_suffixes: frozenset[str]) -> S3Tree:

@@ -66,6 +66,18 @@ def test_of_a_bucket_of_3000_keys_nothing_is_lost_when_requests_fail_and_retries
     fresh_filesystem()
 
 
+def test_the_answer_that_there_is_no_such_object_may_break_off_too(server, bucket, quick, monkeypatch):
+    fill({f"{n:03}.jpg": jpeg(f"#{n:06x}") for n in range(40)})  # each is asked for two files beside it
+    monkeypatch.setattr("tests.ops.read.unwell.ILLS", ("cut",))
+    with unwell(server, share=0.3) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        fresh_filesystem()
+        found = list(everything(open_source("s3://corpus")))
+        assert len(found) == 40 and not [each for each in found if isinstance(each, Fault)]
+        assert proxy.done["cut"] > 20
+    fresh_filesystem()
+
+
 def test_large_files_that_break_off_are_read_on_and_never_end_early(tmp_path, server, bucket, quick, monkeypatch):
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
