@@ -10,7 +10,8 @@ from catalog.worklist import WorkItem
 PORTION = 256
 # Items of one round, which are held as a list: some million addresses.
 ROUND = 4_000
-SHARD = "sha256(concat('fetch', shard, portion))[:32]"
+# Named after the attempt before too: the same addresses asked again are other work, with partitions of its own.
+SHARD = "sha256(concat('fetch', shard, portion, max(attempt)))[:32]"
 # Every address once, in the ingest shard that named it first; inside it by hash, so that a host's are spread.
 _HOMES = (
     "SELECT url, arg_min(shard, (commit, shard)) AS shard, arg_min(source, (commit, shard)) AS source "
@@ -24,13 +25,14 @@ _PORTIONS = (
 
 def unfetched(lake: Lake) -> list[WorkItem]:
     """Work items over addresses that were never asked for, those of the first shards; ask again when they are done."""
-    return _items(lake, "ANTI JOIN fetches USING (url)")
+    return _items(lake, "SELECT *, 0 AS attempt FROM portions ANTI JOIN fetches USING (url)")
 
 
 def failed(lake: Lake, reason: str = "") -> list[WorkItem]:
     """Work items over addresses whose newest attempt failed: for a passing reason, or for ``reason``."""
     which = f"f.reason = '{reason}'" if reason else "f.passing"
-    return _items(lake, f"SEMI JOIN (SELECT url FROM fetched f WHERE {which}) USING (url)", most=2**31)
+    before = f"SELECT url, f.commit AS attempt FROM fetched f WHERE {which}"
+    return _items(lake, f"SELECT * FROM portions JOIN ({before}) USING (url)", most=2**31)
 
 
 def count_unfetched(lake: Lake) -> int:
@@ -53,8 +55,9 @@ def _items(lake: Lake, which: str, most: int = ROUND) -> list[WorkItem]:
     """One window over all links a round. The whole list is cut into portions, so that a killed round finds its own
     again; 30M addresses take 30 rounds."""
     found = lake.query(
+        f"WITH portions AS ({_PORTIONS.format(gone=gone())}) "
         f"SELECT {SHARD} AS item, list(url ORDER BY url), list(source ORDER BY url) "
-        f"FROM ({_PORTIONS.format(gone=gone())}) {which} GROUP BY shard, portion ORDER BY shard, portion LIMIT {most}"
+        f"FROM ({which}) GROUP BY shard, portion ORDER BY shard, portion LIMIT {most}"
     )
     return [WorkItem(shard, tuple(urls), inputs={"sources": sources}) for shard, urls, sources in found]
 
