@@ -10,14 +10,22 @@ from catalog.lake import Lake
 Unit = tuple[str, int, str]
 
 
-def unknown_inputs(lake: Lake, listed: Sequence[Unit]) -> list[Unit]:
-    """Of (uri, size, etag) rows, those that were never ingested as they are now."""
+def unknown_inputs(lake: Lake, listed: Sequence[Unit]) -> dict[Unit, int]:
+    """Of (uri, size, etag) rows, those that are not as they were when last read, with the commit of that (0: never).
+
+    The last reading counts: a unit that goes back to what it once was has changed.
+    """
     if not listed:
-        return []
+        return {}
     uris, sizes, etags = zip(*listed, strict=True)
     lake.connection.register("listed", pa.table({"uri": uris, "size": sizes, "etag": etags}))
+    last = "SELECT uri, arg_max((size, etag), commit) AS was, max(commit) AS commit FROM inputs GROUP BY uri"
+    sql = (
+        f"SELECT l.uri, l.size, l.etag, coalesce(i.commit, 0) FROM listed l LEFT JOIN ({last}) i ON i.uri = l.uri "
+        "WHERE i.was IS DISTINCT FROM (l.size, l.etag)"
+    )
     try:
-        return lake.query("SELECT uri, size, etag FROM listed ANTI JOIN inputs USING (uri, size, etag) ORDER BY uri")
+        return {row[:3]: row[3] for row in lake.query(sql)}
     finally:
         lake.connection.unregister("listed")
 

@@ -7,7 +7,7 @@ come, so that a worker holds 16 MB of them.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -67,14 +67,18 @@ def listing(source: Source) -> list[tuple]:
 
 def new_shards(session: Session, source: Source, listed: list[tuple]) -> list[WorkItem]:
     """Work items over the units of ``source`` that are not in ``inputs``, files that are no documents included."""
-    new = set(contents.unknown_inputs(session.lake, [row[:3] for row in listed]))
+    new = contents.unknown_inputs(session.lake, [row[:3] for row in listed])
     most = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(listed) // FEWEST_SHARDS)))
     most_bytes = min(SHARD_BYTES, max(SMALLEST_BYTES, sum(row[1] for row in listed) // FEWEST_SHARDS))
-    return [shard_item(shard, source.uri) for shard in new_portions(listed, new, most, most_bytes)]
+    return [
+        # What was read before is other work now, though it be what it once was: its partitions need other names.
+        shard_item(shard, source.uri, *([str(before)] if (before := max(new[row[:3]] for row in shard)) else []))
+        for shard in new_portions(listed, new.keys(), most, most_bytes)
+    ]
 
 
 def new_portions(
-    listed: Sequence[tuple], new: set[tuple], most: int, most_bytes: int = SHARD_BYTES
+    listed: Sequence[tuple], new: Set[tuple], most: int, most_bytes: int = SHARD_BYTES
 ) -> list[list[tuple]]:
     """Cut (uri, size, etag, unit) rows into shards of at most ``most`` units and bytes, and keep what is ``new``.
 

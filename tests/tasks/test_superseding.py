@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from catalog.plan import Stage
 from catalog.superseded import gone, silenced
 from catalog.why import superseded
@@ -68,14 +70,16 @@ def test_a_changed_page_says_only_what_it_says_now_and_older_commits_still_see_t
         assert sorted(since is None for since in told) == [False, True, True]
 
 
-def test_a_page_that_goes_back_to_what_it_said_is_as_it_was_without_rows_twice(tmp_path: Path):
-    for at, text in ((1, "What was said first."), (2, "What was said then."), (3, "What was said first.")):
+@pytest.mark.parametrize("back", [1, 3], ids=["with the etag of then", "with another"])
+def test_a_page_that_goes_back_to_what_it_said_is_as_it_was_without_rows_twice(back: int, tmp_path: Path):
+    for at, text in ((1, "What was said first."), (2, "What was said then."), (back, "What was said first.")):
         page(tmp_path, "a", text, 1, at=at)
         with ingested(tmp_path) as held:
             assert alive(held) == ({text}, {"1.jpg"})
             for table, key in (("images", "image_id"), ("sentences", "sentence_id"), ("documents", "document_id")):
                 assert held.lake.query(f"SELECT {key} FROM {table} GROUP BY {key} HAVING count(*) > 1") == []
-    assert len(held.counts) and at == 3
+    with ingested(tmp_path) as held:
+        assert held.counts["ingest"] == 0
 
 
 def test_a_touched_page_is_read_again_and_changes_nothing(tmp_path: Path):
