@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -100,7 +101,7 @@ def _wait(url: str) -> None:
         try:
             connect("postgres_scanner").execute(f"ATTACH '{url}' AS probe (TYPE postgres)")
             return
-        except Exception:
+        except duckdb.Error:
             time.sleep(0.1)
     raise TimeoutError("Postgres does not answer")
 

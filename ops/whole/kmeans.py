@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,10 +139,3 @@ def assign(
     for part in blocks(len(vectors), len(centres)):
         found[part] = nearest(np.asarray(vectors[part], dtype=np.float32), centres, probes)[0]
     return found
-
-
-def assign_blocks(
-    vectors: Iterator[np.ndarray], centroids: np.ndarray, probes: int = 1, router: Router | None = None
-) -> Iterator[np.ndarray]:
-    """``assign`` a block of vectors at a time, as they come."""
-    return (assign(block, centroids, probes, router) for block in vectors)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.whole import kmeans
-from ops.whole.kmeans import assign, assign_blocks, build_router, train
+from ops.whole.kmeans import assign, build_router, train
 from ops.whole.vectors import unit
 from tests.reference.search import best
 
@@ -136,9 +136,8 @@ def test_a_vector_is_assigned_alike_in_any_block(monkeypatch: pytest.MonkeyPatch
     vectors, _, _ = planted(700, 20)
     centroids = train(vectors, 50)
     whole = assign(vectors, centroids, probes=3)
-    np.testing.assert_array_equal(
-        np.concatenate(list(assign_blocks(iter(np.array_split(vectors, 9)), centroids, 3))), whole
-    )
+    parts = [assign(part, centroids, probes=3) for part in np.array_split(vectors, 9)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
     monkeypatch.setattr("ops.whole.vectors.BLOCK_BYTES", 4_096)
     np.testing.assert_array_equal(assign(vectors, centroids, probes=3), whole)
 
