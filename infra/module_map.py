@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from infra.generated import rewrite  # noqa: E402
+
 START, END = "<!-- map: made by infra/module_map.py -->", "<!-- end of map -->"
 FOLDERS = {
     "flows": "what happens, in order: the recipe read aloud",
@@ -30,19 +34,5 @@ def module_map() -> str:
     return "\n".join(lines)
 
 
-def main(arguments: list[str]) -> int:
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    before, rest = text.split(START)
-    after = rest.split(END)[1]
-    wanted = f"{before}{START}\n{module_map()}\n{END}{after}"
-    if arguments == ["--check"]:
-        if wanted != text:
-            print("README's map of modules is not up to date; run: python infra/module_map.py", file=sys.stderr)
-        return int(wanted != text)
-    readme.write_text(wanted, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(rewrite(ROOT / "README.md", START, END, module_map(), sys.argv[1:]))

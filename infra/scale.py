@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT.parent))
+
+from infra.generated import rewrite  # noqa: E402
+
 START, END = "<!-- tables: made by infra/scale.py -->", "<!-- end of tables -->"
 DOCUMENTS, IMAGES, SENTENCES = 118e6, 336e6, 2.1e9
 RECIPES = {"15m": 15e6, "30m": 30e6, "100m": 100e6}
@@ -215,18 +219,5 @@ def _n(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def main(arguments: list[str]) -> int:
-    path = ROOT / "SCALE.md"
-    text = path.read_text(encoding="utf-8")
-    before, rest = text.split(START)
-    wanted = f"{before}{START}\n{whole()}\n{END}{rest.split(END)[1]}"
-    if arguments == ["--check"]:
-        if wanted != text:
-            print("infra/SCALE.md does not follow from the results; run: python infra/scale.py", file=sys.stderr)
-        return int(wanted != text)
-    path.write_text(wanted, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(rewrite(ROOT / "SCALE.md", START, END, whole(), sys.argv[1:]))

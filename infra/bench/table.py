@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from infra.bench.measure import RESULTS
+from infra.generated import rewrite
 
 README = Path(__file__).parent / "README.md"
 BEGIN, END = "<!-- table: python -m infra.bench.table -->", "<!-- end of table -->"
@@ -60,9 +61,7 @@ def _origin(name: str, result: dict) -> str:
 
 
 def main() -> None:
-    text = README.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    README.write_text(f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    rewrite(README, BEGIN, END, table(), [])
 
 
 if __name__ == "__main__":
