@@ -7,11 +7,12 @@ DEMO_DOCUMENTS ?= 640
 
 setup: .venv/.installed
 
-# uv installs the locked set, torch included, in under a minute; pip would take several.
+# uv installs the locked set, torch included, in under a minute; pip would take several. Compiled at once, since where
+# PYTHONDONTWRITEBYTECODE is set (images for containers do) every process would compile torch anew, for 2 s.
 .venv/.installed: infra/requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes infra/requirements.lock
+	$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes infra/requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	touch $@
 

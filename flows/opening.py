@@ -13,7 +13,7 @@ from catalog.recipe import Recipe
 from catalog.scorer import Scorer
 from flows.settings import Compute, found_source
 from ops.read.source import SourceError, open_source
-from tasks import scorers
+from tasks import scorers, stage
 from tasks.session import Session
 
 
@@ -22,6 +22,7 @@ def session(
     recipe: Recipe, sources: Sequence[str], lake: str, compute: Compute, flow: str = "curate"
 ) -> Iterator[Session]:
     """A session that holds the lake's lease, after the recipe, its models and its sources were found good."""
+    stage.warm_up(compute.placement())
     checked = scorers.plan(recipe)
     uris = found_sources(recipe, sources)
     with create_or_open(lake) as opened, held(opened, checked, compute, flow, uris) as session:

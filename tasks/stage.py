@@ -20,11 +20,12 @@ from typing import Any
 
 from catalog.commit import Manifest
 from catalog.worklist import WorkItem
+from tasks import pool
 from tasks.partition import Job, Output, Part, Worker, write_parts
 from tasks.poison import without_killers
 from tasks.pool import ONE_THREAD, run_in_pool
 
-__all__ = ["Job", "Output", "Part", "Placement", "run", "write_parts"]
+__all__ = ["Job", "Output", "Part", "Placement", "run", "warm_up", "write_parts"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,12 @@ class Placement:
     @property
     def n_workers(self) -> int:
         return self.workers or max(1, len(os.sched_getaffinity(0)))
+
+
+def warm_up(placement: Placement) -> None:
+    """Let the workers' imports begin while the caller still opens its lake."""
+    if not placement.ray_address:
+        pool.warm_up()
 
 
 def run(items: Sequence[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[list[Manifest]]:

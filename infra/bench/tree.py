@@ -15,7 +15,11 @@ import psutil
 PR_SET_CHILD_SUBREAPER = 36
 SECONDS = 0.1
 # What Ray runs for itself on each machine, busy or not; its waiting workers call themselves ray::IDLE.
-RAYS_OWN = ("raylet", "gcs_server", "ray/dashboard/", "ray/autoscaler/", "log_monitor", "runtime_env/agent", "::IDLE")
+RAYS_OWN = (
+    "raylet", "gcs_server", "ray/dashboard/", "ray/autoscaler/", "log_monitor", "runtime_env/agent", "::IDLE",
+    "::DashboardAgent", "::RuntimeEnvAgent", "::_StatsActor", "::_AutoscalingCoordinatorActor",
+    "::ActorLocationTracker",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
