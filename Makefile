@@ -37,7 +37,7 @@ fuzz: setup
 
 # Every figure of infra/bench/README.md anew, peers included; how long each takes stands there.
 bench: setup
-	$(BIN)/python -m infra.bench.run_all
+	$(BIN)/python -m infra.bench.run_all $(if $(PHOTOS),--photos $(PHOTOS))
 
 lock:
 	$(BIN)/uv pip compile --universal --no-emit-index-url --generate-hashes --group dev --python-version 3.11 pyproject.toml -o infra/requirements.lock

@@ -10,6 +10,7 @@ from catalog.plan import Plan, Stage
 from catalog.worklist import WorkItem, pending_images
 from ops.fault import Fault
 from ops.image.decode import Decode
+from ops.image.luma import with_luma
 from ops.image.phash import PerceptualHash
 from ops.image.quality import ImageQuality
 from ops.models.clip import Clip
@@ -88,6 +89,8 @@ class ScoreImages:
     def _scored(self, decoded: list, tables: tuple[str, ...]) -> dict[str, list]:
         good = [n for n, pixels in enumerate(decoded) if not isinstance(pixels, Fault)]
         batch = {"pixels": [decoded[n] for n in good]}
+        if not {"image_quality", "image_hash"}.isdisjoint(tables):
+            batch = with_luma(batch)
         scores: dict[str, list] = {}
         if "image_quality" in tables:
             result = self.quality(batch)

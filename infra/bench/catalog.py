@@ -1,15 +1,15 @@
 """The catalog at size: work list, cut, publish, what differs between versions, funnel and ``why``, on made-up metadata.
 
-Run as ``python -m infra.bench.catalog [--rows N] [--lake FOLDER]``; the lake of :mod:`infra.bench.made_lake` is filled
-in ``--lake`` when it is not there, which is kept, or in a folder that is removed. A cut and a publish leave a version
-behind, so that each round has a cap of its own: the re-cut. Commits are measured by :mod:`infra.bench.commits`.
+Run as ``python -m infra.bench.catalog [--rows N ...] [--lakes FOLDER]``; the lake of :mod:`infra.bench.made_lake` is
+filled for each number of images, under ``--lakes`` when it is not there, where it is kept, or in a folder that is
+removed. A cut and a publish leave a version behind, so that each round has a cap of its own: the re-cut. Commits are
+measured by :mod:`infra.bench.commits`.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
-import json
-import statistics
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ from catalog.why import named, seen_by
 from catalog.why_image import image
 from catalog.worklist import pending_images
 from infra.bench.made_lake import fill, plan
-from infra.bench.measure import Row, Seconds, exponent, finish, parser, peak_mb, timed
+from infra.bench.measure import Row, Seconds, cpu, exponent, finish, parser, peak_mb, timed, wall
 
 LIMITS = {"work list": 10.0, "work list when all is done": 10.0, "cut": 10.0, "the decisions on images alone": 10.0,
           "publish": None, "what differs between two versions": None, "funnel": 1.0, "why": 1.0}  # fmt: skip
@@ -42,11 +42,10 @@ class Notes:
 
     def row(self, name: str, rows: int) -> Row:
         found, most = self.seconds[name], LIMITS[name]
-        cpu, wall = (statistics.median(getattr(each, kind) for each in found) for kind in ("cpu", "wall"))
-        at_size = most is not None and rows >= 10_000_000
-        return Row(f"{name}, {rows} images", "wall s", wall, note=f"{cpu:.3g} CPU s",
-                   target="" if most is None else f"<= {most:g} s at 10M images", met=wall <= most if at_size else None
-                   )  # fmt: skip
+        met = wall(found) <= most if most is not None and rows >= 10_000_000 else None
+        target = "" if most is None else f"<= {most:g} s at 10M images"
+        note = f"{cpu(found):.3g} CPU s"
+        return Row(f"{name}, {rows} images", "wall s", wall(found), note=note, target=target, met=met)
 
 
 def measured(lake: Lake, n: int, rounds: int) -> Notes:
@@ -74,37 +73,39 @@ def _why(lake: Lake, item: str) -> None:
     image(lake, found.images[0], seen_by(lake, find(lake, "big")))
 
 
-def growth(rows: list[Row], smaller: Path) -> list[Row]:
-    """How the CPU seconds grew from the lake of another result file, and what they would be at 30M images by that."""
-    before = {row["what"].rpartition(", ")[0]: row for row in json.loads(smaller.read_text(encoding="utf-8"))["rows"]}
-    found = []
-    for row in rows:
-        name, _, size = row.what.rpartition(", ")
-        if name in ("work list", "cut", "the decisions on images alone", "publish", "why") and name in before:
-            sizes = [int(text.split()[-2]) for text in (before[name]["what"], size)]
-            seconds = [float(text.split()[0]) for text in (before[name]["note"], row.note)]
-            e = exponent(sizes, seconds)
-            note = f"from {sizes[0]} to {sizes[1]} images; by it {seconds[1] * (30e6 / sizes[1]) ** e:.3g} CPU s at 30M"
-            found.append(Row(f"growth of {name}", "exponent", e, note=note))
-    return found
+def growth(notes: dict[int, Notes]) -> list[Row]:
+    """How the CPU seconds grew from the smallest lake to the largest, and what they would be at 30M images by that."""
+    rows = []
+    for name in ("work list", "cut", "the decisions on images alone", "publish", "why"):
+        sizes = sorted(notes)
+        seconds = [cpu(notes[n].seconds[name]) for n in sizes]
+        e = exponent(sizes, seconds)
+        note = f"from {sizes[0]} to {sizes[-1]} images; by it {seconds[-1] * (30e6 / sizes[-1]) ** e:.3g} CPU s at 30M"
+        rows.append(Row(f"growth of {name}", "exponent", e, note=note))
+    return rows
+
+
+def of_lake(folder: Path, n: int, options: argparse.Namespace) -> Notes:
+    with create_or_open(folder / f"lake-{n}") as lake:
+        lake.execute(f"SET memory_limit = '{options.memory}'; SET threads = 2")
+        if not lake.query("SELECT 1 FROM images LIMIT 1"):
+            print(f"{n} images filled in {timed(lambda: fill(lake, n)).wall:.0f} s", flush=True)
+        return measured(lake, n, options.rounds)
 
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--rows", type=int, default=1_000_000, help="images")
+    options.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000], help="images of each lake")
     options.add_argument("--memory", default="2.6GB", help="what DuckDB may hold before it spills")
-    options.add_argument("--smaller", type=Path, help="result file of a smaller lake, to tell the growth from")
-    options.add_argument("--lake", type=Path, help="folder of a lake to fill, or that was filled before")
+    options.add_argument("--lakes", type=Path, help="folder of lakes to fill, or that were filled before")
     options = options.parse_args()
-    with tempfile.TemporaryDirectory() as folder, create_or_open(options.lake or Path(folder) / "lake") as lake:
-        lake.execute(f"SET memory_limit = '{options.memory}'; SET threads = 2")
-        if not lake.query("SELECT 1 FROM images LIMIT 1"):
-            print(f"filled in {timed(lambda: fill(lake, options.rows)).wall:.0f} s", flush=True)
-        rows = lake.query("SELECT count(*) FROM images")[0][0]
-        note = measured(lake, rows, options.rounds)
-    found = [note.row(name, rows) for name in LIMITS if name in note.seconds]
-    found += growth(found, options.smaller) if options.smaller else []
-    finish("catalog", found, options, peak_mb=round(peak_mb()))
+    with tempfile.TemporaryDirectory() as folder:
+        notes = {n: of_lake(options.lakes or Path(folder), n, options) for n in sorted(options.rows)}
+    most = max(notes)
+    rows = [notes[most].row(name, most) for name in LIMITS if name in notes[most].seconds]
+    peak = peak_mb()
+    rows.append(Row("memory of all of these", "MB", peak, target="<= 4,000 MB", met=peak <= 4000))
+    finish("catalog", rows + (growth(notes) if len(notes) > 1 else []), options)
 
 
 if __name__ == "__main__":

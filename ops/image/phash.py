@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ops.batch import Batch
-from ops.image.luma import luma
+from ops.image.luma import with_luma
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +22,7 @@ FLAT = 1.0
 
 @dataclass(frozen=True)
 class PerceptualHash:
-    """Read ``pixels`` (list of uint8 (h, w, 3)); add ``phash`` uint64.
+    """Read ``luma``, or ``pixels`` (list of uint8 (h, w, 3)) where there is none; add ``phash`` uint64.
 
     The signs, about their median, of the 8 x 8 lowest DCT-II coefficients of the luma on a 32 x 32 grid, row by row
     from the highest bit: the recipe of imagehash.phash, here from the shared small picture instead of the original
@@ -33,17 +33,17 @@ class PerceptualHash:
     version: int = 1
 
     def __call__(self, batch: Batch) -> Batch:
-        low = np.array([_low(pixels) for pixels in batch["pixels"]]).reshape(-1, LOW * LOW)
+        low = np.array([_low(gray) for gray in with_luma(batch)["luma"]]).reshape(-1, LOW * LOW)
         low[np.abs(low) < FLAT] = 0.0
         bits = low > np.median(low, axis=1, keepdims=True)
         return batch | {"phash": np.packbits(bits, axis=1).view(">u8").astype(np.uint64).reshape(-1)}
 
 
-def _low(pixels: np.ndarray) -> np.ndarray:
+def _low(luma: np.ndarray) -> np.ndarray:
     """The lowest (8, 8) coefficients of one picture; grid and cosines are one matrix a side."""
     import torch  # here for the same reason as in Decode
 
-    gray = torch.from_numpy(luma(pixels).astype(np.float32))
+    gray = torch.from_numpy(luma.astype(np.float32))
     height, width = gray.shape
     # By torch, whose threads the caller has set to one; numpy's BLAS would take all.
     return (_basis(height) @ gray @ _basis(width).T).double().numpy()

@@ -8,12 +8,13 @@ import numpy as np
 from PIL import Image
 
 from ops.batch import Batch
-from ops.image.luma import luma
+from ops.image.luma import with_luma
 
 
 @dataclass(frozen=True)
 class ImageQuality:
-    """Read ``pixels`` (list of uint8 (h, w, 3)); add four float64 columns, rounded to 4 decimals.
+    """Read ``pixels`` (list of uint8 (h, w, 3)) and their ``luma`` where it is there; add four float64 columns,
+    rounded to 4 decimals.
 
     ``sharpness``: variance of the 4-neighbour Laplacian of the luma, >= 0; grows with contrast, noise and smaller
     originals: compare it within one source only. ``brightness``: mean luma [0, 1]. ``colourfulness``: Hasler and
@@ -24,13 +25,13 @@ class ImageQuality:
     version: int = 1
 
     def __call__(self, batch: Batch) -> Batch:
-        rows = np.array([_scores(pixels) for pixels in batch["pixels"]], dtype=np.float64).reshape(-1, 4).round(4)
+        pairs = zip(batch["pixels"], with_luma(batch)["luma"], strict=True)
+        rows = np.array([_scores(*pair) for pair in pairs], dtype=np.float64).reshape(-1, 4).round(4)
         names = ("sharpness", "brightness", "colourfulness", "image_entropy")
         return batch | {name: rows[:, column] for column, name in enumerate(names)}
 
 
-def _scores(pixels: np.ndarray) -> tuple[float, float, float, float]:
-    gray = luma(pixels)
+def _scores(pixels: np.ndarray, gray: np.ndarray) -> tuple[float, float, float, float]:
     counts = np.array(Image.fromarray(gray).histogram())  # three times as fast as numpy's bincount
     shares = counts / gray.size
     brightness = float(shares @ np.arange(256)) / 255

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import torch
 
 from ops.image.decode import Decode
+from ops.image.luma import with_luma
 from ops.image.phash import PerceptualHash
 from ops.image.quality import ImageQuality
 
@@ -18,8 +19,9 @@ CHUNK = 64
 def scored(paths: list[Path]) -> dict:
     torch.set_num_threads(1)
     batch = {"pixels": [Decode()(path.read_bytes()) for path in paths]}
-    result = PerceptualHash()(ImageQuality()(batch))
-    return {"path": [path.name for path in paths]} | {name: result[name] for name in result if name != "pixels"}
+    result = PerceptualHash()(ImageQuality()(with_luma(batch)))
+    scores = {name: result[name] for name in result if name not in ("pixels", "luma")}
+    return {"path": [path.name for path in paths]} | scores
 
 
 def main(folder: str, out: str) -> None:
