@@ -119,8 +119,8 @@ def _cap(lake: Lake, plan: Plan, upto: int | None) -> None:
 def _decisions(lake: Lake) -> None:
     """The view over what each step left: no row is written again."""
     lake.execute(
-        "INSERT INTO cut_fallen SELECT n, 'no_text', '' FROM cut_kept WHERE image_id NOT IN "
-        "(SELECT image_id FROM cut_texts)"
+        "INSERT INTO cut_fallen SELECT n, 'no_text', coalesce('cluster=' || cluster, '') FROM cut_survivors "
+        "WHERE n IN (SELECT n FROM cut_kept WHERE image_id NOT IN (SELECT image_id FROM cut_texts))"
     )
     lake.execute(
         "CREATE OR REPLACE TEMP VIEW cut_images AS "

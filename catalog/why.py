@@ -142,6 +142,8 @@ def scores(lake: Lake, seen: Seen, tables: tuple[ScoreColumns, ...], key: str, v
     for table in tables[1:]:
         columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())
         digest = seen.plan.scorer(table.table) if seen.plan else ""
+        if seen.plan and not digest:
+            continue
         where = f"{key} = ? AND commit <= ? AND (scorer = ? OR ?){home}"
         sql = f"SELECT {columns} FROM {table.table} WHERE {where} ORDER BY commit DESC LIMIT 1"
         for row in facts(lake, sql, (value, seen.upto, digest, seen.plan is None)):

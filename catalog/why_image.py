@@ -89,20 +89,21 @@ def _cluster(lake: Lake, image_id: str, sha256: str, seen: Seen) -> Facts:
 
 
 def _survivors(lake: Lake, seen: Seen, at: Facts) -> str:
-    """SQL: ``item_id`` of the images of a cluster that came as far as its cap. Decisions name the cluster of those that
-    it dropped, pairs of the kept ones; the clusters of what fell later are looked up only where something did."""
+    """SQL: ``item_id`` of the images of a cluster that came as far as its cap. Decisions name the cluster of what
+    fell at the cap or for want of a text, pairs of the kept ones; the clusters of what fell for its caption are looked
+    up only where something did."""
     dataset, plan = seen.dataset, seen.plan
     assert dataset and plan
     version = f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"
-    late = ["no_text", *(check.name for check in plan.image_checks if check.stage >= Stage.CAPTION)]
+    late = [check.name for check in plan.image_checks if check.stage >= Stage.CAPTION]
     fell = f"SELECT item_id FROM decisions WHERE {version} AND kind = 'image' AND dropped_by"
     sql = (
-        f"{fell} = 'balance' AND value = 'cluster={at['cluster']}' UNION ALL "
+        f"{fell} IN ('balance', 'no_text') AND value = 'cluster={at['cluster']}' UNION ALL "
         f"SELECT image_id FROM pairs WHERE {version} AND cluster = {at['cluster']}"
     )
     names = f"({', '.join(quoted(name) for name in late)})"
     steps = f"SELECT sum(n_dropped) FROM funnel WHERE {version} AND kind = 'image' AND rule IN {names}"
-    if lake.query(steps)[0][0]:
+    if late and lake.query(steps)[0][0]:
         # Joins in this order: where few fell late, their ids narrow the files of images that are read.
         keys = f"SELECT key FROM clusters WHERE scorer = {quoted(at['scorer'])} AND cluster = {at['cluster']}"
         sql += (
