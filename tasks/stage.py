@@ -4,7 +4,7 @@ A stage is a list of :class:`~catalog.worklist.WorkItem` and a *job*: a picklabl
 reads the item's rows, works, and returns the rows of each table it fills. The runner writes each part as one Parquet
 file under the run's id and streams back one manifest a file, in the order in which items finish.
 
-Two placements give equal files: a pool of spawned processes for small work with no cluster address (Ray's own start
+Two placements give equal files: a pool of forked processes for small work with no cluster address (Ray's own start
 costs some 10 s), else Ray Data, whose rows are the work items themselves: its Parquet datasource reads a small dataset
 as one task, paths as rows keep every worker busy. One worker holds one shard at a time, so memory is bounded by the
 shard and its model, whatever the length of the list.

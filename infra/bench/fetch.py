@@ -32,7 +32,7 @@ from infra.bench.measure import ROOT, Row, finish, parser
 FEW = 100
 PEERS = {"img2dataset": [], "img2dataset, resize_mode=no": ["--resize_mode", "no"]}
 TARGETS = {"img2dataset": 2.0, "img2dataset, resize_mode=no": 1.3}
-NGINX = """daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log;
+NGINX = """daemon off; worker_processes 1; {user} pid {folder}/nginx.pid; error_log {folder}/error.log;
 events {{ worker_connections 1024; }}
 http {{ access_log off; sendfile on; keepalive_requests 100000; types {{ image/jpeg jpg; }}
 client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
@@ -171,7 +171,9 @@ def nginx(scratch: Path) -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    (scratch / "nginx.conf").write_text(NGINX.format(folder=scratch.absolute(), port=port))
+    # A worker that root starts would be nobody, who may not read a temporary folder of root's.
+    user = "user root;" if os.getuid() == 0 else ""
+    (scratch / "nginx.conf").write_text(NGINX.format(folder=scratch.absolute(), port=port, user=user))
     process = subprocess.Popen([program, "-c", str((scratch / "nginx.conf").absolute())], stderr=subprocess.DEVNULL)
     try:
         _wait_for(port)
