@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 
 from infra.bench import tree
@@ -61,11 +62,12 @@ def main() -> None:
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         used, said = {}, {}
-        for size in (options.small, options.documents):
+        sizes = (options.small, options.documents)
+        for size in sizes:
             generate(scratch / f"world-{size}", size)
-            for how in ("bare", "pool"):
-                used[how, size], said[how, size] = run(scratch, how, scratch / f"world-{size}")
-                print(f"{how}, {size} documents: {used[how, size]}", flush=True)
+        for how, size in product(("bare", "pool"), sizes):
+            used[how, size], said[how, size] = run(scratch, how, scratch / f"world-{size}")
+            print(f"{how}, {size} documents: {used[how, size]}", flush=True)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     small, large = options.small, options.documents
