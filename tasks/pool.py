@@ -51,11 +51,13 @@ def _pool(n_workers: int) -> ProcessPoolExecutor:
 
 def _new_pool(n_workers: int) -> ProcessPoolExecutor:
     warm_up()
-    return ProcessPoolExecutor(n_workers, multiprocessing.get_context("forkserver"), _end_with_parent)
+    return ProcessPoolExecutor(n_workers, multiprocessing.get_context("forkserver"), _begin, (dict(os.environ),))
 
 
-def _end_with_parent() -> None:
-    """A worker whose caller was killed ends itself; the process that it was forked from then ends too."""
+def _begin(environment: dict[str, str]) -> None:
+    """The caller's environment as it is now (S3 keys), which may differ from when the forking began. A worker whose caller was killed ends itself; the process that it was forked from then ends too."""
+    os.environ.clear()
+    os.environ.update(environment | ONE_THREAD)
     threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
 
 
