@@ -55,7 +55,10 @@ def _new_pool(n_workers: int) -> ProcessPoolExecutor:
 
 
 def _begin(environment: dict[str, str]) -> None:
-    """The caller's environment as it is now (S3 keys), which may differ from when the forking began. A worker whose caller was killed ends itself; the process that it was forked from then ends too."""
+    """Take the caller's environment as it is now (S3 keys), which may differ from when the forking began.
+
+    A worker whose caller was killed ends itself; the process that it was forked from then ends too.
+    """
     os.environ.clear()
     os.environ.update(environment | ONE_THREAD)
     threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
