@@ -1,8 +1,10 @@
 """All that is known of one image occurrence: where it came from, what was measured, why it stayed or fell."""
 
+import re
+
 from catalog.attach import quoted
 from catalog.lake import Lake
-from catalog.plan import IMAGE_TABLES, Stage
+from catalog.plan import IMAGE_TABLES
 from catalog.why import MOST, Facts, Seen, facts, home, judged, quarantine, scores
 
 
@@ -14,13 +16,14 @@ def image(lake: Lake, image_id: str, seen: Seen) -> Facts:
     at_home = home(lake, "image_content", "sha256", sha256)
     measured = scores(lake, seen, IMAGE_TABLES, "sha256", sha256, at_home)
     checks = seen.plan.image_checks if seen.plan else ()
+    decision = _decision(lake, image_id, seen)
     return {
         "origin": origin,
         "scores": measured,
         "rules": judged(lake, checks, IMAGE_TABLES, {**origin, **measured}),
-        "decision": _decision(lake, image_id, seen),
+        "decision": decision,
         "group": _group(lake, sha256, seen),
-        "cluster": _cluster(lake, image_id, sha256, seen),
+        "cluster": _cluster(lake, sha256, seen, decision),
         "matches": _matches(lake, image_id, sha256, seen),
         "texts": _texts(lake, sha256, seen, at_home),
         "quarantine": quarantine(lake, "item IN (?, ?) OR payload_ref = ?", (sha256, origin["url"], sha256)),
@@ -29,12 +32,17 @@ def image(lake: Lake, image_id: str, seen: Seen) -> Facts:
 
 
 def _origin(lake: Lake, image_id: str) -> Facts:
-    sql = """SELECT i.image_id, i.sha256, i.url, i.position, i.alt_text, i.width, i.height, i.format, i.n_bytes,
-        d.document_id, d.uri AS document, d.title, d.source, c.run_id, c."at" AS ingested,
-        (SELECT count(*) FROM images o WHERE o.sha256 = i.sha256) AS occurrences
-        FROM images i LEFT JOIN documents d ON d.document_id = i.document_id
-        LEFT JOIN commits c ON c."commit" = i."commit" WHERE i.image_id = ? ORDER BY i."commit" DESC LIMIT 1"""
-    return facts(lake, sql, (image_id,))[0]
+    """One question after the other, each with a constant: a join would read the column of every document."""
+    sql = """SELECT image_id, sha256, url, position, alt_text, width, height, format, n_bytes, document_id, "commit"
+        FROM images WHERE image_id = ? ORDER BY "commit" DESC LIMIT 1"""
+    found = facts(lake, sql, (image_id,))[0]
+    page = "SELECT uri AS document, title, source FROM documents WHERE document_id = ? LIMIT 1"
+    made = 'SELECT run_id, "at" AS ingested FROM commits WHERE "commit" = ?'
+    count = "SELECT count(*) AS occurrences FROM images WHERE sha256 = ?"
+    absent = dict.fromkeys(("document", "title", "source", "run_id", "ingested"))
+    known = [(page, found["document_id"]), (made, found.pop("commit")), (count, found["sha256"])]
+    return found | absent | {name: value for sql, key in known for row in facts(lake, sql, (key,))
+                             for name, value in row.items()}  # fmt: skip
 
 
 def _decision(lake: Lake, image_id: str, seen: Seen) -> Facts:
@@ -69,48 +77,17 @@ def _group(lake: Lake, sha256: str, seen: Seen) -> Facts:
     return {"group_id": group["group_id"], "pictures": group["group_size"], "others": members}
 
 
-def _cluster(lake: Lake, image_id: str, sha256: str, seen: Seen) -> Facts:
-    """The image cluster, and the place among its survivors by which the cap decides."""
+def _cluster(lake: Lake, sha256: str, seen: Seen, decision: Facts) -> Facts:
+    """The image cluster, and where the cap saw it the place among the survivors by which it decided."""
+    cap = {"cap": seen.plan.recipe.balance.cap} if seen.plan else {}
+    if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)", decision.get("value") or ""):
+        return {"cluster": int(at[1]), "rank": int(at[2]), "survivors": int(at[3]), **cap}
     scorer = seen.scorers.get("image_clusters", "")
-    sql = """SELECT c.cluster, c.scorer FROM clusters c WHERE c.kind = 'image' AND c.key = ? AND c."commit" <= ?
+    sql = """SELECT c.cluster FROM clusters c WHERE c.kind = 'image' AND c.key = ? AND c."commit" <= ?
         AND c.scorer IN (SELECT digest FROM scorers WHERE name = 'image_clusters') AND (c.scorer = ? OR ?)
         ORDER BY c."commit" DESC LIMIT 1"""
     rows = facts(lake, sql, (sha256, seen.upto, scorer, seen.dataset is None))
-    if not rows or seen.plan is None or seen.dataset is None:
-        return {name: value for row in rows for name, value in row.items() if name == "cluster"}
-    cluster = rows[0]["cluster"]
-    ranked = lake.query(
-        f"""SELECT item_id, row_number() OVER (ORDER BY sha256(item_id || ?)), count(*) OVER () FROM (
-            {_survivors(lake, seen, rows[0])}) QUALIFY item_id = ?""",
-        (str(seen.plan.recipe.seed), image_id),
-    )
-    place = {"rank": ranked[0][1], "survivors": ranked[0][2]} if ranked else {}
-    return {"cluster": cluster, **place, "cap": seen.plan.recipe.balance.cap}
-
-
-def _survivors(lake: Lake, seen: Seen, at: Facts) -> str:
-    """SQL: ``item_id`` of the images of a cluster that came as far as its cap. Decisions name the cluster of what
-    fell at the cap or for want of a text, pairs of the kept ones; the clusters of what fell for its caption are looked
-    up only where something did."""
-    dataset, plan = seen.dataset, seen.plan
-    assert dataset and plan
-    version = f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"
-    late = [check.name for check in plan.image_checks if check.stage >= Stage.CAPTION]
-    fell = f"SELECT item_id FROM decisions WHERE {version} AND kind = 'image' AND dropped_by"
-    sql = (
-        f"{fell} IN ('balance', 'no_text') AND value = 'cluster={at['cluster']}' UNION ALL "
-        f"SELECT image_id FROM pairs WHERE {version} AND cluster = {at['cluster']}"
-    )
-    names = f"({', '.join(quoted(name) for name in late)})"
-    steps = f"SELECT sum(n_dropped) FROM funnel WHERE {version} AND kind = 'image' AND rule IN {names}"
-    if late and lake.query(steps)[0][0]:
-        # Joins in this order: where few fell late, their ids narrow the files of images that are read.
-        keys = f"SELECT key FROM clusters WHERE scorer = {quoted(at['scorer'])} AND cluster = {at['cluster']}"
-        sql += (
-            f" UNION ALL SELECT l.item_id FROM ({fell} IN {names}) l JOIN images i ON i.image_id = l.item_id "
-            f"JOIN ({keys}) k ON k.key = i.sha256"
-        )
-    return sql
+    return {**rows[0], **cap} if rows else {}
 
 
 def _matches(lake: Lake, image_id: str, sha256: str, seen: Seen) -> list[Facts]:

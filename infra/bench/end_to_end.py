@@ -2,7 +2,8 @@
 
 Run as ``python -m infra.bench.end_to_end [--documents N] [--small N] [--scratch FOLDER]``. The figure is
 (CPU seconds of the ops run bare) / (cores x wall of the whole run), both less what a small world takes, so that start
-is taken off. On a shared machine the second figure says more: the ops' CPU seconds over those of the process tree.
+is taken off. Bare means: the same jobs in as many processes and nothing else at the same time. On a shared machine the
+second figure says more: the ops' CPU seconds over those of the process tree.
 """
 
 from __future__ import annotations

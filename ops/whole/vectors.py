@@ -30,9 +30,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return rows / np.where(lengths > 0, lengths, 1)
 
 
-def blocks(n: int, columns: int) -> Iterator[slice]:
-    """Slices of ``range(n)`` whose float32 product with ``columns`` columns stays near BLOCK_BYTES."""
-    step = max(1, BLOCK_BYTES // (4 * max(1, columns)))
+def blocks(n: int, columns: int, most: int = 2**31) -> Iterator[slice]:
+    """Slices of ``range(n)``, of at most ``most``, whose float32 product with ``columns`` stays near BLOCK_BYTES."""
+    step = min(most, max(1, BLOCK_BYTES // (4 * max(1, columns))))
     return (slice(start, min(n, start + step)) for start in range(0, n, step))
 
 

@@ -1,6 +1,7 @@
 """Asking a lake: sql in three formats, datasets, why."""
 
 import csv
+import hashlib
 import io
 import json
 from pathlib import Path
@@ -93,7 +94,9 @@ def stories(lake: str) -> dict[str, dict]:
         return {image_id: image(opened, image_id, seen) for (image_id,) in opened.query("SELECT image_id FROM images")}
 
 
-def test_why_tells_decision_rules_and_the_place_in_the_cluster_as_the_cut_took_them(stories: dict[str, dict]):
+def test_why_tells_decision_rules_and_the_place_in_the_cluster_as_the_cut_took_them(
+    lake: str, stories: dict[str, dict]
+):
     fates = [story["decision"]["dropped_by"] for story in stories.values()]
     assert set(fates) == {"", "short_side", "balance"}
     for story, fate in zip(stories.values(), fates, strict=True):
@@ -103,6 +106,16 @@ def test_why_tells_decision_rules_and_the_place_in_the_cluster_as_the_cut_took_t
         assert story["cluster"]["cap"] == 3
         if "rank" in story["cluster"]:
             assert (story["cluster"]["rank"] > 3) == (fate == "balance")
+    # Nobody ranked them again: the cut's own word, against an order made here.
+    seed = first(lake, "SELECT json_extract_string(recipe, 'seed') FROM datasets")
+    survivors: dict[int, list[str]] = {}
+    for image_id, story in stories.items():
+        if "rank" in story["cluster"]:
+            survivors.setdefault(story["cluster"]["cluster"], []).append(image_id)
+    for members in survivors.values():
+        members.sort(key=lambda image_id: hashlib.sha256(f"{image_id}{seed}".encode()).hexdigest())
+        places = [(stories[each]["cluster"]["rank"], stories[each]["cluster"]["survivors"]) for each in members]
+        assert places == [(place, len(members)) for place in range(1, len(members) + 1)]
 
 
 def test_why_marks_the_matches_that_became_texts(stories: dict[str, dict]):

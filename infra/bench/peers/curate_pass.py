@@ -1,14 +1,20 @@
 """A whole curate run of the recipe demo: ``python -m infra.bench.peers.curate_pass bare|pool SOURCE LAKE OUT``.
 
-``pool`` is the run as it is. ``bare`` calls the same jobs on the same items one after another in this process. OUT is
-a JSON file: per step wall seconds, and CPU seconds of this process; of ``bare`` also those inside of the ops.
+``pool`` is the run as it is. ``bare`` calls the same jobs on the same items in as many processes as there are CPUs, and
+nothing else at the same time: two CPUs may be threads of one core, where a second busy one makes the first's seconds
+longer. OUT is a JSON file: per step wall seconds, and CPU seconds of this process; of ``bare`` also those inside of
+the ops.
 """
 
+import functools
 import json
+import multiprocessing
+import os
+import pickle
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +23,7 @@ import torch
 from flows.curate import curate_steps
 from flows.opening import session
 from flows.settings import Compute, load_recipe
-from tasks import cluster, duplicates, stage
+from tasks import cluster, duplicates, pool, stage
 
 # Ops that the flow process itself runs, where its tasks look them up.
 GLOBAL_OPS = ((cluster.kmeans, "train"), (duplicates, "hamming_edges"), (duplicates, "recut"))
@@ -49,13 +55,52 @@ class Clock:
         return answer
 
 
+@functools.lru_cache(maxsize=4)
+def _unpickled(payload: bytes) -> tuple:
+    return pickle.loads(payload)
+
+
+def _seconds_of(work: tuple[bytes, Any]) -> tuple[float, list]:
+    """CPU seconds inside of the job, without the writing of what it made, and the files that it came to."""
+    payload, item = work
+    job, output = _unpickled(payload)
+    seconds = 0.0
+
+    def made() -> Iterator[stage.Part]:
+        nonlocal seconds
+        started = time.process_time()
+        parts = iter(job(item))
+        while True:
+            part = next(parts, None)
+            seconds += time.process_time() - started
+            if part is None:
+                return
+            yield part
+            started = time.process_time()
+
+    manifests = stage.write_parts(made(), item, output, 0.0)
+    return seconds, manifests
+
+
+def _begin() -> None:
+    torch.set_num_threads(1)
+
+
 def main(how: str, source: str, lake: str, out: str) -> None:
     clock = Clock()
     if how == "bare":
         torch.set_num_threads(1)
-        stage.run = lambda items, job, output, placement: (
-            stage.write_parts(clock.timed(job)(item), item, output, 0.0) for item in items
-        )
+        pool.warm_up()
+        cores = len(os.sched_getaffinity(0))
+        processes = multiprocessing.get_context("forkserver").Pool(cores, _begin)
+
+        def run(items: Any, job: Any, output: Any, placement: Any) -> Iterator[list]:
+            payload = pickle.dumps((job, output))
+            for seconds, manifests in processes.imap_unordered(_seconds_of, ((payload, item) for item in items)):
+                clock.ops[clock.step] += seconds
+                yield manifests
+
+        stage.run = run
         for module, name in GLOBAL_OPS:
             setattr(module, name, clock.timed(getattr(module, name)))
     with session(load_recipe("demo"), [source], lake, Compute()) as held:
