@@ -2,11 +2,13 @@
 
 Every thousand commits the lake is checkpointed and swept as if a week had gone by, which a test can only pretend: the
 snapshots of the metadata are dated back. Run as ``python -m infra.bench.commits [--commits N]``; Postgres is started
-by the bench, as another user where this one is root, and left out with a word where there is none.
+by the bench, as another user where this one is root, and left out with a word where there is none. The two run side by
+side, a process each.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import socket
@@ -15,6 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,7 +47,7 @@ def partition(writer: Writer, number: int) -> Manifest:
     return Manifest("image_hash", name, name, "h", 10, os.path.getsize(path), 0.1, path, 1, "bench")
 
 
-def measured(place: Path, n: int, on_postgres: bool) -> tuple[list[float], list[dict[str, float]]]:
+def measured(place: Path, n: int, with_postgres: bool) -> tuple[list[float], list[dict[str, float]]]:
     """Wall seconds of each commit, and what the lake weighs after each maintenance."""
     seconds, weights = [], []
     with create_or_open(place) as lake, lease.writing(lake, "bench", "commits") as writer:
@@ -54,23 +57,25 @@ def measured(place: Path, n: int, on_postgres: bool) -> tuple[list[float], list[
             writer.commit([made])
             seconds.append(time.perf_counter() - started)
             if (number + 1) % EVERY == 0:
-                weights.append(_maintained(writer, place, on_postgres))
-                print(number + 1, f"p99 {_p99(seconds[-EVERY:]):.3f} s", weights[-1], flush=True)
+                weights.append(_maintained(writer, place, with_postgres))
+                said = f"{number + 1} commits, p99 {_p99(seconds[-EVERY:]):.3f} s"
+                print("Postgres" if with_postgres else "SQLite", said, weights[-1], flush=True)
         assert lake.query("SELECT count(*), count(DISTINCT phash) FROM image_hash") == [(10 * n, 10 * n)]
     return seconds, weights
 
 
-def _maintained(writer: Writer, place: Path, on_postgres: bool) -> dict[str, float]:
+def _maintained(writer: Writer, place: Path, with_postgres: bool) -> dict[str, float]:
     metadata = writer.lake.metadata
     started = time.perf_counter()
     checkpoint(writer)
     week = "now() - INTERVAL 8 DAY"
-    metadata.write(f"UPDATE ducklake_snapshot SET snapshot_time = {week if on_postgres else f'({week})::VARCHAR'}")
+    metadata.write(f"UPDATE ducklake_snapshot SET snapshot_time = {week if with_postgres else f'({week})::VARCHAR'}")
     writer.begin("maintenance")  # the newest snapshot never expires: what follows is one of today
     sweep(writer, older_than_seconds=-3600)
     took = time.perf_counter() - started
     files = [path for path in place.rglob("*") if path.is_file()]
-    return {"seconds": round(took, 1), "files": len(files), "mb": round(sum(f.stat().st_size for f in files) / 1e6, 1)}
+    mb = round(sum(f.stat().st_size for f in files) / 1e6, 1)
+    return {"seconds": round(took, 1), "files": len(files), "mb": mb, "memory_mb": round(peak_mb())}
 
 
 @contextmanager
@@ -120,26 +125,38 @@ def row(name: str, seconds: list[float], weights: list[dict[str, float]]) -> Row
             f"; after maintenance {weights[0]['files']} files {weights[0]['mb']} MB, at the end {weights[-1]['files']}"
         )
         note += f" files {weights[-1]['mb']} MB; a maintenance {weights[-1]['seconds']} s"
+        note += f"; the process held {weights[0]['memory_mb']} MB, then {weights[-1]['memory_mb']}"
     return Row(f"p99 of a commit, the last {part} of {len(seconds)}, {name}", "wall s", end, start, f"the first {part}",
                start / end, target="end <= 2 x start", met=end <= 2 * start, note=note)  # fmt: skip
+
+
+def on_sqlite(n: int) -> tuple[list[float], list[dict[str, float]]]:
+    with tempfile.TemporaryDirectory() as folder:
+        return measured(Path(folder) / "lake", n, False)
+
+
+def on_postgres(n: int) -> tuple[list[float], list[dict[str, float]]]:
+    with tempfile.TemporaryDirectory() as folder, postgres(Path(folder)) as url:
+        place = Path(folder) / "lake"
+        place.mkdir()
+        (place / "lake.yaml").write_text(f"metadata: {url}\ndata_path: data\n")
+        return measured(place, n, True)
+
+
+NAMES = {on_sqlite: "SQLite", on_postgres: "Postgres"}
 
 
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--commits", type=int, default=10_000)
     options = options.parse_args()
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        rows.append(row("SQLite", *measured(Path(folder) / "lake", options.commits, False)))
-    if shutil.which("postgres"):
-        with tempfile.TemporaryDirectory() as folder, postgres(Path(folder)) as url:
-            place = Path(folder) / "lake"
-            place.mkdir()
-            (place / "lake.yaml").write_text(f"metadata: {url}\ndata_path: data\n")
-            rows.append(row("Postgres", *measured(place, options.commits, True)))
-    else:
+    measure = [on_sqlite, on_postgres] if shutil.which("postgres") else [on_sqlite]
+    with ProcessPoolExecutor(len(measure), multiprocessing.get_context("spawn")) as processes:
+        running = {each: processes.submit(each, options.commits) for each in measure}
+        rows = [row(NAMES[each], *future.result()) for each, future in running.items()]
+    if len(measure) == 1:
         print("Postgres is not installed: left out")
-    finish("commits", rows, options, peak_mb=round(peak_mb()))
+    finish("commits", rows, options)
 
 
 if __name__ == "__main__":

@@ -21,17 +21,24 @@ from infra.bench import tree
 from infra.bench.measure import ROOT, Row, finish, parser
 
 
-def generate(folder: Path, documents: int) -> None:
-    words = ["--seed", "7", "--documents", str(documents), "--out", str(folder)]
-    subprocess.run([sys.executable, str(ROOT / "infra" / "demo" / "generate.py"), *words], check=True)
+def generate(folder: Path, documents: int, cores: int) -> list[str]:
+    """As many worlds of ``documents`` in all as there are cores, made side by side; the folders of their pages."""
+    worlds = [folder / str(n) for n in range(cores)]
+    script = [sys.executable, str(ROOT / "infra" / "demo" / "generate.py")]
+    each = ["--documents", str(documents // cores)]
+    running = [
+        subprocess.Popen([*script, "--seed", str(7 + n), *each, "--out", world]) for n, world in enumerate(worlds)
+    ]
+    if any([process.wait() for process in running]):
+        sys.exit("the demo world could not be generated; what the generator said stands above")
+    return [str(world / "pages") for world in worlds]
 
 
-def run(scratch: Path, how: str, world: Path) -> tuple[tree.Used, dict]:
+def run(scratch: Path, how: str, sources: list[str]) -> tuple[tree.Used, dict]:
     lake, out = scratch / "lake", scratch / "out.json"
     shutil.rmtree(lake, ignore_errors=True)
-    words = [how, str(world / "pages"), str(lake), str(out)]
     used = tree.run(
-        [sys.executable, "-m", "infra.bench.peers.curate_pass", *words],
+        [sys.executable, "-m", "infra.bench.peers.curate_pass", how, str(lake), str(out), *sources],
         scratch / f"{how}.log",
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
@@ -63,11 +70,9 @@ def main() -> None:
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         used, said = {}, {}
-        sizes = (options.small, options.documents)
-        for size in sizes:
-            generate(scratch / f"world-{size}", size)
-        for how, size in product(("bare", "pool"), sizes):
-            used[how, size], said[how, size] = run(scratch, how, scratch / f"world-{size}")
+        worlds = {n: generate(scratch / f"world-{n}", n, cores) for n in (options.small, options.documents)}
+        for how, size in product(("bare", "pool"), worlds):
+            used[how, size], said[how, size] = run(scratch, how, worlds[size])
             print(f"{how}, {size} documents: {used[how, size]}", flush=True)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A whole curate run of the recipe demo: ``python -m infra.bench.peers.curate_pass bare|pool SOURCE LAKE OUT``.
+"""A whole curate run of the recipe demo: ``python -m infra.bench.peers.curate_pass bare|pool LAKE OUT SOURCE ...``.
 
 ``pool`` is the run as it is. ``bare`` calls the same jobs on the same items in as many processes as there are CPUs, and
 nothing else at the same time: two CPUs may be threads of one core, where a second busy one makes the first's seconds
@@ -86,7 +86,7 @@ def _begin() -> None:
     torch.set_num_threads(1)
 
 
-def main(how: str, source: str, lake: str, out: str) -> None:
+def main(how: str, lake: str, out: str, *sources: str) -> None:
     clock = Clock()
     if how == "bare":
         torch.set_num_threads(1)
@@ -103,7 +103,7 @@ def main(how: str, source: str, lake: str, out: str) -> None:
         stage.run = run
         for module, name in GLOBAL_OPS:
             setattr(module, name, clock.timed(getattr(module, name)))
-    with session(load_recipe("demo"), [source], lake, Compute()) as held:
+    with session(load_recipe("demo"), list(sources), lake, Compute()) as held:
         curate_steps(held, clock.do)
     Path(out).write_text(json.dumps({"steps": clock.steps, "ops": clock.ops}))
 
