@@ -83,15 +83,21 @@ def test_what_the_user_must_mend_fails_the_run_with_that_message(home: Path, tmp
 def test_up_stays_until_it_is_told_to_stop_and_stops_what_it_started(
     home: Path, tmp_path: Path, number: signal.Signals, status: int
 ):
+    # Where the tests run in the background of a script, SIGINT is ignored by all that they start.
     child = subprocess.Popen([*COMMAND, "--lake", str(tmp_path / "lake")], env=environment(home), text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
-    assert child.stdout is not None
-    deadline = time.monotonic() + 300
-    while "Ctrl-C stops it" not in (line := child.stdout.readline()):
-        assert line and time.monotonic() < deadline
-    assert len(of(home)) >= 3
-    child.send_signal(number)
-    assert child.wait(120) == status
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # fmt: skip
+    try:
+        assert child.stdout is not None
+        deadline = time.monotonic() + 300
+        while "Ctrl-C stops it" not in (line := child.stdout.readline()):
+            assert line and time.monotonic() < deadline
+        assert len(of(home)) >= 3
+        child.send_signal(number)
+        assert child.wait(120) == status
+    finally:
+        child.terminate()
+        child.wait(120)
     assert of(home) == []
 
 
