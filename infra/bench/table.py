@@ -53,10 +53,11 @@ def _line(name: str, row: dict) -> str:
 
 
 def _origin(name: str, result: dict) -> str:
-    """When it was run, how, for how long, and how busy the machine was: a load above its cores slows every figure."""
+    """When it was run, how, on what, for how long, and how busy that was: a load above its cores slows every figure."""
     machine, minutes = result["machine"], result.get("seconds", 0) / 60
     took = f", {minutes:.1f} min" if minutes else ""
-    ran = f"{result['date']}, {machine['cores']} cores at load {machine['load']}{took}"
+    cpu = machine["cpu"].replace("(R)", "").replace(" Processor", "")
+    ran = f"{result['date']}, {machine['cores']} cores of {cpu} at load {machine['load']}{took}"
     return f"| | *`{result['command']}`: {ran}* | | | | |"
 
 
