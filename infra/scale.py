@@ -151,7 +151,7 @@ def duplicates(n: float) -> float:
 def exponent_of(what: str) -> float:
     rows = json.loads((ROOT / "bench/results/duplicates.json").read_text(encoding="utf-8"))["rows"]
     note = next(row["note"] for row in rows if row["what"].startswith(what))
-    return float(note.removeprefix("exponent ").split(";")[0])
+    return float(note.removeprefix("exponent ").split(",")[0].split(";")[0])
 
 
 def associating(eligible: float, sentences: float) -> float:
