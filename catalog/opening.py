@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from catalog import lease, schema
+from catalog import lease, schema, spill
 from catalog.attach import attach, connect, extensions_for, quoted, use_s3_credentials
 from catalog.error import NewerLake, PairmillError
 from catalog.location import Location
@@ -47,8 +47,8 @@ def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection
     elif not read_only:
         os.makedirs(location.data_path, exist_ok=True)
     # What does not fit into memory goes beside the data, where there is room, rather than into the working directory.
-    spill = tempfile.gettempdir() if read_only or location.on_s3 else os.path.dirname(location.data_path.rstrip("/"))
-    connection.execute(f"SET temp_directory = {quoted(os.path.join(spill, '.spill'))}")
+    beside = tempfile.gettempdir() if read_only or location.on_s3 else os.path.dirname(location.data_path.rstrip("/"))
+    connection.execute(f"SET temp_directory = {quoted(spill.folder(beside))}")
     return connection
 
 
