@@ -97,10 +97,11 @@ def _forget(lake: Lake, table: str, where: str, reason: str, commit: int) -> Non
         (reason,),
     )
     lake.execute(f"DELETE FROM {table} WHERE {where}", (reason,))
-    lake.execute(
-        f"UPDATE partitions SET partition_id = partition_id || ':{commit}' WHERE \"table\" = '{table}' "
-        "AND (shard, scorer) IN (SELECT shard, scorer FROM forgotten)"
-    )
+    here = f"\"table\" = '{table}' AND (shard, scorer) IN (SELECT shard, scorer FROM forgotten)"
+    lake.execute(f"UPDATE partitions SET partition_id = partition_id || ':{commit}' WHERE {here}")
+    # A file without a row left is DuckLake's to remove: no worker may be sent to it.
+    left = f"SELECT filename FROM {table} WHERE shard IN (SELECT shard FROM forgotten)"
+    lake.execute(f"UPDATE partitions SET path = '' WHERE {here} AND concat(?, path) NOT IN ({left})", (lake.data_path,))
     lake.execute(
         'INSERT INTO partitions BY NAME SELECT ? AS "table", md5(concat(?, shard, scorer)) AS partition_id, shard, '
         "scorer, -n AS rows, 0 AS bytes, 0.0 AS seconds, '' AS run_id, ? AS \"commit\", '' AS path FROM forgotten",

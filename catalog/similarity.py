@@ -11,6 +11,9 @@ from catalog.texts import matches
 from catalog.vectors import score_paths
 from catalog.worklist import WorkItem, by_rounds, current_scores, image_rows, payload_paths
 
+# What a fused text's row holds of the answer.
+SYNTHETIC = ("prompt", "synthetic_text", "synthetic_status", "n_tokens", "seconds")
+
 
 def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
     """Pictures whose best match or alt texts are not those that ``image_similarity`` was made from."""
@@ -24,21 +27,17 @@ def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
             FROM {current_scores(plan, "image_embedding", "sha256")} v JOIN eligible e ON e.sha256 = v.sha256
             LEFT JOIN best b ON b.sha256 = v.sha256 WHERE v.image_vector IS NOT NULL)
         SELECT w.shard, list(w.sha256 ORDER BY w.sha256) AS keys, list(w.alts ORDER BY w.sha256) AS alts,
-            list(w.similarity ORDER BY w.sha256) AS similarity, list(w.digest ORDER BY w.sha256) AS digests
+            list(w.similarity ORDER BY w.sha256) AS similarity, list(w.digest ORDER BY w.sha256) AS digests,
+            list(coalesce(s."commit", -1) ORDER BY w.sha256) AS before
         FROM wanted w LEFT JOIN {current_scores(plan, "image_similarity", "sha256")} s ON s.sha256 = w.sha256
         WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard"""
     for rows in by_rounds(lake, sql):
         files = score_paths(lake, "image_embedding", plan.scorer("image_embedding"), [row[0] for row in rows])
         yield [
             WorkItem(shard, tuple(keys), files[shard], inputs={
-                "alt_texts": alts, "match_similarity": similarity, "input_digests": tuple(digests)})
-            for shard, keys, alts, similarity, digests in rows
+                "alt_texts": alts, "match_similarity": similarity, "input_digests": tuple(digests), "before": before})
+            for shard, keys, alts, similarity, digests, before in rows
         ]  # fmt: skip
-
-
-def kept(lake: Lake) -> int:
-    """Images that the last cut of this connection keeps."""
-    return lake.query("SELECT count(*) FROM cut_images WHERE dropped_by = ''")[0][0]
 
 
 def pending_kept(lake: Lake, plan: Plan, table: str, payload: str = "payloads") -> Iterator[list[WorkItem]]:
@@ -66,19 +65,24 @@ def pending_caption_similarity(lake: Lake, plan: Plan, captions: str) -> Iterato
             JOIN (SELECT * FROM captions WHERE scorer = '{captions}') c ON c.sha256 = v.sha256
             JOIN (SELECT DISTINCT sha256 FROM cut_images WHERE dropped_by = '') k ON k.sha256 = v.sha256)
         SELECT w.shard, list(w.sha256 ORDER BY w.sha256) AS keys, list(w.text ORDER BY w.sha256) AS texts,
-            list(w.digest ORDER BY w.sha256) AS digests
+            list(w.digest ORDER BY w.sha256) AS digests, list(coalesce(s."commit", -1) ORDER BY w.sha256) AS before
         FROM wanted w LEFT JOIN {current_scores(plan, "caption_similarity", "sha256")} s ON s.sha256 = w.sha256
         WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard"""
     for rows in by_rounds(lake, sql):
         files = score_paths(lake, "image_embedding", plan.scorer("image_embedding"), [row[0] for row in rows])
         yield [
-            WorkItem(shard, tuple(keys), files[shard], inputs={"texts": texts, "input_digests": tuple(digests)})
-            for shard, keys, texts, digests in rows
-        ]
+            WorkItem(shard, tuple(keys), files[shard], inputs={
+                "texts": texts, "input_digests": tuple(digests), "before": before})
+            for shard, keys, texts, digests, before in rows
+        ]  # fmt: skip
 
 
 def pending_fusion(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
-    """Kept pictures whose caption, tags or first sentence are not those that ``synthetic`` was made from."""
+    """Kept pictures whose caption, tags or first sentence are not those that ``synthetic`` was made from.
+
+    ``known`` is the answer where one was made from them before, for a recipe that another one took turns with.
+    """
+    answer = ", ".join(f"'{name}': s.{name}" for name in SYNTHETIC)
     sql = f"""WITH wanted AS (SELECT DISTINCT ON (c.sha256) p.shard, c.sha256, coalesce(x.text, '') AS caption,
                 coalesce(t.tags, []) AS tags, coalesce(s.text, '') AS sentence
             FROM cut_images c JOIN image_content p ON p.sha256 = c.sha256
@@ -88,16 +92,23 @@ def pending_fusion(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
             LEFT JOIN sentence_content s ON s.content = f.content
             WHERE c.dropped_by = '' ORDER BY c.sha256),
         digested AS (SELECT *, left(sha256(caption || chr(31) || array_to_string(tags, chr(30)) || chr(31) || sentence),
-            32) AS digest FROM wanted)
+            32) AS digest FROM wanted),
+        other AS (SELECT w.*, coalesce(o."commit", -1) AS before
+            FROM digested w LEFT JOIN {current_scores(plan, "synthetic", "sha256")} o ON o.sha256 = w.sha256
+            WHERE o.input_digest IS DISTINCT FROM w.digest),
+        known AS (SELECT s.sha256, arg_max({{{answer}}}, s."commit") AS answer FROM synthetic s
+            JOIN other ON other.sha256 = s.sha256 AND other.digest = s.input_digest
+            WHERE s.scorer = '{plan.scorer("synthetic")}' GROUP BY s.sha256)
         SELECT w.shard, list(w.sha256 ORDER BY w.sha256) AS keys, list(w.caption ORDER BY w.sha256) AS captions,
             list(w.tags ORDER BY w.sha256) AS tags, list(w.sentence ORDER BY w.sha256) AS sentences,
-            list(w.digest ORDER BY w.sha256) AS digests
-        FROM digested w LEFT JOIN {current_scores(plan, "synthetic", "sha256")} o ON o.sha256 = w.sha256
-        WHERE o.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard"""
+            list(w.digest ORDER BY w.sha256) AS digests, list(w.before ORDER BY w.sha256) AS before,
+            list(k.answer ORDER BY w.sha256) AS known
+        FROM other w LEFT JOIN known k ON k.sha256 = w.sha256 GROUP BY w.shard"""
     for rows in by_rounds(lake, sql):
         files = payload_paths(lake, "payloads", [row[0] for row in rows])
         yield [
             WorkItem(shard, tuple(keys), files[shard], inputs={
-                "captions": captions, "tags": tags, "sentences": sentences, "input_digests": tuple(digests)})
-            for shard, keys, captions, tags, sentences, digests in rows
+                "captions": captions, "tags": tags, "sentences": sentences, "input_digests": tuple(digests),
+                "before": before, "known": known})
+            for shard, keys, captions, tags, sentences, digests, before, known in rows
         ]  # fmt: skip

@@ -143,11 +143,12 @@ def _one(group: list[WorkItem]) -> WorkItem:
 
 
 def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:
-    """The files of one scorer's rows by shard."""
+    """The files of one scorer's rows by shard, the newest last: of a picture that was opened for another try the file
+    before still holds the row that it had."""
     if not shards:
         return {}
     found = lake.query(
-        """SELECT shard, list(path ORDER BY path) FROM partitions
+        """SELECT shard, list(path ORDER BY "commit", path) FROM partitions
         WHERE "table" = ? AND scorer = ? AND path <> '' AND shard IN (SELECT unnest(?)) GROUP BY shard""",
         (table, scorer, shards),
     )

@@ -187,7 +187,7 @@ def fuse(session: Session) -> None:
 
 @dataclass(frozen=True)
 class FuseTexts:
-    """A job: pictures and texts of one shard to ``synthetic``."""
+    """A job: pictures and texts of one shard to ``synthetic``; what was answered before is not asked again."""
 
     stage: ClassVar[str] = "fuse"
 
@@ -198,6 +198,16 @@ class FuseTexts:
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        known = [key for key, answer in zip(item.keys, item.inputs["known"], strict=True) if answer]
+        asked = [key for key in item.keys if key not in set(known)]
+        return [*self._recalled(item.only(known)), *(self._asked(item.only(asked)) if asked else ())]
+
+    def _recalled(self, item: WorkItem) -> list[Part]:
+        keys = zip(item.keys, item.inputs["input_digests"], item.inputs["known"], strict=True)
+        rows = [{"sha256": key, "input_digest": digest, **answer} for key, digest, answer in keys]
+        return [Part("synthetic", pa.Table.from_pylist(rows), self.scorer)] if rows else []
+
+    def _asked(self, item: WorkItem) -> list[Part]:
         texts = dict(
             zip(
                 item.keys,

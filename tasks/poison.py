@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from catalog.commit import Manifest
 from catalog.error import PairmillError
@@ -42,7 +42,7 @@ def isolate(item: WorkItem, attempt: Callable[[WorkItem], Result | None]) -> Iso
             found.results.append(result)
         elif len(part.keys) > 1 and _is_by_row(part):
             middle = len(part.keys) // 2
-            waiting += [_slice(part, middle, len(part.keys)), _slice(part, 0, middle)]
+            waiting += [part.only(part.keys[middle:]), part.only(part.keys[:middle])]
         elif len(part.keys) == 1 and _is_by_row(part) and len(found.killers) < MOST_KILLERS:
             found.killers.append(part.keys[0])
         else:
@@ -55,18 +55,6 @@ def isolate(item: WorkItem, attempt: Callable[[WorkItem], Result | None]) -> Iso
 def _is_by_row(item: WorkItem) -> bool:
     """Whether the item's inputs are a value a row; a range of clusters, say, cannot be taken apart here."""
     return all(isinstance(value, Sequence) and len(value) == len(item.keys) for value in item.inputs.values())
-
-
-def only(item: WorkItem, keys: Sequence[str]) -> WorkItem:
-    """The item with these of its keys, and their inputs."""
-    places = [item.keys.index(key) for key in keys]
-    inputs: dict[str, Any] = {name: [value[place] for place in places] for name, value in item.inputs.items()}
-    return WorkItem(item.shard, tuple(keys), item.paths, item.tables, inputs)
-
-
-def _slice(item: WorkItem, first: int, last: int) -> WorkItem:
-    inputs: dict[str, Any] = {name: value[first:last] for name, value in item.inputs.items()}
-    return WorkItem(item.shard, item.keys[first:last], item.paths, item.tables, inputs)
 
 
 def without_killers(
@@ -83,7 +71,8 @@ def without_killers(
     except PairmillError as error:
         raise PairmillError(
             f"a worker process died while it ran {name} (killed, or out of memory): {error}; what was finished is "
-            "committed. Run the same command again; if it dies again, lower compute.workers."
+            "committed. Run the same command again; if it dies again, use fewer workers (--workers, or "
+            "compute.workers in Prefect)."
         ) from None
     manifests = [manifest for part in found.results for manifest in part]
     if not found.killers:
@@ -92,6 +81,6 @@ def without_killers(
     names = [key.split("\x1e")[0] for key in found.killers]
     faults = [Fault(key, "poison", f"a worker process that ran {name} on it alone died") for key in names]
     parts = [Part("quarantine", quarantine(names, [""] * len(names), getattr(job, "stage", name), faults))]
-    killers = only(item, found.killers)
+    killers = item.only(found.killers)
     parts += getattr(job, "poisoned", lambda _: [])(killers)
     return manifests + write_parts(parts, killers, output, 0.0)

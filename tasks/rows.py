@@ -12,7 +12,8 @@ from catalog.worklist import WorkItem
 
 
 def read_rows(item: WorkItem, columns: list[str], key: str) -> pa.Table:
-    """The item's rows of its files, one a key, in the order of ``item.keys``. Keys without a row are left out."""
+    """The item's rows of its files, one a key (of its last file), in the order of ``item.keys``. Keys without a row are
+    left out."""
     table = pa.concat_tables([read_table(path, columns) for path in item.paths])
     place = {name: n for n, name in enumerate(table[key].to_pylist())}
     return table.take(pa.array([place[name] for name in item.keys if name in place], pa.int64()))

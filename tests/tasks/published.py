@@ -46,7 +46,7 @@ def published(
     faults: tuple[tuple[str, str, str], ...] = (("broken.jpg", "truncated", "jpeg: Premature end"),),
 ) -> Published:
     """Publish `small` in the lake at ``folder``: pictures in three shards, clusters by turns; '' and () leave out."""
-    plan, scorers = _plan(cap, image_rules, bool(caption), bool(tags))
+    plan, scorers = plan_of(cap, image_rules, bool(caption), bool(tags))
     with create_or_open(folder) as lake, lease.writing(lake, "run-1", "test") as writer:
         output = Output(lake.data_path, "run-1", writer.begin("ingest"))
         register(lake, scorers, output.commit)
@@ -65,7 +65,7 @@ def published(
         return publish(lake, plan, "run-1", 0.9, lambda: writer.begin("publish"))
 
 
-def _plan(cap: int, rules: tuple[dict[str, str], ...], captions: bool, tags: bool) -> tuple[Plan, list[Scorer]]:
+def plan_of(cap: int, rules: tuple[dict[str, str], ...], captions: bool, tags: bool) -> tuple[Plan, list[Scorer]]:
     content = {
         "name": "small",
         "models": {"clip": "open_clip:tiny/none", "captioner": "hf:tiny"},

@@ -4,14 +4,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from catalog import quarantine
+from catalog import sweep as sweeping
 from catalog.error import PairmillError
+from catalog.vectors import score_paths
+from catalog.worklist import WorkItem
 from flows.opening import session
 from flows.settings import Compute, load_recipe
 from tasks.ingest import ingest
+from tasks.partition import Output, Part, write_parts
 from tasks.replay import replay
+from tasks.rows import read_rows, to_vectors
 from tasks.score_images import score_images
 from tasks.session import Session
 from tests.ops.fetch.web import photograph
@@ -105,6 +111,27 @@ def test_pictures_that_a_stage_could_not_work_on_are_pending_again_and_scored(pl
             assert done[0] == done[1]
 
 
+def test_a_picture_that_was_scored_at_the_second_try_is_read_as_then(place: Path, monkeypatch):
+    """Its row of NULLs stands in a file yet, which here sorts behind all others, and which a sweep removes."""
+    with run(place) as held:
+        scorer = held.plan.scorer("image_embedding")
+        (victim, shard), *_ = held.lake.query("SELECT sha256, shard FROM image_content ORDER BY sha256")
+        nothing = pa.table({"sha256": [victim], "image_vector": pa.array([None], pa.binary())})
+        output = Output(held.lake.data_path, "z" * 32, held.writer.begin("score images"))
+        null = write_parts([Part("image_embedding", nothing, scorer)], WorkItem(shard, (victim,)), output, 0.0)
+        held.writer.commit(null)
+        quarantined(held, victim, shard)
+        assert replay(held, "poison") == 1
+        score_images(held)
+        for _ in range(2):
+            files = score_paths(held.lake, "image_embedding", scorer, [shard])[shard]
+            rows = read_rows(WorkItem(shard, (victim,), files), ["sha256", "image_vector"], "sha256")
+            assert to_vectors(rows["image_vector"]).shape[0] == 1
+            monkeypatch.setattr(sweeping, "SNAPSHOT_SECONDS", 0)
+            sweeping.sweep(held.writer, older_than_seconds=0)
+        assert not Path(null[0].path).exists()
+
+
 def mark_as_poison(held: Session, sha256: str, shard: str) -> None:
     for table, column in (
         ("image_quality", "brightness"),
@@ -112,6 +139,10 @@ def mark_as_poison(held: Session, sha256: str, shard: str) -> None:
         ("image_embedding", "image_vector"),
     ):
         held.lake.execute(f"UPDATE {table} SET {column} = NULL WHERE sha256 = ?", (sha256,))
+    quarantined(held, sha256, shard)
+
+
+def quarantined(held: Session, sha256: str, shard: str) -> None:
     held.lake.execute(
         "INSERT INTO quarantine BY NAME SELECT ? AS item, 'score images' AS stage, 'poison' AS reason, '' AS source, "
         "? AS shard, 1 AS commit",

@@ -1,0 +1,70 @@
+"""Two recipes that take turns on one lake, each with other texts for the same pictures and the same scorer."""
+
+from pathlib import Path
+
+import pytest
+
+from catalog import lease
+from catalog.cut import cut
+from catalog.lake import create_or_open
+from catalog.lease import Writer
+from catalog.plan import Plan, compile_plan
+from catalog.recipe import validated
+from catalog.similarity import pending_fusion
+from catalog.worklist import WorkItem, current_scores
+from ops.image.decode import Decode
+from ops.models.vlm import VisionLanguageModel
+from tasks.caption import FuseTexts
+from tasks.stage import Output, write_parts
+from tests.tasks.published import IMAGE_RULES, plan_of, published
+
+FUSE = {"prompt": "{caption} {sentence}", "max_tokens": 4, "side": 64, "precision": "fp32"}
+SHORT, LONG = "n_words <= 6", "n_words > 6"
+
+
+def plan(sentences: str) -> Plan:
+    base, _ = plan_of(3, IMAGE_RULES, captions=True, tags=True)
+    content = base.recipe.model_dump() | {"fuse": FUSE, "sentences": [{"name": "length", "keep": sentences}]}
+    return compile_plan(validated(content, "small"), {**base.scorers, "synthetic": "fused"})
+
+
+def pending(writer: Writer, rule: str) -> list[WorkItem]:
+    cut(writer.lake, plan(rule))
+    return [item for items in pending_fusion(writer.lake, plan(rule)) for item in items]
+
+
+def fuse(writer: Writer, rule: str, model: str) -> None:
+    job = FuseTexts(VisionLanguageModel(model), Decode(side=64), FUSE["prompt"], 4, "fused")
+    output = Output(writer.lake.data_path, "run-2", writer.begin("fuse"))
+    for item in pending(writer, rule):
+        writer.commit(write_parts(job(item), item, output, 0.0))
+
+
+def current(writer: Writer, rule: str) -> dict[str, tuple[str, str]]:
+    rows = writer.lake.query(
+        f"SELECT sha256, prompt, synthetic_text FROM {current_scores(plan(rule), 'synthetic', 'sha256')}"
+    )
+    return {sha256: (prompt, text) for sha256, prompt, text in rows}
+
+
+def test_each_gets_the_texts_made_for_it_and_none_is_made_twice(tmp_path: Path):
+    published(tmp_path / "lake")
+    with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "run-2", "test") as writer:
+        made = {}
+        for rule in (SHORT, LONG):
+            fuse(writer, rule, "hf:infra/demo/models/captioner")
+            made[rule] = current(writer, rule)
+        assert made[SHORT].keys() == made[LONG].keys() and len(made[SHORT]) == 6
+        assert all(made[SHORT][key][0] != made[LONG][key][0] for key in made[SHORT])
+        for rule in (SHORT, LONG, SHORT):
+            assert pending(writer, rule)
+            fuse(writer, rule, "hf:nowhere")  # a model that is asked would be looked for
+            assert current(writer, rule) == made[rule]
+            assert not pending(writer, rule)
+        assert lake.query("SELECT count(*) FROM synthetic") == [(5 * 6,)]
+
+
+@pytest.mark.parametrize("before", [-1, 7])
+def test_what_is_to_be_replaced_is_part_of_what_an_item_asks_for(before: int):
+    first, again = ({"input_digests": ("d",), "before": [commit]} for commit in (before, before + 1))
+    assert WorkItem("s", ("k",), inputs=first).digest != WorkItem("s", ("k",), inputs=again).digest
