@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,11 +45,11 @@ class Totals:
     known: int = 0
 
 
-def commit(lake: "Lake", manifests: Sequence[Manifest], guard: Callable[[], None] = lambda: None) -> int:
+def commit(lake: "Lake", manifests: Sequence[Manifest]) -> int:
     """Register the files and insert their `partitions` rows; all or nothing. Returns how many partitions were new.
 
     A (table, partition_id) that is known already is passed over: its file stays unregistered, for the sweep. DuckLake
-    itself would register a file twice and double its rows. ``guard`` runs inside the transaction and may refuse it.
+    itself would register a file twice and double its rows.
     """
     if not manifests:
         return 0
@@ -58,7 +58,6 @@ def commit(lake: "Lake", manifests: Sequence[Manifest], guard: Callable[[], None
     def body() -> int:
         known = _known(lake, [partition_id for _, partition_id in placed])
         new = [pair for key, pair in placed.items() if key not in known]
-        guard()
         _register(lake, new)
         _remember(lake, [m for m, _ in new], [path for _, path in new])
         return len(new)

@@ -23,7 +23,8 @@ Result = TypeVar("Result")
 
 class Lake:
     """``uri`` as given, ``data_path`` an absolute folder or s3 URL ending in a slash, ``connection`` DuckDB's, using
-    the lake. Threads may share a lake: a statement, or a whole transaction, has it to itself."""
+    the lake. Threads may share a lake: a statement, or a whole transaction, has it to itself. ``guard`` runs at the end
+    of each of `retrying`'s transactions and may refuse it: under a lease it asks whether that holds."""
 
     def __init__(
         self, location: Location, connection: duckdb.DuckDBPyConnection, metadata: Metadata, read_only: bool
@@ -33,6 +34,7 @@ class Lake:
         self.connection = connection
         self.metadata = metadata
         self.read_only = read_only
+        self.guard: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._depth = 0
 
@@ -85,7 +87,9 @@ class Lake:
 
         def once() -> Result:
             with self.transaction():
-                return body()
+                result = body()
+                self.guard()
+                return result
 
         return self._run(once)
 

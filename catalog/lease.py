@@ -70,7 +70,6 @@ class Writer:
 
         def allocate() -> int:
             number = self.lake.query('SELECT coalesce(max("commit"), 0) + 1 FROM commits')[0][0]
-            self.check()
             self.lake.execute("INSERT INTO commits VALUES (?, ?, ?, ?)", (number, self.run_id, step, datetime.now(UTC)))
             return number
 
@@ -78,11 +77,12 @@ class Writer:
 
     def commit(self, manifests: Sequence[Manifest]) -> int:
         """Register finished partitions; see catalog.commit. Returns how many were new."""
-        return commit(self.lake, manifests, guard=self.check)
+        return commit(self.lake, manifests)
 
     def check(self) -> None:
-        """Raise LeaseLost unless this process still holds the lease. Called inside each transaction, after its snapshot
-        is fixed: whoever takes the lease over makes transactions that are already under way conflict (see `hold`)."""
+        """Raise LeaseLost unless this process still holds the lease. Called at the end of each transaction (the lake's
+        guard): its body may have taken minutes, or the machine may have stood still. Whoever takes the lease over makes
+        a commit of partitions that is under way between this and its end conflict (see `writing`)."""
         held = holder_of(self.lake.metadata)
         if held is None or held.token != self._token:
             by = f"{held} took it over" if held else "it expired"
@@ -99,7 +99,12 @@ def writing(lake: "Lake", run_id: str, purpose: str, wait_seconds: float = 0.0) 
         if took_over:
             # A comment alters the table, so a commit of the former holder that is still under way is refused.
             lake.execute(f"COMMENT ON TABLE partitions IS 'lease {token}'")
-        yield Writer(lake, run_id, token)
+        writer = Writer(lake, run_id, token)
+        lake.guard = writer.check
+        try:
+            yield writer
+        finally:
+            lake.guard = lambda: None
 
 
 @contextmanager
@@ -130,8 +135,8 @@ def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_secon
     deadline = time.monotonic() + wait_seconds
     while True:
         mine = _mine(run_id, purpose)
-        before = metadata.retrying(lambda mine=mine: _take(metadata, mine))
-        if before is None or before.is_over():
+        before, taken = metadata.retrying(lambda mine=mine: _take(metadata, mine))
+        if taken:
             return mine.token, before is not None
         if time.monotonic() >= deadline:
             raise LeaseHeld(
@@ -141,17 +146,19 @@ def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_secon
         time.sleep(min(1.0, max(0.05, deadline - time.monotonic())))
 
 
-def _take(metadata: Metadata, mine: Holder) -> Holder | None:
-    """Become the holder unless there is one whose time is not over. Returns who was there before."""
+def _take(metadata: Metadata, mine: Holder) -> tuple[Holder | None, bool]:
+    """Become the holder unless there is one whose time is not over. Returns who was there before, and whether it did:
+    asked again, a holder that ends just then would seem to have been replaced."""
     before = holder_of(metadata)
+    over = before is None or before.is_over()
     if before is None:
         values = astuple(mine)
         marks = ", ".join("?" * len(values))
         metadata.write(f"INSERT INTO pairmill_lease (slot, {_COLUMNS}) VALUES (1, {marks})", values)
-    elif before.is_over():
+    elif over:
         columns = ", ".join(f"{name} = ?" for name in _COLUMNS.split(", "))
         metadata.write(f"UPDATE pairmill_lease SET {columns} WHERE token = ?", (*astuple(mine), before.token))
-    return before
+    return before, over
 
 
 def _mine(run_id: str, purpose: str) -> Holder:

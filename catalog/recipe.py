@@ -35,7 +35,7 @@ class Recipe(Settings):
 
     name: Name = Field(description="The dataset's name.")
     seed: int = Field(0, ge=0, description="Of samples, orders and cluster training.")
-    sources: list[str] = Field([], description="Folders, files or s3:// prefixes to ingest when a run names none.")
+    sources: list[str] = Field([], description="Places to ingest when a run names none, as after --source.")
     models: dict[str, ModelSpec] = Field(description="`clip` and whatever captioners and fusion name.")
     images: list[Rule] = Field([], description="Rules for pictures, in order.")
     sentences: list[Rule] = Field([], description="Rules for sentences, in order.")
@@ -86,7 +86,7 @@ def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, f
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise BadRecipe(f"recipe '{file}' cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
-        raise BadRecipe(f"recipe '{file}' is not a list of settings; it begins with `name: ...`.")
+        raise BadRecipe(f"recipe '{file}' holds no settings by name; it begins with `name: ...`.")
     for key, value in (overrides or {}).items():
         override(content, key, value)
     return validated(content, str(content.get("name", file.stem)))

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from catalog.error import BadPredicate
 from catalog.predicate import columns_of
 
-# Names under which the cut itself drops a picture.
-RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "balance", "no_text"})
+# Names under which the cut itself drops a picture or a sentence.
+RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "balance", "no_text", "same_text"})
 FUSE_FIELDS = ("caption", "tags", "sentence")
 CAPTION_PROMPT = "Describe this image in one or two plain sentences. Name what can be seen; guess nothing."
 FUSE_PROMPT = (
@@ -78,7 +78,9 @@ class Association(Settings):
     probes: int = Field(1, ge=1, description="Nearest sentence clusters searched for each picture.")
     top_k: int = Field(3, ge=1, le=3, description="Sentences a picture gets at most: text1 to text3.")
     max_uses: int = Field(20, ge=1, description="Pictures that may share one sentence.")
-    retrain_at: float = Field(2.0, gt=1, description="Clusters are trained anew at so many times the rows they saw.")
+    retrain_at: float = Field(
+        2.0, gt=1, description="Clusters are trained anew once there are this many times the rows of their training."
+    )
 
 
 class Balance(Settings):
@@ -103,7 +105,7 @@ class Captioner(Settings):
 class Tags(Settings):
     """Zero-shot labels by CLIP."""
 
-    vocabulary: list[str] | str = Field(description="The words, or a file with one in a line.")
+    vocabulary: list[str] | str = Field(description="The words, or a file with one per line.")
     template: str = Field("a photo of {}.", description="The sentence a word is put into.")
     top_k: int = Field(5, ge=1, le=100, description="Words kept of each picture.")
 
@@ -137,7 +139,7 @@ class Fuse(Settings):
 class Ingest(Settings):
     """How sources become rows."""
 
-    documents_per_shard: int = Field(1000, ge=1, description="Documents a shard, the unit of work and of resuming.")
+    documents_per_shard: int = Field(1000, ge=1, description="Documents per shard, the unit of work and of resuming.")
     language: str = Field("en", min_length=2, max_length=8, description="For splitting texts into sentences.")
     max_pixels: int = Field(100_000_000, ge=1, description="A larger picture is quarantined as a bomb, undecoded.")
     max_bytes: int = Field(50_000_000, ge=1, description="A larger file is quarantined as too_large.")
@@ -151,7 +153,7 @@ class Fetch(Settings):
     seconds: float = Field(20.0, gt=0, le=600, description="For one attempt at an address, its redirects included.")
     retries: int = Field(2, ge=0, le=10, description="More attempts after time-outs, lost connections, 429 and 5xx.")
     banned: list[str] | str = Field(
-        [], description="Hosts (with their subdomains) or beginnings of addresses never asked; or a file, one a line."
+        [], description="Hosts (with their subdomains) or beginnings of addresses never asked; or a file, one per line."
     )
 
 
@@ -165,5 +167,8 @@ class Decoding(Settings):
 class ClipSettings(Settings):
     """How the embeddings are computed."""
 
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 is some three times as fast on recent CPUs.")
+    precision: Literal["fp32", "bf16"] = Field(
+        "fp32",
+        description="bf16 is two to five times as fast on CPUs with bf16 instructions, three times slower on others.",
+    )
     batch_size: int = Field(64, ge=1, description="Placement: it changes the speed, not the digest.")

@@ -3,11 +3,25 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from catalog.error import PairmillError
 from catalog.lake import Lake
 from catalog.recipe import Recipe, validated
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row of ``runs``. ``state`` is 'running', 'failed' or 'completed'; ``recipe`` is its name."""
+
+    run_id: str
+    flow: str
+    recipe: str
+    state: str
+    started_at: datetime
+    finished_at: datetime | None
+    detail: str
 
 
 @contextmanager
@@ -24,11 +38,18 @@ def recorded(lake: Lake, run_id: str, flow: str, recipe: Recipe, sources: Sequen
     _end(lake, run_id, "completed", "")
 
 
+def latest(lake: Lake, n: int) -> list[Run]:
+    """The last ``n`` runs, the newest first."""
+    columns = "run_id, flow, recipe, state, started_at, finished_at, detail"
+    sql = f"SELECT {columns} FROM runs ORDER BY started_at DESC LIMIT {n}"
+    return [Run(*row) for row in lake.query(sql)]
+
+
 def latest_recipe(lake: Lake) -> Recipe:
     """The recipe of the newest run, with the settings and models that it had."""
     rows = lake.query("SELECT p.recipe FROM run_recipes p JOIN runs USING (run_id) ORDER BY started_at DESC LIMIT 1")
     if not rows:
-        raise PairmillError(f"no run of lake '{lake.uri}' has its recipe on record; name one.")
+        raise PairmillError(f"no run of lake '{lake.uri}' has its recipe on record; name a recipe.")
     return validated(json.loads(rows[0][0]), "of the newest run")
 
 

@@ -4,6 +4,7 @@ import re
 import time
 from pathlib import Path
 
+from prefect import get_run_logger
 from prefect.artifacts import (
     create_link_artifact,
     create_markdown_artifact,
@@ -18,12 +19,21 @@ EVERY_SECONDS = 2.0  # an update is a request of some 20 ms
 
 
 class ProgressArtifacts:
-    """A session's ``progress`` as one bar a step, brought up to date every few seconds."""
+    """A session's ``progress`` as one bar a step, brought up to date every few seconds.
+
+    What the server does not take is missing from the bar and nothing more: no work is lost for it.
+    """
 
     def __init__(self) -> None:
         self._bars: dict[str, tuple[object, float]] = {}
 
     def __call__(self, step: str, done: int, total: int) -> None:
+        try:
+            self._tell(step, done, total)
+        except Exception as error:
+            get_run_logger().warning(f"{step}: its progress could not be told: {error}")
+
+    def _tell(self, step: str, done: int, total: int) -> None:
         if step not in self._bars or done == 0:
             bar = create_progress_artifact(0.0, key=_key(step), description=f"{step}: {total} work items")
             self._bars[step] = (bar, time.monotonic())

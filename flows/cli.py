@@ -54,8 +54,9 @@ def _run(commands: Any) -> None:
 
 def _compute_options(command: argparse.ArgumentParser) -> None:
     compute = command.add_argument_group("where it runs; any choice gives the same dataset")
-    compute.add_argument("--workers", type=_count, default=0, metavar="N", help="worker processes; 0 means one a CPU")
-    compute.add_argument("--ray", default="", metavar="ADDRESS", help="a Ray cluster, or 'local' to start Ray here")
+    compute.add_argument("--workers", type=_count, default=0, metavar="N", help="worker processes; 0 means one per CPU")
+    compute.add_argument("--ray", default="", metavar="ADDRESS",
+                         help="a Ray cluster ('auto' finds this machine's), or 'local' to start Ray here")  # fmt: skip
     compute.add_argument("--gpus-per-worker", type=_share, default=0.0, metavar="N", help="on Ray; 0 works on CPUs")
     compute.add_argument("--allow-address", type=_network, action="append", default=[], metavar="CIDR",
                          help="a network that may be fetched from although it is not public; may repeat")  # fmt: skip
@@ -79,8 +80,8 @@ def _again(commands: Any) -> None:
 
 
 def _recipe_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--source", action="append", default=[], metavar="URI",
-                         help="folder, file, s3://bucket/prefix or https://host/list; may repeat")  # fmt: skip
+    places = "folder, file, s3://bucket/prefix or https://host/list, also as FORMAT:PLACE; may repeat"
+    command.add_argument("--source", action="append", default=[], metavar="URI", help=places)
     _lake_option(command)
     _setting_options(command)
 
@@ -135,7 +136,7 @@ def _lake_option(command: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of workers; give 0 (one a CPU) or more")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of workers; give 0 (one per CPU) or more")
     return int(text)
 
 

@@ -12,8 +12,7 @@ from catalog.plan import Plan, compile_plan
 from catalog.recipe import Recipe
 from catalog.recipe_parts import Fetch
 from catalog.scorer import Scorer
-from flows.commands_run import compute_of, overrides
-from flows.settings import load_recipe
+from flows.commands_run import compute_of, named_recipe
 from flows.terminal import console, table
 from tasks.session import Session
 
@@ -66,7 +65,7 @@ def _again(args: Namespace, flow: str, plan: Callable[[Recipe], tuple[Plan, list
     """A session by the recipe that is named or that of the newest run, with no source but those that are named."""
     from flows.opening import found_sources, held
 
-    named = load_recipe(args.recipe, overrides(args.set), args.models) if args.recipe else None
+    named = named_recipe(args)
     checked = plan(_fetching(named)) if named else None
     uris = found_sources(named, args.source) if named and args.source else tuple(args.source)
     if not (named and uris) and not Path(args.lake).exists():  # opened for writing, it would be made

@@ -3,6 +3,7 @@
 from argparse import Namespace
 
 from catalog.error import BadRecipe
+from catalog.recipe import Recipe
 from flows.settings import Compute, load_recipe
 from flows.terminal import console
 
@@ -31,6 +32,15 @@ def compute_of(args: Namespace) -> Compute:
         gpus_per_worker=args.gpus_per_worker,
         allow_addresses=args.allow_address,
     )  # pyright: ignore[reportCallIssue]
+
+
+def named_recipe(args: Namespace) -> Recipe | None:
+    """The recipe of a command that may do without one. BadRecipe when there is none that its options could change."""
+    if args.recipe:
+        return load_recipe(args.recipe, overrides(args.set), args.models)
+    if args.set or args.models != "recipe":
+        raise BadRecipe("--set and --models change a recipe; name it before them: RECIPE --set …")
+    return None
 
 
 def overrides(assignments: list[str]) -> dict[str, str]:

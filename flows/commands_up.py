@@ -25,6 +25,8 @@ def up(args: Namespace) -> int:
     screen = console()
     if args.once:
         check_known(args.once)
+    elif args.source or args.set or args.models != "recipe":
+        raise PairmillError("--source, --set and --models are for one run: add --once DEPLOYMENT, such as curate/demo.")
     with screen.status("starting Prefect") as status, server() as (api, children):
         from prefect.client.orchestration import get_client
 
@@ -78,7 +80,10 @@ def parameters(args: Namespace) -> dict:
 
 def _absolute(uri: str) -> str:
     """The run works in another folder than the one this command was given in."""
-    return uri if "://" in uri else str(Path(uri).expanduser().absolute())
+    from ops.read.source import split_format
+
+    _, place = split_format(uri)
+    return uri if "://" in place else uri.removesuffix(place) + str(Path(place).expanduser().absolute())
 
 
 def recipe_name(parameters: dict) -> str:

@@ -4,15 +4,15 @@ from argparse import Namespace
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 
 from catalog import datasets
 from catalog.error import PairmillError
 from catalog.lake import Lake, create_or_open
-from catalog.why import Named, Seen, named, seen_by, superseded
+from catalog.why import Named, Seen, named, seen_by
+from catalog.why_document import document
 from catalog.why_image import image, versions
 from catalog.why_sentence import sentence
-from flows.story import fate_of, tell_address, tell_image, tell_quarantine, tell_sentence
+from flows.story import fate_of, tell_address, tell_document, tell_image, tell_quarantine, tell_sentence
 from flows.terminal import console
 from ops.identity import text_id
 from ops.text.split import normalise
@@ -53,12 +53,8 @@ def _dataset(lake: Lake, spec: str, found: Named) -> datasets.Dataset | None:
 
 
 def _tell(lake: Lake, found: Named, seen: Seen, screen: Console) -> None:
-    for document in found.documents:
-        screen.print(f"[bold]document {document['document_id']}[/]  {escape(document['uri'])}")
-        screen.print(f"  title     {escape(document['title'] or '')}\n  source    {escape(document['source'])}")
-        if since := superseded(lake, document["document_id"]):
-            screen.print(f"  [yellow]superseded[/] at commit {since}: its source says something else now")
-        _contents(lake, document["document_id"], seen, screen)
+    for row in found.documents:
+        tell_document(document(lake, row, seen), screen)
     for address in found.addresses[:WHOLE]:
         tell_address(address, screen)
     for image_id in found.images[:WHOLE]:
@@ -72,17 +68,3 @@ def _tell(lake: Lake, found: Named, seen: Seen, screen: Console) -> None:
         screen.print(f"also sentence {other}")
     if not (found.images or found.addresses):
         tell_quarantine(found.quarantine, screen)
-
-
-def _contents(lake: Lake, document_id: str, seen: Seen, screen: Console) -> None:
-    """A page's pictures with their fate, and how many sentences it has."""
-    key = (seen.dataset.name, seen.dataset.version) if seen.dataset else ("", 0)
-    for image_id, url, fell, value in lake.query(
-        "SELECT image_id, url, dropped_by, value FROM images i LEFT JOIN decisions d ON d.item_id = i.image_id AND "
-        "d.dataset = ? AND d.version = ? WHERE i.document_id = ? ORDER BY position",
-        (*key, document_id),
-    ):
-        fate = "" if fell is None else fate_of({"dropped_by": fell, "value": value})
-        screen.print(f"  image     {image_id}  {escape(url[:200])}  {fate}")
-    n = lake.query("SELECT count(*) FROM sentences WHERE document_id = ?", (document_id,))[0][0]
-    screen.print(f"  sentences {n}")

@@ -10,7 +10,8 @@ from flows.settings import RECIPES, Compute, default_lake, load_recipe
 
 NAMES = sorted(file.stem for file in RECIPES.glob("*.yaml"))
 RecipeName = Annotated[str, Field(pattern=rf"^({'|'.join(NAMES)}|.+\.ya?ml)$", examples=NAMES)]
-SourceUri = Annotated[str, Field(pattern=r"^(s3://.|file://.|[^:]+$)")]
+# A folder, a file or an address, after the name of a format where only that one is to be read.
+SourceUri = Annotated[str, Field(pattern=r"^([a-z][a-z0-9_]{2,31}:)?((s3|https?|file)://.+|/|/?[^:/][^:]*)$")]
 Setting = str | int | float | bool
 
 
@@ -27,7 +28,8 @@ def curate(
 
     Args:
         recipe: One of 100m, 15m, 30m and demo, or the path of a recipe's YAML file.
-        sources: Folders, files or s3://bucket/prefix to ingest; none means those that the recipe names.
+        sources: Folders, files, s3://bucket/prefix or https://host/list, also as FORMAT:PLACE, to ingest; none means
+            those that the recipe names.
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
         models: 'demo' swaps in the small models that ship, to try a recipe out.
         overrides: Settings of the recipe to override, by dotted key, such as balance.cap or images.short_side.keep.

@@ -7,29 +7,25 @@ from datetime import datetime
 from rich.console import Console
 from rich.markup import escape
 
-from catalog import datasets
-from catalog.error import BadRecipe
+from catalog import datasets, holdings, runs
 from catalog.lake import Lake, create_or_open
 from catalog.lease import holder_of
 from catalog.recipe import Recipe, validated
-from flows.commands_run import overrides
-from flows.settings import found_source, load_recipe
+from flows.commands_run import named_recipe
+from flows.settings import found_source
 from flows.terminal import console, table
 
-COUNTED = ("documents", "images", "sentences", "quarantine")
 RUNS = 5
 
 
 def status(args: Namespace) -> int:
     screen = console()
-    if not args.recipe and (args.set or args.models != "recipe"):
-        raise BadRecipe("--set and --models change a recipe; name it: pairmill status RECIPE --set …")
-    chosen = load_recipe(args.recipe, overrides(args.set), args.models) if args.recipe else None
+    chosen = named_recipe(args)
     with create_or_open(args.lake, read_only=True) as lake:
         _tell_lake(lake, screen)
         recipes = [chosen] if chosen else [_recipe_of(each) for each in _newest(lake)]
         for recipe in recipes:
-            sources = args.source or (recipe.sources if chosen else []) or _known_sources(lake)
+            sources = args.source or (recipe.sources if chosen else []) or holdings.sources(lake)
             _tell_pending(lake, recipe, [found_source(uri) for uri in sources], screen)
         if not recipes:
             screen.print("\nno dataset yet; `pairmill status RECIPE` says what a run of it would do.")
@@ -37,7 +33,7 @@ def status(args: Namespace) -> int:
 
 
 def _tell_lake(lake: Lake, screen: Console) -> None:
-    counts = [f"{lake.query(f'SELECT count(*) FROM {table}')[0][0]:,} {table}" for table in COUNTED]
+    counts = [f"{n:,} {table}" for table, n in holdings.counts(lake).items()]
     screen.print(f"[bold]lake {escape(str(lake.uri))}[/]  {', '.join(counts)}")
     for dataset in _newest(lake):
         screen.print(f"dataset  {dataset}  {dataset.n_pairs:,} pairs, {_time(dataset.created_at)}")
@@ -45,14 +41,14 @@ def _tell_lake(lake: Lake, screen: Console) -> None:
     writes = holder is not None and not holder.is_over()
     left = f" (left behind by {holder})" if holder and not writes else ""
     screen.print(f"lease    {holder}" if writes else f"lease    free: nobody writes{left}")
-    columns = "run_id, flow, recipe, state, started_at, finished_at, detail"
-    sql = f"SELECT {columns} FROM runs ORDER BY started_at DESC LIMIT {RUNS}"
-    for run_id, flow, recipe, state, started, finished, detail in lake.query(sql):
-        if state == "running" and not (writes and holder and holder.run_id == run_id):
-            state = "killed"
-        spent = f" in {(finished - started).total_seconds():.0f} s" if finished else ""
-        said = f": {detail.splitlines()[0][:200]}" if detail else ""
-        screen.print(f"run      {run_id}  {flow} {recipe}, {_time(started)}, {state}{spent}{escape(said)}")
+    for run in runs.latest(lake, RUNS):
+        killed = run.state == "running" and not (writes and holder and holder.run_id == run.run_id)
+        state = "killed" if killed else run.state
+        spent = f" in {(run.finished_at - run.started_at).total_seconds():.0f} s" if run.finished_at else ""
+        said = f": {run.detail.splitlines()[0][:200]}" if run.detail else ""
+        screen.print(
+            f"run      {run.run_id}  {run.flow} {run.recipe}, {_time(run.started_at)}, {state}{spent}{escape(said)}"
+        )
 
 
 def _tell_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Console) -> None:
@@ -77,10 +73,6 @@ def _newest(lake: Lake) -> list[datasets.Dataset]:
 
 def _recipe_of(dataset: datasets.Dataset) -> Recipe:
     return validated(json.loads(dataset.recipe), dataset.name)
-
-
-def _known_sources(lake: Lake) -> list[str]:
-    return [row[0] for row in lake.query("SELECT DISTINCT source FROM inputs ORDER BY source")]
 
 
 def _time(at: datetime) -> str:

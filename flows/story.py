@@ -44,6 +44,18 @@ def tell_image(facts: Facts, screen: Console) -> None:
     _versions(facts["datasets"], screen)
 
 
+def tell_document(facts: Facts, screen: Console) -> None:
+    origin = facts["origin"]
+    screen.print(f"[bold]document {origin['document_id']}[/]  {escape(origin['uri'])}")
+    screen.print(f"  title     {escape(origin['title'] or '')}\n  source    {escape(origin['source'])}")
+    if facts["superseded"]:
+        screen.print(f"  [yellow]superseded[/] at commit {facts['superseded']}: its source says something else now")
+    for image in facts["images"]:
+        fate = "" if image["dropped_by"] is None else fate_of(image)
+        screen.print(f"  image     {image['image_id']}  {escape(image['url'][:200])}  {fate}")
+    screen.print(f"  sentences {facts['sentences']}")
+
+
 def tell_address(facts: Facts, screen: Console) -> None:
     screen.print(f"[bold]address[/] {escape(facts['url'][:300])}  named by {facts['documents']} documents")
     if facts["reason"] is None:

@@ -97,6 +97,7 @@ class ParquetFile:
     def __init__(self, path: str) -> None:
         filesystem, local = fsspec.core.url_to_fs(path)
         filesystem.makedirs(os.path.dirname(local), exist_ok=True)
+        self._on_disk = "file" in filesystem.protocol
         self._file: Any = filesystem.open(local, "wb")
         self._writer: pq.ParquetWriter | None = None
 
@@ -114,6 +115,9 @@ class ParquetFile:
         if self._writer is not None:
             self._writer.close()
         size = self._file.tell()
+        self._file.flush()
+        if self._on_disk:  # the catalog's commit survives a power cut, so must what it names; on S3 it does as written
+            os.fsync(self._file.fileno())
         self._file.close()
         return size
 

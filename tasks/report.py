@@ -14,6 +14,7 @@ from catalog.datasets import Dataset
 from catalog.histogram import histograms
 from catalog.lake import Lake
 from catalog.plan import Plan
+from catalog.recipe_parts import RESERVED
 from tasks import charts
 from tasks.thumbnails import thumbnails
 
@@ -103,9 +104,6 @@ def _funnels(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, list[dict[st
         rule = {"rule": step.rule, "asks": asks.get(step.rule, ""), "is_sql": step.rule not in RESERVED}
         rows.append({**rule, "n_in": step.n_in, "n_dropped": step.n_dropped, "left": left, **share})
     return dict(found)
-
-
-RESERVED = {*_STEPS, "duplicate", "balance"}
 
 
 def _share(part: int, total: int) -> float:

@@ -32,8 +32,8 @@ __all__ = ["Job", "Output", "Part", "Placement", "run", "warm_up", "write_parts"
 class Placement:
     """Where work runs. Never part of an identity: any placement gives the same rows.
 
-    ``workers`` 0 means one a CPU (or one a GPU for model stages on a cluster); ``ray_address`` '' keeps to this
-    machine, 'local' starts Ray here, anything else is a cluster. Up to ``small_rows`` pending rows go to the pool.
+    ``workers`` 0 means one per CPU of this machine, on a cluster as well; ``ray_address`` '' keeps to this machine,
+    'local' starts Ray here, anything else is a cluster. Up to ``small_rows`` pending rows go to the pool.
     """
 
     workers: int = 0

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,17 +10,24 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from PIL import Image
 
+from catalog.location import Location, locate
+from flows.cli import parser
+from flows.commands_run import compute_of
+from flows.settings import RECIPES
+from tasks.stage import Placement
 from tests.flows.conftest import generate
 
 ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 # These start a server of their own or this very test run; tests/flows/test_up.py and CI run them.
 ELSEWHERE = ("make ", "pairmill up", "prefect deployment run")
 
 
 def commands() -> list[str]:
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if line.strip()]
     return [line for line in lines if not line.startswith(ELSEWHERE)]
 
@@ -39,6 +47,26 @@ def test_the_map_of_modules_is_up_to_date():
 def test_the_tables_of_scale_follow_from_the_results():
     done = subprocess.run([sys.executable, ROOT / "infra/scale.py", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_recipe_that_is_shown_is_the_shipped_one_abridged():
+    shown = yaml.safe_load(re.findall(r"## A recipe\n\n```yaml\n(.*?)```", README, re.DOTALL)[0])
+    whole = yaml.safe_load((RECIPES / f"{shown['name']}.yaml").read_text(encoding="utf-8"))
+    for part, content in shown.items():
+        if part in ("images", "sentences"):
+            assert all(rule in whole[part] for rule in content), part
+        else:
+            assert content == whole[part], part
+
+
+def test_the_lake_and_the_command_for_more_than_one_machine_are_understood(tmp_path: Path):
+    section = re.findall(r"## On more than one machine\n(.*?)\n## ", README, re.DOTALL)[0]
+    (tmp_path / "lake.yaml").write_text(re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)[0])
+    place = Location(str(tmp_path), "postgresql://pairmill@db.example.org:5432/pairmill", "s3://bucket/lake/")
+    assert locate(tmp_path) == place
+    args = parser().parse_args(shlex.split(re.findall(r"`pairmill (.*?)`", section)[0]))
+    assert args.lake == "lake.yaml"
+    assert compute_of(args).placement() == Placement(workers=64, ray_address="auto", gpus_per_worker=0.25)
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from ops.read.tree import Entry, Tree, refused
 from ops.read.unpack import head, seekable
 from ops.read.zip_members import DAMAGED, ZipMembers
 
-TAR = frozenset(("tar", "tgz"))
 # Members looked at to tell what an archive holds: on S3 some megabytes.
 PEEKED = 64
 PEEKED_BYTES = 8 * 2**20

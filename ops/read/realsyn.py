@@ -9,7 +9,7 @@ from ops.read import columns, tables
 from ops.read.document import Claim, Document, Unit
 from ops.read.tree import Entry, Tree
 
-ADDRESS, TEXTS, SYNTHETIC = "raw_image_url", ("text1", "text2", "text3"), "syn_text"
+ADDRESS, TEXTS = "raw_image_url", ("text1", "text2", "text3")
 
 
 class RealSyn:

@@ -113,29 +113,26 @@ def _nothing(uri: str, entries: list[Entry], formats: tuple[str, ...]) -> str:
     return f"source '{uri}': none of its {len(entries)} files is a document; known are {kinds}"
 
 
-def open_source(uri: str, format: str = "auto") -> Source:
+def open_source(uri: str) -> Source:
     """The source at a local path, ``s3://bucket/prefix``, or a list at ``https://host/name.parquet``; one file is a
     source too.
 
-    ``format`` 'auto' looks at the content and may find several formats in one tree; a name of FORMATS allows only that
-    one. It may stand before the place as well: ``obelics:s3://bucket/prefix``. Raises SourceError for an unknown
-    format or scheme and a missing local path; an empty or unreachable place is told by ``units()``.
+    Its content tells the formats, of which one tree may hold several; a name of FORMATS before the place allows only
+    that one: ``obelics:s3://bucket/prefix``. Raises SourceError for an unknown format or scheme and a missing local
+    path; an empty or unreachable place is told by ``units()``.
     """
-    named, place = _named(uri)
-    format = named or format
-    if format != "auto" and format not in FORMATS:
+    format, place = split_format(uri)
+    if format and format not in FORMATS:
         near = get_close_matches(format, FORMATS, n=1)
         remedy = f"did you mean '{near[0]}'? " if near else ""
-        raise SourceError(
-            f"source '{uri}': no format is called '{format}'; {remedy}known are auto, {', '.join(FORMATS)}"
-        )
-    formats = tuple(FORMATS) if format == "auto" else (format,)
+        raise SourceError(f"source '{uri}': no format is called '{format}'; {remedy}known are {', '.join(FORMATS)}")
+    formats = (format,) if format else tuple(FORMATS)
     # What an address says behind its '?' may be a secret: no row shall hold it.
     shown = uri.partition("?")[0] if place.startswith(WEB) else uri
     return Source(shown, _tree(place), formats)
 
 
-def _named(uri: str) -> tuple[str, str]:
+def split_format(uri: str) -> tuple[str, str]:
     """('obelics', 's3://bucket') of 'obelics:s3://bucket'; ('', uri) where no format stands before the place."""
     name, marked, place = uri.partition(":")
     is_scheme = place.startswith("//") and name not in FORMATS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ops.whole.kmeans import assign
 from ops.whole.vectors import ROUNDING, blocks, products
 
 # Rows compared at once. Of a cluster of 400 new ones two thirds of the square are computed, of larger ones nearly half;
@@ -12,34 +11,17 @@ from ops.whole.vectors import ROUNDING, blocks, products
 ROWS = 128
 
 
-def semantic_edges(
-    vectors: np.ndarray,
-    is_new: np.ndarray,
-    centroids: np.ndarray,
-    threshold: float,
-    probes: int = 2,
-    most: int = 1_000,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(i, j, similarity): int64, int64, float32, i < j, sorted; pairs of cosine >= ``threshold`` with a new end.
-
-    ``vectors`` (n, d) of length 1, float32 or float16; ``is_new`` (n,) bool; ``centroids`` (k, d). Two vectors are
-    compared when they share one of their ``probes`` nearest clusters, so a pair on a border may be missed: more probes
-    find more. A row with more than ``most`` neighbours after it in a cluster keeps the nearest of those: its component
-    is larger than ``most`` anyway, and with ``most`` at least the largest group allowed, no group that is allowed loses
-    an edge.
-    Memory is bounded by a block of products and the edges.
-    """
-    near = assign(vectors, centroids, probes)
-    rows = np.repeat(np.arange(len(vectors)), near.shape[1])
-    return edges_within(vectors, is_new, rows, near.ravel(), threshold, most)
-
-
 def edges_within(
     vectors: np.ndarray, is_new: np.ndarray, rows: np.ndarray, clusters: np.ndarray, threshold: float, most: int = 1_000
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As ``semantic_edges``, with the clusters given: row ``rows[m]`` of ``vectors`` is a member of ``clusters[m]``.
+    """(i, j, similarity): int64, int64, float32, i < j, sorted; pairs of cosine >= ``threshold`` with a new end.
 
-    A row may be in several clusters; a pair that meets twice is reported once.
+    ``vectors`` (n, d) of length 1, float32 or float16; ``is_new`` (n,) bool; row ``rows[m]`` of ``vectors`` is a member
+    of ``clusters[m]``. Only members of one cluster are compared, so a pair on a border may be missed; a row may be in
+    several clusters, and a pair that meets twice is reported once. A row with more than ``most`` neighbours after it in
+    a cluster keeps the nearest of those: its component is larger than ``most`` anyway, and with ``most`` at least the
+    largest group allowed, no group that is allowed loses an edge.
+    Memory is bounded by a block of products and the edges.
     """
     if len(vectors) == 0 or not np.any(is_new):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)

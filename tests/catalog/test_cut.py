@@ -16,6 +16,7 @@ from catalog.lake import Lake, create_or_open
 from catalog.plan import Plan, compile_plan
 from catalog.publish import image_funnel, publish, sentence_funnel
 from catalog.recipe import Recipe
+from catalog.recipe_parts import RESERVED, Rule
 from tests.reference import cut as slow
 
 SCORERS = {
@@ -193,3 +194,16 @@ def test_the_funnel_of_sentences_is_counted_again_only_when_something_about_them
         lake.execute("INSERT INTO partitions (\"table\", partition_id, \"commit\") VALUES ('sentences', 'new', 30)")
         again = sentence_funnel(lake, plan(1))
         assert again[0] == ("same_text", counted[0][1] + 1, counted[0][2] + 1)
+
+
+def test_no_rule_may_bear_a_name_that_the_cut_itself_writes_into_the_funnel(tmp_path: Path):
+    images, words = world(3)
+    with create_or_open(tmp_path / "lake") as lake:
+        fill(lake, images, words)
+        cut(lake, plan())
+        written = {rule for rule, _, _ in (*image_funnel(lake, plan()), *sentence_funnel(lake, plan()))}
+    own = written - {rule.name for rule in (*plan().recipe.images, *plan().recipe.sentences)}
+    assert own == RESERVED
+    for name in own:
+        with pytest.raises(ValueError, match=f"'{name}' names a step of the cut itself"):
+            Rule(name=name, keep="true")

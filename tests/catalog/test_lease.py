@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from catalog import lease, schema
-from catalog.error import LeaseHeld
+from catalog.error import LeaseHeld, LeaseLost
 from catalog.lake import Lake, create_or_open
 
 
@@ -102,6 +102,23 @@ def test_the_heartbeat_keeps_a_lease_alive_beyond_its_expiry(lake: Lake, monkeyp
         snapshots = lake.query("SELECT count(*) FROM ducklake_snapshots('lake')")
         writer.check()
         assert lake.query("SELECT count(*) FROM ducklake_snapshots('lake')") == snapshots
+
+
+def test_a_writer_that_stood_still_while_another_took_over_writes_nothing_more(tmp_path: Path) -> None:
+    """Whatever it was about to write, datasets included, and though nobody else touched that table."""
+    row = "INSERT INTO bans VALUES ('a', 'test', now())"
+    with create_or_open(tmp_path / "lake") as first, create_or_open(tmp_path / "lake") as second:
+        with lease.writing(first, "run1", "curate"):
+            first.retrying(lambda: first.execute(row))
+            long_ago = (datetime.now(UTC) - timedelta(seconds=200)).isoformat()
+            second.metadata.write("UPDATE pairmill_lease SET expires = ?", (long_ago,))
+            with lease.writing(second, "run2", "curate"):
+                with pytest.raises(LeaseLost, match=r"this run \(run1\) no longer holds the lease.*run2"):
+                    first.retrying(lambda: first.execute(row))
+                second.retrying(lambda: second.execute(row))
+        assert second.query("SELECT count(*) FROM bans") == [(2,)]
+        first.retrying(lambda: first.execute(row))  # without a lease nobody asks for one
+        assert second.query("SELECT count(*) FROM bans") == [(3,)]
 
 
 RACER = """

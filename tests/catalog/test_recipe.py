@@ -82,6 +82,7 @@ def test_overrides_reach_every_depth_and_rules_by_name(small: Path) -> None:
         ("images.sharp.keep", "true", None),
         ("images.sharp.name", "short_side", "two have the name 'short_side'"),
         ("images.sharp.name", "balance", "'balance' names a step of the cut itself"),
+        ("sentences", "[{name: same_text, keep: 'true'}]", "'same_text' names a step of the cut itself"),
         ("images.sharp.name", "Sharp!", "'images.Sharp!.name': "),
         ("captioners", "[]", None),
         ("fuse.prompt", "'{foo}'", "may hold {caption}, {tags} and {sentence}"),

@@ -25,7 +25,7 @@ def test_every_broken_picture_is_in_quarantine_for_its_reason_and_no_good_one(fi
     assert (figures.quarantine_right, figures.good_in_quarantine) == (1.0, 0)
 
 
-def test_exact_duplicates_are_all_found(figures: Figures):
+def test_of_equal_pictures_all_fall_but_one_and_no_other_does(figures: Figures):
     assert (figures.exact_precision, figures.exact_recall) == (1.0, 1.0)
 
 

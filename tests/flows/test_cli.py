@@ -48,6 +48,20 @@ def test_an_override_without_key_or_value_is_told_how_to_write_it(capsys, tmp_pa
     assert f"--set {bad}: write it as dotted.key=value" in told
 
 
+@pytest.mark.parametrize("option", [("--set", "balance.cap=3"), ("--models", "demo")])
+@pytest.mark.parametrize("command", [("status",), ("fetch",), ("replay", "--reason", "bomb"), ("up",)])
+def test_a_setting_that_no_recipe_takes_is_refused_rather_than_forgotten(
+    capsys, tmp_path: Path, command: tuple[str, ...], option: tuple[str, str]
+):
+    told = said(capsys, *command, "--lake", str(tmp_path / "lake"), *option)
+    assert "--set and --models" in told and ("--once DEPLOYMENT" in told or "name it" in told)
+    assert not (tmp_path / "lake").exists()
+
+
+def test_sources_of_a_server_that_stays_are_refused_rather_than_forgotten(capsys, tmp_path: Path):
+    assert "add --once DEPLOYMENT" in said(capsys, "up", "--source", page(tmp_path / "pages"))
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [

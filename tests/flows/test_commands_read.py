@@ -132,6 +132,17 @@ def test_why_knows_a_sentence_and_what_it_is_used_for(capsys, lake: str):
     assert f"dataset   small@1: in {pairs} pairs" in told and told.count("  used ") == pairs
 
 
+def test_why_knows_a_page_with_its_pictures_and_what_became_of_them(capsys, lake: str, stories: dict[str, dict]):
+    for n in range(N):
+        image_id, page_id = text_id("image", str(n)), text_id("document", str(n))
+        told = asked(capsys, "why", page_id, "--lake", lake).splitlines()
+        assert told[0].split() == ["document", page_id, f"https://example.org/{n}.jpg"]
+        picture_line = next(line for line in told if line.startswith("  image"))
+        fell = stories[image_id]["decision"]["dropped_by"]
+        assert image_id in picture_line and (f"dropped by {fell}" if fell else "kept") in picture_line
+        assert "  sentences 0" in told
+
+
 def test_why_tells_what_is_in_quarantine(capsys, lake: str):
     assert "truncated at 'ingest': jpeg: Premature end" in asked(capsys, "why", "broken.jpg", "--lake", lake)
 

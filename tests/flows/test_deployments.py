@@ -55,6 +55,7 @@ def test_the_form_describes_every_field():
         {"sources": "folder"},
         {"sources": [""]},
         {"sources": ["ftp://host/x"]},
+        {"sources": ["obelics:"]},
         {"sources": ["s3://"]},
         {"models": "big"},
         {"overrides": {"balance.cap": [1]}},
@@ -76,6 +77,7 @@ def test_nonsense_is_refused_when_a_run_is_asked_for(parameters: dict[str, Any])
     [
         {},
         {"recipe": "30m", "sources": ["s3://bucket/prefix", "folder/with space", "/abs/file.parquet"]},
+        {"sources": ["https://example.org/list.parquet", "url_list:s3://bucket/a.jsonl", "url_list:a.jsonl"]},
         {"recipe": "my/own.yaml", "models": "demo", "lake": "/data/lake.yaml"},
         {"overrides": {"balance.cap": 20, "clip.precision": "bf16", "duplicates.cosine": 0.97}},
         {"compute": {"workers": 8, "ray_address": "ray://head:10001", "gpus_per_worker": 0.5}},

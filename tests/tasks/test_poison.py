@@ -92,3 +92,8 @@ def test_a_row_that_dies_once_only_is_no_killer():
 def test_when_everything_dies_or_work_is_not_by_rows_nothing_is_called_poison(item: WorkItem):
     with pytest.raises(PairmillError):
         poison.isolate(item, lambda part: None)
+
+
+def test_when_everything_dies_a_user_of_the_command_line_and_one_of_prefect_are_told_what_to_change(tmp_path: Path):
+    with pytest.raises(PairmillError, match=r"use fewer workers \(--workers, or compute.workers in Prefect\)"):
+        poison.without_killers(WorkItem("s", ("a", "b")), DiesOn("a"), Output(f"{tmp_path}/", "run", 1), lambda _: None)

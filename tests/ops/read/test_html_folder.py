@@ -12,7 +12,7 @@ from tests.ops.read.samples import documents, everything, faults, jpeg, outline,
 
 def read_page(folder, html, **files):
     write(folder, {"page.html": html, **{name.replace("__", "/"): data for name, data in files.items()}})
-    (document,) = [d for d in documents(open_source(str(folder), format="html_folder")) if d.uri.endswith("page.html")]
+    (document,) = [d for d in documents(open_source(f"html_folder:{folder}")) if d.uri.endswith("page.html")]
     return document
 
 
@@ -104,7 +104,7 @@ def test_the_picture_is_found_however_the_page_names_it(tmp_path, tag):
 )
 def test_a_files_name_is_matched_decoded_and_as_it_stands(tmp_path, name, reference):
     write(tmp_path, {"p/page.html": f'<img src="../{reference}">', name: jpeg()})
-    (document,) = documents(open_source(str(tmp_path), format="html_folder"))
+    (document,) = documents(open_source(f"html_folder:{tmp_path}"))
     assert [p.fault for p in pictures(document)] == [None]
     assert pictures(document)[0].url == str(tmp_path / name)
 
@@ -137,7 +137,7 @@ def test_a_picture_without_bytes_is_a_fault_in_its_place(tmp_path, reference, re
         tmp_path, {"secret.jpg": jpeg(), "site/x/y.txt": "", "site/page.html": f'<p>a</p><img src="{reference}" alt=b>'}
     )
     (tmp_path / "site/linked.jpg").symlink_to(tmp_path / "secret.jpg")
-    (document,) = documents(open_source(str(tmp_path / "site"), format="html_folder"))
+    (document,) = documents(open_source(f"html_folder:{tmp_path}/site"))
     (picture,) = pictures(document)
     assert picture.fault and picture.fault.reason == reason
     assert (picture.data, picture.alt_text, picture.position) == (b"", "b", 0)

@@ -46,7 +46,7 @@ def site(article: str) -> str:
 
 def read(folder: Path, html: str, *names: str) -> list[str]:
     write(folder, {"page.html": html, **{name: jpeg() for name in names}})
-    (document,) = documents(open_source(str(folder), format="html_folder"))
+    (document,) = documents(open_source(f"html_folder:{folder}"))
     return outline(document)
 
 

@@ -57,7 +57,7 @@ def test_a_pages_unused_rendition_of_a_picture_is_a_document_of_its_own(tmp_path
 
 
 def test_a_named_format_takes_only_its_own_files(tmp_path):
-    source = open_source(str(mixed(tmp_path)), format="image_folder")
+    source = open_source(f"image_folder:{mixed(tmp_path)}")
     assert names(unit.uri for unit in source.units()) == [
         "loose.png",
         "shown.jpg",
@@ -167,9 +167,9 @@ def test_a_source_that_cannot_be_used_says_why_and_the_remedy(tmp_path, make, me
 
 def test_an_unknown_format_names_the_known_ones(tmp_path):
     with pytest.raises(
-        SourceError, match=r"no format is called 'pdf'; known are auto, warc, html_archive, .*image_folder"
+        SourceError, match=r"no format is called 'pdf'; known are warc, html_archive, .*image_folder"
     ):
-        open_source(str(tmp_path), format="pdf")
+        open_source(f"pdf:{tmp_path}")
 
 
 def test_a_format_may_stand_before_the_place(tmp_path):
@@ -178,9 +178,9 @@ def test_a_format_may_stand_before_the_place(tmp_path):
     assert [unit.format for unit in pages.units()] == ["html_folder"]
     assert (pages.uri, pages.units()) == (
         f"html_folder:{tmp_path}",
-        open_source(str(tmp_path), format="html_folder").units(),
+        open_source(f"html_folder:{tmp_path}").units(),
     )
-    assert len(open_source(f"auto:{tmp_path}").units()) == 4
+    assert len(open_source(str(tmp_path)).units()) == 4
     assert len(open_source(f"image_folder:file://{tmp_path}/a.jpg").units()) == 1
     # A path that is there is a path.
     assert len(open_source(f"{tmp_path}/odd:name.jpg").units()) == 1

@@ -3,7 +3,7 @@ import pytest
 
 from ops.whole.components import components
 from ops.whole.kmeans import assign, train
-from ops.whole.semantic import edges_within, semantic_edges
+from ops.whole.semantic import edges_within
 from ops.whole.vectors import unit
 from tests.reference.semantic import all_pairs
 
@@ -26,7 +26,9 @@ def edges_of(
 ) -> dict[tuple[int, int], float]:
     centroids = train(vectors, len(vectors) // 40) if centroids is None else centroids
     is_new = np.ones(len(vectors), bool) if is_new is None else is_new
-    return checked(semantic_edges(vectors, is_new, centroids, threshold, probes, most), threshold)
+    near = assign(vectors, centroids, probes)
+    rows = np.repeat(np.arange(len(vectors)), near.shape[1])
+    return checked(edges_within(vectors, is_new, rows, near.ravel(), threshold, most), threshold)
 
 
 def checked(edges: tuple[np.ndarray, np.ndarray, np.ndarray], threshold: float) -> dict[tuple[int, int], float]:
@@ -94,7 +96,7 @@ def test_small_groups_lose_nothing_to_the_limit_of_crowds():
     assert edges_of(vectors, centroids=centroids, most=3) == edges_of(vectors, centroids=centroids)
 
 
-def test_clusters_given_in_any_order_find_what_centroids_find():
+def test_members_given_in_any_order_have_the_same_edges():
     vectors = families()
     centroids = train(vectors, 7)
     near = assign(vectors, centroids, 2)
