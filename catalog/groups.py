@@ -1,18 +1,22 @@
 """Duplicate edges and hashes as arrays."""
 
 import numpy as np
+import pyarrow as pa
 
 from catalog.lake import Lake
 
 
-def hashes(lake: Lake, scorer: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(keys, 64-bit hashes, commit numbers) of every picture that has a hash, in the order of keys."""
+def hashes(lake: Lake, scorer: str) -> tuple[pa.ChunkedArray, np.ndarray, np.ndarray]:
+    """(keys, 64-bit hashes, commit numbers) of every picture that has a hash, in the order of keys.
+
+    Keys are the 16 bytes that their 32 digits stand for: 36 bytes a picture in all, where Python's texts took 105.
+    """
     rows = lake.table(
-        'SELECT sha256, phash, "commit" FROM image_hash WHERE scorer = ? AND phash IS NOT NULL ORDER BY sha256',
+        'SELECT unhex(sha256) AS key, phash, "commit" FROM image_hash WHERE scorer = ? AND phash IS NOT NULL '
+        "ORDER BY sha256",
         (scorer,),
     )
-    keys = np.array(rows["sha256"].to_pylist(), dtype=object)
-    return keys, rows["phash"].to_numpy().astype(np.uint64), rows["commit"].to_numpy()
+    return rows["key"], rows["phash"].to_numpy().astype(np.uint64, copy=False), rows["commit"].to_numpy()
 
 
 def edges(lake: Lake, scorers: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

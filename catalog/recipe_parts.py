@@ -4,6 +4,8 @@ The defaults are RealSyn's figures (arXiv 2502.12513) where it gives any.
 """
 
 import string
+from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -112,9 +114,23 @@ class Tags(Settings):
     @field_validator("vocabulary")
     @classmethod
     def _has_words(cls, value: list[str] | str) -> list[str] | str:
-        if not value or (isinstance(value, list) and not all(word.strip() for word in value)):
-            raise ValueError("holds no words, or an empty one")
+        return check_vocabulary(value) if isinstance(value, list) or not value else value
+
+    @field_validator("template")
+    @classmethod
+    def _has_one_place(cls, value: str) -> str:
+        if value.count("{}") != 1:
+            raise ValueError("needs one {} where the word goes")
         return value
+
+
+def check_vocabulary(words: Sequence[str]) -> list[str]:
+    """The words of `tags`. Raises ValueError for none, an empty one, or one that stands there twice."""
+    if not words or not all(word.strip() for word in words):
+        raise ValueError("holds no words, or an empty one")
+    if twice := sorted(word for word, n in Counter(words).items() if n > 1):
+        raise ValueError(f"holds {', '.join(twice[:5])} more than once; keep one of each")
+    return list(words)
 
 
 class Fuse(Settings):
@@ -130,8 +146,8 @@ class Fuse(Settings):
     @field_validator("prompt")
     @classmethod
     def _knows_fields(cls, value: str) -> str:
-        found = {field for _, field, _, _ in string.Formatter().parse(value) if field is not None}
-        if not found or found - set(FUSE_FIELDS):
+        parts = [part[1:] for part in string.Formatter().parse(value) if part[1] is not None]
+        if not parts or any(form or conversion or field not in FUSE_FIELDS for field, form, conversion in parts):
             raise ValueError("may hold {caption}, {tags} and {sentence}, at least one of them and no other braces")
         return value
 

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from catalog import recipe as recipes
 from catalog.error import BadRecipe
 from catalog.recipe import Recipe
+from catalog.recipe_parts import check_vocabulary
 from tasks.stage import Placement
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,7 +34,7 @@ class Compute(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    workers: int = Field(0, ge=0, le=10_000, description="Worker processes; 0 means one a CPU.")
+    workers: int = Field(0, ge=0, le=10_000, description="Worker processes; 0 means as many as there is room for.")
     ray_address: str = Field(
         "", description="'' works on this machine, 'local' starts Ray here, else a cluster: ray://host:port or auto."
     )
@@ -50,7 +51,7 @@ class Compute(BaseModel):
 
 def default_lake() -> str:
     """``PAIRMILL_LAKE``, else the folder ``lake`` where the command runs."""
-    return os.environ.get("PAIRMILL_LAKE", "lake")
+    return os.environ.get("PAIRMILL_LAKE") or "lake"
 
 
 def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo_models: str = "") -> Recipe:
@@ -84,10 +85,13 @@ def with_found_models(recipe: Recipe) -> Recipe:
     """Model folders and word lists named relative to the repository are found from any working directory."""
     update: dict = {"models": {name: _found(spec) for name, spec in recipe.models.items()}}
     if recipe.tags is not None and isinstance(recipe.tags.vocabulary, str):
-        words = _lines(recipe.tags.vocabulary, "tags: there is no vocabulary file", "write one word or phrase a line")
-        update["tags"] = recipe.tags.model_copy(update={"vocabulary": words})
+        words = _lines(recipe.tags.vocabulary, "tags: there is no vocabulary file", "write one word or phrase per line")
+        try:
+            update["tags"] = recipe.tags.model_copy(update={"vocabulary": check_vocabulary(words)})
+        except ValueError as error:
+            raise BadRecipe(f"tags: the vocabulary '{recipe.tags.vocabulary}' {error}") from None
     if recipe.fetch is not None and isinstance(recipe.fetch.banned, str):
-        hosts = _lines(recipe.fetch.banned, "fetch.banned: there is no file", "write one host or address a line")
+        hosts = _lines(recipe.fetch.banned, "fetch.banned: there is no file", "write one host or address per line")
         update["fetch"] = recipe.fetch.model_copy(update={"banned": hosts})
     return recipe.model_copy(update=update)
 

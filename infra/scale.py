@@ -52,15 +52,15 @@ def assumed(name: str) -> float:
     return ASSUMED[name].value
 
 
-def rate(bench: str, what: str) -> float:
-    """The figure of the first row of ``bench`` whose name begins with ``what``."""
+def rate(bench: str, what: str, unit: str) -> float:
+    """The figure of the first row of ``bench`` in ``unit`` whose name begins with ``what``."""
     path = ROOT / "bench" / "results" / f"{bench}.json"
     if not path.exists():
         raise SystemExit(f"{path.name} is missing; run python -m infra.bench.{bench}")
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    found = [row["ours"] for row in rows if row["what"].startswith(what)]
+    found = [row["ours"] for row in rows if row["what"].startswith(what) and row["unit"] == unit]
     if not found:
-        raise SystemExit(f"{path.name} has no row '{what}'")
+        raise SystemExit(f"{path.name} has no row '{what}' in {unit}")
     return found[0]
 
 
@@ -84,16 +84,16 @@ def stages() -> list[Stage]:
     vector = 2 * DIMENSION / 1e12
     shards = DOCUMENTS / DOCUMENTS_A_SHARD
     pictures_tb = IMAGES * assumed("kilobytes a picture") / 1e9
-    ingest = IMAGES / rate("ingest", "webdataset, start taken off") / HOUR
-    split = SENTENCES / rate("sentences", "texts to sentences") / HOUR
+    ingest = IMAGES / rate("ingest", "webdataset, start taken off", "img/CPU s") / HOUR
+    scored = eligible / rate("image_pass", "image pass in the process pool", "img/CPU s") / HOUR
+    split = SENTENCES / rate("sentences", "texts to sentences", "sentences/CPU s") / HOUR
     return [
         Stage("ingest (a copy of every picture)", DOCUMENTS, 2 * pictures_tb, ingest + split, 0, 1.2, 6 * shards, "-"),
-        Stage("pixel scores, hash", eligible, pictures_tb, eligible / rate("decode", "decode to 224 px, scaled") / HOUR,
-              0, 0.6, 2 * shards, "-"),
+        Stage("pixel scores, hash", eligible, pictures_tb, scored, 0, 0.6, 2 * shards, "-"),
         Stage("CLIP vectors of pictures", eligible, eligible * vector, 0,
               gpu_hours(eligible, "TFLOP of a picture, EVA02-E-14-plus"), 12, shards, "-"),
         Stage("sentence flags", SENTENCES, SENTENCES * 150 / 1e12,
-              SENTENCES / rate("sentences", "sentences to flags") / HOUR, 0, 0.5, shards, "-"),
+              SENTENCES / rate("sentences", "sentences to flags", "sentences/CPU s") / HOUR, 0, 0.5, shards, "-"),
         Stage("CLIP vectors of sentences", sentences, sentences * vector, 0,
               gpu_hours(sentences, "TFLOP of a sentence"), 4, shards, "-"),
         Stage("train centroids", 64 * sum(CLUSTERS.values()), 64 * CLUSTERS["sentence"] * vector, training(), 0,
@@ -101,7 +101,7 @@ def stages() -> list[Stage]:
         Stage("assign to clusters", sentences + 2 * eligible, 2 * (sentences + 2 * eligible) * vector,
               assigning(sentences + 2 * eligible), 0, 13, 2 * (sentences + 2 * eligible) / ASSIGNED,
               "sorted inside each file"),
-        Stage("duplicates", eligible, eligible * vector, duplicates(eligible), 0, 16 * eligible / 1e9, 10, "-"),
+        Stage("duplicates", eligible, eligible * vector, duplicates(eligible), 0, 126 * eligible / 1e9, 10, "-"),
         Stage("associate", eligible, (sentences + eligible) * vector, associating(eligible, sentences), 0, 2,
               2 * ranges(sentences), f"{ranges(sentences):,.0f} ranges read a part of each file"),
     ]  # fmt: skip
@@ -121,14 +121,14 @@ def captions(n: float) -> float:
 
 def assigning(n: float) -> float:
     """By the measured rate of products (2,048 centroids of 512), for heads and the centroids of 16 of their groups."""
-    products = rate("cluster", "assign to 2048") * 2048 * 512
+    products = rate("cluster", "assign to 2048", "vectors/CPU s") * 2048 * 512
     heads = CLUSTERS["sentence"] ** 0.5
     return n * (1 + 16) * heads * DIMENSION / products / HOUR
 
 
 def training() -> float:
     """Two levels: 20 steps inside each group, then two steps over all groups by routing; 64 vectors a centroid."""
-    products = rate("cluster", "assign to 2048") * 2048 * 512
+    products = rate("cluster", "assign to 2048", "vectors/CPU s") * 2048 * 512
     hours = 0.0
     for k in CLUSTERS.values():
         hours += 64 * k * 20 * k**0.5 * DIMENSION / products / HOUR + 2 * assigning(64 * k)
@@ -142,9 +142,9 @@ def training_gb() -> float:
 
 def duplicates(n: float) -> float:
     """Hashes by the measured exponent from 1M on; vectors by comparisons: two clusters of n / K each."""
-    hashes = rate("duplicates", "edges of 1000000 hashes")
+    hashes = rate("duplicates", "edges of 1000000 hashes", "hashes/CPU s")
     grown = (n / 1e6) ** exponent_of("edges of 1000000 hashes") * 1e6 / hashes / HOUR
-    products = rate("cluster", "assign to 2048") * 2048 * 512
+    products = rate("cluster", "assign to 2048", "vectors/CPU s") * 2048 * 512
     return grown + n * 2 * n / CLUSTERS["image"] * DIMENSION / products / HOUR
 
 
@@ -156,7 +156,7 @@ def exponent_of(what: str) -> float:
 
 def associating(eligible: float, sentences: float) -> float:
     """One probe: the sentences of one cluster, by the measured rate of products; and the files each range opens."""
-    products = rate("cluster", "assign to 2048") * 2048 * 512
+    products = rate("cluster", "assign to 2048", "vectors/CPU s") * 2048 * 512
     search = eligible * sentences / CLUSTERS["sentence"] * DIMENSION / products / HOUR
     opens = ranges(sentences) * (sentences + eligible) / ASSIGNED
     return search + opens * assumed("ms to open a file and read its footer") / 1e3 / HOUR

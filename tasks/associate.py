@@ -20,6 +20,7 @@ from ops.pair.similarity import max_similarity
 from ops.whole.search import top_k
 from tasks.cluster import range_name
 from tasks.rows import read_range, read_rows, scalars, to_halves, to_vectors
+from tasks.scorers import clip
 from tasks.session import Session
 from tasks.stage import Part
 
@@ -113,10 +114,8 @@ def score_similarity(session: Session) -> None:
     """``alt_similarity``, ``match_similarity`` and their best, for pictures whose matches or alt texts are new."""
     made_from = tuple(session.plan.scorer(name) for name in ("image_embedding", "matches"))
     digest = session.use("image_similarity", Scorer("image_similarity", "image_similarity", 1, {}, "", made_from))
-    clip = Clip(session.recipe.models["clip"], session.recipe.clip.precision)
-    session.work_rounds(
-        "score similarity", pending.pending_similarity(session.lake, session.plan), ScoreSimilarity(clip, digest)
-    )
+    items = pending.pending_similarity(session.lake, session.plan)
+    session.work_rounds("score similarity", items, ScoreSimilarity(clip(session.recipe), digest))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ops.pair.tags import ZeroShotTags
 from ops.text.status import generation_status
 from tasks.payloads import payloads
 from tasks.rows import quarantine, read_rows, scalars, to_vectors
-from tasks.scorers import caption_scorer, fuse_scorer
+from tasks.scorers import caption_scorer, clip, fuse_scorer
 from tasks.session import Session
 from tasks.stage import Part
 
@@ -114,8 +114,7 @@ def score_captions(session: Session) -> None:
     made_from = tuple(session.plan.scorer(name) for name in ("captions", "image_embedding"))
     digest = session.use("caption_similarity", Scorer("caption_similarity", "caption_similarity", 1, {}, "", made_from))
     items = pending.pending_caption_similarity(session.lake, session.plan, made_from[0])
-    clip = Clip(session.recipe.models["clip"], session.recipe.clip.precision)
-    session.work_rounds("score captions", items, ScoreCaptions(clip, digest))
+    session.work_rounds("score captions", items, ScoreCaptions(clip(session.recipe), digest))
 
 
 @dataclass(frozen=True)
@@ -147,9 +146,8 @@ def tag(session: Session) -> None:
     settings = {"vocabulary": tags.vocabulary, "template": tags.template, "top_k": tags.top_k}
     made_from = (session.plan.scorer("image_embedding"),)
     digest = session.use("tags", Scorer("tags", "tags", model.version, settings, "", made_from))
-    clip = Clip(session.recipe.models["clip"], session.recipe.clip.precision)
     items = pending.pending_kept(session.lake, session.plan, "tags", "image_embedding")
-    session.work_rounds("tag", items, TagPictures(model, clip, digest))
+    session.work_rounds("tag", items, TagPictures(model, clip(session.recipe), digest))
 
 
 @dataclass(frozen=True)

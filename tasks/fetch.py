@@ -18,6 +18,7 @@ from ops.fetch.refusal import Banned
 from ops.identity import content_id
 from ops.image.exif import exif
 from ops.image.header import Header, inspect
+from ops.read.charset import printable
 from tasks.rows import quarantine
 from tasks.session import Session
 from tasks.stage import Part
@@ -115,23 +116,28 @@ def _schema() -> pa.Schema:
 
 
 def _row(answer: Answer, header: Header | Fault, digest: str) -> dict[str, Any]:
-    row = {
-        "url": answer.url,
+    said = {
         "final_url": answer.final_url,
-        "http_status": answer.http_status or None,
         "content_type": answer.content_type,
         "etag": answer.etag,
         "last_modified": answer.last_modified,
+        "detail": header.detail if isinstance(header, Fault) else "",
+    }
+    row = {
+        "url": answer.url,
+        # What a server says need not be UTF-8: aiohttp leaves half letters for what is not, and no table can hold them.
+        **{name: printable(text) for name, text in said.items()},
+        "http_status": answer.http_status or None,
         "passing": answer.passing,
         "attempts": answer.attempts,
         "seconds": answer.seconds,
         "fetched_at": datetime.now(UTC),
     }
     if isinstance(header, Fault):
-        return row | {"sha256": None, "reason": header.reason, "detail": header.detail}
+        return row | {"sha256": None, "reason": header.reason}
     found = {"width": header.width, "height": header.height, "format": header.format, "animated": header.animated}
     about = json.dumps(exif(answer.data), ensure_ascii=False)
-    return row | found | {"sha256": digest, "n_bytes": len(answer.data), "exif": about, "reason": "", "detail": ""}
+    return row | found | {"sha256": digest, "n_bytes": len(answer.data), "exif": about, "reason": ""}
 
 
 def _payload(row: dict[str, Any], data: bytes) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from ops.image.quality import ImageQuality
 from ops.models.clip import Clip
 from tasks.payloads import payloads
 from tasks.rows import quarantine, scalars, to_blobs
+from tasks.scorers import clip
 from tasks.session import Session
 from tasks.stage import Part
 
@@ -45,7 +46,7 @@ def image_job(session: Session) -> "ScoreImages":
     recipe = session.recipe
     return ScoreImages(
         decode=Decode(side=recipe.decoding.side, mode=recipe.decoding.mode, max_pixels=recipe.ingest.max_pixels),
-        clip=Clip(recipe.models["clip"], recipe.clip.precision, recipe.clip.batch_size),
+        clip=clip(recipe),
         scorers={table: session.plan.scorer(table) for table in (*PIXEL_TABLES, "image_embedding")},
     )
 

@@ -9,6 +9,7 @@ from catalog.worklist import WorkItem, pending_sentences
 from ops.models.clip import Clip
 from ops.text.quality import SentenceQuality
 from tasks.rows import read_rows, scalars, to_blobs
+from tasks.scorers import clip
 from tasks.session import Session
 from tasks.stage import Part
 
@@ -19,8 +20,8 @@ def score_sentences(session: Session) -> None:
     quality = pending_sentences(session.lake, plan, ("sentence_quality",), Stage.PIXELS)
     session.work_rounds("score sentences", quality, ScoreSentences(plan.scorer("sentence_quality")))
     vectors = pending_sentences(session.lake, plan, ("sentence_embedding",), Stage.CLIP)
-    clip = Clip(session.recipe.models["clip"], session.recipe.clip.precision)
-    session.work_rounds("embed sentences", vectors, EmbedSentences(clip, plan.scorer("sentence_embedding")))
+    job = EmbedSentences(clip(session.recipe), plan.scorer("sentence_embedding"))
+    session.work_rounds("embed sentences", vectors, job)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ def plan(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
     before any work.
     """
     compiled = compile_plan(recipe, {})
-    for captioner in recipe.captioners:
-        model_digest(recipe.models[captioner.model])
+    for name in {part.model for part in (*recipe.captioners, recipe.fuse) if part}:
+        _digest(recipe.models[name])
     known = [*_image_scorers(recipe), *_sentence_scorers(recipe)]
     for scorer in known:
         compiled = compiled.with_scorer(scorer.table, scorer.digest)
@@ -38,7 +38,7 @@ def _image_scorers(recipe: Recipe) -> list[Scorer]:
         Scorer(
             "image_embedding",
             "image_embedding",
-            _clip(recipe).version,
+            clip(recipe).version,
             {**pixels, **_precision(recipe)},
             _weights(recipe),
         ),
@@ -48,12 +48,13 @@ def _image_scorers(recipe: Recipe) -> list[Scorer]:
 def _sentence_scorers(recipe: Recipe) -> list[Scorer]:
     return [
         Scorer("sentence_quality", "sentence_quality", SentenceQuality().version, {}),
-        Scorer("sentence_embedding", "sentence_embedding", _clip(recipe).version, _precision(recipe), _weights(recipe)),
+        Scorer("sentence_embedding", "sentence_embedding", clip(recipe).version, _precision(recipe), _weights(recipe)),
     ]
 
 
-def _clip(recipe: Recipe) -> Clip:
-    return Clip(recipe.models["clip"], recipe.clip.precision)
+def clip(recipe: Recipe) -> Clip:
+    """The model that all vectors and similarities come from."""
+    return Clip(recipe.models["clip"], recipe.clip.precision, recipe.clip.batch_size)
 
 
 def _precision(recipe: Recipe) -> dict[str, str]:

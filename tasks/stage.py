@@ -32,7 +32,8 @@ __all__ = ["Job", "Output", "Part", "Placement", "run", "warm_up", "write_parts"
 class Placement:
     """Where work runs. Never part of an identity: any placement gives the same rows.
 
-    ``workers`` 0 means one per CPU of this machine, on a cluster as well; ``ray_address`` '' keeps to this machine,
+    ``workers`` 0 means one per CPU of this machine; on a cluster as many as it has CPUs (or GPUs, where workers take
+    some) for when a stage starts, so name a number where it grows by itself. ``ray_address`` '' keeps to this machine,
     'local' starts Ray here, anything else is a cluster. Up to ``small_rows`` pending rows go to the pool.
     """
 
@@ -101,7 +102,7 @@ def _stream(
         _RayWorker,
         fn_constructor_args=(payload, desk),
         batch_size=1,
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=min(len(rows), placement.n_workers)),
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=min(len(rows), _actors(placement))),
         num_cpus=_cpu_share(placement),
         num_gpus=placement.gpus_per_worker,
         max_restarts=0,
@@ -166,12 +167,23 @@ def _alone(item: WorkItem, payload: bytes, job: Job, output: Output, placement: 
     return without_killers(item, job, output, attempt)
 
 
+def _actors(placement: Placement) -> int:
+    if placement.workers or placement.ray_address in ("", "local"):
+        return placement.n_workers
+    import ray
+
+    has = ray.cluster_resources()
+    if placement.gpus_per_worker:
+        return max(1, int(has.get("GPU", 0.0) / placement.gpus_per_worker))
+    return max(1, int(has.get("CPU", 1.0) / placement.cpus_per_worker))
+
+
 def _cpu_share(placement: Placement) -> float:
     """Actors that took every CPU would starve the tasks that feed them (seen: four of 0.4 on two CPUs hang)."""
     import ray
 
     cpus = ray.cluster_resources().get("CPU", 1.0)
-    return min(placement.cpus_per_worker, 0.8 * cpus / max(1, placement.n_workers))
+    return min(placement.cpus_per_worker, 0.8 * cpus / _actors(placement))
 
 
 def _start_ray(placement: Placement) -> None:

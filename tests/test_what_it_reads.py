@@ -139,11 +139,12 @@ def test_the_table_names_a_place_of_every_format_on_this_machine_and_on_s3():
 def test_a_command_of_the_table_reads_what_it_says(places: Path, tmp_path: Path, command: str):
     args = parser().parse_args([*shlex.split(command)[1:], "--models", "demo", "--lake", str(tmp_path), "--workers=1"])
     format, kept, to_fetch = PLACES[args.source[0].removeprefix("s3://bucket/")][1]
-    assert {unit.format for unit in open_source(args.source[0]).units()} == {format}
+    source = open_source(args.source[0])
+    assert {unit.format for unit in source.units()} == {format}
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
     with session(recipe, args.source, args.lake, compute_of(args)) as opened:
         assert ingest(opened) == 1
         count = "SELECT (SELECT count(*) FROM images), (SELECT count(*) FROM links), (SELECT count(*) FROM quarantine)"
         assert opened.lake.query(count) == [(kept, to_fetch, 0)]
-        assert opened.lake.query("SELECT DISTINCT source FROM documents") == [(args.source[0],)]
+        assert opened.lake.query("SELECT DISTINCT source FROM documents") == [(source.uri,)]
         assert ingest(opened) == 0

@@ -26,7 +26,7 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes |
         return Fault("", "too_large", f"{length} bytes announced; at most {max_bytes} are taken")
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("identity", "", *PACKED):
-        return Fault("", "undecodable", f"the answer is packed as '{encoding[:40]}', which was not asked for")
+        return Fault("", "undecodable", f"the answer is packed as {encoding[:40]!r}, which was not asked for")
     chunks = response.content.iter_any()
     if encoding in PACKED:
         chunks = _unpacked(chunks, PACKED[encoding], max_bytes + 1)

@@ -242,9 +242,8 @@ def _pause(answer: Answer, attempt: int) -> float:
 
 
 def _seconds_until(text: str) -> float:
-    """``Retry-After`` (RFC 9110, 10.2.3): seconds, or a date."""
-    if text.strip().isdigit():
-        return float(text)
-    with contextlib.suppress(ValueError, TypeError):
-        return parsedate_to_datetime(text).timestamp() - time.time()
+    """``Retry-After`` (RFC 9110, 10.2.3): seconds, or a date; 0 for what is neither."""
+    # OverflowError: a year or an hour of twelve digits.
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
+        return float(text) if text.strip().isdigit() else parsedate_to_datetime(text).timestamp() - time.time()
     return 0.0

@@ -22,6 +22,11 @@ class S3Tree:
     root: str
     only: str = ""
 
+    @property
+    def place(self) -> str:
+        """The prefix or key."""
+        return self.uri(self.only) if self.only else self.root
+
     def list(self) -> tuple[list[Entry], list[Fault]]:
         """As Tree.list. SourceError when the place cannot be reached or listed."""
         start = self.root.removeprefix("s3://")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from ops.fault import Fault
 from ops.read.document import Claim, Document, Format, Picture, Text, Unit
@@ -20,11 +21,14 @@ from ops.read.image_table import ImageTable
 from ops.read.mmc4 import Mmc4
 from ops.read.obelics import Obelics
 from ops.read.realsyn import RealSyn
-from ops.read.tree import Entry, SourceError, Tree, local_tree
+from ops.read.tree import Entry, LocalTree, SourceError, Tree, local_tree
 from ops.read.url_list import UrlList
 from ops.read.warc import Warc
-from ops.read.web import web_tree
+from ops.read.web import WebTree, web_tree
 from ops.read.webdataset import WebDataset
+
+if TYPE_CHECKING:
+    from ops.read.s3 import S3Tree
 
 __all__ = ["Document", "Picture", "Source", "SourceError", "Text", "Unit", "open_source"]
 
@@ -50,6 +54,7 @@ WEB = ("https://", "http://")
 class Source:
     """A place with documents. Its files may be a mixture: every format takes what is its own.
 
+    ``uri`` is spelled one way, from whatever folder and however the place was named: it is a part of documents' ids.
     Pickles small: the listing stays behind, so a worker can read units but lists anew if asked to.
     """
 
@@ -127,9 +132,8 @@ def open_source(uri: str) -> Source:
         remedy = f"did you mean '{near[0]}'? " if near else ""
         raise SourceError(f"source '{uri}': no format is called '{format}'; {remedy}known are {', '.join(FORMATS)}")
     formats = (format,) if format else tuple(FORMATS)
-    # What an address says behind its '?' may be a secret: no row shall hold it.
-    shown = uri.partition("?")[0] if place.startswith(WEB) else uri
-    return Source(shown, _tree(place), formats)
+    tree = _tree(place)
+    return Source(f"{format}:{tree.place}" if format else tree.place, tree, formats)
 
 
 def split_format(uri: str) -> tuple[str, str]:
@@ -141,7 +145,7 @@ def split_format(uri: str) -> tuple[str, str]:
     return name, place
 
 
-def _tree(place: str) -> Tree:
+def _tree(place: str) -> LocalTree | S3Tree | WebTree:
     scheme, marked, _ = place.partition("://")
     if marked and scheme == "s3":
         from ops.read.s3 import s3_tree  # s3fs takes 0.5 s to import, which a local source need not pay

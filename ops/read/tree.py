@@ -65,6 +65,11 @@ class LocalTree:
     root: str
     only: str = ""
 
+    @property
+    def place(self) -> str:
+        """The folder or file."""
+        return self._absolute(self.only) if self.only else self.root
+
     def list(self) -> tuple[list[Entry], list[Fault]]:
         if self.only:
             return [_entry(self.only, os.stat(self._absolute(self.only)))], []

@@ -27,6 +27,11 @@ class WebTree:
     name: str
     query: str = field(default="", repr=False)
 
+    @property
+    def place(self) -> str:
+        """The address without its query, which may be a secret: no row shall hold it."""
+        return self.uri(self.name)
+
     def list(self) -> tuple[list[Entry], list[Fault]]:
         """As Tree.list. SourceError when the address cannot be read."""
         state = state_of(self._address)

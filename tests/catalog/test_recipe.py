@@ -87,7 +87,10 @@ def test_overrides_reach_every_depth_and_rules_by_name(small: Path) -> None:
         ("captioners", "[]", None),
         ("fuse.prompt", "'{foo}'", "may hold {caption}, {tags} and {sentence}"),
         ("fuse.prompt", "'{caption'", "'fuse.prompt': "),
+        ("fuse.prompt", "'{caption!r:>9}'", "may hold {caption}, {tags} and {sentence}"),
         ("tags.vocabulary", "[]", "'tags.vocabulary': holds no words"),
+        ("tags.vocabulary", "[cat, dog, cat]", "'tags.vocabulary': holds cat more than once"),
+        ("tags.template", "'a photo'", "'tags.template': needs one {} where the word goes"),
         ("duplicates.cosine", "1.5", "'duplicates.cosine': "),
     ],
 )

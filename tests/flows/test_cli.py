@@ -79,11 +79,23 @@ def test_a_bad_override_is_told_with_its_place_and_the_remedy(capsys, tmp_path: 
     assert not lake.exists()
 
 
-def test_a_missing_model_is_told_before_a_lake_is_made(capsys, tmp_path: Path):
-    override = f"models.clip=open_clip:local-dir:{tmp_path}/nowhere"
-    arguments = ("--source", page(tmp_path / "source"), "--lake", str(tmp_path / "lake"), "--set", override)
-    assert "no folder" in said(capsys, "run", "demo", *arguments)
+@pytest.mark.parametrize(
+    "overrides",
+    [("models.clip=open_clip:local-dir:nowhere/here",), ("models.third=hf:nowhere/here", "fuse.model=third")],
+    ids=["clip", "the model that fuses"],
+)
+def test_a_missing_model_is_told_before_a_lake_is_made(capsys, tmp_path: Path, overrides: tuple[str, ...]):
+    chosen = [f"--set={override}" for override in overrides]
+    arguments = ("--source", page(tmp_path / "source"), "--lake", str(tmp_path / "lake"), *chosen)
+    assert "nowhere/here" in said(capsys, "run", "demo", *arguments)
     assert not (tmp_path / "lake").exists()
+
+
+def test_a_word_that_stands_twice_in_a_file_of_tags_is_told(capsys, tmp_path: Path):
+    (tmp_path / "words.txt").write_text("cat\ndog\ncat\n")
+    words = f"tags.vocabulary={tmp_path}/words.txt"
+    told = said(capsys, "run", "demo", "--lake", str(tmp_path / "lake"), "--set", words)
+    assert "words.txt' holds cat more than once" in told
 
 
 @pytest.mark.parametrize(("uri", "message"), [("empty", "is empty"), ("missing", "there is no such file or folder")])

@@ -1,5 +1,7 @@
 """The runner: both placements write equal rows, results stream, a bug fails the stage and keeps what was finished."""
 
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,3 +98,18 @@ def test_the_partition_id_follows_the_asked_rows_not_the_run(items: list[WorkIte
     (two,) = stage.write_parts([part], WorkItem("shard", ("a",)), output(tmp_path, "run2"), 1.0)
     (other,) = stage.write_parts([part], WorkItem("shard", ("a", "b")), output(tmp_path, "run2"), 1.0)
     assert one.partition_id == two.partition_id != other.partition_id
+
+
+CLUSTER = """
+import ray
+from tasks.stage import Placement, _actors
+ray.init(num_cpus=5, num_gpus=2, include_dashboard=False, log_to_driver=False)
+asked = (Placement(ray_address="auto", **more) for more in ({}, {"gpus_per_worker": 0.5}, {"workers": 3}))
+print([_actors(each) for each in asked])
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_gets_as_many_workers_as_it_has_room_for():
+    done = subprocess.run([sys.executable, "-c", CLUSTER], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[-2] == "[5, 4, 3]"

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,19 @@ from catalog.why import superseded
 from catalog.worklist import image_rows, sentence_rows
 from flows.opening import session
 from flows.settings import Compute, load_recipe
+from ops.read.source import open_source
 from tasks.ingest import ingest
+from tasks.replay import replay
 from tasks.session import Session
 from tests.ops.fetch.web import photograph
 
 
 @contextmanager
-def ingested(place: Path) -> Iterator[Session]:
+def ingested(place: Path, *sources: str) -> Iterator[Session]:
+    """The folder 'pages' of a place in the lake beside it; or else ``sources``."""
     recipe = load_recipe("demo", {"ingest.documents_per_shard": "2"})
-    with session(recipe, [str(place / "pages")], str(place / "lake"), Compute.model_validate({"workers": 1})) as held:
+    uris, compute = sources or (str(place / "pages"),), Compute.model_validate({"workers": 1})
+    with session(recipe, uris, str(place / "lake"), compute) as held:
         ingest(held)
         yield held
 
@@ -130,6 +135,68 @@ def test_a_killed_run_leaves_the_comparison_to_the_next(tmp_path: Path, monkeypa
     with ingested(tmp_path) as held:
         assert held.counts["ingest"] == 0
         assert alive(held) == ({"The new words of the page."}, {"2.jpg"})
+
+
+@pytest.mark.parametrize("spelled", ["pages", "pages/", "file://{}/pages", "html_folder:pages", "pages/a.html"])
+def test_a_changed_page_supersedes_what_it_said_however_its_source_is_spelled(
+    spelled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    page(tmp_path, "a", "The old words of the page.", 1, 2, at=1)
+    with ingested(tmp_path):
+        pass
+    page(tmp_path, "a", "The new words of the page.", 2, at=2)
+    for n in (1, 0):
+        with ingested(tmp_path, spelled.format(tmp_path)) as held:
+            assert held.counts["ingest"] == n
+            assert alive(held) == ({"The new words of the page."}, {"2.jpg"})
+
+
+def test_a_lake_in_which_a_source_stands_as_it_was_typed_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """As former versions wrote it: rows and ids with the source 'pages'."""
+    texts = {name: f"The words of page {name}." for name in "abc"}
+    for n, (name, text) in enumerate(texts.items()):
+        page(tmp_path, name, text, n, at=1)
+    with monkeypatch.context() as patch:
+        patch.setattr("tasks.ingest.open_source", lambda uri: replace(open_source(uri), uri="pages"))
+        with ingested(tmp_path) as held:
+            assert held.lake.query("SELECT DISTINCT source FROM documents") == [("pages",)]
+            before, was = newest(held), alive(held)
+    page(tmp_path, "a", "The new words of the page.", 0, at=2)
+    page(tmp_path, "b", texts["b"], 1, at=2)
+    for n in (1, 0):
+        with ingested(tmp_path) as held:
+            assert held.counts["ingest"] == n
+            assert alive(held) == ({"The new words of the page.", texts["b"], texts["c"]}, {"0.jpg", "1.jpg", "2.jpg"})
+            assert held.lake.query(f"SELECT count(*) FROM images ANTI JOIN {gone()} USING (document_id)") == [(3,)]
+            assert alive(held, before) == was
+
+
+def test_what_one_source_passes_over_is_not_gone_from_another(tmp_path: Path):
+    """Two sources of one folder: one takes its pages, the other its pictures, and each passes over the rest."""
+    page(tmp_path, "a", "The words of the page.", 1, at=1)
+    (tmp_path / "pages/loose.jpg").write_bytes(photograph(9))
+    sources = [f"{format}:{tmp_path / 'pages'}" for format in ("html_folder", "image_folder")]
+    for text in ("The words of the page.", "The new words of the page.", "The new words of the page."):
+        page(tmp_path, "a", text, 1, at=len(text))
+        with ingested(tmp_path, *sources) as held:
+            assert alive(held) == ({text}, {"1.jpg", "loose.jpg"})
+
+
+def test_what_is_quarantined_is_tried_again_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    page(tmp_path, "a", "This page has a bad picture.", 1, at=1)
+    (tmp_path / "pages/1.jpg").write_bytes(b"<html>")
+    monkeypatch.chdir(tmp_path)
+    with ingested(tmp_path, "pages"):
+        pass
+    (tmp_path / "pages/1.jpg").write_bytes(photograph(1))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with ingested(tmp_path) as held:
+        assert replay(held, "not_an_image") == 1
+        assert alive(held) == ({"This page has a bad picture."}, {"1.jpg"})
 
 
 def test_a_vanished_page_is_reported_and_keeps_its_rows(tmp_path: Path):

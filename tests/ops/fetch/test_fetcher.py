@@ -92,6 +92,14 @@ def test_a_host_that_asks_for_patience_is_left_alone_for_so_long(server: Web):
     ] * 2
 
 
+# Raw bytes: a superscript two in UTF-8, and none that is UTF-8.
+@pytest.mark.parametrize("said", ["Mon, 01 Jan 99999999999 00:00:00 GMT", "9" * 5000, "\xc2\xb2", "\xff", "later"])
+def test_patience_that_is_asked_for_in_no_known_way_costs_nothing_but_the_answer(server: Web, said: str):
+    server.manners["/a"] = status(503, Retry_After=said)
+    (answer,) = fetched(server, "/a", fetcher=Fetcher(reach=REACH, retries=0))
+    assert (reason(answer), answer.http_status, answer.passing) == ("http_status", 503, True)
+
+
 def test_a_slow_answer_ends_in_time_and_may_pass(server: Web):
     server.manners["/a"] = drip(PHOTO, 3.0)
     (answer,) = fetched(server, "/a", fetcher=Fetcher(reach=REACH, seconds=0.2, retries=1))

@@ -88,6 +88,7 @@ def test_a_trailing_slash_and_a_whole_bucket_are_prefixes_too(tmp_path, bucket):
     texts = [shape(found) for found in everything(open_source(str(tmp_path)))]
     for uri in ("s3://corpus/x/", "s3://corpus", "s3://corpus/"):
         assert [shape(found) for found in everything(open_source(uri))] == texts
+        assert open_source(uri).uri == uri.rstrip("/")
 
 
 def test_a_prefix_is_a_folder_and_not_the_start_of_a_name(tmp_path, bucket):
@@ -97,7 +98,9 @@ def test_a_prefix_is_a_folder_and_not_the_start_of_a_name(tmp_path, bucket):
 
 def test_one_key_is_a_source(tmp_path, bucket):
     upload(bucket, site(tmp_path), "")
-    (document,) = documents(open_source("s3://corpus/html/page.html"))
+    source = open_source("s3://corpus/html/page.html")
+    assert source.uri == "s3://corpus/html/page.html"
+    (document,) = documents(source)
     assert outline(document) == ["1", "<a b.jpg>", "<missing>", "<unsafe_path>", "<empty>"]
 
 

@@ -166,9 +166,7 @@ def test_a_source_that_cannot_be_used_says_why_and_the_remedy(tmp_path, make, me
 
 
 def test_an_unknown_format_names_the_known_ones(tmp_path):
-    with pytest.raises(
-        SourceError, match=r"no format is called 'pdf'; known are warc, html_archive, .*image_folder"
-    ):
+    with pytest.raises(SourceError, match=r"no format is called 'pdf'; known are warc, html_archive, .*image_folder"):
         open_source(f"pdf:{tmp_path}")
 
 
@@ -184,6 +182,19 @@ def test_a_format_may_stand_before_the_place(tmp_path):
     assert len(open_source(f"image_folder:file://{tmp_path}/a.jpg").units()) == 1
     # A path that is there is a path.
     assert len(open_source(f"{tmp_path}/odd:name.jpg").units()) == 1
+
+
+def test_a_source_is_called_the_same_however_its_place_is_spelled(tmp_path, monkeypatch):
+    write(tmp_path, {"pages/page.html": "<p>A page.", "other/page.html": "<p>Another."})
+    (tmp_path / "linked").symlink_to(tmp_path / "pages")
+    monkeypatch.chdir(tmp_path / "other")
+    pages = str(tmp_path / "pages")
+    for spelled in (pages, f"{pages}/", "../pages", "../pages/", "../linked", f"file://{pages}"):
+        assert open_source(spelled).uri == pages
+        assert open_source(f"html_folder:{spelled}").uri == f"html_folder:{pages}"
+        assert open_source(f"{spelled.rstrip('/')}/page.html").uri == f"{pages}/page.html"
+    assert open_source(".").uri == str(tmp_path / "other")
+    assert open_source(open_source("html_folder:../pages").uri).units() == open_source("html_folder:../pages").units()
 
 
 def test_a_path_that_looks_like_a_format_is_a_path_when_it_is_there(tmp_path, monkeypatch):
