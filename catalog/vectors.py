@@ -13,6 +13,8 @@ from catalog.worklist import WorkItem, image_rows, rounds, sentence_rows
 
 # Vectors of one item of an assignment: 1.3 GB of 1,024 dimensions in the worker. A smaller lake is cut into 64.
 ASSIGNED, MANY_ITEMS = 131_072, 64
+# A worker that searches so many vectors of 512 dimensions peaks at 1.3 GB, 0.5 of which are torch.
+RANGE, FEWEST_RANGES = 125_000, 8
 SAMPLE_BLOCK = 50_000  # of 1,024 dimensions in fp16: 100 MB
 
 
@@ -104,16 +106,14 @@ def _digest(lake: Lake, scorer: str, commit: int) -> str:
     return digest.hexdigest()[:32]
 
 
-def pending_assignment(
-    lake: Lake, plan: Plan, kind: Kind, clusters: str, table: str = "clusters"
-) -> Iterator[list[WorkItem]]:
+def pending_assignment(lake: Lake, plan: Plan, kind: Kind, clusters: str) -> Iterator[list[WorkItem]]:
     """Vectors that the scorer ``clusters`` has not assigned yet, with the files that hold them; in rounds.
 
     An item is a shard, or as many as come to ASSIGNED vectors where there are many: each item leaves one index file,
     and every range of clusters opens them all.
     """
     missing = (
-        f"FROM {kind.table} e LEFT JOIN (SELECT key FROM {table} WHERE scorer = ?) c ON c.key = e.{kind.key} "
+        f"FROM {kind.table} e LEFT JOIN (SELECT key FROM clusters WHERE scorer = ?) c ON c.key = e.{kind.key} "
         f"WHERE e.scorer = ? AND e.{kind.column} IS NOT NULL AND c.key IS NULL"
     )
     digests = (clusters, plan.scorer(kind.table))
@@ -124,7 +124,7 @@ def pending_assignment(
         sql = f"{keys} AND e.shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY e.shard ORDER BY e.shard"
         found = lake.query(sql, (*digests, run)) if run else []
         files = score_paths(lake, kind.table, plan.scorer(kind.table), run)
-        yield grouped([WorkItem(shard, tuple(each), files[shard], (table,)) for shard, each in found], most)
+        yield grouped([WorkItem(shard, tuple(each), files[shard], ("clusters",)) for shard, each in found], most)
 
 
 def grouped(items: Sequence[WorkItem], most: int) -> list[WorkItem]:
@@ -170,13 +170,12 @@ def index_paths(lake: Lake, scorer: str) -> tuple[str, ...]:
     return tuple(lake.data_path + path for (path,) in found)
 
 
-def ranges(model: Trained, rows: int = 125_000, at_least: int = 8) -> list[tuple[int, int]]:
-    """Cut the clusters 0..k-1 into ranges (first, last) that held about ``rows`` eligible rows at training.
+def ranges(model: Trained) -> list[tuple[int, int]]:
+    """Cut the clusters 0..k-1 into ranges (first, last) that held about RANGE eligible rows at training.
 
-    Depends on the centroids alone, so that what is done for a range stays done when rows arrive. A worker that searches
-    125,000 vectors of 512 dimensions peaks at 1.3 GB, 0.5 of which are torch.
+    Depends on the centroids alone, so that what is done for a range stays done when rows arrive.
     """
-    n = min(model.k, max(at_least, -(-model.eligible // rows)))
+    n = min(model.k, max(FEWEST_RANGES, -(-model.eligible // RANGE)))
     bounds = [model.k * i // n for i in range(n + 1)]
     return [(first, last - 1) for first, last in pairwise(bounds)]
 

@@ -47,14 +47,14 @@ class WorkItem:
         return WorkItem(self.shard, tuple(keys), self.paths, self.tables, inputs)
 
 
-def image_rows(plan: Plan, stage: Stage, upto: int | None = None, extra: Sequence[str] = (), among: str = "") -> str:
+def image_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "") -> str:
     """SQL: every image occurrence that counts, with ``dropped_by`` ('' or its first failed rule) and ``dropped_value``.
 
-    Rules of stages before ``stage`` bite; ``extra`` names score tables to join although no rule reads them; ``upto``
-    leaves out rows of later commits; ``among`` names a table whose ``sha256`` are the only ones asked for.
+    Rules of stages before ``stage`` bite; ``upto`` leaves out rows of later commits; ``among`` names a table whose
+    ``sha256`` are the only ones asked for.
     """
     checks = [check for check in plan.image_checks if check.stage < stage]
-    joins, columns = _joins(plan, checks, IMAGE_TABLES, "sha256", extra, upto)
+    joins, columns = _joins(plan, checks, IMAGE_TABLES, "sha256", upto)
     return (
         "SELECT image_id, document_id, sha256, shard, url, alt_text, width, height, n_bytes, position"
         f"{''.join(', ' + name for name in columns)}, {_dropped(checks)} FROM (SELECT i.*"
@@ -81,7 +81,7 @@ def surviving_sentences(plan: Plan, checks: Sequence[Check], upto: int | None, a
 
 
 def _sentences(plan: Plan, checks: Sequence[Check], upto: int | None, among: str) -> str:
-    joins, columns = _joins(plan, checks, SENTENCE_TABLES, "content", (), upto)
+    joins, columns = _joins(plan, checks, SENTENCE_TABLES, "content", upto)
     read = {column for check in checks for column in check.columns}
     where = _where("content", upto, among)
     chosen = "".join(f", {source} AS {name}" for name, source in columns.items())
@@ -100,10 +100,9 @@ def _joins(
     checks: Sequence[Check],
     tables: Sequence[ScoreColumns],
     key: str,
-    extra: Sequence[str],
     upto: int | None,
 ) -> tuple[str, dict[str, str]]:
-    wanted = {name for check in checks for name in check.tables} | set(extra)
+    wanted = {name for check in checks for name in check.tables}
     sql, columns = "", {}
     for index, table in enumerate(t for t in tables[1:] if t.table in wanted):
         alias = f"t{index}"

@@ -2,6 +2,7 @@
 
 import os
 import time
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -36,7 +37,7 @@ class Job(Protocol):
 
 @dataclass(frozen=True)
 class Output:
-    """Where a stage's files go: ``<data_path>main/<table>/<run_id>/<partition_id>.parquet``."""
+    """Where a stage's files go: ``<data_path>main/<table>/<run_id>/<partition_id>-<try>.parquet``."""
 
     data_path: str
     run_id: str
@@ -69,7 +70,9 @@ class _Partition:
     def __init__(self, table: str, scorer: str, item: WorkItem, output: Output) -> None:
         self._table, self._scorer, self._item, self._output = table, scorer, item, output
         self._partition_id = text_id(table, item.shard, scorer, item.digest)
-        self._path = f"{output.data_path}main/{table}/{output.run_id}/{self._partition_id}.parquet"
+        # A worker of a try that failed may still be writing when the next one begins.
+        name = f"{self._partition_id}-{uuid.uuid4().hex[:8]}.parquet"
+        self._path = f"{output.data_path}main/{table}/{output.run_id}/{name}"
         self._rows = 0
         self._file: ParquetFile | None = None
 
