@@ -1,12 +1,12 @@
 """Ingest: list what a source holds, read what is new, keep its bytes, say what could not be read.
 
 Headers and bytes only, no decode. A shard is at most ``documents_per_shard`` listed units, or 256 MB of them, in the
-order of their names. A single larger unit (a tar of gigabytes) is a shard by itself; its pictures are written as they
-come, so that a worker holds 16 MB of them.
+order of their names. A single larger unit (a tar of gigabytes, a list of 10M addresses) is a shard by itself; its rows
+are written as they come, so that a worker holds 16 MB of each table.
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -23,7 +23,6 @@ from ops.read.document import Document, Picture, Text, Unit
 from ops.read.links import is_link
 from ops.read.source import Source, open_source
 from ops.text.split import SentenceSplitter, normalise
-from tasks.rows import quarantine
 from tasks.session import Session
 from tasks.stage import Part
 
@@ -33,8 +32,10 @@ FEWEST_SHARDS = 16
 SMALLEST_SHARD = 16
 SMALLEST_BYTES = 16_000_000
 SHARD_BYTES = 256_000_000
-# Pictures are written when so many bytes are held.
+# A table's rows are written when they hold so many bytes: some 25,000 rows of a list, fewer where they hold pictures or
+# long texts. Beside its values a row is a dict of 300 bytes and a header of 50 for each of them.
 PART_BYTES = 16_000_000
+ROW_BYTES = 500
 
 
 def ingest(session: Session) -> int:
@@ -139,9 +140,8 @@ class Ingest:
     settings: IngestSettings
 
     def __call__(self, item: WorkItem) -> Iterator[Part]:
-        shard = _ShardRows(self.source.uri, self.settings)
-        shard.rows["inputs"] += self._inputs(item)
-        for unit, row in zip(item.inputs["units"], shard.rows["inputs"], strict=True):
+        shard, inputs = _ShardRows(self.source.uri, self.settings), self._inputs(item)
+        for unit, row in zip(item.inputs["units"], inputs, strict=True):
             before = retries.made()
             read = [unit] if isinstance(unit, Fault) else self.source.read(unit)
             for found in read:
@@ -149,10 +149,10 @@ class Ingest:
                     shard.fault(found, _uri(unit))
                 else:
                     shard.add(found, _uri(unit))
-                if shard.n_bytes > PART_BYTES:
-                    yield shard.payloads()
+                yield from shard.parts(PART_BYTES)
             row["retries"] = retries.made() - before
         yield from shard.parts()
+        yield Part("inputs", pa.Table.from_pylist(inputs))
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         """A unit that kills its worker counts as read: it stands in quarantine, and is not tried again as it is."""
@@ -182,34 +182,32 @@ class _ShardRows:
 
     def __init__(self, source: str, settings: IngestSettings) -> None:
         self.source, self.settings = source, settings
-        self.rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        self.faults: list[tuple[Fault, str]] = []
+        self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._held: Counter[str] = Counter()
         self._splitter = SentenceSplitter(settings.language)
         self._kept: set[str] = set()
-        self.n_bytes = 0
 
-    def payloads(self) -> Part:
-        """The pictures since the last time; they are not held any longer."""
-        rows, self.n_bytes = self.rows.pop("payloads"), 0
-        return Part("payloads", pa.table({name: [row[name] for row in rows] for name in rows[0]}))
+    def parts(self, most: int = 0) -> Iterator[Part]:
+        """The rows of each table that holds over ``most`` bytes; they are not held any longer."""
+        for table in [table for table, held in self._held.items() if held > most]:
+            del self._held[table]
+            yield Part(table, pa.Table.from_pylist(self._rows.pop(table)))
 
-    def parts(self) -> list[Part]:
-        parts = [Part(table, pa.Table.from_pylist(rows)) for table, rows in self.rows.items()]
-        if self.faults:
-            faults, units = [fault for fault, _ in self.faults], [unit for _, unit in self.faults]
-            items, sources = [fault.item for fault in faults], [self.source] * len(faults)
-            parts.append(Part("quarantine", quarantine(items, sources, "ingest", faults, units)))
-        return parts
+    def _hold(self, table: str, row: dict[str, Any]) -> None:
+        self._rows[table].append(row)
+        self._held[table] += ROW_BYTES + sum([len(value) for value in row.values() if isinstance(value, (str, bytes))])
 
     def fault(self, fault: Fault, unit: str) -> None:
-        self.faults.append((fault, unit))
+        told = {"reason": fault.reason, "detail": fault.detail, "payload_ref": unit}
+        self._hold("quarantine", {"item": fault.item, "source": self.source, "stage": "ingest"} | told)
 
     def add(self, document: Document, unit: str) -> None:
         pictures = [each for each in document.items if isinstance(each, Picture)]
         digests = [_digest(picture) for picture in pictures]
         texts = [each.text for each in document.items if isinstance(each, Text)]
         document_id = text_id(self.source, document.uri, *digests, *texts)
-        self.rows["documents"].append(
+        self._hold(
+            "documents",
             {
                 "document_id": document_id,
                 "source": self.source,
@@ -217,7 +215,7 @@ class _ShardRows:
                 "title": document.title,
                 "metadata": json.dumps(document.metadata, sort_keys=True, ensure_ascii=False),
                 "unit": unit,
-            }
+            },
         )
         for picture, digest in zip(pictures, digests, strict=True):
             if is_link(picture):
@@ -225,26 +223,28 @@ class _ShardRows:
             else:
                 self._add_picture(picture, digest, document_id, unit)
         for position, sentence in enumerate(sentence for text in texts for sentence in self._splitter(text)):
-            self.rows["sentences"].append(
+            self._hold(
+                "sentences",
                 {
                     "sentence_id": text_id(document_id, str(position), sentence),
                     "document_id": document_id,
                     "position": position,
                     "text": sentence,
                     "content": text_id(normalise(sentence)),
-                }
+                },
             )
 
     def _add_link(self, picture: Picture, document_id: str) -> None:
         place = {"document_id": document_id, "position": picture.position, "alt_text": picture.alt_text}
-        self.rows["links"].append({"url": picture.url, "source": self.source} | place)
+        self._hold("links", {"url": picture.url, "source": self.source} | place)
 
     def _add_picture(self, picture: Picture, digest: str, document_id: str, unit: str) -> None:
         header = picture.fault or self._inspect(picture.data, digest)
         if isinstance(header, Fault):
             self.fault(header.about(picture.url), unit)
             return
-        self.rows["images"].append(
+        self._hold(
+            "images",
             {
                 "image_id": text_id(document_id, str(picture.position), digest),
                 "document_id": document_id,
@@ -257,15 +257,12 @@ class _ShardRows:
                 "format": header.format,
                 "animated": header.animated,
                 "n_bytes": len(picture.data),
-            }
+            },
         )
         if digest not in self._kept:
             self._kept.add(digest)
-            size = len(picture.data)
-            self.n_bytes += size
-            self.rows["payloads"].append(
-                {"sha256": digest, "bytes": picture.data, "uri": picture.url, "offset": 0, "length": size}
-            )
+            payload = {"sha256": digest, "bytes": picture.data, "uri": picture.url}
+            self._hold("payloads", payload | {"offset": 0, "length": len(picture.data)})
 
     def _inspect(self, data: bytes, digest: str):
         if digest in self.settings.banned:
