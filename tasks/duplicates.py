@@ -41,7 +41,7 @@ def perceptual(session: Session) -> None:
     session.store(
         "perceptual duplicates",
         WorkItem("all", (str(done),)),
-        [edges(*(_names(keys, ends) for ends in (left, right)), distance, "perceptual", digest)],
+        [edges(_names(keys, left), _names(keys, right), distance, "perceptual", digest)],
     )
 
 

@@ -48,8 +48,11 @@ class Output:
 ASKED_FOR = {"image_id", "sentence_id", "document_id", "sha256", "content", "key", "url", "uri"}
 
 
-def write_parts(parts: Iterable[Part], item: WorkItem, output: Output, seconds: float) -> list[Manifest]:
-    """Write the parts of each table as one Parquet file, as they come; a table without rows has a manifest only."""
+def write_parts(parts: Iterable[Part], item: WorkItem, output: Output) -> list[Manifest]:
+    """Write the parts of each table as one Parquet file, as they come; a table without rows has a manifest only.
+
+    Who had the parts made knows how long that took: the manifests say 0 seconds.
+    """
     files: dict[tuple[str, str], _Partition] = {}
     try:
         for part in parts:
@@ -61,7 +64,7 @@ def write_parts(parts: Iterable[Part], item: WorkItem, output: Output, seconds: 
         for file in files.values():
             file.abandon()
         raise
-    return [file.finish(seconds) for file in files.values()]
+    return [file.finish() for file in files.values()]
 
 
 class _Partition:
@@ -82,10 +85,10 @@ class _Partition:
             self._file.write(_with_columns(part, self._item.shard, self._output))
             self._rows += part.rows.num_rows
 
-    def finish(self, seconds: float) -> Manifest:
+    def finish(self) -> Manifest:
         path, size = (self._path, self._file.close()) if self._file else ("", 0)
         return Manifest(
-            self._table, self._partition_id, self._item.shard, self._scorer, self._rows, size, round(seconds, 4), path,
+            self._table, self._partition_id, self._item.shard, self._scorer, self._rows, size, 0.0, path,
             self._output.commit, self._output.run_id,
         )  # fmt: skip
 
@@ -149,6 +152,6 @@ class Worker:
 
     def __call__(self, item: WorkItem) -> list[Manifest]:
         started = time.perf_counter()
-        manifests = write_parts(self.job(item), item, self.output, 0.0)
+        manifests = write_parts(self.job(item), item, self.output)
         seconds = round(time.perf_counter() - started, 4)
         return [replace(manifest, seconds=seconds) for manifest in manifests]

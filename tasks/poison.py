@@ -83,4 +83,4 @@ def without_killers(
     parts = [Part("quarantine", quarantine(names, [""] * len(names), getattr(job, "stage", name), faults))]
     killers = item.only(found.killers)
     parts += getattr(job, "poisoned", lambda _: [])(killers)
-    return manifests + write_parts(parts, killers, output, 0.0)
+    return manifests + write_parts(parts, killers, output)

@@ -90,4 +90,4 @@ class Session:
         """Commit rows that were made in this process: the results of global steps."""
         self.counts[step] = self.counts.get(step, 0) + 1
         output = self.begin(step)
-        commit_stream(self.writer, [stage.write_parts(parts, item, output, 0.0)])
+        commit_stream(self.writer, [stage.write_parts(parts, item, output)])

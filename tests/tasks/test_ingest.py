@@ -34,7 +34,7 @@ def shard(tmp_path: Path) -> Shard:
 
 def written(parts: Iterable[Part], item: WorkItem, folder: Path) -> dict[str, tuple[str, pa.Table]]:
     """Partition and rows of every table, in order."""
-    made = write_parts(parts, item, Output(f"{folder}/", "run", 1), 0.0)
+    made = write_parts(parts, item, Output(f"{folder}/", "run", 1))
     tables = {each.table: pq.ParquetFile(each.path).read() for each in made}
     assert {each.table: each.rows for each in made} == {name: rows.num_rows for name, rows in tables.items()}
     return {each.table: (each.partition_id, tables[each.table]) for each in made}

@@ -35,7 +35,7 @@ INPUTS = {"input_digests": ("d", "d"), "captions": ["", ""], "tags": [[], []], "
 )
 def test_a_poisoned_picture_gets_a_row_in_every_table_it_was_wanted_for(job: Job, tables: tuple, tmp_path: Path):
     item = WorkItem("shard", ("a", "b"), tables=tables, inputs=INPUTS)
-    written = stage.write_parts(job.poisoned(item), item, Output(f"{tmp_path}/", "run", 3), 0.0)  # type: ignore[attr-defined]
+    written = stage.write_parts(job.poisoned(item), item, Output(f"{tmp_path}/", "run", 3))  # type: ignore[attr-defined]
     assert [each.table for each in written] == list(tables)
     for each in written:
         assert pq.read_table(each.path, columns=["sha256"])["sha256"].to_pylist() == ["a", "b"]

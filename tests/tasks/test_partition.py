@@ -34,7 +34,7 @@ def test_parts_of_a_table_that_come_one_by_one_are_one_file(tmp_path: Path):
             yield Part("image_quality", pa.table({"sha256": []}), "scorer")
 
     item = WorkItem("shard", ("key",))
-    payloads, nothing = write_parts(parts(), item, Output(f"{tmp_path}/", "run", 7), 0.0)
+    payloads, nothing = write_parts(parts(), item, Output(f"{tmp_path}/", "run", 7))
     assert (payloads.table, payloads.rows, nothing.table, nothing.rows, nothing.path) == (
         "payloads", 3, "image_quality", 0, ""
     )  # fmt: skip
@@ -45,6 +45,6 @@ def test_parts_of_a_table_that_come_one_by_one_are_one_file(tmp_path: Path):
 
 def test_a_second_try_writes_beside_the_first_which_may_still_be_writing(tmp_path: Path):
     part = Part("image_hash", pa.table({"sha256": ["a"], "phash": pa.array([1], pa.uint64())}), "scorer")
-    tries = [write_parts([part], WorkItem("shard", ("a",)), Output(f"{tmp_path}/", "run", 7), 0.0) for _ in range(2)]
+    tries = [write_parts([part], WorkItem("shard", ("a",)), Output(f"{tmp_path}/", "run", 7)) for _ in range(2)]
     (first,), (second,) = tries
     assert first.partition_id == second.partition_id and first.path != second.path

@@ -118,7 +118,7 @@ def test_a_picture_that_was_scored_at_the_second_try_is_read_as_then(place: Path
         (victim, shard), *_ = held.lake.query("SELECT sha256, shard FROM image_content ORDER BY sha256")
         nothing = pa.table({"sha256": [victim], "image_vector": pa.array([None], pa.binary())})
         output = Output(held.lake.data_path, "z" * 32, held.writer.begin("score images"))
-        null = write_parts([Part("image_embedding", nothing, scorer)], WorkItem(shard, (victim,)), output, 0.0)
+        null = write_parts([Part("image_embedding", nothing, scorer)], WorkItem(shard, (victim,)), output)
         held.writer.commit(null)
         quarantined(held, victim, shard)
         assert replay(held, "poison") == 1

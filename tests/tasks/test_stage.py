@@ -88,15 +88,15 @@ def test_a_bug_in_a_job_fails_the_stage_after_what_was_finished_came_out(items: 
 
 def test_a_part_without_rows_is_a_manifest_without_a_file(tmp_path: Path):
     empty = Part("sentence_quality", pa.table({"content": pa.array([], pa.string())}), "s")
-    (manifest,) = stage.write_parts([empty], WorkItem("shard", ("a",)), output(tmp_path), 0.0)
+    (manifest,) = stage.write_parts([empty], WorkItem("shard", ("a",)), output(tmp_path))
     assert (manifest.rows, manifest.path) == (0, "")
 
 
 def test_the_partition_id_follows_the_asked_rows_not_the_run(items: list[WorkItem], tmp_path: Path):
     part = Part("image_embedding", pa.table({"sha256": ["a"], "image_vector": [b""]}), "s")
-    (one,) = stage.write_parts([part], WorkItem("shard", ("a",)), output(tmp_path, "run1"), 0.0)
-    (two,) = stage.write_parts([part], WorkItem("shard", ("a",)), output(tmp_path, "run2"), 1.0)
-    (other,) = stage.write_parts([part], WorkItem("shard", ("a", "b")), output(tmp_path, "run2"), 1.0)
+    (one,) = stage.write_parts([part], WorkItem("shard", ("a",)), output(tmp_path, "run1"))
+    (two,) = stage.write_parts([part], WorkItem("shard", ("a",)), output(tmp_path, "run2"))
+    (other,) = stage.write_parts([part], WorkItem("shard", ("a", "b")), output(tmp_path, "run2"))
     assert one.partition_id == two.partition_id != other.partition_id
 
 

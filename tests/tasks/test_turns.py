@@ -37,7 +37,7 @@ def fuse(writer: Writer, rule: str, model: str) -> None:
     job = FuseTexts(VisionLanguageModel(model), Decode(side=64), FUSE["prompt"], 4, "fused")
     output = Output(writer.lake.data_path, "run-2", writer.begin("fuse"))
     for item in pending(writer, rule):
-        writer.commit(write_parts(job(item), item, output, 0.0))
+        writer.commit(write_parts(job(item), item, output))
 
 
 def current(writer: Writer, rule: str) -> dict[str, tuple[str, str]]:

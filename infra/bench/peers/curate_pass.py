@@ -78,7 +78,7 @@ def _seconds_of(work: tuple[bytes, Any]) -> tuple[float, list]:
             yield part
             started = time.process_time()
 
-    manifests = stage.write_parts(made(), item, output, 0.0)
+    manifests = stage.write_parts(made(), item, output)
     return seconds, manifests
 
 
