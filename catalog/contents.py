@@ -37,13 +37,24 @@ def retries(lake: Lake, run_id: str) -> int:
 
 
 def vanished(lake: Lake, source: str, listed: Sequence[Unit]) -> list[str]:
-    """Units of ``source`` that were read once and are no longer listed, sorted. Their rows stay."""
-    lake.connection.register("listed", pa.table({"uri": [row[0] for row in listed]}))
+    """Units of ``source`` that were read once and are no longer listed, sorted. Their rows stay.
+
+    Parts of a file that is listed in other parts now are not told: ``index``, which must follow on this connection,
+    finds out what of theirs still counts.
+    """
+    columns = {"uri": [row[0] for row in listed], "etag": [row[2] for row in listed]}
+    lake.connection.register("listed", pa.table(columns))
+    file = "split_part(split_part(uri, '#row-group=', 1), '#bytes=', 1)"
+    sql = (
+        f"SELECT uri, {file} IN (SELECT {file} FROM listed WHERE etag <> 'ignored') AS is_part, arg_max(etag, commit) "
+        "FROM inputs ANTI JOIN listed USING (uri) WHERE is_part OR source = ? GROUP BY ALL ORDER BY uri"
+    )
     try:
-        sql = "SELECT DISTINCT uri FROM inputs ANTI JOIN listed USING (uri) WHERE source = ? ORDER BY uri"
-        return [row[0] for row in lake.query(sql, (source,))]
+        rows = lake.query(sql, (source,))
     finally:
         lake.connection.unregister("listed")
+    superseded.lose(lake, source, [uri for uri, is_part, last in rows if is_part and last != "lost"])
+    return [uri for uri, is_part, _ in rows if not is_part]
 
 
 def banned(lake: Lake) -> frozenset[str]:

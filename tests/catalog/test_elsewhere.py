@@ -179,7 +179,7 @@ def test_a_holder_that_was_overtaken_cannot_finish_its_commit_on_postgres(tmp_pa
                     with lease.writing(taker, "taker", "test") as second:
                         second.commit([local_partition(taker, "a")])
 
-            writer.check = check_then_stall
+            stalled.guard = check_then_stall
             with pytest.raises(PairmillError, match=r"no longer holds the lease"):
                 writer.commit([local_partition(stalled, "a")])
         assert stalled.query("SELECT count(*) FROM image_hash") == [(1,)]

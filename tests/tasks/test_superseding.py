@@ -146,6 +146,7 @@ def test_a_changed_page_supersedes_what_it_said_however_its_source_is_spelled(
     with ingested(tmp_path):
         pass
     page(tmp_path, "a", "The new words of the page.", 2, at=2)
+    (tmp_path / "pages/1.jpg").unlink()
     for n in (1, 0):
         with ingested(tmp_path, spelled.format(tmp_path)) as held:
             assert held.counts["ingest"] == n
