@@ -11,5 +11,5 @@ def counts(lake: Lake) -> dict[str, int]:
 
 
 def sources(lake: Lake) -> list[str]:
-    """Every source of which something was read, as it was named then, sorted."""
+    """Every source of which something was read, sorted."""
     return [row[0] for row in lake.query("SELECT DISTINCT source FROM inputs ORDER BY source")]
