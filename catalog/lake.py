@@ -44,6 +44,10 @@ class Lake:
     def table(self, sql: str, params: Sequence[Any] = ()) -> pa.Table:
         return self._run(lambda: self.connection.execute(sql, list(params)).to_arrow_table())
 
+    def blocks(self, sql: str, params: Sequence[Any] = (), *, rows: int) -> pa.RecordBatchReader:
+        """A result that may be larger than memory, ``rows`` at a time. Nothing else may be asked of it meanwhile."""
+        return self._run(lambda: self.connection.execute(sql, list(params)).to_arrow_reader(rows))
+
     def execute(self, sql: str, params: Sequence[Any] = ()) -> None:
         self._run(lambda: self.connection.execute(sql, list(params)))
 

@@ -50,7 +50,7 @@ class Holder:
 
     def is_over(self) -> bool:
         """Not renewed in time; or of this host and its process is gone, so that a killed run can be resumed at once."""
-        return self.expires < _times()[0] or (self.host == _host() and not _is_running(self.pid, self.started))
+        return self.expires < _times()[0] or (self.host == host() and not _is_running(self.pid, self.started))
 
     def __str__(self) -> str:
         age = (datetime.now(UTC) - datetime.fromisoformat(self.heartbeat)).total_seconds()
@@ -164,7 +164,7 @@ def _take(metadata: Metadata, mine: Holder) -> tuple[Holder | None, bool]:
 def _mine(run_id: str, purpose: str) -> Holder:
     process = psutil.Process()
     holder = f"{socket.gethostname()}:{process.pid}"
-    return Holder(uuid.uuid4().hex, holder, _host(), process.pid, process.create_time(), run_id, purpose, *_times())
+    return Holder(uuid.uuid4().hex, holder, host(), process.pid, process.create_time(), run_id, purpose, *_times())
 
 
 def _beat(metadata: Metadata, token: str, stop: threading.Event) -> None:
@@ -183,7 +183,7 @@ def _times() -> tuple[str, str]:
     return now.isoformat(timespec="microseconds"), later.isoformat(timespec="microseconds")
 
 
-def _host() -> str:
+def host() -> str:
     """The name of this machine and of its process-number space: two containers may share the one, not the other."""
     try:
         return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"

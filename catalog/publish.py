@@ -117,7 +117,7 @@ def content_digest(lake: Lake) -> str:
     """32 hex digits over the pairs in the order of their ids, without dataset, version, run or time."""
     digest = hashlib.sha256()
     rows = "SELECT sha256(CAST(to_json(p) AS VARCHAR)) AS row FROM cut_pairs p ORDER BY image_id"
-    for batch in lake.connection.execute(rows).to_arrow_reader(100_000):
+    for batch in lake.blocks(rows, rows=100_000):
         digest.update("".join(batch["row"].to_pylist()).encode())
     return digest.hexdigest()[:32]
 

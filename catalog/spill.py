@@ -8,11 +8,12 @@ when it closes; what a killed process left is removed when the next one opens.
 import os
 import re
 import shutil
-import socket
 import uuid
 from pathlib import Path
 
 import psutil
+
+from catalog import lease
 
 _NAME = re.compile(r"\.spill-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{32}")
 
@@ -21,15 +22,11 @@ def folder(parent: str) -> str:
     """A path below ``parent`` that no other instance has; those of this machine's ended processes are removed."""
     for path in Path(parent).glob(".spill-*"):
         found = _NAME.fullmatch(path.name)
-        if found and found["host"] == _host() and not psutil.pid_exists(int(found["pid"])):
+        if found and found["host"] == _here() and not psutil.pid_exists(int(found["pid"])):
             shutil.rmtree(path, ignore_errors=True)  # of another user, or being removed by another who opens
-    return os.path.join(parent, f".spill-{_host()}-{os.getpid()}-{uuid.uuid4().hex}")
+    return os.path.join(parent, f".spill-{_here()}-{os.getpid()}-{uuid.uuid4().hex}")
 
 
-def _host() -> str:
-    """Of this machine and its process-number space, as the lease tells them apart: a lake may lie on a shared disk."""
-    try:
-        space = re.sub(r"\D", "", os.readlink("/proc/self/ns/pid"))
-    except OSError:
-        space = "0"
-    return f"{socket.gethostname()}-{space}"
+def _here() -> str:
+    """This machine, in letters that a name may hold: a lake may lie on a shared disk."""
+    return re.sub(r"[^\w.]", "-", lease.host())

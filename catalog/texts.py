@@ -135,7 +135,7 @@ def _taken(lake: Lake, top_k: int, max_uses: int) -> pa.Table:
         "ORDER BY c.similarity DESC, o.place, c.place"
     )
     found = []
-    for batch in lake.connection.execute(ordered).to_arrow_reader(PAIRS_AT_ONCE):
+    for batch in lake.blocks(ordered, rows=PAIRS_AT_ONCE):
         image, s = batch["image"].to_numpy(), batch["s"].to_numpy()
         hits = _greedy(image, s, wants, room)
         found.append(batch.select(["n", "place"]).take(pa.array(hits, pa.int64())))

@@ -64,7 +64,7 @@ def sample(lake: Lake, plan: Plan, kind: Kind, n: int) -> pa.Table:
 def sample_blocks(lake: Lake, plan: Plan, kind: Kind, n: int) -> Iterator[pa.Array]:
     """The vectors of such a sample in its order, a block at a time: it may be larger than memory. Nothing else may be
     asked of the lake meanwhile."""
-    for batch in lake.connection.execute(_sampled(plan, kind, n)).to_arrow_reader(SAMPLE_BLOCK):
+    for batch in lake.blocks(_sampled(plan, kind, n), rows=SAMPLE_BLOCK):
         yield batch["vector"]
 
 
@@ -100,7 +100,7 @@ def _digest(lake: Lake, scorer: str, commit: int) -> str:
     """Of the centroids' hex digits in the order of clusters; a block at a time, 2M of 1,024 dimensions being 8 GB."""
     digest = hashlib.sha256()
     ordered = "SELECT hex(vector) AS digits FROM centroids WHERE scorer = ? AND commit = ? ORDER BY cluster"
-    for batch in lake.connection.execute(ordered, [scorer, commit]).to_arrow_reader(SAMPLE_BLOCK):
+    for batch in lake.blocks(ordered, (scorer, commit), rows=SAMPLE_BLOCK):
         for digits in batch["digits"]:
             digest.update(digits.as_buffer())
     return digest.hexdigest()[:32]

@@ -4,7 +4,7 @@ import re
 import time
 from pathlib import Path
 
-from prefect import get_run_logger
+from httpx import HTTPError
 from prefect.artifacts import (
     create_link_artifact,
     create_markdown_artifact,
@@ -12,6 +12,8 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.exceptions import PrefectException
+from prefect.logging import get_logger
 
 from flows.outcome import Outcome
 
@@ -30,8 +32,8 @@ class ProgressArtifacts:
     def __call__(self, step: str, done: int, total: int) -> None:
         try:
             self._tell(step, done, total)
-        except Exception as error:
-            get_run_logger().warning(f"{step}: its progress could not be told: {error}")
+        except (HTTPError, PrefectException) as error:
+            get_logger(__name__).warning(f"{step}: its progress could not be told: {error}")
 
     def _tell(self, step: str, done: int, total: int) -> None:
         if step not in self._bars or done == 0:

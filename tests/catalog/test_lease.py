@@ -80,11 +80,11 @@ def test_a_holder_of_another_machine_is_waited_for_until_it_expires(lake: Lake) 
 def test_a_dead_process_of_this_machine_is_replaced_at_once(lake: Lake) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         pass
-    put_holder(lake, lease._host(), child.pid, 0.0, expires_in=60)
+    put_holder(lake, lease.host(), child.pid, 0.0, expires_in=60)
     with lease.writing(lake, "run", "test"):
         pass
     # The number was given to another process since: this very one, which started at another time.
-    put_holder(lake, lease._host(), os.getpid(), 0.0, expires_in=60)
+    put_holder(lake, lease.host(), os.getpid(), 0.0, expires_in=60)
     with lease.writing(lake, "run", "test"):
         pass
 
