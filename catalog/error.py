@@ -61,6 +61,11 @@ def translated(error: Exception, uri: str) -> Exception:
     if isinstance(error, duckdb.InvalidInputException):
         return error
     text = str(error)
+    if isinstance(error, duckdb.OutOfMemoryException):  # also when the disk that it spills to is full
+        return PairmillError(
+            f"lake '{uri}': memory, or the disk beside it, does not suffice. Free some, or run on a larger machine: "
+            f"what was committed is kept, the rest is done again. ({' '.join(text.split())[:300]})"
+        )
     for signs, remedy in _REMEDIES:
         if any(sign in text.lower() for sign in signs):
             return PairmillError(f"lake '{uri}': {remedy} ({' '.join(text.split())[:300]})")

@@ -57,7 +57,7 @@ def image_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "
     joins, columns = _joins(plan, checks, IMAGE_TABLES, "sha256", upto)
     return (
         "SELECT image_id, document_id, sha256, shard, url, alt_text, width, height, n_bytes, position"
-        f"{''.join(', ' + name for name in columns)}, {_dropped(checks)} FROM (SELECT i.*"
+        f"{''.join(', ' + name for name in columns)}, {decided(checks)} FROM (SELECT i.*"
         f"{''.join(f', {source} AS {name}' for name, source in columns.items())} "
         f"FROM (SELECT * FROM images{_where('sha256', upto, among)}) i "
         f"ANTI JOIN {gone(upto)} g ON g.document_id = i.document_id{joins})"
@@ -67,7 +67,7 @@ def image_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "
 def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None) -> str:
     """SQL: every distinct sentence that counts, with ``dropped_by`` and ``dropped_value``, as :func:`image_rows`."""
     checks = [check for check in plan.sentence_checks if check.stage < stage]
-    return f"SELECT content, text, shard, {_dropped(checks)} FROM ({_sentences(plan, checks, upto, '')})"
+    return f"SELECT content, text, shard, {decided(checks)} FROM ({_sentences(plan, checks, upto, '')})"
 
 
 def surviving_sentences(plan: Plan, checks: Sequence[Check], upto: int | None, among: str) -> str:
@@ -136,7 +136,8 @@ def _where(key: str, upto: int | None, among: str) -> str:
     return f" WHERE {' AND '.join(said)}" if said else ""
 
 
-def _dropped(checks: Sequence[Check]) -> str:
+def decided(checks: Sequence[Check]) -> str:
+    """SQL: ``dropped_by`` ('' or the first rule that a row fails) and ``dropped_value``, with what that rule read."""
     if not checks:
         return "'' AS dropped_by, '' AS dropped_value"
     names = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN '{check.name}'" for check in checks)

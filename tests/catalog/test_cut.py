@@ -99,6 +99,7 @@ def fill(lake: Lake, images: list[slow.Image], words: dict[str, tuple[int, int]]
     pairs = [(i.sha256, content, value) for i in pictures for content, value in i.candidates]
     shas, contents, values = zip(*pairs, strict=True)
     insert("match_candidates", sha256=shas, content=contents, similarity=values, scorer=["m"] * len(pairs))
+    insert("image_content", sha256=keys)
     insert("sentence_content", content=list(words), text=[f"text {name}" for name in words])
     lengths = pa.array([n for n, _ in words.values()], pa.int32())
     insert("sentence_quality", content=list(words), scorer=["sq"] * len(words), n_words=lengths)
