@@ -219,7 +219,10 @@ def _kept(table: ScoreColumns, checks: Sequence[Check]) -> list[str]:
 
 
 def _matches(lake: Lake, plan: Plan, upto: int | None, of_sentence: str) -> None:
-    """One range of one run gives a picture no more than are kept: only pictures that met several are ranked."""
+    """One range of one run gives a picture no more than are kept: only pictures that met several are ranked.
+
+    The window leaves a picture's matches side by side, so that a join looks a picture up once for all of them.
+    """
     visible = "" if upto is None else f" AND commit <= {upto}"
     of_picture = _way(lake, "image_content", "sha256")
     lake.execute(
@@ -228,7 +231,7 @@ def _matches(lake: Lake, plan: Plan, upto: int | None, of_sentence: str) -> None
         f"WHERE scorer = '{plan.scorer('matches')}'{visible}) "
         f"JOIN (SELECT {of_picture} AS p, picture FROM facts_pictures) USING (p) "
         "JOIN (SELECT h AS s, sentence FROM facts_contents) USING (s) "
-        "QUALIFY row_number() OVER (PARTITION BY picture, sentence ORDER BY similarity DESC) = 1"
+        "QUALIFY sentence IS DISTINCT FROM lag(sentence) OVER (PARTITION BY picture ORDER BY sentence, similarity DESC)"
     )
     most = best_candidates(plan)
     lake.execute(

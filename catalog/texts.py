@@ -54,15 +54,16 @@ def matches(plan: Plan, upto: int | None = None) -> str:
 
 def _choices(lake: Lake, plan: Plan) -> None:
     """The matches of surviving sentences: image ``n``, sentence ``s``, ``place`` by similarity from 1."""
-    passed = "".join(f" AND ({check.keep})" for check in plan.sentence_checks)
+    passed = " AND ".join(["NOT silenced", *(f"({check.keep})" for check in plan.sentence_checks)])
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_offers AS SELECT n, sentence, similarity FROM facts.matches "
         "JOIN cut_kept USING (picture)"
     )
+    # Those that fail are fewer than those that pass: half the time of a join with the others.
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_choices AS SELECT n, sentence AS s, similarity, "
         "row_number() OVER (PARTITION BY n ORDER BY similarity DESC, sentence) AS place FROM cut_offers "
-        f"SEMI JOIN (SELECT sentence FROM facts.sentences WHERE NOT silenced{passed}) USING (sentence)"
+        f"ANTI JOIN (SELECT sentence FROM facts.sentences WHERE ({passed}) IS NOT TRUE) USING (sentence)"
     )
 
 

@@ -1,4 +1,4 @@
-"""The catalog at size: work list, re-cut, publish, the difference of two versions, funnel and ``why``, on made-up metadata.
+"""The catalog at size: work list, re-cut, publish, two versions compared, funnel and ``why``, on made-up metadata.
 
 Run as ``python -m infra.bench.catalog [--rows N ...] [--lakes FOLDER]``; the lake of :mod:`infra.bench.made_lake` is
 filled for each number of images, under ``--lakes`` when it is not there, where it is kept, or in a folder that is
