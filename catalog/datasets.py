@@ -1,19 +1,20 @@
 """Published datasets: found by NAME (the newest version) or NAME@VERSION, with their funnel and a sample."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
 
 from catalog.error import PairmillError
 from catalog.lake import Lake
 
-_COLUMNS = "name, version, recipe, commit, content_digest, amended, n_pairs, recall, run_id, created_at"
+_COLUMNS = "name, version, recipe, commit, content_digest, amended, n_pairs, recall, run_id, created_at, scorers"
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """One row of ``datasets``. ``recipe`` is the recipe's JSON; ``commit`` the highest commit number that it saw."""
+    """One row of ``datasets``. ``recipe`` is the recipe's JSON; ``commit`` the highest commit number that it saw,
+    ``scorers`` the digests of those it used."""
 
     name: str
     version: int
@@ -25,6 +26,7 @@ class Dataset:
     recall: float | None
     run_id: str
     created_at: datetime
+    scorers: list[str] = field(default_factory=list, hash=False)
 
     def __str__(self) -> str:
         return f"{self.name}@{self.version}"

@@ -18,11 +18,8 @@ EXAMPLES = 3
 def plan_of(lake: Lake, dataset: Dataset) -> Plan:
     """The plan that the version was cut by: its stored recipe, and its scorers by the table that they filled."""
     recipe = Recipe.model_validate(json.loads(dataset.recipe))
-    tables = lake.query(
-        'SELECT DISTINCT "table", scorer FROM partitions WHERE scorer IN (SELECT unnest(scorers) FROM datasets '
-        "WHERE name = ? AND version = ?) ORDER BY ALL",
-        (dataset.name, dataset.version),
-    )
+    sql = 'SELECT DISTINCT "table", scorer FROM partitions WHERE list_contains(?, scorer) ORDER BY ALL'
+    tables = lake.query(sql, (dataset.scorers,))
     return compile_plan(recipe, dict(tables))
 
 

@@ -107,6 +107,10 @@ NEWEST = len(MIGRATIONS)
 BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans", "exports", "datasets", "funnel",
                "rereads", "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
+# Written by INSERT in the order of their ids, and asked for single ids, each of which has DuckDB read a row group: of
+# 20,480 rows instead of 122,880 twelve take 57 CPU ms instead of 206, and to read a table takes no longer.
+LOOKED_UP = ("image_content", "sentence_content", "pairs", "decisions")
+LOOKED_UP_ROWS = 20_480
 # Workers open these files by the paths in `partitions`, so they stay as they were written, however small.
 READ_BY_PATH = ("payloads", "sentences", "image_embedding", "sentence_embedding", "vector_index", "centroids")
 
@@ -131,11 +135,16 @@ def migrate(lake: "Lake", upto: int | None = None) -> None:
     for table in BOOKKEEPING:
         if table in made:
             _inline(lake, table)
+    for table in LOOKED_UP:
+        _set(lake, table, "parquet_row_group_size", LOOKED_UP_ROWS)
 
 
 def _inline(lake: "Lake", table: str) -> None:
-    option = f"'data_inlining_row_limit', {INLINED_ROWS}, table_name => '{table}'"
-    lake.execute(f"CALL ducklake_set_option('lake', {option})")
+    _set(lake, table, "data_inlining_row_limit", INLINED_ROWS)
+
+
+def _set(lake: "Lake", table: str, option: str, value: int) -> None:
+    lake.execute(f"CALL ducklake_set_option('lake', '{option}', {value}, table_name => '{table}')")
 
 
 def _apply(lake: "Lake", number: int) -> None:

@@ -5,18 +5,23 @@ import re
 from catalog.attach import quoted
 from catalog.lake import Lake
 from catalog.plan import IMAGE_TABLES
-from catalog.why import MOST, Facts, Seen, facts, home, judged, quarantine, scores
+from catalog.why import MOST, Facts, Seen, facts, home, judged, known, quarantine, scores
 
 
 def image(lake: Lake, image_id: str, seen: Seen) -> Facts:
     """Facts under the names ``origin, scores, rules, decision, group, cluster, matches, texts, quarantine, datasets``;
     an empty one where there is nothing to tell."""
-    origin = _origin(lake, image_id)
+    return lake.retrying(lambda: _image(lake, image_id, seen))
+
+
+def _image(lake: Lake, image_id: str, seen: Seen) -> Facts:
+    origin = _origin(lake, image_id, seen)
     sha256 = origin["sha256"]
     at_home = home(lake, "image_content", "sha256", sha256)
     measured = scores(lake, seen, IMAGE_TABLES, "sha256", sha256, at_home)
     checks = seen.plan.image_checks if seen.plan else ()
-    decision = _decision(lake, image_id, seen)
+    decided = versions(lake, image_id)
+    decision = _decision(decided, seen)
     return {
         "origin": origin,
         "scores": measured,
@@ -24,57 +29,90 @@ def image(lake: Lake, image_id: str, seen: Seen) -> Facts:
         "decision": decision,
         "group": _group(lake, sha256, seen),
         "cluster": _cluster(lake, sha256, seen, decision),
-        "matches": _matches(lake, image_id, sha256, seen),
+        "matches": _matches(lake, image_id, sha256, seen, decision),
         "texts": _texts(lake, sha256, seen, at_home),
-        "quarantine": quarantine(lake, "item IN (?, ?) OR payload_ref = ?", (sha256, origin["url"], sha256)),
-        "datasets": versions(lake, image_id),
+        "quarantine": _faults(lake, sha256, origin["url"], seen),
+        "datasets": decided,
     }
 
 
-def _origin(lake: Lake, image_id: str) -> Facts:
+def _origin(lake: Lake, image_id: str, seen: Seen) -> Facts:
     """One question after the other, each with a constant: a join would read the column of every document."""
-    sql = """SELECT image_id, sha256, url, position, alt_text, width, height, format, n_bytes, document_id, "commit"
-        FROM images WHERE image_id = ? ORDER BY "commit" DESC LIMIT 1"""
-    found = facts(lake, sql, (image_id,))[0]
-    page = "SELECT uri AS document, title, source FROM documents WHERE document_id = ? LIMIT 1"
-    made = 'SELECT run_id, "at" AS ingested FROM commits WHERE "commit" = ?'
-    count = "SELECT count(*) AS occurrences FROM images WHERE sha256 = ?"
+    columns = 'image_id, sha256, url, position, alt_text, width, height, format, n_bytes, document_id, "commit"'
+    rows = facts(lake, f"SELECT {columns} FROM images WHERE image_id = ?", (image_id,))
+    found = max(rows, key=lambda row: row["commit"])
+    page = known(lake, seen, "documents", "uri AS document, title, source", "document_id", found["document_id"])
+    run = 'SELECT run_id, "at" AS ingested FROM commits WHERE list_contains(?, "commit")'
+    made = facts(lake, run, ([found.pop("commit")],))
+    same = facts(lake, "SELECT count(*) AS occurrences FROM images WHERE sha256 = ?", (found["sha256"],))
     absent = dict.fromkeys(("document", "title", "source", "run_id", "ingested"))
-    known = [(page, found["document_id"]), (made, found.pop("commit")), (count, found["sha256"])]
-    return found | absent | {name: value for sql, key in known for row in facts(lake, sql, (key,))
+    return found | absent | {name: value for rows in (page, made, same) for row in rows[:1]
                              for name, value in row.items()}  # fmt: skip
 
 
-def _decision(lake: Lake, image_id: str, seen: Seen) -> Facts:
-    if seen.dataset is None:
-        return {}
-    sql = "SELECT dropped_by, value FROM decisions WHERE dataset = ? AND version = ? AND item_id = ? AND kind = 'image'"
-    rows = facts(lake, sql, (seen.dataset.name, seen.dataset.version, image_id))
-    return {"dataset": str(seen.dataset), **rows[0]} if rows else {}
+def _decision(decided: list[Facts], seen: Seen) -> Facts:
+    for row in decided:
+        if seen.dataset and (row["dataset"], row["version"]) == (seen.dataset.name, seen.dataset.version):
+            return {"dataset": str(seen.dataset), "dropped_by": row["dropped_by"], "value": row["value"]}
+    return {}
 
 
 def _group(lake: Lake, sha256: str, seen: Seen) -> Facts:
     """The duplicate group: how near its members are, and which of them the dataset keeps."""
-    scorer = seen.scorers.get("image_groups", "")
-    newest = """SELECT * FROM image_groups WHERE "commit" = (SELECT max("commit") FROM image_groups
-        WHERE "commit" <= ? AND (scorer = ? OR ?)) AND sha256 = ?"""
-    rows = facts(lake, newest, (seen.upto, scorer, seen.dataset is None, sha256))
+    rows = known(lake, seen, "image_groups", "*", "sha256", sha256)
     if not rows:
         return {}
-    group = rows[0]
-    name, version = (seen.dataset.name, seen.dataset.version) if seen.dataset else ("", 0)
-    members = facts(
-        lake,
-        f"""SELECT i.image_id, i.url, i.width, i.height, d.dropped_by, e.near FROM image_groups g
-        JOIN images i ON i.sha256 = g.sha256
-        LEFT JOIN decisions d ON d.dataset = ? AND d.version = ? AND d.item_id = i.image_id
-        LEFT JOIN (SELECT if(a = ?, b, a) AS other, string_agg(DISTINCT kind || ' distance ' || distance, ', ') AS near
-            FROM duplicate_edges WHERE a = ? OR b = ? GROUP BY ALL) e ON e.other = g.sha256
-        WHERE g.group_id = ? AND g.scorer = ? AND g."commit" = ? AND i.sha256 <> ?
-        ORDER BY d.dropped_by = '' DESC, i.image_id LIMIT {MOST}""",
-        (name, version, sha256, sha256, sha256, group["group_id"], group["scorer"], group["commit"], sha256),
-    )
-    return {"group_id": group["group_id"], "pictures": group["group_size"], "others": members}
+    newest = """SELECT max("commit") FROM image_groups WHERE "commit" <= ? AND (scorer = ? OR ?)"""
+    asked = seen.upto, seen.scorers.get("image_groups", ""), seen.dataset is None
+    last = lake.query(newest, asked)[0][0]
+    group = next((row for row in rows if row["commit"] == last), None)
+    if group is None:
+        return {}
+    others = _others(lake, sha256, group, seen)
+    return {"group_id": group["group_id"], "pictures": group["group_size"], "others": others}
+
+
+def _others(lake: Lake, sha256: str, group: Facts, seen: Seen) -> list[Facts]:
+    """The images of the other pictures of the group, those first that the dataset keeps."""
+    members = [
+        row["sha256"]
+        for row in known(lake, seen, "image_groups", 'sha256, scorer, "commit"', "group_id", group["group_id"])
+        if (row["scorer"], row["commit"]) == (group["scorer"], group["commit"]) and row["sha256"] != sha256
+    ]
+    images = _images_of(lake, members)
+    dropped = _dropped(lake, [row["image_id"] for row in images], seen)
+    near = _near(lake, sha256, seen)
+    told = [{"dropped_by": dropped.get(row["image_id"]), "near": near.get(row.pop("sha256")), **row} for row in images]
+    order = {"": 0, None: 2}
+    return sorted(told, key=lambda row: (order.get(row["dropped_by"], 1), row["image_id"]))[:MOST]
+
+
+def _images_of(lake: Lake, pictures: list[str]) -> list[Facts]:
+    """Of a few one by one: `=` opens the files that hold a picture, `IN` reads the column of every file."""
+    if not pictures:
+        return []
+    keys = [quoted(sha256) for sha256 in pictures]
+    wheres = [f"= {key}" for key in keys] if len(keys) <= MOST else [f"IN ({', '.join(keys)})"]
+    each = "SELECT image_id, url, width, height, sha256 FROM images WHERE sha256"
+    return facts(lake, " UNION ALL ".join(f"{each} {where}" for where in wheres))
+
+
+def _dropped(lake: Lake, image_ids: list[str], seen: Seen) -> dict[str, str]:
+    """What the dataset decided on images."""
+    if seen.dataset is None or not image_ids:
+        return {}
+    keys = ", ".join(quoted(image_id) for image_id in image_ids)
+    sql = f"SELECT item_id, dropped_by FROM decisions WHERE dataset = ? AND version = ? AND item_id IN ({keys})"
+    return dict(lake.query(sql, (seen.dataset.name, seen.dataset.version)))
+
+
+def _near(lake: Lake, sha256: str, seen: Seen) -> dict[str, str]:
+    """How near other pictures are, as far as they were compared."""
+    if "duplicate_edges" not in seen.filled:
+        return {}
+    sql = """SELECT if(a = ?, b, a), string_agg(DISTINCT kind || ' distance ' || distance, ', ') FROM duplicate_edges
+        WHERE a = ? OR b = ? GROUP BY ALL"""
+    return dict(lake.query(sql, (sha256, sha256, sha256)))
 
 
 def _cluster(lake: Lake, sha256: str, seen: Seen, decision: Facts) -> Facts:
@@ -82,30 +120,27 @@ def _cluster(lake: Lake, sha256: str, seen: Seen, decision: Facts) -> Facts:
     cap = {"cap": seen.plan.recipe.balance.cap} if seen.plan else {}
     if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)", decision.get("value") or ""):
         return {"cluster": int(at[1]), "rank": int(at[2]), "survivors": int(at[3]), **cap}
-    scorer = seen.scorers.get("image_clusters", "")
-    sql = """SELECT c.cluster FROM clusters c WHERE c.kind = 'image' AND c.key = ? AND c."commit" <= ?
-        AND c.scorer IN (SELECT digest FROM scorers WHERE name = 'image_clusters') AND (c.scorer = ? OR ?)
-        ORDER BY c."commit" DESC LIMIT 1"""
-    rows = facts(lake, sql, (sha256, seen.upto, scorer, seen.dataset is None))
-    return {**rows[0], **cap} if rows else {}
+    by = {digest for (digest,) in lake.query("SELECT digest FROM scorers WHERE name = 'image_clusters'")}
+    rows = known(lake, seen, "clusters", 'kind, cluster, scorer, "commit"', "key", sha256)
+    rows = [row for row in rows if row["kind"] == "image" and row["scorer"] in by]
+    found = seen.newest(rows, seen.scorers.get("image_clusters", ""))
+    return {"cluster": found["cluster"], **cap} if found else {}
 
 
-def _matches(lake: Lake, image_id: str, sha256: str, seen: Seen) -> list[Facts]:
+def _matches(lake: Lake, image_id: str, sha256: str, seen: Seen, decision: Facts) -> list[Facts]:
     """The candidates by similarity; ``place`` is the text's number in the pair."""
     scorer = seen.scorers.get("matches", "")
-    key = (seen.dataset.name, seen.dataset.version) if seen.dataset else ("", 0)
     most = 4 * seen.plan.recipe.association.top_k if seen.plan else MOST
-    found = lake.query(
-        """SELECT content, max(similarity) FROM (SELECT *, arg_max(scorer, "commit") OVER () AS newest
-            FROM match_candidates WHERE sha256 = ? AND "commit" <= ? AND (scorer = ? OR ? = ''))
-        WHERE scorer = newest GROUP BY content ORDER BY 2 DESC, 1""",
-        (sha256, seen.upto, scorer, scorer),
-    )[:most]
-    used = lake.query(
-        "SELECT text1, text2, text3 FROM pairs WHERE dataset = ? AND version = ? AND image_id = ?", (*key, image_id)
-    )
-    place = {text: n for row in used for n, text in enumerate(row, 1)}
+    rows = known(lake, seen, "match_candidates", 'content, similarity, scorer, "commit"', "sha256", sha256)
+    rows = [row for row in rows if row["commit"] <= seen.upto and (not scorer or row["scorer"] == scorer)]
+    newest = max(rows, key=lambda row: row["commit"])["scorer"] if rows else ""
+    best: dict[str, float] = {}
+    for row in rows:
+        if row["scorer"] == newest:
+            best[row["content"]] = max(row["similarity"], best.get(row["content"], row["similarity"]))
+    found = sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
     text = _texts_of(lake, [content for content, _ in found])
+    place = _places(lake, image_id, seen, decision)
     return [
         {"content": content, "text": text[content], "similarity": similarity, "place": place.get(text[content])}
         for content, similarity in found
@@ -119,20 +154,40 @@ def _texts_of(lake: Lake, contents: list[str]) -> dict[str, str]:
     return dict(lake.query(f"SELECT content, text FROM sentence_content WHERE content IN ({keys})") if contents else ())
 
 
+def _places(lake: Lake, image_id: str, seen: Seen, decision: Facts) -> dict[str, int]:
+    """The texts of the image's pair, which only a kept image has, by their numbers."""
+    if seen.dataset is None or decision.get("dropped_by"):
+        return {}
+    of_dataset = f" AND dataset = {quoted(seen.dataset.name)} AND version = {seen.dataset.version}"
+    rows = known(lake, seen, "pairs", "text1, text2, text3", "image_id", image_id, of_dataset)
+    return {text: n for row in rows for n, text in enumerate(row.values(), 1)}
+
+
+_TEXTS = {
+    "captions": "'caption' AS kind, captioner AS \"by\", text, status",
+    "tags": "'tags' AS kind, '' AS \"by\", array_to_string(tags, ', ') AS text, 'ok' AS status",
+    "synthetic": "'synthetic' AS kind, '' AS \"by\", synthetic_text AS text, synthetic_status AS status",
+}
+
+
 def _texts(lake: Lake, sha256: str, seen: Seen, at_home: str) -> list[Facts]:
     """Captions of every captioner, tags and fused texts, oldest first; ``current`` are those of the dataset."""
-    known = sorted(set(seen.scorers.values()))
-    key = f"WHERE sha256 = ?{at_home}"
-    sql = f"""SELECT kind, "by", text, status, list_contains(?, scorer) AS current, "commit" FROM (
-        SELECT 'caption' AS kind, captioner AS "by", text, status, scorer, "commit" FROM captions {key}
-        UNION ALL SELECT 'tags', '', array_to_string(tags, ', '), 'ok', scorer, "commit" FROM tags {key}
-        UNION ALL SELECT 'synthetic', '', synthetic_text, synthetic_status, scorer, "commit" FROM synthetic {key})
-        ORDER BY "commit", kind"""
-    return facts(lake, sql, (known, sha256, sha256, sha256))
+    current = set(seen.scorers.values())
+    found = [
+        {"current": row.pop("scorer") in current, **row}
+        for table, columns in _TEXTS.items()
+        for row in known(lake, seen, table, f'{columns}, scorer, "commit"', "sha256", sha256, at_home)
+    ]
+    return sorted(found, key=lambda row: (row["commit"], row["kind"]))
+
+
+def _faults(lake: Lake, sha256: str, url: str, seen: Seen) -> list[Facts]:
+    if "quarantine" not in seen.filled:
+        return []
+    return quarantine(lake, "item IN (?, ?) OR payload_ref = ?", (sha256, url, sha256))
 
 
 def versions(lake: Lake, image_id: str) -> list[Facts]:
     """What became of the image in every dataset version that knew it."""
-    sql = """SELECT dataset, version, dropped_by, value FROM decisions WHERE item_id = ? AND kind = 'image'
-        ORDER BY dataset, version"""
-    return facts(lake, sql, (image_id,))
+    sql = "SELECT dataset, version, dropped_by, value FROM decisions WHERE item_id = ?"
+    return sorted(facts(lake, sql, (image_id,)), key=lambda row: (row["dataset"], row["version"]))
