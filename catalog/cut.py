@@ -18,13 +18,13 @@ from catalog import facts
 from catalog.lake import Lake
 from catalog.plan import Plan, Stage
 from catalog.texts import hand_out
-from catalog.worklist import decided, image_rows
+from catalog.worklist import decided, image_rows, passed
 
 
 def cut(lake: Lake, plan: Plan, upto: int | None = None) -> None:
     """Make the two views from rows of commits <= ``upto``: what is to be captioned."""
     facts.use(lake, plan, upto)
-    keep = " AND ".join(f"({check.keep})" for check in facts.image_checks(plan)) or "true"
+    keep = passed(facts.image_checks(plan))
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_fallen (n UINTEGER, rule VARCHAR, better UINTEGER)")
     _exact_duplicates(lake, keep)
     _duplicates(lake, keep)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from catalog.facts import best_candidates
 from catalog.lake import Lake
 from catalog.plan import Plan
+from catalog.worklist import passed
 
 _STEPS = ("cut_offers", "cut_choices", "cut_open", "cut_wanted", "cut_taken")
 PAIRS_AT_ONCE = 1_000_000
@@ -54,7 +55,6 @@ def matches(plan: Plan, upto: int | None = None) -> str:
 
 def _choices(lake: Lake, plan: Plan) -> None:
     """The matches of surviving sentences: image ``n``, sentence ``s``, ``place`` by similarity from 1."""
-    passed = " AND ".join(["NOT silenced", *(f"({check.keep})" for check in plan.sentence_checks)])
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_offers AS SELECT n, sentence, similarity FROM facts.matches "
         "JOIN cut_kept USING (picture)"
@@ -63,7 +63,8 @@ def _choices(lake: Lake, plan: Plan) -> None:
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_choices AS SELECT n, sentence AS s, similarity, "
         "row_number() OVER (PARTITION BY n ORDER BY similarity DESC, sentence) AS place FROM cut_offers "
-        f"ANTI JOIN (SELECT sentence FROM facts.sentences WHERE ({passed}) IS NOT TRUE) USING (sentence)"
+        f"ANTI JOIN (SELECT sentence FROM facts.sentences WHERE silenced OR "
+        f"({passed(plan.sentence_checks)}) IS NOT TRUE) USING (sentence)"
     )
 
 
