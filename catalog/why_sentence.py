@@ -52,7 +52,7 @@ def _candidate(lake: Lake, content: str, seen: Seen) -> Facts:
         lake,
         f"""SELECT i.image_id, i.url, m.similarity, count(*) OVER () AS pictures FROM (
             SELECT sha256, max(similarity) AS similarity FROM match_candidates WHERE {where} GROUP BY sha256) m
-        JOIN (SELECT sha256, min(image_id) AS image_id, any_value(url) AS url FROM images GROUP BY sha256) i
+        JOIN (SELECT sha256, min(image_id) AS image_id, arg_min(url, image_id) AS url FROM images GROUP BY sha256) i
             ON i.sha256 = m.sha256 ORDER BY m.similarity DESC, i.image_id LIMIT {MOST}""",
         (content, seen.upto, scorer, scorer),
     )
