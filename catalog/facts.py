@@ -10,8 +10,9 @@ A DuckDB file, attached as ``facts``, in which images and sentences are numbers 
 - ``matches(picture, sentence, similarity)``: the best 4 x top_k of each picture, each sentence once.
 
 Its name is a digest of what it was made from: the files of every table read, the scorers, the seed. So it is never
-changed, may be deleted at any time, and no cut can read an outdated one. The first cut after new facts makes it anew,
-which takes about as long as three cuts from the tables did, and removes those of former facts.
+changed, may be deleted at any time, and no cut can read an outdated one. The first cut after new facts makes it anew and
+removes those of former facts: 37 CPU s at 1M images and 12M candidates, 530 at 10M in 2.6 GB of memory, 230 bytes an
+image of disk; a cut from it takes 2.4 and 30.
 """
 
 import hashlib
