@@ -10,6 +10,8 @@ import duckdb
 from catalog.error import PairmillError
 from catalog.location import Location
 
+_READER = ["READ_ONLY", "CREATE_IF_NOT_EXISTS false"]
+
 
 def quoted(text: str) -> str:
     """A SQL string literal."""
@@ -35,14 +37,31 @@ def attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only:
     DuckLake resolves a relative data path against the working directory, so the stored one is absolute, for plain
     DuckDB readers, and overridden here by where the lake lies now; file paths are stored relative to it.
     """
+    options = _READER if read_only else [] if location.on_postgres else ["META_JOURNAL_MODE 'wal'"]
+    _attach(connection, location, "lake", options)
+
+
+def attach_pinned(connection: duckdb.DuckDBPyConnection, location: Location, name: str) -> None:
+    """ATTACH the lake once more, as it is now, and USE that: to be read while others commit.
+
+    No statement may touch both: where another process closed the lake meanwhile, one would wait for the other's lock.
+    """
+    connection.execute(f"USE memory; DETACH DATABASE IF EXISTS {name}")
+    snapshot = connection.execute("SELECT id FROM ducklake_current_snapshot('lake')").fetchall()[0][0]
+    _attach(connection, location, name, [*_READER, f"SNAPSHOT_VERSION {snapshot}"])
+
+
+def detach_pinned(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Back to the lake itself."""
+    for statement in ("USE memory", f"DETACH DATABASE IF EXISTS {name}", "USE lake"):
+        connection.execute(statement)
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, location: Location, name: str, options: list[str]) -> None:
     source = f"postgres:{location.metadata}" if location.on_postgres else f"sqlite:{location.metadata}"
-    options = [f"DATA_PATH {quoted(location.data_path)}", "OVERRIDE_DATA_PATH true"]
-    if read_only:
-        options += ["READ_ONLY", "CREATE_IF_NOT_EXISTS false"]
-    elif not location.on_postgres:
-        options += ["META_JOURNAL_MODE 'wal'"]
-    connection.execute(f"ATTACH {quoted('ducklake:' + source)} AS lake ({', '.join(options)})")
-    connection.execute("USE lake")
+    options = [f"DATA_PATH {quoted(location.data_path)}", "OVERRIDE_DATA_PATH true", *options]
+    connection.execute(f"ATTACH {quoted('ducklake:' + source)} AS {name} ({', '.join(options)})")
+    connection.execute(f"USE {name}")
 
 
 def extensions_for(location: Location) -> list[str]:

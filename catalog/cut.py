@@ -6,9 +6,9 @@ cluster, texts, then the rules on what captioning made. The result stands in tem
 - ``cut_images(n, image_id, sha256, dropped_by, dropped_value, cluster)``: all images, ``cluster`` of those that came
   as far as the cap, and in their ``dropped_value`` the place by which it decided (``cluster=7 place=40 of 312``), also
   of the kept ones, so that nobody has to rank a whole cluster again to explain one image;
-- ``cut_texts(image_id, place, content, similarity)``: the sentences of the kept ones, ``place`` from 1.
+- ``cut_texts(image_id, place, content, text, similarity)``: the sentences of the kept ones, ``place`` from 1.
 
-It reads the numbered facts of :mod:`catalog.facts`, where ``n`` is an image: each step names the numbers that
+It reads the numbered facts of :mod:`catalog.facts`, where ``n`` is an image's row: each step names the numbers that
 fall, no row is written again, and ids are looked up by who reads the views. Joins and windows spill to disk.
 """
 
@@ -21,9 +21,9 @@ from catalog.texts import hand_out
 from catalog.worklist import decided, image_rows, passed
 
 
-def cut(lake: Lake, plan: Plan, upto: int | None = None) -> None:
-    """Make the two views from rows of commits <= ``upto``: what is to be captioned."""
-    facts.use(lake, plan, upto)
+def cut(lake: Lake, plan: Plan) -> None:
+    """Make the two views: what is to be captioned."""
+    facts.use(lake, plan)
     keep = passed(facts.image_checks(plan))
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_fallen (n UINTEGER, rule VARCHAR, better UINTEGER)")
     _exact_duplicates(lake, keep)
@@ -34,7 +34,7 @@ def cut(lake: Lake, plan: Plan, upto: int | None = None) -> None:
     _decisions(lake, plan, keep)
 
 
-def cut_after_captions(lake: Lake, plan: Plan, upto: int | None = None) -> None:
+def cut_after_captions(lake: Lake, plan: Plan) -> None:
     """Apply the rules on captions to the kept images of :func:`cut`: last, so that they cost no other image a place."""
     late = [check for check in plan.image_checks if check.stage >= Stage.CAPTION]
     if not late:
@@ -43,7 +43,7 @@ def cut_after_captions(lake: Lake, plan: Plan, upto: int | None = None) -> None:
         "CREATE OR REPLACE TEMP TABLE cut_kept AS SELECT n, image_id, sha256 FROM cut_images WHERE dropped_by = ''"
     )
     checks = tuple(replace(check, stage=Stage.INGEST) for check in late)
-    rows = image_rows(replace(plan, image_checks=checks), Stage.PIXELS, upto, among="cut_kept")
+    rows = image_rows(replace(plan, image_checks=checks), Stage.PIXELS, among="cut_kept")
     lake.execute(
         f"INSERT INTO cut_late SELECT k.n, late.dropped_by, late.dropped_value FROM ({rows}) late "
         "JOIN cut_kept k ON k.image_id = late.image_id WHERE late.dropped_by <> ''"
@@ -51,7 +51,7 @@ def cut_after_captions(lake: Lake, plan: Plan, upto: int | None = None) -> None:
 
 
 def _alive(keep: str) -> str:
-    return f"(SELECT * FROM facts.images WHERE {keep} AND n NOT IN (SELECT n FROM cut_fallen))"
+    return f"(SELECT *, rowid AS n FROM facts.images WHERE {keep} AND rowid NOT IN (SELECT n FROM cut_fallen))"
 
 
 def _exact_duplicates(lake: Lake, keep: str) -> None:
@@ -74,10 +74,13 @@ def _fall(lake: Lake, rule: str, rows: str, group: str, order: str) -> None:
 
 
 def _cap(lake: Lake, plan: Plan, keep: str) -> None:
-    """At most ``balance.cap`` survivors a cluster: those with the smallest sha256(image_id || seed), as rows go."""
+    """At most ``balance.cap`` survivors a cluster: those with the smallest sha256(image_id || seed).
+
+    Of its 64 bits two are equal in one of the clusters of 10M images once in 10^9 lakes.
+    """
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_survivors AS SELECT n, picture, cluster, CASE WHEN cluster IS NOT NULL THEN "
-        f"row_number() OVER (PARTITION BY cluster ORDER BY n) END AS place FROM {_alive(keep)}"
+        f"row_number() OVER (PARTITION BY cluster ORDER BY lot) END AS place FROM {_alive(keep)}"
     )
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_sizes AS SELECT cluster, count(*) AS size FROM cut_survivors GROUP BY cluster"
@@ -95,19 +98,19 @@ def _decisions(lake: Lake, plan: Plan, keep: str) -> None:
     )
     by_rules = (
         "SELECT n, image_id, sha256, dropped_by, dropped_value, CAST(NULL AS INTEGER) AS cluster FROM "
-        f"(SELECT n, image_id, sha256, {decided(facts.image_checks(plan))} FROM facts.images "
+        f"(SELECT rowid AS n, image_id, sha256, {decided(facts.image_checks(plan))} FROM facts.images "
         f"WHERE ({keep}) IS NOT TRUE)"
     )
     by_others = (
         "SELECT f.n, i.image_id, i.sha256, f.rule, b.image_id, NULL FROM cut_fallen f "
-        "JOIN facts.images i ON i.n = f.n JOIN facts.images b ON b.n = f.better"
+        "JOIN facts.images i ON i.rowid = f.n JOIN facts.images b ON b.rowid = f.better"
     )
     survivors = (
         "SELECT s.n, i.image_id, i.sha256, "
         f"CASE WHEN coalesce(s.place > {plan.recipe.balance.cap}, false) THEN 'balance' "
         "WHEN t.n IS NOT NULL THEN 'no_text' ELSE coalesce(l.dropped_by, '') END, "
         "coalesce(l.dropped_value, 'cluster=' || s.cluster || ' place=' || s.place || ' of ' || z.size, ''), s.cluster "
-        "FROM cut_survivors s JOIN facts.images i ON i.n = s.n LEFT JOIN cut_sizes z ON z.cluster = s.cluster "
+        "FROM cut_survivors s JOIN facts.images i ON i.rowid = s.n LEFT JOIN cut_sizes z ON z.cluster = s.cluster "
         "LEFT JOIN cut_textless t ON t.n = s.n LEFT JOIN cut_late l ON l.n = s.n"
     )
     lake.execute(f"CREATE OR REPLACE TEMP VIEW cut_images AS {by_rules} UNION ALL {by_others} UNION ALL {survivors}")

@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from catalog import opening
+from catalog.attach import attach_pinned, detach_pinned
 from catalog.error import PairmillError, is_transient, translated
 from catalog.location import Location, locate
 from catalog.metadata import Metadata
@@ -29,6 +30,7 @@ class Lake:
     def __init__(
         self, location: Location, connection: duckdb.DuckDBPyConnection, metadata: Metadata, read_only: bool
     ) -> None:
+        self._location = location
         self.uri = location.uri
         self.data_path = location.data_path
         self.connection = connection
@@ -96,6 +98,21 @@ class Lake:
                 return result
 
         return self._run(once)
+
+    @contextmanager
+    def pinned(self) -> Iterator[str]:
+        """Tables are read as they are now, whatever is committed meanwhile; gives the name of that catalog.
+
+        A transaction would do so too, but has one thread alone read what was written in it: 28 s instead of 14 to write
+        10M rows out of a temporary table.
+        """
+        name = "pinned"
+        with self._lock:
+            try:
+                self._run(lambda: attach_pinned(self.connection, self._location, name))
+                yield name
+            finally:
+                self._run(lambda: detach_pinned(self.connection, name))
 
     def staging(self, table: str, run_id: str) -> str:
         """The folder (or s3 prefix; no slash at its end) that a run's workers write files to; made if it is local."""

@@ -86,7 +86,7 @@ def _dataset_row(
 
 def _pairs(lake: Lake, plan: Plan) -> None:
     texts = ", ".join(
-        f"max(s.text) FILTER (t.place = {n}) AS text{n}, max(t.similarity) FILTER (t.place = {n}) AS similarity{n}"
+        f"max(text) FILTER (place = {n}) AS text{n}, max(similarity) FILTER (place = {n}) AS similarity{n}"
         for n in (1, 2, 3)
     )
     scores = {
@@ -108,8 +108,7 @@ def _pairs(lake: Lake, plan: Plan) -> None:
         "x.caption, i.alt_text, g.tags, i.width, i.height, t.similarity1, t.similarity2, t.similarity3, "
         "b.best_similarity, c.cluster FROM cut_kept c "
         f"JOIN ({image_rows(plan, Stage.INGEST, among='cut_kept')}) i ON i.image_id = c.image_id "
-        f"LEFT JOIN (SELECT t.image_id, {texts} FROM cut_texts t JOIN sentence_content s ON s.content = t.content "
-        f"GROUP BY t.image_id) t ON t.image_id = c.image_id{joins}"
+        f"LEFT JOIN (SELECT image_id, {texts} FROM cut_texts GROUP BY image_id) t ON t.image_id = c.image_id{joins}"
     )
 
 

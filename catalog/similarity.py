@@ -84,12 +84,11 @@ def pending_fusion(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
     """
     answer = ", ".join(f"'{name}': s.{name}" for name in SYNTHETIC)
     sql = f"""WITH wanted AS (SELECT DISTINCT ON (c.sha256) p.shard, c.sha256, coalesce(x.text, '') AS caption,
-                coalesce(t.tags, []) AS tags, coalesce(s.text, '') AS sentence
+                coalesce(t.tags, []) AS tags, coalesce(f.text, '') AS sentence
             FROM cut_images c JOIN image_content p ON p.sha256 = c.sha256
             LEFT JOIN {current_scores(plan, "captions", "sha256")} x ON x.sha256 = c.sha256 AND x.status = 'ok'
             LEFT JOIN {current_scores(plan, "tags", "sha256")} t ON t.sha256 = c.sha256
             LEFT JOIN cut_texts f ON f.image_id = c.image_id AND f.place = 1
-            LEFT JOIN sentence_content s ON s.content = f.content
             WHERE c.dropped_by = '' ORDER BY c.sha256),
         digested AS (SELECT *, left(sha256(caption || chr(31) || array_to_string(tags, chr(30)) || chr(31) || sentence),
             32) AS digest FROM wanted),

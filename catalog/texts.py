@@ -4,7 +4,12 @@ Equal to taking all pairs of an image and a sentence in order of similarity (tie
 content) while both have room, which is also the one stable matching of the two (Gale and Shapley 1962), because both
 sides rank by the same similarity. Only images that may lose a sentence to others are told pair by pair: a sentence
 that no more than ``max_uses`` images could want is free.
+
+Sorts and joins are DuckDB's, and spill. What is asked of single sentences is looked up in arrays: 5 bytes a sentence
+of the lake, 4 GB for 800M.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -14,99 +19,133 @@ from catalog.lake import Lake
 from catalog.plan import Plan
 from catalog.worklist import passed
 
-_STEPS = ("cut_offers", "cut_choices", "cut_open", "cut_wanted", "cut_taken")
-PAIRS_AT_ONCE = 1_000_000
+IMAGES_AT_ONCE, PAIRS_AT_ONCE = 200_000, 2_000_000
+LIVE = 50_000
 
 
 def hand_out(lake: Lake, plan: Plan) -> None:
     """Make ``cut_texts`` for the images of ``cut_kept(n, picture)``, whose pictures differ."""
-    association = plan.recipe.association
-    _choices(lake, plan)
-    _open(lake, association.top_k, association.max_uses)
-    taken = _taken(lake, association.top_k, association.max_uses)
-    lake.connection.register("taken_pairs", taken)
-    try:
-        lake.execute("CREATE OR REPLACE TEMP TABLE cut_taken AS SELECT * FROM taken_pairs")
-    finally:
-        lake.connection.unregister("taken_pairs")
-    free = f"SELECT n, s, similarity, place FROM cut_choices WHERE place <= {association.top_k} AND n NOT IN "
+    top_k, max_uses = plan.recipe.association.top_k, plan.recipe.association.max_uses
+    for table in ("cut_given", "cut_contested"):
+        lake.execute(f"CREATE OR REPLACE TEMP TABLE {table} (n UINTEGER, s UINTEGER, similarity DOUBLE, place INTEGER)")
     lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_given AS SELECT n, row_number() OVER (PARTITION BY n ORDER BY place) AS "
-        f"place, s, similarity FROM ({free} (SELECT n FROM cut_open) UNION ALL "
-        "SELECT n, s, similarity, place FROM cut_choices SEMI JOIN cut_taken USING (n, place))"
+        "CREATE OR REPLACE TEMP TABLE cut_offers AS SELECT n, sentences, similarities FROM facts.matches "
+        "JOIN cut_kept USING (picture)"
     )
+    failing = _failing(lake, plan)
+    wanted = np.zeros(len(failing), np.uint32)
+    for offers in _blocks(lake, "sentences"):
+        np.add.at(wanted, _flat(offers["sentences"]).astype(np.intp), np.uint32(1))  # of other types 10 times slower
+    for offers in _blocks(lake, "n, sentences, similarities"):
+        choices, image = _choices(offers, failing)
+        first = choices["place"].to_numpy() <= top_k
+        losing = np.zeros(offers.num_rows, bool)
+        losing[image[first & (wanted[choices["s"].to_numpy()] > max_uses)]] = True
+        _append(lake, "cut_given", choices.filter(pa.array(first & ~losing[image])))
+        _append(lake, "cut_contested", choices.filter(pa.array(losing[image])))
+    lake.execute("DROP TABLE cut_offers")
+    del failing, wanted
+    _settle(lake, top_k, max_uses)
     lake.execute(
-        "CREATE OR REPLACE TEMP VIEW cut_texts AS SELECT i.image_id, g.place, s.content, g.similarity FROM cut_given g "
-        "JOIN facts.images i ON i.n = g.n JOIN facts.sentences s ON s.sentence = g.s"
+        "CREATE OR REPLACE TEMP VIEW cut_texts AS SELECT i.image_id, g.place, s.content, s.text, g.similarity "
+        "FROM cut_given g JOIN facts.images i ON i.rowid = g.n JOIN facts.contents c ON c.rowid = g.s "
+        "JOIN sentence_content s ON facts.key_of(s.content) = c.key"
     )
-    for table in _STEPS:
-        lake.execute(f"DROP TABLE {table}")
 
 
-def matches(plan: Plan, upto: int | None = None) -> str:
+def matches(plan: Plan) -> str:
     """SQL: the best 4 x top_k candidates of each picture over all cluster ranges and runs."""
-    where = f"scorer = '{plan.scorer('matches')}'" + ("" if upto is None else f" AND commit <= {upto}")
     return (
-        f"(SELECT sha256, content, max(similarity) AS similarity FROM match_candidates WHERE {where} "
-        "GROUP BY sha256, content QUALIFY row_number() OVER "
+        "(SELECT sha256, content, max(similarity) AS similarity FROM match_candidates "
+        f"WHERE scorer = '{plan.scorer('matches')}' GROUP BY sha256, content QUALIFY row_number() OVER "
         f"(PARTITION BY sha256 ORDER BY max(similarity) DESC, content) <= {best_candidates(plan)})"
     )
 
 
-def _choices(lake: Lake, plan: Plan) -> None:
-    """The matches of surviving sentences: image ``n``, sentence ``s``, ``place`` by similarity from 1."""
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_offers AS SELECT n, sentence, similarity FROM facts.matches "
-        "JOIN cut_kept USING (picture)"
-    )
-    # Those that fail are fewer than those that pass: half the time of a join with the others.
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_choices AS SELECT n, sentence AS s, similarity, "
-        "row_number() OVER (PARTITION BY n ORDER BY similarity DESC, sentence) AS place FROM cut_offers "
-        f"ANTI JOIN (SELECT sentence FROM facts.sentences WHERE silenced OR "
-        f"({passed(plan.sentence_checks)}) IS NOT TRUE) USING (sentence)"
-    )
+def _failing(lake: Lake, plan: Plan) -> np.ndarray:
+    """For each sentence, by its number, whether it fails a rule or no longer counts."""
+    failing = np.zeros(lake.query("SELECT count(*) FROM facts.contents")[0][0], bool)
+    rows = f"FROM facts.sentences WHERE silenced OR ({passed(plan.sentence_checks)}) IS NOT TRUE"
+    for batch in lake.blocks(f"SELECT sentence {rows}", rows=PAIRS_AT_ONCE):
+        failing[batch["sentence"].to_numpy()] = True
+    return failing
 
 
-def _open(lake: Lake, top_k: int, max_uses: int) -> None:
-    """Images among whose first choices is a sentence that too many could want."""
-    wanted = f"SELECT s FROM cut_choices GROUP BY s HAVING count(*) > {max_uses}"
-    lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE cut_open AS SELECT DISTINCT n FROM cut_choices WHERE place <= {top_k} "
-        f"AND s IN ({wanted})"
-    )
+def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
+    """Rows of ``cut_offers``, with room for other statements in between."""
+    rows = lake.query("SELECT count(*) FROM cut_offers")[0][0]
+    for start in range(0, rows, IMAGES_AT_ONCE):
+        yield lake.table(
+            f"SELECT {columns} FROM cut_offers WHERE rowid BETWEEN {start} AND {start + IMAGES_AT_ONCE - 1}"
+        )
 
 
-def _taken(lake: Lake, top_k: int, max_uses: int) -> pa.Table:
-    """(n, place) of the pairs that the open images get."""
+def _choices(offers: pa.Table, failing: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+    """The offers of sentences that pass (n, s, similarity, and ``place`` from 1 within their image), and of each of
+    them the row of ``offers``."""
+    s, lengths = _flat(offers["sentences"]), offers["sentences"].combine_chunks().value_lengths().to_numpy()
+    passing = np.flatnonzero(~failing[s])
+    image = np.repeat(np.arange(len(lengths)), lengths)[passing]
+    first = np.searchsorted(image, np.arange(len(lengths)))
+    columns = {
+        "n": offers["n"].to_numpy()[image],
+        "s": s[passing],
+        "similarity": _flat(offers["similarities"])[passing],
+        "place": (np.arange(1, len(image) + 1) - first[image]).astype(np.int32),
+    }
+    return pa.table(columns), image
+
+
+def _flat(lists: pa.ChunkedArray) -> np.ndarray:
+    """The values of all lists, one after the other."""
+    return lists.combine_chunks().flatten().to_numpy()
+
+
+def _append(lake: Lake, table: str, rows: pa.Table) -> None:
+    lake.connection.register("appended_rows", rows)
+    try:
+        lake.execute(f"INSERT INTO {table} BY NAME FROM appended_rows")
+    finally:
+        lake.connection.unregister("appended_rows")
+
+
+def _settle(lake: Lake, top_k: int, max_uses: int) -> None:
+    """Give the images of ``cut_contested`` what they get, pair by pair."""
     lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_open AS SELECT o.n, row_number() OVER (ORDER BY i.image_id) - 1 AS image "
-        "FROM cut_open o JOIN facts.images i ON i.n = o.n"
+        "CREATE OR REPLACE TEMP TABLE cut_contenders AS SELECT n, row_number() OVER (ORDER BY image_id) - 1 AS image "
+        "FROM (SELECT DISTINCT n FROM cut_contested) JOIN facts.images i ON i.rowid = n"
     )
-    wanted = "SELECT DISTINCT s FROM cut_choices SEMI JOIN cut_open USING (n)"
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_wanted AS {wanted}")
-    images, sentences = lake.query("SELECT (SELECT count(*) FROM cut_open), (SELECT count(*) FROM cut_wanted)")[0]
-    wants, room = np.full(images, top_k, np.int32), np.full(sentences, max_uses, np.int32)
+    images, sentences = lake.query(
+        "SELECT (SELECT count(*) FROM cut_contenders), (SELECT count(*) FROM facts.contents)"
+    )[0]
+    wants, room = np.full(images, top_k, np.int32), np.full(sentences, max_uses, np.uint32)
     ordered = (
-        "SELECT o.image, w.rowid AS sentence, c.n, c.place FROM cut_choices c JOIN cut_open o USING (n) "
-        "JOIN cut_wanted w USING (s) ORDER BY c.similarity DESC, o.image, c.place"
+        "SELECT image, n, s, similarity, place FROM cut_contested JOIN cut_contenders USING (n) "
+        "ORDER BY similarity DESC, image, place"
     )
-    found = []
+    taken = []
     for batch in lake.blocks(ordered, rows=PAIRS_AT_ONCE):
-        image, sentence = batch["image"].to_numpy(), batch["sentence"].to_numpy()
-        hits = _greedy(image, sentence, wants, room)
-        found.append(batch.select(["n", "place"]).take(pa.array(hits, pa.int64())))
-    empty = pa.schema([("n", pa.int64()), ("place", pa.int64())])
-    return pa.Table.from_batches(found, None if found else empty)
+        hits = _greedy(batch["image"].to_numpy(), batch["s"].to_numpy(), wants, room)
+        taken.append(batch.select(["n", "s", "similarity", "place"]).take(pa.array(hits, pa.int64())))
+    lake.execute("DELETE FROM cut_contested")
+    if taken:
+        _append(lake, "cut_contested", pa.Table.from_batches(taken))
+    lake.execute(
+        "INSERT INTO cut_given BY NAME SELECT n, s, similarity, row_number() OVER (PARTITION BY n ORDER BY place) AS "
+        "place FROM cut_contested"
+    )
+    lake.execute("DROP TABLE cut_contenders; DROP TABLE cut_contested")
 
 
 def _greedy(image: np.ndarray, s: np.ndarray, wants: np.ndarray, room: np.ndarray) -> list[int]:
     """Rows taken in order while both sides have room, which is counted down."""
     hits = []
-    live = np.flatnonzero((wants[image] > 0) & (room[s] > 0))
-    for at, i, j in zip(live.tolist(), image[live].tolist(), s[live].tolist(), strict=True):
-        if wants[i] and room[j]:
-            wants[i] -= 1
-            room[j] -= 1
-            hits.append(at)
+    for start in range(0, len(image), LIVE):  # most of those that come late have nothing left to take
+        here = slice(start, start + LIVE)
+        live = start + np.flatnonzero((wants[image[here]] > 0) & (room[s[here]] > 0))
+        for at, i, j in zip(live.tolist(), image[live].tolist(), s[live].tolist(), strict=True):
+            if wants[i] and room[j]:
+                wants[i] -= 1
+                room[j] -= 1
+                hits.append(at)
     return hits

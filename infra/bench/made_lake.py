@@ -2,8 +2,8 @@
 
 For every image four sentences and twelve candidates (4 x top_k). One image in twenty shows a picture that another one
 shows too, one sentence in ten says what another one says, 4 % of the pictures have a near duplicate; 336 images a
-cluster. A few sentences are candidates of very many pictures. Files are written by the stages' own writer: a file a
-table and shard, rows in the order of their key; half of the shards lack their embedding.
+cluster. A few sentences are candidates of very many pictures, of one picture each once. Files are written by the
+stages' own writer: a file a table and shard, rows in the order of their key; half of the shards lack their embedding.
 """
 
 from __future__ import annotations
@@ -106,7 +106,10 @@ def _rows(table: str, first: int, last: int, n: int) -> str:
     rows += f"range({first * times}, {last * times}) r(j))"
     where = "WHERE p = i" if table in OF_PICTURE else "WHERE s = j" if table.startswith("sentence_") else ""
     shard = f"printf('shard%05d', i // {SHARD}) AS shard"
-    return f"SELECT {TABLES[table]}, {shard} FROM ({rows}) {where}".replace("{n}", str(n))
+    made = f"SELECT {TABLES[table]}, {shard} FROM ({rows}) {where}".replace("{n}", str(n))
+    if table != "match_candidates":
+        return made
+    return f"SELECT sha256, content, max(similarity) AS similarity, shard FROM ({made}) GROUP BY ALL"
 
 
 def _groups(n: int) -> str:

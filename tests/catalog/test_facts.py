@@ -2,10 +2,13 @@
 
 import os
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from catalog import facts
 from catalog.cut import cut
@@ -41,7 +44,9 @@ def kept(path: Path) -> dict[str, int]:
 
 def decisions(lake: Lake, recipe: Plan) -> tuple[list[tuple], list[tuple]]:
     cut(lake, recipe)
-    return lake.query("FROM cut_images ORDER BY image_id"), lake.query("FROM cut_texts ORDER BY image_id, place")
+    """Without the numbers of rows, which no decision depends on."""
+    images = lake.query("SELECT * EXCLUDE (n) FROM cut_images ORDER BY image_id")
+    return images, lake.query("FROM cut_texts ORDER BY image_id, place")
 
 
 def test_another_threshold_or_cap_is_cut_from_the_same_facts(tmp_path: Path):
@@ -80,7 +85,7 @@ def test_a_row_less_makes_them_anew(tmp_path: Path):
     with lake_of(tmp_path) as lake:
         images, _ = decisions(lake, plan())
         lake.execute("DELETE FROM images WHERE image_id = 'i003'")
-        assert {row[1] for row in images} - {row[1] for row in decisions(lake, plan())[0]} == {"i003"}
+        assert {row[0] for row in images} - {row[0] for row in decisions(lake, plan())[0]} == {"i003"}
 
 
 def test_recipes_that_take_turns_keep_theirs(tmp_path: Path):
@@ -97,7 +102,8 @@ def test_recipes_that_take_turns_keep_theirs(tmp_path: Path):
 def test_ids_whose_hashes_are_equal_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with lake_of(tmp_path) as lake:
         expected = decisions(lake, plan())
-    for ways in (("length({0})", "hash({0})"), ("left({0}, 2)", "length({0})", "{0}")):
+    short = "CAST(length({0}) AS UBIGINT)"
+    for ways in ((short, "hash({0})", "{0}"), ("hash(left({0}, 2))", short, "{0}")):
         for file in (tmp_path / "lake/.facts").iterdir():
             file.unlink()
         monkeypatch.setattr(facts, "WAYS", ways)
@@ -108,11 +114,61 @@ def test_ids_whose_hashes_are_equal_are_told_apart(tmp_path: Path, monkeypatch: 
 def test_what_fails_half_way_leaves_nothing_and_the_next_makes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with lake_of(tmp_path) as lake:
         with monkeypatch.context() as patched, pytest.raises(BadQuery, match="no_such_function"):
-            patched.setattr(facts, "WAYS", ("no_such_function({0})",))
+            patched.setattr(facts, "WAYS", ("no_such_function({0})", "{0}"))
             cut(lake, plan())
         assert not kept(tmp_path) and not list((tmp_path / "lake").glob(".spill-*/*"))
         cut(lake, plan())
         assert len(kept(tmp_path)) == 1
+
+
+def test_rows_that_another_process_commits_meanwhile_are_for_the_next_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fill_images = facts._images
+
+    def overtaken(lake: Lake, *rest) -> None:
+        with create_or_open(tmp_path / "lake") as other:
+            other.insert(
+                "image_quality", pa.table({"sha256": ["p01"], "scorer": ["q"], "sharpness": [0.0], "commit": [2]})
+            )
+            other.insert("images", pa.table({"image_id": ["late"], "sha256": ["p02"], "commit": [2]}))
+        fill_images(lake, *rest)
+
+    with lake_of(tmp_path) as lake:
+        expected = decisions(lake, plan())
+        lake.execute("DETACH facts")
+        for file in (tmp_path / "lake/.facts").iterdir():
+            file.unlink()
+        with monkeypatch.context() as patched:
+            patched.setattr(facts, "_images", overtaken)
+            assert decisions(lake, plan()) == expected
+        assert "late" in {row[0] for row in decisions(lake, plan())[0]}
+
+
+def test_ranges_of_keys_hold_each_once_and_equal_ones_together(lake: Lake, monkeypatch: pytest.MonkeyPatch):
+    @given(st.lists(st.integers(0, 2**64 - 1)), st.sampled_from((1, 3, 1000)))
+    @settings(deadline=None)
+    @example([0, 2**64 - 1], 1)
+    @example([], 1)
+    def hold(keys: list[int], at_once: int) -> None:
+        monkeypatch.setattr(facts, "SORTED_AT_ONCE", at_once)
+        lake.connection.register("facts_keys", pa.table({"key": pa.array(keys, pa.uint64())}))
+        ranges = [found.tolist() for found in facts._ranges(lake)]
+        assert sorted(key for found in ranges for key in found) == sorted(keys)
+        assert sum(len(set(found)) for found in ranges) == len(set(keys))
+
+    hold()
+
+
+@given(st.lists(st.integers(0, 9)), st.data())
+def test_blocks_of_matches_are_cut_between_pictures(pictures: list[int], data: st.DataObject):
+    rows = pa.record_batch({"picture": pa.array(sorted(pictures), pa.uint32()), "row": range(len(pictures))})
+    at = sorted(data.draw(st.lists(st.integers(0, len(pictures)))))
+    blocks = [rows.slice(first, end - first) for first, end in pairwise([0, *at, len(pictures)])]
+    cut_between = list(facts._of_whole_pictures(blocks))
+    assert [row for table in cut_between for row in table["row"].to_pylist()] == list(range(len(pictures)))
+    seen = [set(table["picture"].to_pylist()) for table in cut_between]
+    assert sum(map(len, seen)) == len(set(pictures))
 
 
 def test_a_reader_leaves_the_lake_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
