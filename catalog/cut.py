@@ -1,4 +1,4 @@
-"""The cut: facts in, one decision for every image out, all of it SQL over committed rows.
+"""The cut: facts in, one decision for every image out.
 
 The order is fixed: item rules, exact duplicates, the best surviving member of each duplicate group, the cap of each
 cluster, texts, then the rules on what captioning made. The result stands in temporary views of this connection:

@@ -20,11 +20,13 @@ from moto.server import ThreadedMotoServer
 from catalog import lease
 from catalog.attach import connect, use_s3_credentials
 from catalog.commit import Manifest
+from catalog.cut import cut
 from catalog.error import LeaseHeld, PairmillError
 from catalog.lake import Lake, create_or_open
 from catalog.location import locate
 from catalog.schema import NEWEST
 from catalog.sweep import sweep
+from tests.catalog.test_cut import fill, plan, world
 
 
 def free_port() -> int:
@@ -163,6 +165,18 @@ def test_a_team_keeps_its_metadata_in_postgres(tmp_path: Path, postgres: str) ->
         assert [row[0] for row in lake.query("SELECT version FROM schema_version ORDER BY ALL")] == [
             *range(1, NEWEST + 1)
         ]
+
+
+def test_a_cut_is_the_same_wherever_the_lake_lies(tmp_path: Path, s3: s3fs.S3FileSystem, postgres: str) -> None:
+    elsewhere = write_yaml(tmp_path / "elsewhere", metadata=postgres, data_path="s3://bucket/lake")
+    found = []
+    for place in (tmp_path / "here", elsewhere):
+        with create_or_open(place) as lake:
+            fill(lake, *world(7))
+            cut(lake, plan())
+            decided = lake.query("SELECT image_id, dropped_by, dropped_value FROM cut_images ORDER BY ALL")
+            found.append((decided, lake.query("FROM cut_texts ORDER BY ALL")))
+    assert found[0] == found[1] and all(found[0])
 
 
 def test_a_holder_that_was_overtaken_cannot_finish_its_commit_on_postgres(tmp_path: Path, postgres: str) -> None:
