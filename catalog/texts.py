@@ -5,8 +5,8 @@ content) while both have room, which is also the one stable matching of the two 
 sides rank by the same similarity. Only images that may lose a sentence to others are told pair by pair: a sentence
 that no more than ``max_uses`` images could want is free.
 
-Sorts and joins are DuckDB's, and spill. What is asked of single sentences is looked up in arrays: 5 bytes a sentence
-of the lake, 4 GB for 800M.
+Sorts and joins are DuckDB's, and spill. What is asked of single sentences is looked up in arrays: 6 bytes a sentence
+of the lake, 5 GB for 800M.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from catalog.plan import Plan
 from catalog.worklist import passed
 
 IMAGES_AT_ONCE, PAIRS_AT_ONCE = 200_000, 2_000_000
-LIVE = 50_000
+LIVE = 50_000  # fewer than 2^16
 
 
 def hand_out(lake: Lake, plan: Plan) -> None:
@@ -118,7 +118,7 @@ def _settle(lake: Lake, top_k: int, max_uses: int) -> None:
     images, sentences = lake.query(
         "SELECT (SELECT count(*) FROM cut_contenders), (SELECT count(*) FROM facts.contents)"
     )[0]
-    wants, room = np.full(images, top_k, np.int32), np.full(sentences, max_uses, np.uint32)
+    wants, room = np.full(images, top_k, np.uint32), np.full(sentences, max_uses, np.uint32)
     ordered = (
         "SELECT image, n, s, similarity, place FROM cut_contested JOIN cut_contenders USING (n) "
         "ORDER BY similarity DESC, image, place"
@@ -126,7 +126,7 @@ def _settle(lake: Lake, top_k: int, max_uses: int) -> None:
     taken = []
     for batch in lake.blocks(ordered, rows=PAIRS_AT_ONCE):
         hits = _greedy(batch["image"].to_numpy(), batch["s"].to_numpy(), wants, room)
-        taken.append(batch.select(["n", "s", "similarity", "place"]).take(pa.array(hits, pa.int64())))
+        taken.append(batch.select(["n", "s", "similarity", "place"]).take(pa.array(hits)))
     lake.execute("DELETE FROM cut_contested")
     if taken:
         _append(lake, "cut_contested", pa.Table.from_batches(taken))
@@ -137,15 +137,34 @@ def _settle(lake: Lake, top_k: int, max_uses: int) -> None:
     lake.execute("DROP TABLE cut_contenders; DROP TABLE cut_contested")
 
 
-def _greedy(image: np.ndarray, s: np.ndarray, wants: np.ndarray, room: np.ndarray) -> list[int]:
-    """Rows taken in order while both sides have room, which is counted down."""
-    hits = []
-    for start in range(0, len(image), LIVE):  # most of those that come late have nothing left to take
+def _greedy(image: np.ndarray, s: np.ndarray, wants: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """Rows taken in order while both sides have room, which is counted down.
+
+    In a part of the rows, those whose image and sentence have room for all of the part are taken whatever the others
+    are: these alone are told one by one.
+    """
+    hits = [np.zeros(0, np.int64)]
+    of_image, of_sentence = np.zeros(len(wants), np.uint16), np.zeros(len(room), np.uint16)
+    for start in range(0, len(image), LIVE):
         here = slice(start, start + LIVE)
         live = start + np.flatnonzero((wants[image[here]] > 0) & (room[s[here]] > 0))
-        for at, i, j in zip(live.tolist(), image[live].tolist(), s[live].tolist(), strict=True):
-            if wants[i] and room[j]:
-                wants[i] -= 1
-                room[j] -= 1
-                hits.append(at)
-    return hits
+        i, j = image[live].astype(np.intp), s[live].astype(np.intp)
+        taken = (_times(i, of_image) <= wants[i]) & (_times(j, of_sentence) <= room[j])
+        others = np.flatnonzero(~taken)
+        np.subtract.at(wants, i[taken], wants.dtype.type(1))
+        np.subtract.at(room, j[taken], room.dtype.type(1))
+        for at, one, other in zip(others.tolist(), i[others].tolist(), j[others].tolist(), strict=True):
+            if wants[one] and room[other]:
+                wants[one] -= 1
+                room[other] -= 1
+                taken[at] = True
+        hits.append(live[taken])
+    return np.concatenate(hits)
+
+
+def _times(numbers: np.ndarray, zeros: np.ndarray) -> np.ndarray:
+    """How often each of ``numbers`` is among them; at most LIVE."""
+    np.add.at(zeros, numbers, zeros.dtype.type(1))
+    times = zeros[numbers]
+    zeros[numbers] = 0
+    return times

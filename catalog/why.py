@@ -86,9 +86,9 @@ def _by_id(lake: Lake, key: str) -> Named:
     """An id names one kind of thing: the tables are asked in turn, the smaller ones first. What became of an image's
     bytes is part of its story."""
     for where in ("image_id = ?", "sha256 = ?"):
-        images = lake.query(f"SELECT image_id FROM images WHERE {where} ORDER BY ALL", (key,))
+        images = lake.query(f"SELECT image_id FROM images WHERE {where}", (key,))
         if images:
-            return Named(images=[row[0] for row in images])
+            return Named(images=sorted(row[0] for row in images))
     faults = quarantine(lake, "item = ? OR payload_ref = ?", (key, key))
     documents = facts(lake, f"SELECT {_DOCUMENT} FROM documents WHERE document_id = ? ORDER BY uri", (key,))
     if documents:

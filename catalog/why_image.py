@@ -102,8 +102,9 @@ def _dropped(lake: Lake, image_ids: list[str], seen: Seen) -> dict[str, str]:
     if seen.dataset is None or not image_ids:
         return {}
     keys = ", ".join(quoted(image_id) for image_id in image_ids)
-    sql = f"SELECT item_id, dropped_by FROM decisions WHERE dataset = ? AND version = ? AND item_id IN ({keys})"
-    return dict(lake.query(sql, (seen.dataset.name, seen.dataset.version)))
+    rows = lake.query(f"SELECT item_id, dropped_by, dataset, version FROM decisions WHERE item_id IN ({keys})")
+    asked = (seen.dataset.name, seen.dataset.version)
+    return {item: dropped_by for item, dropped_by, *version in rows if tuple(version) == asked}
 
 
 def _near(lake: Lake, sha256: str, seen: Seen) -> dict[str, str]:

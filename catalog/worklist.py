@@ -237,11 +237,17 @@ def _pending_in(
     lake.execute("CREATE OR REPLACE TEMP TABLE pending_shards AS SELECT unnest(?::VARCHAR[]) AS shard", (shards,))
     of_shard = "shard IN (SELECT shard FROM pending_shards)"
     lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_open AS SELECT {key}, shard FROM {content} WHERE {of_shard}")
-    lacking = [f"t{n}.{key} IS NULL" for n in range(len(tables))]
+    # A score that no unfinished shard has any of is not looked for: a fifth of the time at 10M pictures.
+    begun = lake.query(
+        'SELECT DISTINCT "table", scorer FROM partitions WHERE rows > 0 AND shard IN (SELECT shard FROM pending_shards)'
+    )
+    looked_for = [(table, plan.scorer(table)) in begun for table in tables]
+    lacking = [f"t{n}.{key} IS NULL" if looked else "true" for n, looked in enumerate(looked_for)]
     joins = "".join(
         f" LEFT JOIN (SELECT {key} FROM {table} WHERE scorer = '{plan.scorer(table)}' AND {of_shard}) t{n} "
         f"ON t{n}.{key} = c.{key}"
         for n, table in enumerate(tables)
+        if looked_for[n]
     )
     flags = ", ".join(f"{lack} AS f{n}" for n, lack in enumerate(lacking))
     groups = ", ".join(f"f{n}" for n in range(len(tables)))
