@@ -12,8 +12,8 @@ A DuckDB file, attached as ``facts``, in which pictures and sentences are number
 
 Its name is a digest of what it was made from: the files of every table read, the scorers, the seed. So it is never
 changed, may be deleted at any time, and no cut can read an outdated one. The first cut after new facts makes it anew
-and removes those of former facts: 19 s at 1M images and 12M candidates, 200 s at 10M in 2.6 GB of
-memory, 180 bytes an image of disk; a cut from it takes 1.3 s and 9.
+and removes those of former facts: 19 s at 1M images and 11M candidates, 213 s at 10M in 2.6 GB of memory, 180 bytes an
+image of disk; a cut from it takes 1.4 s and 10.4.
 """
 
 import hashlib

@@ -41,8 +41,8 @@ def hand_out(lake: Lake, plan: Plan) -> None:
         first = choices["place"].to_numpy() <= top_k
         losing = np.zeros(offers.num_rows, bool)
         losing[image[first & (wanted[choices["s"].to_numpy()] > max_uses)]] = True
-        _append(lake, "cut_given", choices.filter(pa.array(first & ~losing[image])))
-        _append(lake, "cut_contested", choices.filter(pa.array(losing[image])))
+        lake.insert("cut_given", choices.filter(pa.array(first & ~losing[image])))
+        lake.insert("cut_contested", choices.filter(pa.array(losing[image])))
     lake.execute("DROP TABLE cut_offers")
     del failing, wanted
     _settle(lake, top_k, max_uses)
@@ -101,14 +101,6 @@ def _flat(lists: pa.ChunkedArray) -> np.ndarray:
     return lists.combine_chunks().flatten().to_numpy()
 
 
-def _append(lake: Lake, table: str, rows: pa.Table) -> None:
-    lake.connection.register("appended_rows", rows)
-    try:
-        lake.execute(f"INSERT INTO {table} BY NAME FROM appended_rows")
-    finally:
-        lake.connection.unregister("appended_rows")
-
-
 def _settle(lake: Lake, top_k: int, max_uses: int) -> None:
     """Give the images of ``cut_contested`` what they get, pair by pair."""
     lake.execute(
@@ -129,7 +121,7 @@ def _settle(lake: Lake, top_k: int, max_uses: int) -> None:
         taken.append(batch.select(["n", "s", "similarity", "place"]).take(pa.array(hits)))
     lake.execute("DELETE FROM cut_contested")
     if taken:
-        _append(lake, "cut_contested", pa.Table.from_batches(taken))
+        lake.insert("cut_contested", pa.Table.from_batches(taken))
     lake.execute(
         "INSERT INTO cut_given BY NAME SELECT n, s, similarity, row_number() OVER (PARTITION BY n ORDER BY place) AS "
         "place FROM cut_contested"

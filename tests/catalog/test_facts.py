@@ -43,8 +43,8 @@ def kept(path: Path) -> dict[str, int]:
 
 
 def decisions(lake: Lake, recipe: Plan) -> tuple[list[tuple], list[tuple]]:
+    """What the cut decides, without the numbers of rows, which it does not depend on."""
     cut(lake, recipe)
-    """Without the numbers of rows, which no decision depends on."""
     images = lake.query("SELECT * EXCLUDE (n) FROM cut_images ORDER BY image_id")
     return images, lake.query("FROM cut_texts ORDER BY image_id, place")
 
