@@ -8,13 +8,14 @@ cluster, texts, then the rules on what captioning made. The result stands in tem
   of the kept ones, so that nobody has to rank a whole cluster again to explain one image;
 - ``cut_texts(image_id, place, content, text, similarity)``: the sentences of the kept ones, ``place`` from 1.
 
-It reads the numbered facts of :mod:`catalog.facts`, where ``n`` is an image's row: each step names the numbers that
-fall, no row is written again, and ids are looked up by who reads the views. Joins and windows spill to disk.
+It reads the numbered facts of :mod:`catalog.facts_fill`, where ``n`` is an image's row: each step names the numbers
+that fall, no row is written again, and ids are looked up by who reads the views. Joins and windows spill to disk.
 """
 
 from dataclasses import replace
 
 from catalog import facts
+from catalog.facts_fill import image_checks
 from catalog.lake import Lake
 from catalog.plan import Plan, Stage
 from catalog.texts import hand_out
@@ -24,7 +25,7 @@ from catalog.worklist import decided, image_rows, passed
 def cut(lake: Lake, plan: Plan) -> None:
     """Make the two views: what is to be captioned."""
     facts.use(lake, plan)
-    keep = passed(facts.image_checks(plan))
+    keep = passed(image_checks(plan))
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_fallen (n UINTEGER, rule VARCHAR, better UINTEGER)")
     _exact_duplicates(lake, keep)
     _duplicates(lake, keep)
@@ -98,7 +99,7 @@ def _decisions(lake: Lake, plan: Plan, keep: str) -> None:
     )
     by_rules = (
         "SELECT n, image_id, sha256, dropped_by, dropped_value, CAST(NULL AS INTEGER) AS cluster FROM "
-        f"(SELECT rowid AS n, image_id, sha256, {decided(facts.image_checks(plan))} FROM facts.images "
+        f"(SELECT rowid AS n, image_id, sha256, {decided(image_checks(plan))} FROM facts.images "
         f"WHERE ({keep}) IS NOT TRUE)"
     )
     by_others = (

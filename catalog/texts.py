@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from catalog.facts import best_candidates
+from catalog.facts_fill import best_candidates
 from catalog.lake import Lake
 from catalog.plan import Plan
 from catalog.worklist import passed

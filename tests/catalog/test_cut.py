@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog import facts
+from catalog import facts_fill
 from catalog import texts as texts_of_cut
 from catalog.cut import cut
 from catalog.lake import Lake, create_or_open
@@ -120,7 +120,7 @@ def test_the_cut_equals_its_slow_twin(seed: int, at_once: int):
     ):
         for name in ("IMAGES_AT_ONCE", "PAIRS_AT_ONCE", "LIVE"):
             patched.setattr(texts_of_cut, name, at_once)
-        patched.setattr(facts, "SORTED_AT_ONCE", 100)
+        patched.setattr(facts_fill, "SORTED_AT_ONCE", 100)
         fill(lake, images, words)
         cut(lake, plan())
         decided = dict(lake.query("SELECT image_id, dropped_by FROM cut_images"))
