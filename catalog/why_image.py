@@ -20,19 +20,21 @@ def _image(lake: Lake, image_id: str, seen: Seen) -> Facts:
     at_home = home(lake, "image_content", "sha256", sha256)
     measured = scores(lake, seen, IMAGE_TABLES, "sha256", sha256, at_home)
     checks = seen.plan.image_checks if seen.plan else ()
-    decided = versions(lake, image_id)
-    decision = _decision(decided, seen)
+    group = _group(lake, sha256, seen)
+    others = _others(lake, sha256, group, seen)
+    decided = _decided(lake, [image_id, *(row["image_id"] for row in others)])
+    decision = _decision(decided[image_id], seen)
     return {
         "origin": origin,
         "scores": measured,
         "rules": judged(lake, checks, IMAGE_TABLES, {**origin, **measured}),
         "decision": decision,
-        "group": _group(lake, sha256, seen),
+        "group": _told(lake, sha256, group, others, decided, seen),
         "cluster": _cluster(lake, sha256, seen, decision),
         "matches": _matches(lake, image_id, sha256, seen, decision),
         "texts": _texts(lake, sha256, seen, at_home),
         "quarantine": _faults(lake, sha256, origin["url"], seen),
-        "datasets": decided,
+        "datasets": decided[image_id],
     }
 
 
@@ -58,33 +60,41 @@ def _decision(decided: list[Facts], seen: Seen) -> Facts:
 
 
 def _group(lake: Lake, sha256: str, seen: Seen) -> Facts:
-    """The duplicate group: how near its members are, and which of them the dataset keeps."""
+    """The picture's row of the newest grouping, where there is one."""
     rows = known(lake, seen, "image_groups", "*", "sha256", sha256)
     if not rows:
         return {}
     newest = """SELECT max("commit") FROM image_groups WHERE "commit" <= ? AND (scorer = ? OR ?)"""
     asked = seen.upto, seen.scorers.get("image_groups", ""), seen.dataset is None
     last = lake.query(newest, asked)[0][0]
-    group = next((row for row in rows if row["commit"] == last), None)
-    if group is None:
-        return {}
-    others = _others(lake, sha256, group, seen)
-    return {"group_id": group["group_id"], "pictures": group["group_size"], "others": others}
+    return next((row for row in rows if row["commit"] == last), {})
 
 
 def _others(lake: Lake, sha256: str, group: Facts, seen: Seen) -> list[Facts]:
-    """The images of the other pictures of the group, those first that the dataset keeps."""
-    members = [
-        row["sha256"]
-        for row in known(lake, seen, "image_groups", 'sha256, scorer, "commit"', "group_id", group["group_id"])
-        if (row["scorer"], row["commit"]) == (group["scorer"], group["commit"]) and row["sha256"] != sha256
-    ]
-    images = _images_of(lake, members)
-    dropped = _dropped(lake, [row["image_id"] for row in images], seen)
+    """The images of the other pictures of the group."""
+    if not group:
+        return []
+    members = known(lake, seen, "image_groups", 'sha256, scorer, "commit"', "group_id", group["group_id"])
+    grouping = group["scorer"], group["commit"]
+    same = [row["sha256"] for row in members if (row["scorer"], row["commit"]) == grouping]
+    return _images_of(lake, [other for other in same if other != sha256])
+
+
+def _told(
+    lake: Lake, sha256: str, group: Facts, others: list[Facts], decided: dict[str, list[Facts]], seen: Seen
+) -> Facts:
+    """The duplicate group: how near its members are, and which of them the dataset keeps, those first."""
+    if not group:
+        return {}
     near = _near(lake, sha256, seen)
-    told = [{"dropped_by": dropped.get(row["image_id"]), "near": near.get(row.pop("sha256")), **row} for row in images]
+    told = [
+        {"dropped_by": _decision(decided[row["image_id"]], seen).get("dropped_by"),
+         "near": near.get(row["sha256"]), **{name: value for name, value in row.items() if name != "sha256"}}
+        for row in others
+    ]  # fmt: skip
     order = {"": 0, None: 2}
-    return sorted(told, key=lambda row: (order.get(row["dropped_by"], 1), row["image_id"]))[:MOST]
+    told.sort(key=lambda row: (order.get(row["dropped_by"], 1), row["image_id"]))
+    return {"group_id": group["group_id"], "pictures": group["group_size"], "others": told[:MOST]}
 
 
 def _images_of(lake: Lake, pictures: list[str]) -> list[Facts]:
@@ -95,16 +105,6 @@ def _images_of(lake: Lake, pictures: list[str]) -> list[Facts]:
     wheres = [f"= {key}" for key in keys] if len(keys) <= MOST else [f"IN ({', '.join(keys)})"]
     each = "SELECT image_id, url, width, height, sha256 FROM images WHERE sha256"
     return facts(lake, " UNION ALL ".join(f"{each} {where}" for where in wheres))
-
-
-def _dropped(lake: Lake, image_ids: list[str], seen: Seen) -> dict[str, str]:
-    """What the dataset decided on images."""
-    if seen.dataset is None or not image_ids:
-        return {}
-    keys = ", ".join(quoted(image_id) for image_id in image_ids)
-    rows = lake.query(f"SELECT item_id, dropped_by, dataset, version FROM decisions WHERE item_id IN ({keys})")
-    asked = (seen.dataset.name, seen.dataset.version)
-    return {item: dropped_by for item, dropped_by, *version in rows if tuple(version) == asked}
 
 
 def _near(lake: Lake, sha256: str, seen: Seen) -> dict[str, str]:
@@ -121,9 +121,10 @@ def _cluster(lake: Lake, sha256: str, seen: Seen, decision: Facts) -> Facts:
     cap = {"cap": seen.plan.recipe.balance.cap} if seen.plan else {}
     if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)", decision.get("value") or ""):
         return {"cluster": int(at[1]), "rank": int(at[2]), "survivors": int(at[3]), **cap}
-    by = {digest for (digest,) in lake.query("SELECT digest FROM scorers WHERE name = 'image_clusters'")}
-    rows = known(lake, seen, "clusters", 'kind, cluster, scorer, "commit"', "key", sha256)
-    rows = [row for row in rows if row["kind"] == "image" and row["scorer"] in by]
+    rows = known(lake, seen, "clusters", 'cluster, scorer, "commit"', "key", sha256)
+    if seen.dataset is None:  # else its scorer tells them from the images' routes to sentences
+        by = {digest for (digest,) in lake.query("SELECT digest FROM scorers WHERE name = 'image_clusters'")}
+        rows = [row for row in rows if row["scorer"] in by]
     found = seen.newest(rows, seen.scorers.get("image_clusters", ""))
     return {"cluster": found["cluster"], **cap} if found else {}
 
@@ -190,5 +191,14 @@ def _faults(lake: Lake, sha256: str, url: str, seen: Seen) -> list[Facts]:
 
 def versions(lake: Lake, image_id: str) -> list[Facts]:
     """What became of the image in every dataset version that knew it."""
-    sql = "SELECT dataset, version, dropped_by, value FROM decisions WHERE item_id = ?"
-    return sorted(facts(lake, sql, (image_id,)), key=lambda row: (row["dataset"], row["version"]))
+    return _decided(lake, [image_id])[image_id]
+
+
+def _decided(lake: Lake, image_ids: list[str]) -> dict[str, list[Facts]]:
+    """The same of several by one question: two take 0.07 s at 10M images and five versions, asked singly 0.10."""
+    keys = ", ".join(quoted(image_id) for image_id in image_ids)
+    rows = facts(lake, f"SELECT item_id, dataset, version, dropped_by, value FROM decisions WHERE item_id IN ({keys})")
+    found: dict[str, list[Facts]] = {image_id: [] for image_id in image_ids}
+    for row in sorted(rows, key=lambda row: (row["dataset"], row["version"])):
+        found[row.pop("item_id")].append(row)
+    return found
