@@ -28,8 +28,10 @@ lint: setup
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
+# Two at a time, whatever the machine has: one that has loaded models holds 2 GB. Each begins with half of the list, so
+# that most of what a file's tests share is made once; who is done first takes from the other's rest.
 test: setup lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal
 
 # Every format that is read, mutated for ten minutes; the bounded form of it is in the tests.
 fuzz: setup

@@ -49,7 +49,7 @@ def expected(before: dict, after: dict) -> Counter:
 
 
 @given(before=VERSION, after=VERSION)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pairs_that_entered_left_or_changed_are_told_by_cause(lake: Lake, before: dict, after: dict):
     lake.execute("DELETE FROM decisions; DELETE FROM pairs")
     fill(lake, 1, before)

@@ -110,7 +110,7 @@ def fill(lake: Lake, images: list[slow.Image], words: dict[str, tuple[int, int]]
 
 
 @given(seed=st.integers(0, 2**32), at_once=st.sampled_from((1, 7, 1000)))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_the_cut_equals_its_slow_twin(seed: int, at_once: int):
     images, words = world(seed)
     with (

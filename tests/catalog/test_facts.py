@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from catalog import facts_fill
@@ -147,7 +147,6 @@ def test_rows_that_another_process_commits_meanwhile_are_for_the_next_cut(
 
 def test_ranges_of_keys_hold_each_once_and_equal_ones_together(lake: Lake, monkeypatch: pytest.MonkeyPatch):
     @given(st.lists(st.integers(0, 2**64 - 1)), st.sampled_from((1, 3, 1000)))
-    @settings(deadline=None)
     @example([0, 2**64 - 1], 1)
     @example([], 1)
     def hold(keys: list[int], at_once: int) -> None:

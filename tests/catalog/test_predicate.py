@@ -110,7 +110,7 @@ def classes_in(value: object) -> set[str]:
     return set()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(texts)
 def test_no_text_reaches_execution_with_anything_but_scalar_nodes(sql: str) -> None:
     try:

@@ -28,7 +28,7 @@ SHARDS = 3
 SCORE = st.sampled_from([None, "unscored", 5.0, 50.0])
 PICTURE = st.tuples(SCORE, st.booleans(), st.sampled_from([50, 500]))
 SENTENCE = st.tuples(st.sampled_from([None, 1, 9]), st.integers(1, 4), st.booleans())
-QUICK = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def plan() -> Plan:

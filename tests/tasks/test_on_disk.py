@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.whole import kmeans
@@ -11,7 +11,6 @@ from tasks.rows import on_disk, to_blobs
 
 
 @given(blocks=st.lists(st.integers(0, 5), max_size=6), d=st.integers(1, 8), seed=st.integers(0, 99))
-@settings(deadline=None)
 def test_blocks_are_read_back_in_order(tmp_path_factory, blocks: list[int], d: int, seed: int):
     rng = np.random.default_rng(seed)
     parts = [rng.normal(size=(n, d)).astype("<f2") for n in blocks]

@@ -13,7 +13,7 @@ def slowly(blobs: pa.ChunkedArray | pa.Array) -> list[list[float]]:
     return [np.frombuffer(blob, "<f2").astype(np.float32).tolist() for blob in blobs.to_pylist()]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(0, 39), st.sampled_from([pa.binary(), pa.large_binary()]))
 def test_vectors_come_back_from_any_part_of_any_chunks(n: int, d: int, start: int, kind: pa.DataType):
     vectors = np.random.default_rng(n * d).standard_normal((n, d)).astype(np.float16)

@@ -235,7 +235,7 @@ def test_limits_hold_before_any_pixel_is_decoded():
     assert reason(data, Decode(max_bytes=100)) == "too_large"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.one_of(st.binary(max_size=64), st.sampled_from(SEEDS)), st.sampled_from(["exact", "scaled"]), st.data())
 def test_mutated_and_random_bytes_never_raise(data, mode, draws):
     mutated = bytearray(data)

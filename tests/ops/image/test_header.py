@@ -121,7 +121,7 @@ SEEDS = [encode(picture(size=(24, 16)), format.upper(), **options) for format, o
 SEEDS += [encode(picture(size=(24, 16)), "WEBP", exif=turned_exif(6)), png_of(5, 5)]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.one_of(st.binary(max_size=64), st.sampled_from(SEEDS)), st.data())
 @example(b"II*\0\xff\xff\xff\xff", None)
 def test_mutated_and_random_bytes_never_raise(data, draws):

@@ -37,7 +37,7 @@ def test_it_stays_within_a_bit_of_imagehash_on_the_original(size):
     assert np.mean(drift) <= 1
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(hnp.arrays(np.uint8, st.tuples(st.integers(1, 70), st.integers(1, 70), st.just(3))))
 def test_the_slow_twin_agrees(pixels):
     assert hashes(pixels)[0] == slow_phash(pixels)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image, ImageFilter
@@ -26,7 +26,6 @@ def flat(*colour):
 SHAPES = st.tuples(st.integers(1, 12), st.integers(1, 12), st.just(3))
 
 
-@settings(deadline=None)
 @given(hnp.arrays(np.uint8, SHAPES))
 def test_the_slow_twin_agrees(pixels):
     (found,) = scores(pixels)
@@ -62,7 +61,6 @@ def test_noise_has_nearly_eight_bits_of_entropy_and_two_levels_have_one():
     assert b["image_entropy"] == 1
 
 
-@settings(deadline=None)
 @given(hnp.arrays(np.uint8, SHAPES))
 def test_luma_is_pillows(pixels):
     assert (luma(pixels) == np.asarray(Image.fromarray(pixels).convert("L"))).all()

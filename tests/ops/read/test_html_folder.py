@@ -239,7 +239,7 @@ MARKUP = (
 PIECES = st.sampled_from(MARKUP.split("|"))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.one_of(st.lists(PIECES, max_size=30).map(lambda pieces: "".join(pieces).encode()), st.binary(max_size=200)))
 def test_no_page_raises_and_its_texts_can_be_stored(tmp_path_factory, data):
     tree = open_source(str(write(tmp_path_factory.mktemp("p"), {"page.html": data}))).tree

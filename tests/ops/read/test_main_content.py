@@ -63,7 +63,7 @@ def test_an_article_keeps_its_text_lists_captions_and_pictures_in_order_and_its_
     assert found == ["<logo.png>", *expected, ARTICLE[3]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from([*(f"<p>{text}</p>" for text in ARTICLE), "<img src=a.jpg>"]), min_size=8, max_size=30),
     st.sampled_from(["<div><div>{}</div></div>", "<section>{}</section>", "<main>{}</main>", "{}"]),

@@ -20,7 +20,7 @@ def plain(value: object) -> object:
     return printable(value) if isinstance(value, str) else value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.dictionaries(st.text(max_size=8), VALUES, max_size=6))
 def test_what_is_kept_can_be_written_as_json_and_as_utf8(row):
     kept = storable(row)

@@ -132,7 +132,7 @@ def test_bad_utf8_and_impossible_dates_in_parquet_cost_their_row_only(tmp_path):
     ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     texts=st.lists(st.text(max_size=40), min_size=1, max_size=20),
     size=st.integers(8, 200),

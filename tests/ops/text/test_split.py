@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.text.split import SentenceSplitter, normalise
@@ -41,7 +41,6 @@ def test_other_languages_have_their_own_rules_and_an_unknown_one_does_not_fail()
     assert SentenceSplitter("xx")("One. Two.") == ["One.", "Two."]
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_no_letter_is_lost_or_made_up_and_no_sentence_is_empty(text):
     sentences = SPLIT(text)
@@ -49,7 +48,6 @@ def test_no_letter_is_lost_or_made_up_and_no_sentence_is_empty(text):
     assert all(sentence == " ".join(sentence.split()) != "" for sentence in sentences)
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(codec=None), max_size=50))
 def test_what_it_gives_can_be_stored(text):
     assert all(sentence.encode() for sentence in SPLIT(text + "\ud800"))

@@ -29,7 +29,7 @@ def world(n: int, m: int, clusters: int, probes: int, seed: int = 0, d: int = 16
     st.integers(1, 7),
     st.integers(0, 10**6),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_answers_are_those_of_the_slow_twin(n: int, m: int, clusters: int, probes: int, k: int, seed: int):
     queries, asked, vectors, offsets = world(n, m, clusters, min(probes, clusters), seed)
     ids, similarities = top_k(queries, asked, vectors, offsets, k)
