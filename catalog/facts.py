@@ -1,9 +1,10 @@
 """What a cut reads, joined once and kept beside the lake: a changed threshold re-cuts in seconds.
 
-A DuckDB file, attached as ``facts``, with the tables of :mod:`catalog.facts_fill`. Its name is a digest of what
-it was made from: the files of every table read, the scorers, the seed. So it is never changed, may be deleted at any time, and no cut can read an outdated one. The first cut after new facts makes it anew
-and removes those of former facts: 18 s at 1M images and 11M candidates, 250 s at 10M in 2.6 GB of memory, 180 bytes an
-image of disk; a cut from it takes 1.2 s and 9.5.
+A DuckDB file, attached as ``facts``, with the tables of :mod:`catalog.facts_fill`. Its name is a digest of what it was
+made from: the files of every table read, the scorers, the seed. So it is never changed, may be deleted at any time, and
+no cut can read an outdated one. The first cut after new facts makes it anew and removes those of former facts: 18 s at
+1M images and 11M candidates, 250 s at 10M in 2.6 GB of memory, 180 bytes an image of disk; a cut from it takes 1.2 s
+and 9.5.
 """
 
 import hashlib
