@@ -89,7 +89,7 @@ def _told(
     near = _near(lake, sha256, seen)
     told = [
         {"dropped_by": _decision(decided[row["image_id"]], seen).get("dropped_by"),
-         "near": near.get(row["sha256"]), **{name: value for name, value in row.items() if name != "sha256"}}
+         "near": near.get(row.pop("sha256")), **row}
         for row in others
     ]  # fmt: skip
     order = {"": 0, None: 2}
