@@ -29,7 +29,7 @@ def growth(vectors: np.ndarray, centroids: np.ndarray) -> tuple[list[int], list[
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--rows", type=int, default=200_000)
+    options.add_argument("--rows", type=int, default=1_000_000)
     options.add_argument("--clusters", type=int, default=2048)
     options.add_argument("--probes", type=int, default=8)
     options = options.parse_args()
