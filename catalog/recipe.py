@@ -71,7 +71,8 @@ class Recipe(Settings):
         """32 hex digits over all that decides what the dataset is; where its sources lie and batch sizes do not."""
         size = {"batch_size"}
         placement: dict[str, Any] = {"sources": True, "clip": size, "captioners": {"__all__": size}, "fuse": size,
-                                     "fetch": {"connections", "per_host", "seconds", "retries"}}  # fmt: skip
+                                     "fetch": {"connections", "per_host", "seconds", "retries"},
+                                     "ingest": {"payload"}}  # fmt: skip
         content = self.model_dump(mode="json", exclude=placement)
         text = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]

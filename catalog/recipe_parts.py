@@ -159,6 +159,11 @@ class Ingest(Settings):
     language: str = Field("en", min_length=2, max_length=8, description="For splitting texts into sentences.")
     max_pixels: int = Field(100_000_000, ge=1, description="A larger picture is quarantined as a bomb, undecoded.")
     max_bytes: int = Field(50_000_000, ge=1, description="A larger file is quarantined as too_large.")
+    payload: Literal["copy", "reference"] = Field(
+        "copy",
+        description="reference leaves pictures in the source's own files and plain tars, which must then last as long "
+        "as the lake; what is packed, in a table or on the web is copied.",
+    )
 
 
 class Fetch(Settings):

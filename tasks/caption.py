@@ -1,6 +1,5 @@
 """Caption, tag and fuse: the dear stages, only for what the cut keeps."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,6 +24,8 @@ from tasks.rows import quarantine, read_rows, scalars, to_vectors
 from tasks.scorers import caption_scorer, clip, fuse_scorer
 from tasks.session import Session
 from tasks.stage import Part
+
+NOTHING = Generation("", 0, True, 0.0)
 
 
 def caption(session: Session) -> None:
@@ -60,18 +61,15 @@ class CaptionPictures:
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        keys: list[str] = []
-        found: list[Generation] = []
-        for shas, pictures in decoded(item, self.decode):
-            keys += shas
-            found += self.model.generate(pictures, [self.prompt] * len(shas), self.max_tokens)
+        prompts = dict.fromkeys(item.keys, self.prompt)
+        found, bad = answers(item, prompts, self.decode, self.model, self.max_tokens)
         rows = {
-            "sha256": pa.array(keys, pa.string()),
-            "captioner": pa.array([self.name] * len(keys), pa.string()),
-            "prompt": pa.array([self.prompt] * len(keys), pa.string()),
-            **_generated(found, "text", "status"),
+            "sha256": pa.array(found, pa.string()),
+            "captioner": pa.array([self.name] * len(found), pa.string()),
+            "prompt": pa.array([self.prompt] * len(found), pa.string()),
+            **_generated(list(found.values()), "text", "status"),
         }
-        return [Part("captions", pa.table(rows), self.scorer), *failed(keys, found, "caption")]
+        return [Part("captions", pa.table(rows), self.scorer), *failed(bad, "caption")]
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         n = len(item.keys)
@@ -79,25 +77,43 @@ class CaptionPictures:
         return poisoned("captions", item, "text", "status", self.scorer, **same)
 
 
-def decoded(item: WorkItem, decode: Decode) -> Iterator[tuple[list[str], list[np.ndarray | None]]]:
-    """Pictures of the item by chunks. All of them decoded before: the cut keeps no picture that does not."""
+def answers(
+    item: WorkItem, prompts: dict[str, str], decode: Decode, model: VisionLanguageModel, max_tokens: int
+) -> tuple[dict[str, Generation], list[Fault]]:
+    """What the model says of each picture, and faults of those it says nothing of: their answers are empty.
+
+    All pictures decoded before, or the cut would not keep them; one that the lake only refers to may be gone since.
+    """
+    found: dict[str, Generation] = {}
+    bad: list[Fault] = []
     for shas, datas in payloads(item):
-        pictures = {sha: decode(data) for sha, data in zip(shas, datas, strict=True)}
-        good = {sha: pixels for sha, pixels in pictures.items() if not isinstance(pixels, Fault)}
-        yield list(good), list(good.values())
+        pictures: list[np.ndarray | None] = []
+        asked: list[str] = []
+        for sha, data in zip(shas, datas, strict=True):
+            pixels = data if isinstance(data, Fault) else decode(data)
+            if isinstance(pixels, Fault):
+                bad.append(pixels.about(sha))
+                found[sha] = NOTHING
+            else:
+                pictures.append(pixels)
+                asked.append(sha)
+        texts = model.generate(pictures, [prompts[sha] for sha in asked], max_tokens)
+        found |= zip(asked, texts, strict=True)
+        bad += [Fault(sha, text.error, "no text") for sha, text in zip(asked, texts, strict=True) if text.error]
+    return found, bad
 
 
 def poisoned(table: str, item: WorkItem, text: str, status: str, scorer: str, **constants: list) -> list[Part]:
     """Empty answers for pictures that kill the worker of their model, so that they are not asked again."""
-    none = [Generation("", 0, True, 0.0)] * len(item.keys)
+    none = [NOTHING] * len(item.keys)
     rows = {"sha256": pa.array(item.keys, pa.string()), **constants, **_generated(none, text, status)}
     return [Part(table, pa.table(rows), scorer)]
 
 
-def failed(keys: list[str], found: list[Generation], step: str) -> list[Part]:
-    """Quarantine rows of the pictures that the model could not answer for (alone out of memory, say)."""
-    bad = {key: Fault(key, each.error, f"{step}: no text") for key, each in zip(keys, found, strict=True) if each.error}
-    return [Part("quarantine", quarantine(list(bad), [""] * len(bad), step, list(bad.values())))] if bad else []
+def failed(bad: list[Fault], step: str) -> list[Part]:
+    """Quarantine rows of the pictures without an answer (alone out of memory, say)."""
+    names = [fault.item for fault in bad]
+    return [Part("quarantine", quarantine(names, [""] * len(bad), step, bad))] if bad else []
 
 
 def _generated(found: list[Generation], text: str, status: str) -> dict[str, pa.Array]:
@@ -214,21 +230,15 @@ class FuseTexts:
             )
         )
         digests = dict(zip(item.keys, item.inputs["input_digests"], strict=True))
-        keys: list[str] = []
-        prompts: list[str] = []
-        found: list[Generation] = []
-        for shas, pictures in decoded(item, self.decode):
-            asked = [fuse_prompt(self.prompt, *texts[sha]) for sha in shas]
-            keys += shas
-            prompts += asked
-            found += self.model.generate(pictures, asked, self.max_tokens)
+        prompts = {sha: fuse_prompt(self.prompt, *texts[sha]) for sha in texts}
+        found, bad = answers(item, prompts, self.decode, self.model, self.max_tokens)
         rows = {
-            "sha256": pa.array(keys, pa.string()),
-            "input_digest": pa.array([digests[key] for key in keys], pa.string()),
-            "prompt": pa.array(prompts, pa.string()),
-            **_generated(found, "synthetic_text", "synthetic_status"),
+            "sha256": pa.array(found, pa.string()),
+            "input_digest": pa.array([digests[sha] for sha in found], pa.string()),
+            "prompt": pa.array([prompts[sha] for sha in found], pa.string()),
+            **_generated(list(found.values()), "synthetic_text", "synthetic_status"),
         }
-        return [Part("synthetic", pa.table(rows), self.scorer), *failed(keys, found, "fuse")]
+        return [Part("synthetic", pa.table(rows), self.scorer), *failed(bad, "fuse")]
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         same = {"input_digest": list(item.inputs["input_digests"]), "prompt": [self.prompt] * len(item.keys)}

@@ -9,7 +9,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -114,16 +114,19 @@ def shard_item(listed: Sequence[tuple], *names: str) -> WorkItem:
 
 def ingest_settings(session: Session) -> "IngestSettings":
     settings = session.recipe.ingest
-    return IngestSettings(settings.max_pixels, settings.max_bytes, settings.language, contents.banned(session.lake))
+    banned = contents.banned(session.lake)
+    return IngestSettings(settings.max_pixels, settings.max_bytes, settings.language, settings.payload, banned)
 
 
 @dataclass(frozen=True)
 class IngestSettings:
-    """``max_pixels`` and ``max_bytes`` bound one picture; ``banned`` are ids (sha256) that must not enter."""
+    """``max_pixels`` and ``max_bytes`` bound one picture; ``payload`` 'reference' leaves its bytes where the source has
+    them as they are; ``banned`` are ids (sha256) that must not enter."""
 
     max_pixels: int
     max_bytes: int
     language: str
+    payload: Literal["copy", "reference"]
     banned: frozenset[str]
 
 
@@ -261,8 +264,12 @@ class _ShardRows:
         )
         if digest not in self._kept:
             self._kept.add(digest)
-            payload = {"sha256": digest, "bytes": picture.data, "uri": picture.url}
-            self._hold("payloads", payload | {"offset": 0, "length": len(picture.data)})
+            self._hold("payloads", self._payload(picture) | {"sha256": digest, "length": len(picture.data)})
+
+    def _payload(self, picture: Picture) -> dict[str, Any]:
+        if self.settings.payload == "reference" and picture.place is not None:
+            return {"bytes": None, "uri": picture.place.uri, "offset": picture.place.offset}
+        return {"bytes": picture.data, "uri": picture.url, "offset": 0}
 
     def _inspect(self, data: bytes, digest: str):
         if digest in self.settings.banned:

@@ -7,14 +7,17 @@ import fsspec
 import pyarrow.parquet as pq
 
 from catalog.worklist import WorkItem
+from ops.fault import Fault
+from ops.read.referenced import Reference, contents
 
 CHUNK = 64  # pictures held as bytes at once: at 100 KB each 6 MB, at the largest allowed (50 MB) 3 GB
 
 
-def payloads(item: WorkItem, chunk: int = CHUNK) -> Iterator[tuple[list[str], list[bytes]]]:
+def payloads(item: WorkItem, chunk: int = CHUNK) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
     """Yield (sha256s, bytes) for the item's keys, in file order, at most ``chunk`` rows at a time.
 
-    The next chunk is read while the caller works on this one.
+    The next chunk is read while the caller works on this one. A Fault stands for bytes that the lake only refers to
+    and that are not there any more; SourceError says that their source is out of reach.
     """
     with ThreadPoolExecutor(1) as reader:
         chunks = _chunks(item, chunk)
@@ -24,7 +27,7 @@ def payloads(item: WorkItem, chunk: int = CHUNK) -> Iterator[tuple[list[str], li
             yield current
 
 
-def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes]]]:
+def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
     wanted = set(item.keys)
     for path in item.paths:
         filesystem, local = fsspec.core.url_to_fs(path)
@@ -35,13 +38,13 @@ def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes]
                 rows = [row for row in batch.to_pylist() if row["sha256"] in wanted]
                 wanted.difference_update(row["sha256"] for row in rows)
                 if rows:
-                    yield [row["sha256"] for row in rows], [_bytes(row) for row in rows]
+                    yield [row["sha256"] for row in rows], _bytes(rows)
                 if not wanted:
                     return
 
 
-def _bytes(row: dict) -> bytes:
-    if row["bytes"] is not None:
-        return row["bytes"]
-    filesystem, local = fsspec.core.url_to_fs(row["uri"])
-    return filesystem.cat_file(local, start=row["offset"], end=row["offset"] + row["length"])
+def _bytes(rows: list[dict]) -> list[bytes | Fault]:
+    columns = ("sha256", "uri", "offset", "length")
+    referred = [Reference(*(row[name] for name in columns)) for row in rows if row["bytes"] is None]
+    found = iter(contents(referred))
+    return [next(found) if row["bytes"] is None else row["bytes"] for row in rows]

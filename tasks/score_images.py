@@ -55,7 +55,8 @@ def image_job(session: Session) -> "ScoreImages":
 class ScoreImages:
     """A job: decode each picture once and run the pending scorers on the pixels.
 
-    A picture that does not decode gets rows of NULLs (so it is not tried again) and a quarantine row.
+    A picture that does not decode, or is no longer where the lake refers to, gets rows of NULLs (so it is not tried
+    again) and a quarantine row.
     """
 
     stage: ClassVar[str] = "score images"
@@ -71,7 +72,7 @@ class ScoreImages:
         columns: list[dict] = []
         bad: list[Fault] = []
         for shas, datas in payloads(item):
-            decoded = [self.decode(data) for data in datas]
+            decoded = [data if isinstance(data, Fault) else self.decode(data) for data in datas]
             bad += [pixels.about(sha) for sha, pixels in zip(shas, decoded, strict=True) if isinstance(pixels, Fault)]
             keys += shas
             columns.append(self._scored(decoded, item.tables))

@@ -16,7 +16,8 @@ SIDE = 160  # pixels of the longer side: 24 of them are some 150 KB
 
 
 def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, str]:
-    """data: URLs by sha256; a shard is read no further than to its last wanted picture."""
+    """data: URLs by sha256, none of what is no longer where the lake refers to; a shard is read no further than to its
+    last wanted picture."""
     keys: dict[str, list[str]] = defaultdict(list)
     for sha256, shard in wanted:
         keys[shard].append(sha256)
@@ -24,7 +25,8 @@ def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for shard, shas in keys.items():
         for names, datas in payloads(WorkItem(shard, tuple(shas), paths.get(shard, ())), chunk=16):
-            found |= {name: thumbnail(data) for name, data in zip(names, datas, strict=True)}
+            shown = ((name, data) for name, data in zip(names, datas, strict=True) if not isinstance(data, Fault))
+            found |= {name: thumbnail(data) for name, data in shown}
             if found.keys() >= set(shas):
                 break
     return found

@@ -9,6 +9,8 @@ from typing import Any
 from catalog.error import PairmillError
 from catalog.exports import PAIR_COLUMNS
 from catalog.worklist import WorkItem
+from ops.fault import Fault
+from ops.read.tree import SourceError
 from tasks.destination import Digesting
 from tasks.payloads import payloads
 
@@ -34,10 +36,13 @@ def _pictures(shard: str | None, pairs: list[dict[str, Any]], paths: dict[str, t
     found: dict[str, bytes] = {}
     try:
         for shas, datas in payloads(WorkItem(shard or "", keys, paths.get(shard or "", ()))):
-            found |= zip(shas, datas, strict=True)
+            for sha, data in zip(shas, datas, strict=True):
+                if isinstance(data, Fault):
+                    raise PairmillError(f"{data.detail}. Put them back, then run the same export again.")
+                found[sha] = data
             if len(found) == len(keys):
                 break
-    except OSError as error:
+    except (OSError, SourceError) as error:
         raise PairmillError(
             f"the pictures of shard '{shard}' cannot be read ({type(error).__name__}: {error}). Check the lake's data "
             "path, or the source where the lake only refers to it, then run the same export again."

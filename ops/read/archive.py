@@ -10,7 +10,7 @@ from typing import IO
 
 from ops.fault import Fault
 from ops.read.tar_members import Member, members
-from ops.read.tree import Entry, Tree, refused
+from ops.read.tree import Entry, Place, Tree, refused
 from ops.read.unpack import head, seekable
 from ops.read.zip_members import DAMAGED, ZipMembers
 
@@ -20,10 +20,13 @@ PEEKED_BYTES = 8 * 2**20
 
 
 class ArchiveTree:
-    """The plain files of an open archive. Not picklable: it lives as long as one unit is read."""
+    """The plain files of an open archive. Not picklable: it lives as long as one unit is read.
 
-    def __init__(self, root: str, file: IO[bytes], faults: list[Fault]) -> None:
-        self.root, self._file = root, file
+    ``begins`` is where the archive's own bytes begin, if they stand somewhere as ``file`` gives them.
+    """
+
+    def __init__(self, root: str, file: IO[bytes], faults: list[Fault], begins: Place | None) -> None:
+        self.root, self._file, self._begins = root, file, begins
         self._zip = ZipMembers(file, root) if is_zip(file) else None
         self._faults = list(faults)
         self._tar: dict[str, Member] = {}
@@ -66,12 +69,18 @@ class ArchiveTree:
         data = self.read(path)
         return io.BytesIO(b"" if isinstance(data, Fault) else data)
 
+    def where(self, path: str) -> Place | None:
+        """A tar holds its members as they are; a zip may have packed any of them."""
+        if self._begins is None or path not in self._tar:
+            return None
+        return Place(self._begins.uri, self._begins.offset + self._tar[path].offset)
+
 
 @contextmanager
 def archive(tree: Tree, path: str) -> Iterator[ArchiveTree]:
     """The archive at ``path``, gzipped or not. OSError when it is not there."""
-    with seekable(tree, path) as (file, faults):
-        yield ArchiveTree(tree.uri(path), file, faults)
+    with seekable(tree, path) as (file, faults, as_it_is):
+        yield ArchiveTree(tree.uri(path), file, faults, tree.where(path) if as_it_is else None)
 
 
 def is_tar_name(path: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ops.fault import Fault
-from ops.read.document import Document, Picture, Text
+from ops.read.document import Document, Picture, Text, shown_file
 from ops.read.links import resolve
 from ops.read.metadata import clean, storable
 from ops.read.tree import Tree
@@ -77,9 +77,7 @@ def addressed(tree: Tree, path: str, uri: str, row: dict[str, Any], column: str,
     link = resolve(tree, path, reference)
     if link.fault or link.data:
         return Picture(0, link.url, alt, link.data, link.fault)
-    content = tree.read(link.paths[0])
-    fault = content if isinstance(content, Fault) else None
-    return Picture(0, link.url, alt, b"" if isinstance(content, Fault) else content, fault)
+    return shown_file(tree, link.paths[0], tree.read(link.paths[0]), 0, link.url, alt)
 
 
 def document(uri: str, row: dict[str, Any], pictures: list[Picture], words: list[str], used: list[str]) -> Document:

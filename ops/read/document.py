@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from ops.fault import Fault
-from ops.read.tree import Entry, Tree
+from ops.read.tree import Entry, Place, Tree
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Picture:
     """An image as the document shows it. ``position`` counts the pictures of a document in reading order from 0.
 
     ``data`` is empty exactly when ``fault`` says why the bytes could not be had. The bytes are not looked at here.
+    ``place`` is where they can be read again, if anywhere.
     """
 
     position: int
@@ -35,6 +36,14 @@ class Picture:
     alt_text: str
     data: bytes = field(repr=False)
     fault: Fault | None = None
+    place: Place | None = None
+
+
+def shown_file(tree: Tree, path: str, content: bytes | Fault, position: int, url: str, alt_text: str) -> Picture:
+    """The picture in a file of the source; ``content`` is what reading it gave."""
+    if isinstance(content, Fault):
+        return Picture(position, url, alt_text, b"", content)
+    return Picture(position, url, alt_text, content, place=tree.where(path))
 
 
 @dataclass(frozen=True)

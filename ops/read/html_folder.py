@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ops.fault import Fault
 from ops.read import page, reading_order
-from ops.read.document import Claim, Document, Picture, Text, Unit
+from ops.read.document import Claim, Document, Picture, Text, Unit, shown_file
 from ops.read.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.links import Link, resolve
 from ops.read.picture_reference import PictureReference, references
@@ -80,9 +80,8 @@ def _document(tree: Tree, path: str, parsed: page.Page) -> Document:
         if isinstance(item, Text):
             items.append(item)
         else:
-            url, data = _first(tree, linked[item], files, f"{tree.uri(path)}#picture-{position}")
-            fault = data if isinstance(data, Fault) else None
-            items.append(Picture(position, url, item.alt_text, b"" if isinstance(data, Fault) else data, fault))
+            nowhere = f"{tree.uri(path)}#picture-{position}"
+            items.append(_picture(tree, linked[item], files, nowhere, position, item.alt_text))
             position += 1
     about = page.metadata(parsed.root) | {"charset": parsed.charset}
     if parsed.n_bad:
@@ -96,22 +95,26 @@ def _files(tree: Tree, links: list[Link]) -> dict[str, bytes | Fault]:
     return dict(zip(paths, tree.read_many(paths), strict=True))
 
 
-def _first(tree: Tree, links: list[Link], files: dict[str, bytes | Fault], nowhere: str) -> tuple[str, bytes | Fault]:
-    """Address and bytes of the first link that has any; if none has, the first one's address and fault."""
+def _picture(
+    tree: Tree, links: list[Link], files: dict[str, bytes | Fault], nowhere: str, position: int, alt_text: str
+) -> Picture:
+    """What the first link shows that has any bytes; if none has, the first one's address and fault."""
     refused: list[tuple[str, Fault]] = []
     for link in links:
         if link.data:
-            return link.url, link.data
+            return Picture(position, link.url, alt_text, link.data)
         if link.fault:
             refused.append((link.url, link.fault))
         for path in link.paths:
             data = files[path] if path in files else tree.read(path)
             if not isinstance(data, Fault):
-                return tree.uri(path), data
+                return shown_file(tree, path, data, position, tree.uri(path), alt_text)
             refused.append((tree.uri(path), data))
     # A file that is there and cannot be used says more than one that is not.
     refused.sort(key=lambda pair: pair[1].reason == "missing")
-    return refused[0] if refused else (nowhere, Fault(nowhere, "missing", "a picture element without an address"))
+    missing = nowhere, Fault(nowhere, "missing", "a picture element without an address")
+    url, fault = refused[0] if refused else missing
+    return Picture(position, url, alt_text, b"", fault)
 
 
 def _shown(tree: Tree, path: str, data: bytes, files: set[str]) -> set[str]:

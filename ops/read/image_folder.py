@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ops.fault import Fault
 from ops.identity import text_id
 from ops.read.charset import decode_text
-from ops.read.document import Claim, Document, Picture, Text, Unit
+from ops.read.document import Claim, Document, Text, Unit, shown_file
 from ops.read.metadata import clean, parsed, storable
 from ops.read.tree import Entry, Tree
 
@@ -51,9 +51,7 @@ class ImageFolder:
         said = said if isinstance(said, dict) else {"undecodable": "json"}
         caption = "" if isinstance(caption_data, Fault) else " ".join(decode_text(caption_data).text.split())
         caption = caption or next((clean(said[name]) for name in CAPTIONS if clean(said.get(name))), "")
-        fault = data if isinstance(data, Fault) else None
-        content = b"" if isinstance(data, Fault) else data
-        picture = Picture(0, clean(said.get("url")) or unit.uri, caption, content, fault)
+        picture = shown_file(tree, path, data, 0, clean(said.get("url")) or unit.uri, caption)
         title = clean(said.get("title")) or posixpath.basename(_stem(path))
         yield Document(unit.uri, title, storable(said), (picture, Text(caption)) if caption else (picture,))
 

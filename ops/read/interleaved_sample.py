@@ -17,7 +17,7 @@ from PIL import Image, ImageSequence
 from ops.fault import Fault
 from ops.image.header import HOSTILE
 from ops.read.archive import ArchiveTree
-from ops.read.document import Document, Picture, Text
+from ops.read.document import Document, Picture, Text, shown_file
 from ops.read.links import resolve
 from ops.read.metadata import clean, storable
 
@@ -64,9 +64,7 @@ def _picture(
         return Picture(position, f"{uri}.{clean(name) or position}", alt, page)
     path = _member(packed, sample, name)
     if path:
-        data = packed.read(path)
-        fault = data if isinstance(data, Fault) else None
-        return Picture(position, packed.uri(path), alt, b"" if isinstance(data, Fault) else data, fault)
+        return shown_file(packed, path, packed.read(path), position, packed.uri(path), alt)
     link = resolve(packed, posixpath.basename(uri), name)
     fault = page or link.fault
     if fault is None and not link.data:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ops.fault import Fault
 from ops.read import tables
-from ops.read.document import Claim, Document, Picture, Text, Unit
+from ops.read.document import Claim, Document, Picture, Text, Unit, shown_file
 from ops.read.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.links import resolve
 from ops.read.metadata import clean, storable
@@ -96,7 +96,7 @@ def _picture(tree: Tree, path: str, uri: str, position: int, info: dict[str, Any
     for candidate in _paths(tree, path, info):
         data = tree.read(candidate)
         if isinstance(data, bytes):
-            return Picture(position, link.url if link else tree.uri(candidate), alt, data)
+            return shown_file(tree, candidate, data, position, link.url if link else tree.uri(candidate), alt)
     if link is None:
         url = f"{uri}&picture={position}"
         return Picture(position, url, alt, b"", Fault(url, "missing", "neither a file beside it nor a raw_url"))

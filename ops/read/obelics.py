@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from ops.fault import Fault
 from ops.read import columns, tables
 from ops.read.charset import printable
-from ops.read.document import Claim, Document, Picture, Text, Unit
+from ops.read.document import Claim, Document, Picture, Text, Unit, shown_file
 from ops.read.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.links import resolve
 from ops.read.metadata import parsed, storable
@@ -135,7 +135,7 @@ def _picture(
     found = [tree.read(candidate) for candidate in link.paths]
     for candidate, content in zip(link.paths, found, strict=True):
         if not isinstance(content, Fault):
-            return Picture(position, tree.uri(candidate), alt, content)
+            return shown_file(tree, candidate, content, position, tree.uri(candidate), alt)
     return Picture(position, link.url, alt, b"", next(content for content in found if isinstance(content, Fault)))
 
 

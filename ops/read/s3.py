@@ -12,7 +12,7 @@ from ops.fault import Fault
 from ops.read import retries
 from ops.read.ranges import buffered
 from ops.read.s3_requests import BROKEN_OFF, UNREACHABLE, again, cannot, filesystem, range_of, told
-from ops.read.tree import MAX_BYTES, Entry, SourceError, refused
+from ops.read.tree import MAX_BYTES, Entry, Place, SourceError, refused
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,9 @@ class S3Tree:
         uri = self.uri(path)
         return buffered(told(uri, lambda: filesystem().size(uri)), lambda start, end: range_of(uri, start, end))
 
+    def where(self, path: str) -> Place | None:
+        return Place(self.uri(path))
+
 
 def _content(uri: str, content: bytes | Exception) -> bytes | Fault:
     if isinstance(content, BROKEN_OFF):
@@ -97,12 +100,38 @@ def _content(uri: str, content: bytes | Exception) -> bytes | Fault:
     return refused(uri, len(content)) or content
 
 
-def _asked_again(uri: str) -> bytes | Exception:
+def _asked_again(uri: str, start: int = 0, end: int = MAX_BYTES + 1) -> bytes | Exception:
     """It may have been the answer 'no such object' that broke off."""
     try:
-        return again(lambda: filesystem().cat_file(uri, start=0, end=MAX_BYTES + 1))
+        return again(lambda: filesystem().cat_file(uri, start=start, end=end))
     except UNREACHABLE as error:
         return error
+
+
+def ranges(wanted: list[tuple[str, int, int]]) -> list[bytes | Exception]:
+    """Bytes [start, end) of each (uri, start, end), all at once, or why not: the object is gone, shorter by now, or not
+    for us. SourceError when S3 cannot be reached, or shows nothing of the object's bucket either."""
+    uris, starts, ends = (list(each) for each in zip(*wanted, strict=True))
+    found = filesystem().cat_ranges(uris, starts, ends, on_error="return")
+    for number, content in enumerate(found):
+        if isinstance(content, BROKEN_OFF):
+            retries.add()
+            content = found[number] = _asked_again(*wanted[number])
+        shorter = isinstance(content, OSError) and content.errno == EINVAL
+        if isinstance(content, (FileNotFoundError, PermissionError)):
+            _bucket_is_there(uris[number])
+        elif isinstance(content, Exception) and not shorter:
+            raise SourceError(cannot(uris[number], content)) from content
+    return found
+
+
+def _bucket_is_there(uri: str) -> None:
+    """Else SourceError: what tells a lost object from a lost bucket, and from expired credentials."""
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    try:
+        filesystem().call_s3("list_objects_v2", Bucket=bucket, Prefix=key, MaxKeys=1)
+    except UNREACHABLE as error:
+        raise SourceError(cannot(uri, error)) from error
 
 
 def s3_tree(uri: str, file_suffixes: frozenset[str]) -> S3Tree:

@@ -33,6 +33,14 @@ class Entry:
         return posixpath.splitext(self.path)[1][1:].lower()
 
 
+@dataclass(frozen=True)
+class Place:
+    """Bytes that stand in a file as they are: from byte ``offset`` of the file or object ``uri`` on."""
+
+    uri: str
+    offset: int = 0
+
+
 class Tree(Protocol):
     """What a format may do with a source's files. Small and picklable: workers get one each."""
 
@@ -56,6 +64,11 @@ class Tree(Protocol):
         ...
 
     def open(self, path: str) -> IO[bytes]: ...
+
+    def where(self, path: str) -> Place | None:
+        """Where the file's bytes can be read again for as long as the source lasts; None where they are packed, or
+        the place is not one that lasts (an address on the web)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -144,6 +157,9 @@ class LocalTree:
 
     def open(self, path: str) -> IO[bytes]:
         return open(self._absolute(path), "rb")
+
+    def where(self, path: str) -> Place | None:
+        return Place(self._absolute(path))
 
 
 def is_storable(path: str) -> bool:

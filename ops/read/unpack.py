@@ -10,7 +10,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, NamedTuple
 
 from ops.fault import Fault
 from ops.read.tree import LocalTree, Tree
@@ -80,9 +80,17 @@ class Inflated(io.RawIOBase):
         return data
 
 
+class Near(NamedTuple):
+    """A file to be read here and there, what was wrong with it, and whether its bytes stand so in the source too."""
+
+    file: IO[bytes]
+    faults: list[Fault]
+    as_it_is: bool
+
+
 @contextmanager
-def seekable(tree: Tree, path: str) -> Iterator[tuple[IO[bytes], list[Fault]]]:
-    """The file, unpacked when it is gzip by its first bytes, for reading here and there; and what was wrong with it.
+def seekable(tree: Tree, path: str) -> Iterator[Near]:
+    """The file, unpacked when it is gzip by its first bytes.
 
     A packed or a distant file is brought once into a temporary file: gzip cannot be read backwards, and S3 would be
     asked for every member.
@@ -90,14 +98,15 @@ def seekable(tree: Tree, path: str) -> Iterator[tuple[IO[bytes], list[Fault]]]:
     with tree.open(path) as file:
         packed = is_gzip(file)
         if not packed and isinstance(tree, LocalTree):
-            yield file, []
+            yield Near(file, [], True)
             return
         inflated = Inflated(file, tree.uri(path))
         with tempfile.SpooledTemporaryFile(IN_MEMORY) as near:
             while data := inflated.read(CHUNK) if packed else file.read(FAR_CHUNK):
                 near.write(data)
             near.seek(0)
-            yield near, [inflated.fault] if inflated.fault else []  # pyright: ignore[reportReturnType]
+            faults = [inflated.fault] if inflated.fault else []
+            yield Near(near, faults, not packed)  # pyright: ignore[reportArgumentType]
 
 
 def head(tree: Tree, path: str, size: int) -> bytes:

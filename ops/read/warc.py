@@ -43,7 +43,7 @@ class Warc:
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         try:
-            with seekable(tree, unit.uri.removeprefix(tree.uri(""))) as (file, faults):
+            with seekable(tree, unit.uri.removeprefix(tree.uri(""))) as (file, faults, _):
                 yield from faults
                 yield from _documents(file, unit.uri)
         except FileNotFoundError:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from ops.fault import Fault
 from ops.identity import text_id
 from ops.read.ranges import buffered
-from ops.read.tree import Entry, SourceError, refused
+from ops.read.tree import Entry, Place, SourceError, refused
 from ops.read.web_bytes import brought, range_of, shown, state_of
 
 READABLE = (".parquet", ".parq", ".csv", ".tsv", ".jsonl", ".ndjson", ".warc", ".tar", ".tgz", ".zip")
@@ -69,6 +69,9 @@ class WebTree:
         if state.has_ranges and state.size >= 0:
             return buffered(state.size, lambda start, end: range_of(self._address, start, end, state))
         return brought(self._address)
+
+    def where(self, path: str) -> Place | None:
+        return None
 
     @property
     def _address(self) -> str:

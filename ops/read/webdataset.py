@@ -19,7 +19,7 @@ from ops.identity import text_id
 from ops.read import interleaved_sample
 from ops.read.archive import ArchiveTree, archive, is_tar_name, peek
 from ops.read.charset import decode_text
-from ops.read.document import Claim, Document, Picture, Text, Unit
+from ops.read.document import Claim, Document, Picture, Text, Unit, shown_file
 from ops.read.html_folder import SUFFIXES as PAGE_SUFFIXES
 from ops.read.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.links import NOT_FETCHED
@@ -118,11 +118,9 @@ def _document(packed: ArchiveTree, key: str, sample: Sample, row: dict[str, Any]
     pictures = [path for extension, path in sample.items() if extension.rpartition(".")[2] in PICTURE_SUFFIXES]
     items: list[Picture | Text] = []
     for path in pictures:
-        data = packed.read(path)
         url = clean(about.get("url")) if len(pictures) == 1 else ""
         alt = captions[0] if captions else ""
-        fault = data if isinstance(data, Fault) else None
-        items.append(Picture(len(items), url or packed.uri(path), alt, b"" if isinstance(data, Fault) else data, fault))
+        items.append(shown_file(packed, path, packed.read(path), len(items), url or packed.uri(path), alt))
     if not pictures and clean(about.get("url")):
         return _not_fetched(uri, about)
     items += [Text(caption) for caption in captions]

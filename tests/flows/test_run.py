@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from catalog.error import PairmillError
 from catalog.lake import create_or_open
 from flows.settings import load_recipe
 from flows.survey import Survey, survey
 from tasks import scorers
+from tasks.export import export
 from tests.flows.conftest import Tell
-from tests.flows.line import curate, work_done
+from tests.flows.line import curate, rows, work_done
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -43,6 +45,32 @@ def test_a_run_tells_funnel_pairs_report_and_where_to_go_on(tell: Tell, lake: st
     assert report.is_file() and report.parent.parent == Path(lake)
     sql = next(line for line in told.splitlines() if line.startswith("go on")).split('"')[1]
     assert len(json.loads(tell("sql", sql, "--lake", lake, "--format", "json"))) == 10
+
+
+def test_a_lake_that_refers_to_its_pictures_publishes_the_same_dataset_and_exports_it(
+    tell: Tell, lake: str, pages: Path, settings: dict[str, str], tmp_path: Path
+):
+    """All but the embedded ones stay where they are; an export needs every one of them."""
+    referring = str(tmp_path / "lake")
+    curate(referring, pages, settings=settings | {"ingest.payload": "reference"})
+    digest = "SELECT content_digest, n_pairs FROM datasets WHERE version = 1"
+    assert rows(referring, digest) == rows(lake, digest)
+    ((kept, total),) = rows(referring, "SELECT count(bytes), count(*) FROM payloads")
+    assert 0 < kept < total / 4
+    tars = {}
+    for name in (lake, referring):
+        tell("export", "demo@1", "--to", str(tmp_path / f"tars-{len(tars)}"), "--lake", name)
+        tars[name] = {path.name: path.read_bytes() for path in (tmp_path / f"tars-{len(tars)}").glob("*.tar")}
+    assert tars[lake] == tars[referring] != {}
+    (uri,) = rows(referring, "SELECT p.uri FROM payloads p JOIN images i USING (sha256) JOIN pairs USING (image_id) "
+                             "WHERE p.bytes IS NULL ORDER BY ALL LIMIT 1")[0]  # fmt: skip
+    Path(uri).rename(tmp_path / "away")
+    try:
+        gone = pytest.raises(PairmillError, match=r"no longer at '.*Put them back, then run the same export again")
+        with create_or_open(referring) as opened, gone:
+            export(opened, "demo", 1, str(tmp_path / "again"))
+    finally:
+        (tmp_path / "away").rename(uri)
 
 
 def test_after_a_run_nothing_is_pending(tell: Tell, lake: str, pages: Path, assignments: list[str]):

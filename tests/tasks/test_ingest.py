@@ -28,7 +28,7 @@ def shard(tmp_path: Path) -> Shard:
     samples = [member for n, data in enumerate(pictures) for member in sample(f"{n:03}", data, f"Number {n}.")]
     files = {"list.csv": "\n".join(["url,caption", *rows]), "made.tar": tar(samples)}
     source = open_source(str(write(tmp_path / "source", files)))
-    job = Ingest(source, IngestSettings(10**6, 10**6, "en", frozenset()))
+    job = Ingest(source, IngestSettings(10**6, 10**6, "en", "copy", frozenset()))
     return job, shard_item(listing(source), "shard")
 
 

@@ -43,7 +43,7 @@ def test_a_poisoned_picture_gets_a_row_in_every_table_it_was_wanted_for(job: Job
 
 def test_a_poisoned_page_counts_as_read(tmp_path: Path):
     (tmp_path / "page.html").write_text("<p>Some words.</p>")
-    job = Ingest(open_source(str(tmp_path)), IngestSettings(10**6, 10**6, "en", frozenset()))
+    job = Ingest(open_source(str(tmp_path)), IngestSettings(10**6, 10**6, "en", "copy", frozenset()))
     (part,) = job.poisoned(WorkItem("shard", ("page.html\x1e17\x1etag",)))
     assert part.table == "inputs"
     assert part.rows.select(["uri", "size", "etag"]).to_pylist() == [{"uri": "page.html", "size": 17, "etag": "tag"}]
@@ -57,7 +57,9 @@ def test_what_had_to_be_asked_again_is_counted_with_its_unit(server, bucket, qui
         source = open_source("s3://corpus")
         listed = listing(source)
         before = retries.made()
-        parts = list(Ingest(source, IngestSettings(10**6, 10**6, "en", frozenset()))(shard_item(listed, "shard")))
+        parts = list(
+            Ingest(source, IngestSettings(10**6, 10**6, "en", "copy", frozenset()))(shard_item(listed, "shard"))
+        )
         counted = next(part.rows["retries"].to_pylist() for part in parts if part.table == "inputs")
         assert len(counted) == 60 and sum(counted) == retries.made() - before > 0
     fresh_filesystem()

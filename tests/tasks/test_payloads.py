@@ -1,0 +1,142 @@
+"""A lake that only refers to its pictures scores and captions them as one that keeps them, while they are there."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from catalog.worklist import WorkItem
+from flows.opening import session
+from flows.settings import Compute, load_recipe
+from ops.fault import Fault
+from ops.identity import content_id
+from ops.image.decode import Decode
+from ops.models.vlm import VisionLanguageModel
+from tasks.caption import CaptionPictures, FuseTexts
+from tasks.ingest import ingest
+from tasks.payloads import payloads
+from tasks.replay import replay
+from tasks.score_images import score_images
+from tasks.session import Session
+
+COMPUTE = Compute.model_validate({"workers": 1})
+SCORES = "SELECT sha256, sharpness, brightness, colourfulness, image_entropy FROM image_quality ORDER BY ALL"
+MODEL = VisionLanguageModel("hf:infra/demo/models/captioner")
+TEXTS = {
+    "captions": ["a"] * 2,
+    "tags": [[]] * 2,
+    "sentences": ["s"] * 2,
+    "input_digests": ["d"] * 2,
+    "known": [None] * 2,
+}
+
+
+def picture(n: int) -> bytes:
+    pixels = np.random.default_rng(n).integers(0, 256, (96, 96, 3), np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "PNG")
+    return out.getvalue()
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for n in range(6):
+        (folder / f"{n}.png").write_bytes(picture(n))
+    return folder
+
+
+def opened(lake: Path, photos: Path, payload: str):
+    return session(load_recipe("demo", {"ingest.payload": payload}), [str(photos)], str(lake), COMPUTE)
+
+
+def scored(held: Session) -> list[tuple]:
+    ingest(held)
+    score_images(held)
+    return held.lake.query(SCORES)
+
+
+def referring(folder: Path, names: list[str]) -> WorkItem:
+    """A work item over a file of payloads that holds no bytes of the pictures ``names``."""
+    data = [(folder / name).read_bytes() for name in names]
+    rows = {
+        "sha256": [content_id(each) for each in data],
+        "bytes": pa.array([None] * len(data), pa.binary()),
+        "uri": [str(folder / name) for name in names],
+        "offset": [0] * len(data),
+        "length": [len(each) for each in data],
+    }
+    pq.write_table(pa.table(rows), folder.parent / "payloads.parquet")
+    return WorkItem("shard", tuple(rows["sha256"]), (str(folder.parent / "payloads.parquet"),))
+
+
+def test_pictures_that_are_referred_to_score_as_those_that_are_kept(photos: Path, tmp_path: Path):
+    with opened(tmp_path / "copies", photos, "copy") as copies:
+        wanted = scored(copies)
+        assert copies.lake.query("SELECT count(bytes) FROM payloads") == [(6,)]
+    with opened(tmp_path / "references", photos, "reference") as references:
+        assert scored(references) == wanted and len(wanted) == 6
+        kept = references.lake.query('SELECT count(bytes), min("offset"), list(DISTINCT length > 0) FROM payloads')
+        assert kept == [(0, 0, [True])]
+        digests = [held.recipe.digest() for held in (copies, references)]
+        assert digests[0] == digests[1], "where bytes lie is no part of what a dataset is"
+
+
+def test_a_picture_gone_before_its_score_is_in_quarantine_and_scored_when_it_is_back(photos: Path, tmp_path: Path):
+    gone, lake = picture(2), tmp_path / "lake"
+    with opened(lake, photos, "reference") as held:
+        ingest(held)
+        (photos / "2.png").unlink()
+        score_images(held)
+        said = held.lake.query("SELECT item, stage, reason FROM quarantine")
+        assert said == [(content_id(gone), "score images", "missing")]
+        assert held.lake.query("SELECT count(*), count(brightness) FROM image_quality") == [(6, 5)]
+    (photos / "2.png").write_bytes(gone)
+    with opened(lake, photos, "reference") as held:
+        assert replay(held, "missing") == 1
+        score_images(held)
+        assert held.lake.query("SELECT count(*), count(brightness) FROM image_quality") == [(6, 6)]
+        assert held.lake.query("SELECT count(*) FROM quarantine") == [(0,)]
+
+
+def test_kept_and_referred_to_pictures_may_stand_side_by_side(photos: Path):
+    item = referring(photos, ["0.png", "1.png", "2.png"])
+    rows = pq.read_table(item.paths[0]).to_pylist()
+    rows[1] |= {"bytes": b"kept", "uri": "https://host/picture.jpg"}
+    pq.write_table(pa.Table.from_pylist(rows), item.paths[0])
+    ((shas, datas),) = payloads(item)
+    assert shas == list(item.keys) and datas == [picture(0), b"kept", picture(2)]
+
+
+@pytest.mark.parametrize(
+    ("job", "inputs", "text", "status"),
+    [
+        (CaptionPictures(MODEL, Decode(96), "main", "Describe the picture.", 4, "c"), {}, "text", "status"),
+        (
+            FuseTexts(MODEL, Decode(96), "Describe {caption}", 4, "f"),
+            TEXTS,
+            "synthetic_text",
+            "synthetic_status",
+        ),
+    ],
+    ids=["caption", "fuse"],
+)  # fmt: skip
+def test_a_picture_gone_before_its_text_has_an_empty_one_and_a_reason(
+    job: CaptionPictures | FuseTexts, inputs: dict, text: str, status: str, photos: Path
+):
+    item = referring(photos, ["0.png", "1.png"])
+    item = WorkItem(item.shard, item.keys, item.paths, inputs=inputs)
+    (photos / "0.png").write_bytes(b"others")
+    texts, bad = job(item)
+    answers = {row["sha256"]: row for row in texts.rows.to_pylist()}
+    lost, told = (answers[key] for key in item.keys)
+    assert (lost[text], lost[status], lost["n_tokens"]) == ("", "empty", 0)
+    assert told[text] and told["n_tokens"] == 4
+    (row,) = bad.rows.to_pylist()
+    assert (row["item"], row["reason"], row["stage"]) == (item.keys[0], "missing", job.stage)
+    assert Fault(row["item"], row["reason"], row["detail"]).detail.endswith("other bytes stand there now")
