@@ -33,7 +33,10 @@ def _transposed(values: list[list[float]]) -> list[list[float]]:
     return [list(column) for column in zip(*values, strict=True)]
 
 
-def slow_phash(pixels: np.ndarray) -> int:
+def slow_phash(pixels: np.ndarray) -> tuple[int, int]:
+    """The hash, and a mask of the bits that rounding may decide: a symmetric picture has pairs of equal coefficients,
+    and where the median stands between such a pair either may lie above it. All are in doubt where one coefficient is
+    as good as at the bound below which it counts as none."""
     gray = np.asarray(Image.fromarray(pixels).convert("L")).astype(float).tolist()
     grid = _transposed(_to_32(_transposed(_to_32(gray))))
     cosine = [[math.cos(math.pi * k * (2 * n + 1) / 64) for n in range(32)] for k in range(8)]
@@ -44,4 +47,11 @@ def slow_phash(pixels: np.ndarray) -> int:
     flat = [0.0 if abs(value) < 1.0 else value for row in low for value in row]
     middle = sorted(flat)
     median = (middle[31] + middle[32]) / 2
-    return int("".join("1" if value > median else "0" for value in flat), 2)
+    rounding = 1e-6 * max(abs(value) for row in low for value in row)  # of float32, ten times over
+    at_bound = any(abs(abs(value) - 1.0) <= rounding for row in low for value in row)
+    doubtful = [at_bound or 0 < abs(value - median) <= rounding or value == median != 0 for value in flat]
+    return _bits([value > median for value in flat]), _bits(doubtful)
+
+
+def _bits(marks: list[bool]) -> int:
+    return int("".join("1" if mark else "0" for mark in marks), 2)
