@@ -44,8 +44,8 @@ def kinds(lake: Lake) -> list[Kind]:
         "SEMI JOIN quarantine q ON q.item = i.sha256 GROUP BY ALL"
     )
     rows = lake.query(
-        "SELECT reason, stage, coalesce(nullif(q.source, ''), s.source, '') AS source, count(*) AS n, min(item), "
-        f"arg_min(detail, item) FROM quarantine q LEFT JOIN ({sources}) s ON s.sha256 = q.item "
+        "SELECT reason, stage, coalesce(nullif(q.source, ''), s.source, '') AS source, count(DISTINCT item) AS n, "
+        f"min(item), arg_min(detail, item) FROM quarantine q LEFT JOIN ({sources}) s ON s.sha256 = q.item "
         "GROUP BY ALL ORDER BY n DESC, reason, stage, source"
     )
     return [Kind(*row) for row in rows]
@@ -71,7 +71,7 @@ def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
     """Forget that stages after ingest could not work on pictures for ``reason``: they are pending again.
 
     The rows that say so (of NULLs, or empty texts) go, and `partitions` counts them no longer; its ids change too,
-    because the same work is about to be committed again. Returns the number of pictures.
+    complaints included, because the same work is about to be committed again. Returns the number of pictures.
     """
     items = "SELECT DISTINCT item, stage FROM quarantine WHERE stage NOT IN ('ingest', 'fetch') AND reason = ?"
     n = lake.query(f"SELECT count(DISTINCT item) FROM ({items})", (reason,))[0][0]
@@ -85,6 +85,8 @@ def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
                 _forget(lake, table, f"{empty} AND sha256 IN (SELECT item FROM ({items}) WHERE stage = '{stage}')",
                         reason, commit)  # fmt: skip
         lake.execute("DELETE FROM quarantine WHERE stage NOT IN ('ingest', 'fetch') AND reason = ?", (reason,))
+        complaints = "UPDATE partitions SET partition_id = partition_id || ? WHERE \"table\" = 'quarantine'"
+        lake.execute(complaints, (f":{commit}",))
 
     lake.retrying(body)
     return n

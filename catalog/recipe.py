@@ -88,9 +88,18 @@ def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, f
         raise BadRecipe(f"recipe '{file}' cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
         raise BadRecipe(f"recipe '{file}' holds no settings by name; it begins with `name: ...`.")
-    for key, value in (overrides or {}).items():
+    return _overridden(content, overrides or {}, str(content.get("name", file.stem)))
+
+
+def changed(recipe: Recipe, overrides: Mapping[str, str]) -> Recipe:
+    """The recipe with ``overrides``, as `load` takes them."""
+    return _overridden(recipe.model_dump(mode="json"), overrides, recipe.name)
+
+
+def _overridden(content: dict[str, Any], overrides: Mapping[str, str], name: str) -> Recipe:
+    for key, value in overrides.items():
         override(content, key, value)
-    return validated(content, str(content.get("name", file.stem)))
+    return validated(content, name)
 
 
 def validated(content: Mapping[str, Any], name: str) -> Recipe:

@@ -55,9 +55,12 @@ def default_lake() -> str:
 
 
 def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo_models: str = "") -> Recipe:
-    """A recipe by name or path, its model folders found; ``demo_models`` 'demo' swaps in the shipped small ones."""
-    recipe = recipes.load(name_or_path, overrides, RECIPES)
-    return with_found_models(with_demo_models(recipe) if demo_models == "demo" else recipe)
+    """A recipe by name or path, its model folders found; ``demo_models`` 'demo' swaps in the shipped small ones, with
+    the settings that go with them, before anything is overridden."""
+    if demo_models == "demo":
+        small = with_demo_models(recipes.load(name_or_path, None, RECIPES))
+        return with_found_models(recipes.changed(small, overrides or {}))
+    return with_found_models(recipes.load(name_or_path, overrides, RECIPES))
 
 
 def with_demo_models(recipe: Recipe) -> Recipe:

@@ -37,7 +37,7 @@ class Job(Protocol):
 
 @dataclass(frozen=True)
 class Output:
-    """Where a stage's files go: ``<data_path>main/<table>/<run_id>/<partition_id>-<try>.parquet``."""
+    """Where a stage's files go: ``<data_path>main/<table>/<run_id>/<work item>-<try>.parquet``."""
 
     data_path: str
     run_id: str
@@ -64,7 +64,8 @@ def write_parts(parts: Iterable[Part], item: WorkItem, output: Output) -> list[M
         for file in files.values():
             file.abandon()
         raise
-    return [file.finish() for file in files.values()]
+    scorers = " ".join(sorted(scorer for _, scorer in files if scorer))
+    return [file.finish(scorers) for file in files.values()]
 
 
 class _Partition:
@@ -72,10 +73,8 @@ class _Partition:
 
     def __init__(self, table: str, scorer: str, item: WorkItem, output: Output) -> None:
         self._table, self._scorer, self._item, self._output = table, scorer, item, output
-        self._partition_id = text_id(table, item.shard, scorer, item.digest)
         # A worker of a try that failed may still be writing when the next one begins.
-        name = f"{self._partition_id}-{uuid.uuid4().hex[:8]}.parquet"
-        self._path = f"{output.data_path}main/{table}/{output.run_id}/{name}"
+        self._path = f"{output.data_path}main/{table}/{output.run_id}/{item.digest}-{uuid.uuid4().hex[:8]}.parquet"
         self._rows = 0
         self._file: ParquetFile | None = None
 
@@ -85,10 +84,13 @@ class _Partition:
             self._file.write(_with_columns(part, self._item.shard, self._output))
             self._rows += part.rows.num_rows
 
-    def finish(self) -> Manifest:
+    def finish(self, scorers: str) -> Manifest:
+        """``scorers`` are those of all that the item's job wrote: what is said beside their scores, without a scorer of
+        its own (a complaint), is another one when another scorer says it of the same rows."""
+        partition_id = text_id(self._table, self._item.shard, self._scorer or scorers, self._item.digest)
         path, size = (self._path, self._file.close()) if self._file else ("", 0)
         return Manifest(
-            self._table, self._partition_id, self._item.shard, self._scorer, self._rows, size, 0.0, path,
+            self._table, partition_id, self._item.shard, self._scorer, self._rows, size, 0.0, path,
             self._output.commit, self._output.run_id,
         )  # fmt: skip
 

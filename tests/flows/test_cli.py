@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from catalog.recipe import changed
 from flows.cli import main, parser
+from flows.settings import RECIPES, load_recipe
 
 HEAVY = ("torch", "ray", "prefect", "transformers", "open_clip", "faiss")
 
@@ -152,3 +154,23 @@ def test_sources_and_overrides_may_repeat():
 def test_up_names_the_deployments_there_are(capsys, tmp_path: Path):
     told = said(capsys, "up", "--once", "curate/dmo", "--lake", str(tmp_path / "lake"))
     assert "no deployment 'curate/dmo'; did you mean 'curate/demo'?" in told
+
+
+def test_what_is_set_by_hand_wins_over_the_demo_models_and_their_settings():
+    by_hand = {
+        "decoding.side": "96",
+        "captioners.main.max_tokens": "7",
+        "fuse.side": "100",
+        "models.captioner": "hf:a/b",
+    }
+    small, ours = load_recipe("30m", None, "demo"), load_recipe("30m", by_hand, "demo")
+    assert ours.decoding.side == 96 != small.decoding.side
+    assert ours.captioners[0].max_tokens == 7 and ours.captioners[0].side == small.captioners[0].side
+    assert ours.fuse and ours.fuse.side == 100
+    assert ours.models == small.models | {"captioner": "hf:a/b"}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.yaml")))
+def test_nothing_overridden_is_the_recipe_itself(name: str):
+    recipe = load_recipe(name, None, "demo")
+    assert changed(recipe, {}) == recipe and changed(recipe, {}).digest() == recipe.digest()

@@ -51,8 +51,8 @@ def photos(tmp_path: Path) -> Path:
     return folder
 
 
-def opened(lake: Path, photos: Path, payload: str):
-    return session(load_recipe("demo", {"ingest.payload": payload}), [str(photos)], str(lake), COMPUTE)
+def opened(lake: Path, photos: Path, payload: str, **settings: str):
+    return session(load_recipe("demo", {"ingest.payload": payload, **settings}), [str(photos)], str(lake), COMPUTE)
 
 
 def scored(held: Session) -> list[tuple]:
@@ -140,3 +140,26 @@ def test_a_picture_gone_before_its_text_has_an_empty_one_and_a_reason(
     (row,) = bad.rows.to_pylist()
     assert (row["item"], row["reason"], row["stage"]) == (item.keys[0], "missing", job.stage)
     assert Fault(row["item"], row["reason"], row["detail"]).detail.endswith("other bytes stand there now")
+
+
+def test_what_fails_under_each_of_two_scorers_and_at_every_replay_has_its_reason(photos: Path, tmp_path: Path):
+    """The same pictures of the same shard are asked for each time, and their complaints are not those of before."""
+    lake, jpeg = tmp_path / "lake", picture(0)
+    (photos / "cut.png").write_bytes(jpeg[:-2000])  # all is there but the end: told when it is decoded
+    with opened(lake, photos, "reference") as held:
+        assert len(scored(held)) == 7
+        assert reasons(held) == [("truncated", 1)]
+    (photos / "2.png").unlink()
+    with opened(lake, photos, "reference", **{"decoding.side": "64"}) as held:
+        score_images(held)
+        assert reasons(held) == [("missing", 1), ("truncated", 2)]
+    for _ in range(3):
+        with opened(lake, photos, "reference", **{"decoding.side": "64"}) as held:
+            assert replay(held, "missing") == 1
+            assert reasons(held) == [("truncated", 2)]
+            score_images(held)
+            assert reasons(held) == [("missing", 1), ("truncated", 2)]
+
+
+def reasons(held: Session) -> list[tuple]:
+    return held.lake.query("SELECT reason, count(*) FROM quarantine GROUP BY ALL ORDER BY ALL")
