@@ -36,7 +36,7 @@ def contents(references: Sequence[Reference]) -> list[bytes | Fault]:
 def _checked(reference: Reference, data: bytes | Exception) -> bytes | Fault:
     if isinstance(data, bytes) and content_id(data) == reference.sha256:
         return data
-    why = "other bytes stand there now" if isinstance(data, bytes) else str(data)
+    why = "other bytes stand there now" if isinstance(data, bytes) else getattr(data, "strerror", None) or str(data)
     detail = f"its bytes, which the lake only refers to, are no longer at '{reference.uri}': {why}"
     return Fault(reference.sha256, "missing", detail)
 
