@@ -14,6 +14,8 @@ def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
         cursor = lake.connection.execute(sql)
     except duckdb.Error as error:
         raise _told(error, lake) from error
+    if cursor is None:  # blanks or a comment
+        raise BadQuery('there is no statement; ask one, such as pairmill sql "SELECT count(*) FROM images".')
     return [column[0] for column in cursor.description or ()], _rows(lake, cursor)
 
 

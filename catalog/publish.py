@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from catalog.lake import Lake
 from catalog.plan import Plan, Stage
+from catalog.superseded import gone
 from catalog.worklist import current_scores, image_rows, sentence_rows
 
 STEPS = ("exact_duplicate", "duplicate", "balance", "no_text")
@@ -60,6 +61,13 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
 
     lake.retrying(write)
     return Published(name, version, n_pairs, digest, True)
+
+
+def images_since(lake: Lake, published: Published) -> int:
+    """How many pictures were taken in after the version was cut."""
+    upto = 'SELECT "commit" FROM datasets WHERE name = ? AND version = ?'
+    found = lake.query(f'SELECT count(*) FROM images WHERE "commit" > ({upto})', (published.name, published.version))
+    return found[0][0]
 
 
 def _dataset_row(
@@ -138,7 +146,8 @@ def sentence_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     known = _same_sentences(lake, plan)
     if known:
         return known
-    total = lake.query("SELECT count(*) FROM sentences")[0][0]
+    of_gone = f"SELECT count(*) FROM sentences WHERE document_id IN {gone()}"  # costs nothing while none is
+    total = lake.query(f"SELECT (SELECT count(*) FROM sentences) - ({of_gone})")[0][0]
     dropped = dict(
         lake.query(f"SELECT dropped_by, count(*) FROM ({sentence_rows(plan, Stage.CAPTION)}) GROUP BY dropped_by")
     )

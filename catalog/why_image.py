@@ -5,7 +5,8 @@ import re
 from catalog.attach import quoted
 from catalog.lake import Lake
 from catalog.plan import IMAGE_TABLES
-from catalog.why import MOST, Facts, Seen, facts, home, judged, known, quarantine, scores
+from catalog.superseded import gone
+from catalog.why import MOST, Facts, Seen, facts, home, judged, known, quarantine, scores, superseded
 
 
 def image(lake: Lake, image_id: str, seen: Seen) -> Facts:
@@ -46,7 +47,11 @@ def _origin(lake: Lake, image_id: str, seen: Seen) -> Facts:
     page = known(lake, seen, "documents", "uri AS document, title, source", "document_id", found["document_id"])
     run = 'SELECT run_id, "at" AS ingested FROM commits WHERE list_contains(?, "commit")'
     made = facts(lake, run, ([found.pop("commit")],))
-    same = facts(lake, "SELECT count(*) AS occurrences FROM images WHERE sha256 = ?", (found["sha256"],))
+    counting = f"document_id NOT IN {gone()}"
+    same = facts(
+        lake, f"SELECT count(*) AS occurrences FROM images WHERE sha256 = ? AND {counting}", (found["sha256"],)
+    )
+    found["superseded"] = superseded(lake, found["document_id"])
     absent = dict.fromkeys(("document", "title", "source", "run_id", "ingested"))
     return found | absent | {name: value for rows in (page, made, same) for row in rows[:1]
                              for name, value in row.items()}  # fmt: skip

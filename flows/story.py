@@ -16,6 +16,8 @@ def tell_image(facts: Facts, screen: Console) -> None:
     )
     screen.print(f"  picture   {origin['width']} x {origin['height']} {origin['format']}, {origin['n_bytes']:,} bytes, "
                  f"sha256 {origin['sha256']}, occurs {origin['occurrences']} times")  # fmt: skip
+    if origin["superseded"]:
+        screen.print(f"  [yellow]superseded[/] at commit {origin['superseded']}: its page says something else now")
     if origin["alt_text"]:
         screen.print(f"  alt text  {escape(origin['alt_text'])}")
     screen.print(f"  ingested  {origin['ingested']:%Y-%m-%d %H:%M:%S} by run {origin['run_id']}")

@@ -52,6 +52,12 @@ def trained(session: Session, kind: Kind, at_most: int) -> Trained | None:
     found = vectors.trained(session.lake, scorer.digest)
     if not outgrown(session, found, n):
         return found
+    if found is not None:
+        times = n / found.eligible
+        session.note(
+            f"{kind.kind} clusters were trained anew, on {n:,} rows, {times:.1f} times those of the training before: "
+            "what was assigned to them, and what follows from that, was done again."
+        )
     train(session, kind, scorer, min(at_most, max(1, n // 40)), n)
     return vectors.trained(session.lake, scorer.digest)
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from catalog import contents
+from catalog import contents, places
 from catalog.worklist import WorkItem
 from ops.fault import Fault
 from ops.identity import content_id, text_id
@@ -22,7 +22,9 @@ from ops.read import retries
 from ops.read.document import Document, Picture, Text, Unit
 from ops.read.links import is_link
 from ops.read.source import Source, open_source
+from ops.read.tree import Place
 from ops.text.split import SentenceSplitter, normalise
+from tasks.places import remember
 from tasks.session import Session
 from tasks.stage import Part
 
@@ -56,6 +58,8 @@ def ingest(session: Session) -> int:
     if again := retries.made() - before + contents.retries(session.lake, session.writer.run_id):
         session.note(f"{again:,} requests to the sources failed for a while and were made again.")
     contents.index(session.lake, lambda: session.begin("index contents").commit)
+    if session.recipe.ingest.payload == "reference":
+        remember(session, places.of_run(session.writer.run_id))
     return shards
 
 
@@ -162,7 +166,7 @@ class Ingest:
         return [Part("inputs", pa.Table.from_pylist(self._inputs(item)))]
 
     def _inputs(self, item: WorkItem) -> list[dict[str, Any]]:
-        listed = (key.split("\x1e") for key in item.keys)
+        listed = (key.rsplit("\x1e", 2) for key in item.keys)  # a file's name may hold it too
         return [
             {"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri, "retries": 0}
             for uri, size, etag in listed
@@ -181,14 +185,15 @@ def _digest(picture: Picture) -> str:
 
 
 class _ShardRows:
-    """Rows of one shard as they are read; a picture's bytes are kept once, however often it occurs."""
+    """Rows of one shard as they are read; a picture's bytes (or each of its places) are kept once, however often it
+    occurs."""
 
     def __init__(self, source: str, settings: IngestSettings) -> None:
         self.source, self.settings = source, settings
         self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self._held: Counter[str] = Counter()
         self._splitter = SentenceSplitter(settings.language)
-        self._kept: set[str] = set()
+        self._kept: set[tuple[str, Place | None]] = set()
 
     def parts(self, most: int = 0) -> Iterator[Part]:
         """The rows of each table that holds over ``most`` bytes; they are not held any longer."""
@@ -262,14 +267,13 @@ class _ShardRows:
                 "n_bytes": len(picture.data),
             },
         )
-        if digest not in self._kept:
-            self._kept.add(digest)
-            self._hold("payloads", self._payload(picture) | {"sha256": digest, "length": len(picture.data)})
-
-    def _payload(self, picture: Picture) -> dict[str, Any]:
-        if self.settings.payload == "reference" and picture.place is not None:
-            return {"bytes": None, "uri": picture.place.uri, "offset": picture.place.offset}
-        return {"bytes": picture.data, "uri": picture.url, "offset": 0}
+        place = picture.place if self.settings.payload == "reference" else None
+        if (digest, place) not in self._kept:
+            self._kept.add((digest, place))
+            where = {"bytes": picture.data, "uri": picture.url, "offset": 0}
+            if place is not None:
+                where = {"bytes": None, "uri": place.uri, "offset": place.offset}
+            self._hold("payloads", where | {"sha256": digest, "length": len(picture.data)})
 
     def _inspect(self, data: bytes, digest: str):
         if digest in self.settings.banned:

@@ -20,6 +20,12 @@ def publish(session: Session) -> Published:
             f"recall@{session.recipe.association.top_k} of the retrieval is {recall:.2f}: a picture misses some of its "
             f"nearest sentences. Raise association.probes (now {probes}); it costs search alone."
         )
-    return catalog_publish.publish(
+    published = catalog_publish.publish(
         session.lake, session.plan, session.writer.run_id, recall, lambda: session.begin("publish").commit
     )
+    if not published.is_new and (since := catalog_publish.images_since(session.lake, published)):
+        session.note(
+            f"{since:,} pictures came after {published.name}@{published.version} and change none of its pairs: the "
+            "next version that differs has their decisions; until then `pairmill why` shows which rule each one fails."
+        )
+    return published

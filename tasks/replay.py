@@ -1,11 +1,13 @@
 """Replay: what stands in quarantine for one reason gets another try, and nothing else."""
 
-from catalog import contents
+from catalog import contents, places
 from catalog import quarantine as quarantined
 from catalog.quarantine import Units
 from ops.read.source import open_source
+from ops.read.tree import SourceError
 from tasks.fetch import fetch_again
 from tasks.ingest import SHARD_BYTES, Ingest, cut_portions, ingest_settings, listing, shard_item
+from tasks.places import remember
 from tasks.session import Session
 
 
@@ -18,13 +20,19 @@ def replay(session: Session, reason: str) -> int:
     n = sum(_read_again(session, units) for units in quarantined.units(session.lake, reason))
     if session.recipe.fetch is not None:
         n += fetch_again(session, reason)
+    if reason == "missing":
+        remember(session, places.of_missing())
     return n + quarantined.reopen(session.lake, reason, lambda: session.begin("replay").commit)
 
 
 def _read_again(session: Session, units: Units) -> int:
     """A unit's shard is named after the complaint too: its first reading keeps its partitions."""
-    source = open_source(units.source)
-    found = [row for row in listing(source) if row[0] in units.uris]
+    try:
+        source = open_source(units.source)
+        found = [row for row in listing(source) if row[0] in units.uris]
+    except SourceError as error:
+        session.note(f"{len(units.uris):,} units are not read again: {error}.")
+        return 0
     if lost := len(units.uris) - len(found):
         session.note(f"source '{units.source}' no longer holds {lost:,} units of those to be read again.")
     portions = cut_portions(found, session.recipe.ingest.documents_per_shard, SHARD_BYTES)

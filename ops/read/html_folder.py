@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 
 from ops.fault import Fault
+from ops.identity import text_id
 from ops.read import page, reading_order
 from ops.read.document import Claim, Document, Picture, Text, Unit, shown_file
 from ops.read.image_folder import SUFFIXES as PICTURE_SUFFIXES
@@ -22,7 +23,7 @@ MAX_BAD = 0.1
 class HtmlFolder:
     """Pages; a picture file that any of them shows is taken with it and is no document of its own.
 
-    A page is read again when its own file changes, not when only a picture beside it does.
+    A page is read again when its own file changes, or that of a picture that it shows.
     """
 
     name = "html_folder"
@@ -35,14 +36,17 @@ class HtmlFolder:
     def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
         """Every page is parsed here when picture files lie among them (0.3 ms a page), to know which ones are shown."""
         pages = [entry for entry in entries if entry.suffix in SUFFIXES]
-        units = [Unit(tree.uri(entry.path), entry.size, entry.etag, self.name) for entry in pages]
-        files = {entry.path for entry in entries}
+        files = {entry.path: entry.etag for entry in entries}
         has_pictures = any(entry.suffix in PICTURE_SUFFIXES for entry in entries)
         taken = {entry.path for entry in pages}
-        for start in range(0, len(pages) if has_pictures else 0, AT_ONCE):
-            paths = [entry.path for entry in pages[start : start + AT_ONCE]]
-            for path, data in zip(paths, tree.read_many(paths), strict=True):
-                taken |= set() if isinstance(data, Fault) else _shown(tree, path, data, files)
+        units: list[Unit] = []
+        for start in range(0, len(pages), AT_ONCE):
+            some = pages[start : start + AT_ONCE]
+            shown = _shown_by(tree, some, files) if has_pictures else [()] * len(some)
+            for entry, pictures in zip(some, shown, strict=True):
+                etag = text_id(entry.etag, *(files[path] for path in pictures)) if pictures else entry.etag
+                units.append(Unit(tree.uri(entry.path), entry.size, etag, self.name))
+                taken.update(pictures)
         return Claim(units, taken)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
@@ -117,7 +121,16 @@ def _picture(
     return Picture(position, url, alt_text, b"", fault)
 
 
-def _shown(tree: Tree, path: str, data: bytes, files: set[str]) -> set[str]:
+def _shown_by(tree: Tree, pages: list[Entry], files: Container[str]) -> list[Sequence[str]]:
+    """Of each page the picture files that it shows, in order of their names."""
+    found = tree.read_many([entry.path for entry in pages])
+    return [
+        () if isinstance(data, Fault) else sorted(_shown(tree, entry.path, data, files))
+        for entry, data in zip(pages, found, strict=True)
+    ]
+
+
+def _shown(tree: Tree, path: str, data: bytes, files: Container[str]) -> set[str]:
     """Those of the source's files that the page shows as pictures; of a picture's alternatives the one it will have."""
     parsed = page.parse(data)
     if fault_of(path, parsed):
@@ -127,7 +140,7 @@ def _shown(tree: Tree, path: str, data: bytes, files: set[str]) -> set[str]:
     return {choice for choice in shown if choice}
 
 
-def _chosen(tree: Tree, path: str, base: str, reference: PictureReference, files: set[str]) -> str:
+def _chosen(tree: Tree, path: str, base: str, reference: PictureReference, files: Container[str]) -> str:
     for source in reference.sources:
         link = resolve(tree, path, source, base)
         if link.data:

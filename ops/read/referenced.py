@@ -10,7 +10,10 @@ from ops.fault import Fault
 from ops.identity import content_id
 from ops.read.tree import SourceError
 
-GONE_FOR_GOOD = "if it is gone for good, an empty folder in its place lets a run go on without its pictures"
+REMEDY = (
+    "mount or restore it and run again, what is finished is kept; if it is gone for good, put a folder with any file "
+    "in its place: its pictures fall as missing then"
+)
 
 
 class Reference(NamedTuple):
@@ -22,22 +25,25 @@ class Reference(NamedTuple):
     length: int
 
 
-def contents(references: Sequence[Reference]) -> list[bytes | Fault]:
+def contents(references: Sequence[Reference]) -> list[bytes | Fault | SourceError]:
     """The bytes of each; a Fault 'missing' where its file is gone, cannot be read or holds other bytes by now.
 
-    SourceError where the place as a whole is out of reach (a folder that is not mounted, S3 that does not answer): its
-    pictures are not lost, and must not be taken for it.
+    A SourceError stands where the place as a whole is out of reach (a folder that is not mounted, S3 that does not
+    answer): its pictures are not lost, and must not be taken for it.
     """
     far = [each for each in references if each.uri.startswith("s3://")]
     found = dict(zip(far, _of_s3(far), strict=True)) if far else {}
     return [_checked(each, found[each] if each in found else _of_file(each)) for each in references]
 
 
-def _checked(reference: Reference, data: bytes | Exception) -> bytes | Fault:
+def _checked(reference: Reference, data: bytes | Exception) -> bytes | Fault | SourceError:
+    if isinstance(data, SourceError):
+        return data
     if isinstance(data, bytes) and content_id(data) == reference.sha256:
         return data
     why = "other bytes stand there now" if isinstance(data, bytes) else getattr(data, "strerror", None) or str(data)
-    detail = f"its bytes, which the lake only refers to, are no longer at '{reference.uri}': {why}"
+    place = reference.uri if reference.uri.startswith("s3://") else os.path.normpath(reference.uri)
+    detail = f"its bytes, which the lake only refers to, are no longer at '{place}': {why}"
     return Fault(reference.sha256, "missing", detail)
 
 
@@ -47,18 +53,22 @@ def _of_file(reference: Reference) -> bytes | Exception:
             file.seek(reference.offset)
             return file.read(reference.length)
     except OSError as error:
-        folder = os.path.dirname(reference.uri)
+        source = reference.uri.partition("/./")[0]
         try:
-            os.scandir(folder).close()
+            with os.scandir(source) as found:
+                return error if any(found) else _out_of_reach(source, "it is empty")
         except OSError as whole:
-            raise SourceError(
-                f"'{folder}' cannot be read ({whole.strerror}), and the lake only refers to its pictures: mount or "
-                f"restore it and run again, what is finished is kept; {GONE_FOR_GOOD}"
-            ) from error
-        return error
+            return _out_of_reach(source, str(whole.strerror))
+
+
+def _out_of_reach(source: str, why: str) -> SourceError:
+    return SourceError(f"source '{source}' cannot be read ({why}), and the lake only refers to its pictures: {REMEDY}")
 
 
 def _of_s3(references: Sequence[Reference]) -> list[bytes | Exception]:
     from ops.read.s3 import ranges  # s3fs takes 0.5 s to import, which pictures in folders need not pay
 
-    return ranges([(each.uri, each.offset, each.offset + each.length) for each in references])
+    try:
+        return ranges([(each.uri, each.offset, each.offset + each.length) for each in references])
+    except SourceError as error:
+        return [error] * len(references)

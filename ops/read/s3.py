@@ -51,7 +51,7 @@ class S3Tree:
     def _entries(self, start: str, found: dict[str, dict[str, Any]]) -> tuple[list[Entry], list[Fault]]:
         entries = []
         for key, info in found.items():
-            path = key.removeprefix(start).lstrip("/")
+            path = key.removeprefix(start).removeprefix("/")  # one: a key may hold two in a row
             hidden = any(name.startswith(".") for name in path.split("/"))
             if path and info["type"] == "file" and not hidden and not path.endswith("/"):
                 entries.append(Entry(path, int(info["size"]), str(info["ETag"]).strip('"')))

@@ -35,7 +35,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Place:
-    """Bytes that stand in a file as they are: from byte ``offset`` of the file or object ``uri`` on."""
+    """Bytes that stand in a file as they are: from byte ``offset`` of the file or object ``uri`` on.
+
+    In a local path '/./' stands behind the source's folder, as rsync writes it: whether that is there tells a source
+    that is not mounted from a file that was deleted.
+    """
 
     uri: str
     offset: int = 0
@@ -159,7 +163,7 @@ class LocalTree:
         return open(self._absolute(path), "rb")
 
     def where(self, path: str) -> Place | None:
-        return Place(self._absolute(path))
+        return Place(f"{self.root}/./{path}")
 
 
 def is_storable(path: str) -> bool:
@@ -183,8 +187,14 @@ def refused(uri: str, size: int) -> Fault | None:
 
 def local_tree(uri: str) -> LocalTree:
     """Tree of a local folder or file (a path or ``file://`` URI). SourceError when there is none."""
-    path = Path(uri.removeprefix("file://")).expanduser()
-    if not path.exists():
+    if not uri.removeprefix("file://").strip():
+        raise SourceError("source '': an empty name; give a folder or a file, '.' for the folder where this runs")
+    try:
+        path = Path(uri.removeprefix("file://")).expanduser()
+        there = path.exists()
+    except (OSError, RuntimeError) as error:  # a name too long for the system, a home that nobody has
+        raise SourceError(f"source '{uri[:200]}': {error}; check the path") from None
+    if not there:
         raise SourceError(f"source '{uri}': there is no such file or folder; check the path ({path.absolute()})")
     path = path.resolve()
     return LocalTree(str(path)) if path.is_dir() else LocalTree(str(path.parent), only=path.name)

@@ -61,7 +61,10 @@ def test_csv_and_json_give_every_row_and_the_table_says_that_it_does_not(capsys,
     assert "the first 100 rows" in asked(capsys, "sql", many, "--lake", lake)
 
 
-@pytest.mark.parametrize("sql", ["SELEC 1", "SELECT nope", "SELECT 'x'::INTEGER", "DROP TABLE images", "FROM nowhere"])
+REFUSED = ["SELEC 1", "SELECT nope", "SELECT 'x'::INTEGER", "DROP TABLE images", "FROM nowhere", "", " ; ", "-- none"]
+
+
+@pytest.mark.parametrize("sql", REFUSED)
 def test_sql_that_duckdb_refuses_is_told_without_a_traceback(capsys, lake: str, sql: str):
     assert main(["sql", sql, "--lake", lake]) == 1
     assert capsys.readouterr().err.startswith("pairmill: ")

@@ -1,6 +1,7 @@
 """A lake that only refers to its pictures scores and captions them as one that keeps them, while they are there."""
 
 import io
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,50 @@ def test_a_picture_gone_before_its_score_is_in_quarantine_and_scored_when_it_is_
         score_images(held)
         assert held.lake.query("SELECT count(*), count(brightness) FROM image_quality") == [(6, 6)]
         assert held.lake.query("SELECT count(*) FROM quarantine") == [(0,)]
+
+
+def test_a_moved_picture_is_found_where_it_was_seen_again_and_every_other_place_is_tried(photos: Path, tmp_path: Path):
+    with opened(tmp_path / "lake", photos, "reference") as held:
+        wanted = scored(held)
+    (photos / "deep").mkdir()
+    for n in range(3):
+        (photos / f"{n}.png").rename(photos / "deep" / f"{n}.png")
+    with opened(tmp_path / "lake", photos, "reference", **{"decoding.side": "64"}) as held:
+        assert len(scored(held)) == 2 * len(wanted) and reasons(held) == []
+        assert held.lake.query("SELECT count(brightness) FROM image_quality") == [(12,)]
+
+
+def test_what_another_run_copied_heals_what_was_missing_by_a_replay(photos: Path, tmp_path: Path):
+    lake, other = tmp_path / "lake", tmp_path / "other"
+    with opened(lake, photos, "reference") as held:
+        ingest(held)
+    other.mkdir()
+    (photos / "3.png").rename(other / "3.png")
+    with opened(lake, photos, "reference") as held:
+        score_images(held)
+        assert reasons(held) == [("missing", 1)]
+    with opened(lake, other, "copy") as held:
+        ingest(held)
+        assert replay(held, "missing") == 1
+        score_images(held)
+        assert reasons(held) == []
+
+
+def test_a_source_that_is_gone_keeps_no_other_from_its_replay(photos: Path, tmp_path: Path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    for folder in (gone, photos):
+        (folder / "junk.jpg").write_bytes(b"no picture")
+    with opened(tmp_path / "lake", gone, "copy") as held:
+        ingest(held)
+    with opened(tmp_path / "lake", photos, "copy") as held:
+        ingest(held)
+        assert reasons(held) == [("not_an_image", 2)]
+        shutil.rmtree(gone)
+        (photos / "junk.jpg").write_bytes(picture(9))
+        assert replay(held, "not_an_image") == 1
+        assert any(str(gone) in note for note in held.notes)
+        assert held.lake.query("SELECT count(*) FROM images") == [(7,)]
 
 
 def test_kept_and_referred_to_pictures_may_stand_side_by_side(photos: Path):

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from catalog.plan import Stage
+from catalog.publish import sentence_funnel
 from catalog.superseded import gone, silenced
-from catalog.why import superseded
+from catalog.why import Seen, superseded
+from catalog.why_image import image
 from catalog.worklist import image_rows, sentence_rows
 from flows.opening import session
 from flows.settings import Compute, load_recipe
@@ -73,6 +75,13 @@ def test_a_changed_page_says_only_what_it_says_now_and_older_commits_still_see_t
         assert alive(held, before) == was
         told = [superseded(held.lake, row[0]) for row in held.lake.query("SELECT document_id FROM documents")]
         assert sorted(since is None for since in told) == [False, True, True]
+        assert sentence_funnel(held.lake, held.plan)[0] == ("same_text", 2, 0)
+        stories = [
+            image(held.lake, row[0], Seen(frozenset())) for row in held.lake.query("SELECT image_id FROM images")
+        ]
+        seen = {(each["origin"]["url"].rpartition("/")[2], bool(each["origin"]["superseded"])) for each in stories}
+        assert seen == {("1.jpg", True), ("2.jpg", True), ("2.jpg", False), ("3.jpg", False), ("4.jpg", False)}
+        assert {each["origin"]["occurrences"] for each in stories if each["origin"]["url"].endswith("2.jpg")} == {1}
 
 
 @pytest.mark.parametrize("back", [1, 3], ids=["with the etag of then", "with another"])

@@ -9,7 +9,7 @@ from moto.server import ThreadedMotoServer
 from ops.fault import Fault
 from ops.read import s3, s3_requests, tree
 from ops.read.source import Document, SourceError, open_source
-from tests.ops.read.samples import documents, everything, jpeg, outline, table_bytes, write
+from tests.ops.read.samples import documents, everything, jpeg, outline, pictures, table_bytes, write
 from tests.ops.read.test_obelics import lists
 
 
@@ -71,6 +71,20 @@ def site(folder):
 
 def shape(found):
     return outline(found) if isinstance(found, Document) else found.reason
+
+
+def test_a_key_with_two_slashes_in_a_row_is_read_by_its_own_name(bucket):
+    for key, colour in (("dd/x.jpg", "red"), ("dd//x.jpg", "blue"), ("dd/sub//x.jpg", "green")):
+        bucket.put_object(Bucket="corpus", Key=key, Body=jpeg(colour))
+    source = open_source("s3://corpus/dd")
+    assert sorted(unit.uri for unit in source.units()) == [
+        "s3://corpus/dd//x.jpg",
+        "s3://corpus/dd/sub//x.jpg",
+        "s3://corpus/dd/x.jpg",
+    ]
+    assert {picture.data for each in documents(source) for picture in pictures(each)} == {
+        jpeg(colour) for colour in ("red", "blue", "green")
+    }
 
 
 def test_a_prefix_gives_the_same_documents_as_the_same_folder(tmp_path, bucket):
