@@ -58,7 +58,7 @@ def ingest(session: Session) -> int:
     if again := retries.made() - before + contents.retries(session.lake, session.writer.run_id):
         session.note(f"{again:,} requests to the sources failed for a while and were made again.")
     contents.index(session.lake, lambda: session.begin("index contents").commit)
-    if session.recipe.ingest.payload == "reference":
+    if shards and session.recipe.ingest.payload == "reference":
         remember(session, places.of_run(session.writer.run_id))
     return shards
 
