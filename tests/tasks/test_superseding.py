@@ -36,7 +36,7 @@ def ingested(place: Path, *sources: str) -> Iterator[Session]:
 def page(place: Path, name: str, text: str, *pictures: int, at: int) -> None:
     """A page of one sentence and some pictures; ``at`` is its time, which its etag shows."""
     folder = place / "pages"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for n in pictures:
         if not (folder / f"{n}.jpg").exists():
             (folder / f"{n}.jpg").write_bytes(photograph(n))
@@ -202,11 +202,23 @@ def test_what_is_quarantined_is_tried_again_from_any_folder(tmp_path: Path, monk
     with ingested(tmp_path, "pages"):
         pass
     (tmp_path / "pages/1.jpg").write_bytes(photograph(1))
-    (tmp_path / "elsewhere").mkdir()
+    page(tmp_path / "elsewhere", "b", "Another page of another folder.", 2, at=1)
     monkeypatch.chdir(tmp_path / "elsewhere")
-    with ingested(tmp_path) as held:
+    with ingested(tmp_path, "pages") as held:
         assert replay(held, "not_an_image") == 1
+        texts = {"This page has a bad picture.", "Another page of another folder."}
+        assert alive(held) == (texts, {"1.jpg", "2.jpg"})
+
+
+def test_a_picture_put_right_beside_its_page_is_read_with_it(tmp_path: Path):
+    page(tmp_path, "a", "This page has a bad picture.", 1, at=1)
+    (tmp_path / "pages/1.jpg").write_bytes(b"<html>")
+    with ingested(tmp_path) as held:
+        assert alive(held)[1] == set()
+    (tmp_path / "pages/1.jpg").write_bytes(photograph(1))
+    with ingested(tmp_path) as held:
         assert alive(held) == ({"This page has a bad picture."}, {"1.jpg"})
+        assert held.lake.query("SELECT count(*) FROM quarantine") == [(0,)]
 
 
 def test_a_vanished_page_is_reported_and_keeps_its_rows(tmp_path: Path):
