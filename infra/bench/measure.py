@@ -12,6 +12,7 @@ import os
 import platform
 import resource
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -125,7 +126,8 @@ def finish(name: str, rows: list[Row], options: argparse.Namespace, **more: obje
     line = {"name": name, "ours": head.ours, "peer": head.peer, "ratio": head.ratio}
     line |= {} if head.recall is None else {"recall": head.recall}
     whole = line | {"unit": head.unit, "rows": [asdict(row) for row in rows]} | more
-    whole |= {"machine": machine(), "versions": versions(), "date": date.today().isoformat(), "command": _command(name)}
+    whole |= {"machine": machine(), "versions": versions(), "date": date.today().isoformat(), "commit": commit()}
+    whole["command"] = command(name, sys.argv[1:])
     whole["seconds"] = round(time.perf_counter() - STARTED)
     whole["options"] = {key: value for key, value in vars(options).items() if isinstance(value, (int, float, str))}
     options.out.mkdir(parents=True, exist_ok=True)
@@ -147,6 +149,25 @@ def machine() -> dict[str, object]:
     }
 
 
+def command(name: str, words: list[str]) -> str:
+    """As typed, but for folders, which are this machine's own."""
+    return " ".join([f"python -m infra.bench.{name}", *("FOLDER" if "/" in word else word for word in words)])
+
+
+def commit() -> str:
+    """The commit whose code this is; empty where the code is another's or git does not know it."""
+    but = [f":(exclude){path}" for path in ("infra/bench/results", "*.md")]
+    try:
+        changed = _git("status", "--porcelain", "--", ".", *but)
+        return "" if changed else _git("rev-parse", "HEAD")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", "-C", ROOT, *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in LIBRARIES:
@@ -155,12 +176,6 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def _command(name: str) -> str:
-    """As typed, but for folders, which are this machine's own."""
-    words = ["FOLDER" if "/" in word else word for word in sys.argv[1:]]
-    return " ".join([f"python -m infra.bench.{name}", *words])
 
 
 def _line(row: Row) -> str:
