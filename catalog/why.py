@@ -130,8 +130,9 @@ _ADDRESSES = f"""
 
 def superseded(lake: Lake, document_id: str) -> int | None:
     """The commit since which the document no longer counts, because its source says something else; else None."""
-    sql = 'SELECT gone, "commit" FROM superseded WHERE document_id = ? ORDER BY "commit" DESC LIMIT 1'
-    return next((commit for gone, commit in lake.query(sql, (document_id,)) if gone), None)
+    said = lake.query('SELECT "commit", gone FROM superseded WHERE document_id = ?', (document_id,))
+    commit, gone = max(said, default=(0, False))
+    return commit if gone else None
 
 
 def quarantine(lake: Lake, where: str, values: tuple) -> list[Facts]:
