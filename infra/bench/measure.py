@@ -72,6 +72,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(description=(description or "").split("\n\n")[0])
     found.add_argument("--rounds", type=int, default=3, help="interleaved rounds, of which the median is told")
     found.add_argument("--out", type=Path, default=RESULTS, help="folder of the result file")
+    found.set_defaults(commit=commit())  # now: by the end of a long bench somebody may have changed or committed code
     return found
 
 
@@ -119,6 +120,7 @@ def peak_mb() -> float:
 
 def finish(name: str, rows: list[Row], options: argparse.Namespace, **more: object) -> None:
     """Print the table, write ``NAME.json`` and end with the one JSON line; the first row is the headline."""
+    told = dict(vars(options))
     rows = [Row(**{key: _short(value) for key, value in asdict(row).items()}) for row in rows]
     for row in rows:
         print(_line(row))
@@ -126,10 +128,10 @@ def finish(name: str, rows: list[Row], options: argparse.Namespace, **more: obje
     line = {"name": name, "ours": head.ours, "peer": head.peer, "ratio": head.ratio}
     line |= {} if head.recall is None else {"recall": head.recall}
     whole = line | {"unit": head.unit, "rows": [asdict(row) for row in rows]} | more
-    whole |= {"machine": machine(), "versions": versions(), "date": date.today().isoformat(), "commit": commit()}
-    whole["command"] = command(name, sys.argv[1:])
+    whole |= {"machine": machine(), "versions": versions(), "date": date.today().isoformat()}
+    whole |= {"commit": told.pop("commit"), "command": command(name, sys.argv[1:])}
     whole["seconds"] = round(time.perf_counter() - STARTED)
-    whole["options"] = {key: value for key, value in vars(options).items() if isinstance(value, (int, float, str))}
+    whole["options"] = {key: value for key, value in told.items() if isinstance(value, (int, float, str))}
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / f"{name}.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(line))
@@ -155,7 +157,7 @@ def command(name: str, words: list[str]) -> str:
 
 
 def commit() -> str:
-    """The commit whose code this is; empty where the code is another's or git does not know it."""
+    """The commit whose code this is; empty where files were changed since, or git knows nothing of it."""
     but = [f":(exclude){path}" for path in ("infra/bench/results", "*.md")]
     try:
         changed = _git("status", "--porcelain", "--", ".", *but)
