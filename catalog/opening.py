@@ -49,6 +49,10 @@ def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection
     # What does not fit into memory goes beside the data, where there is room, rather than into the working directory.
     beside = tempfile.gettempdir() if read_only or location.on_s3 else os.path.dirname(location.data_path.rstrip("/"))
     connection.execute(f"SET temp_directory = {quoted(spill.folder(beside))}")
+    if not read_only:
+        # DuckDB would keep whatever it reads from S3, up to 80 % of the memory, which a run's workers need, and 8 kB of
+        # each file that is committed, wherever that lies: a GB after 120,000 of them.
+        connection.execute("SET enable_external_file_cache = false")
     return connection
 
 

@@ -69,6 +69,14 @@ def remote_partition(lake: Lake, files: s3fs.S3FileSystem, name: str) -> Manifes
     return Manifest("image_hash", name, name, "k", 1, 100, 0.1, path, 1, "run")
 
 
+def test_a_writer_keeps_nothing_in_memory_of_the_files_it_reads(tmp_path: Path, s3: s3fs.S3FileSystem) -> None:
+    place = write_yaml(tmp_path / "lake", data_path="s3://bucket/lake")
+    with create_or_open(place) as lake, lease.writing(lake, "run", "test") as writer:
+        writer.commit([remote_partition(lake, s3, "a")])
+        assert lake.query("SELECT sha256 FROM image_hash") == [("a",)]
+        assert lake.query("SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'EXTERNAL_FILE_CACHE'") == [(0,)]
+
+
 def test_a_lake_keeps_its_data_on_s3(tmp_path: Path, s3: s3fs.S3FileSystem) -> None:
     place = write_yaml(tmp_path / "lake", data_path="s3://bucket/team/lake")
     with create_or_open(place) as lake, lease.writing(lake, "run", "test") as writer:
