@@ -69,7 +69,7 @@ def remote_partition(lake: Lake, files: s3fs.S3FileSystem, name: str) -> Manifes
     return Manifest("image_hash", name, name, "k", 1, 100, 0.1, path, 1, "run")
 
 
-def test_a_writer_keeps_nothing_in_memory_of_the_files_it_reads(tmp_path: Path, s3: s3fs.S3FileSystem) -> None:
+def test_a_writer_keeps_no_bytes_of_the_files_it_reads_in_memory(tmp_path: Path, s3: s3fs.S3FileSystem) -> None:
     place = write_yaml(tmp_path / "lake", data_path="s3://bucket/lake")
     with create_or_open(place) as lake, lease.writing(lake, "run", "test") as writer:
         writer.commit([remote_partition(lake, s3, "a")])
