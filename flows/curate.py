@@ -10,9 +10,9 @@ from tasks.duplicates import group_duplicates
 from tasks.fetch import fetch
 from tasks.ingest import ingest
 from tasks.publish import Published, publish
+from tasks.run.session import Session
 from tasks.score_images import score_images
 from tasks.score_sentences import score_sentences
-from tasks.session import Session
 
 Do = Callable[[Callable[[Session], Any], Session], Any]
 

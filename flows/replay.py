@@ -2,10 +2,10 @@
 
 from functools import partial, update_wrapper
 
-from catalog.publish import Published
+from catalog.cut.publication import Published
 from flows.curate import Do, curate_steps
-from tasks.replay import replay
-from tasks.session import Session
+from tasks.reopen import replay
+from tasks.run.session import Session
 
 
 def replay_steps(session: Session, reason: str, do: Do) -> Published:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from catalog import recipe as recipes
-from catalog.error import BadRecipe
-from catalog.recipe import Recipe
-from catalog.recipe_parts import check_vocabulary
-from tasks.stage import Placement
+from catalog.lake.error import BadRecipe
+from catalog.recipe import recipe as recipes
+from catalog.recipe.parts import check_vocabulary
+from catalog.recipe.recipe import Recipe
+from tasks.run.stage import Placement
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "flows" / "recipes"

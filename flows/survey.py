@@ -8,22 +8,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from catalog import links, vectors
-from catalog.lake import Lake
-from catalog.lease import Writer
-from catalog.plan import Plan
-from catalog.vectors import IMAGES, SENTENCES
-from catalog.worklist import WorkItem
+from catalog.lake.lake import Lake
+from catalog.pending import fetches, training
+from catalog.pending.item import WorkItem
+from catalog.pending.training import IMAGES, SENTENCES
+from catalog.recipe.plan import Plan
+from catalog.write.lease import Writer
 from ops.read.source import SourceError, open_source
 from tasks.associate import associate
 from tasks.caption import caption, fuse, tag
 from tasks.cluster import centroid_scorer, cluster, outgrown
 from tasks.duplicates import perceptual, perceptual_scorer, regroup, semantic, uncompared
 from tasks.ingest import listing, new_shards
+from tasks.run.session import Session
+from tasks.run.stage import Output, Placement
 from tasks.score_images import score_images
 from tasks.score_sentences import score_sentences
-from tasks.session import Session
-from tasks.stage import Output, Placement
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ def _ingest(seen: Survey) -> None:
 
 def _fetch(seen: Survey) -> None:
     if seen.recipe.fetch is not None:
-        n = links.count_unfetched(seen.lake)
-        seen.saw("fetch", n, -(-n // links.PORTION))
+        n = fetches.count_unfetched(seen.lake)
+        seen.saw("fetch", n, -(-n // fetches.PORTION))
 
 
 def _cluster(seen: Survey) -> None:
@@ -111,8 +111,8 @@ def _cluster(seen: Survey) -> None:
     sizes = (seen.recipe.association.clusters, seen.recipe.balance.clusters)
     for kind, at_most in zip((SENTENCES, IMAGES), sizes, strict=True):
         scorer = centroid_scorer(seen, kind, at_most)
-        n = vectors.eligible(seen.lake, seen.plan, kind)
-        found = vectors.trained(seen.lake, scorer.digest)
+        n = training.eligible(seen.lake, seen.plan, kind)
+        found = training.trained(seen.lake, scorer.digest)
         if found is None or outgrown(seen, found, n):
             seen.saw(f"train {kind.kind} centroids", n, 1)
             due = True

@@ -5,8 +5,8 @@ import errno
 
 def told(error: BaseException) -> str | None:
     """The line to show for ``error``, or None when it is a fault of the program."""
-    from catalog.error import PairmillError
-    from ops.models.identity import ModelError
+    from catalog.lake.error import PairmillError
+    from ops.models.model_digest import ModelError
     from ops.read.source import SourceError
 
     if isinstance(error, PairmillError | ModelError | SourceError):

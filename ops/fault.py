@@ -4,27 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-REASONS = (
-    "empty",
-    "truncated",
-    "undecodable",
-    "not_an_image",
-    "too_large",
-    "bomb",
-    "bad_record",
-    "bad_encoding",
-    "unsafe_path",
-    "missing",
-    "blocked_address",
-    "opt_out",
-    "banned",
-    "http_status",
-    "timeout",
-    "too_many_redirects",
-    "poison",
-    "out_of_memory",
-    "model_error",
-)
+from catalog.terms.reasons import REASONS
 
 
 @dataclass(frozen=True)

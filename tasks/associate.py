@@ -10,19 +10,19 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from catalog import similarity as pending
-from catalog import vectors
-from catalog.scorer import Scorer
-from catalog.vectors import SENTENCES
-from catalog.worklist import WorkItem
+from catalog.pending import by_text as pending
+from catalog.pending import index_ranges, training
+from catalog.pending.item import WorkItem
+from catalog.pending.training import SENTENCES
+from catalog.write.scorer import Scorer
 from ops.models.clip import Clip
 from ops.pair.similarity import max_similarity
 from ops.whole.search import top_k
 from tasks.cluster import range_name
-from tasks.rows import read_range, read_rows, scalars, to_halves, to_vectors
-from tasks.scorers import clip
-from tasks.session import Session
-from tasks.stage import Part
+from tasks.run.identity import clip
+from tasks.run.rows import read_range, read_rows, scalars, to_halves, to_vectors
+from tasks.run.session import Session
+from tasks.run.stage import Part
 
 
 def associate(session: Session) -> None:
@@ -36,17 +36,17 @@ def search(session: Session) -> None:
     sentences, routes = session.plan.scorer(SENTENCES.clusters), session.plan.scorer("image_routes")
     settings = {"candidates": 4 * association.top_k}
     digest = session.use("matches", Scorer("matches", "match_candidates", 1, settings, "", (sentences, routes)))
-    model = vectors.trained(session.lake, session.plan.scorer(SENTENCES.centroids))
+    model = training.trained(session.lake, session.plan.scorer(SENTENCES.centroids))
     if model is None:
         return
-    upto = max(vectors.newest(session.lake, "vector_index", scorer) for scorer in (sentences, routes))
-    done = vectors.watermarks(session.lake, "match_candidates", digest)
-    files = [vectors.index_paths(session.lake, scorer) for scorer in (sentences, routes)]
+    upto = max(index_ranges.newest(session.lake, "vector_index", scorer) for scorer in (sentences, routes))
+    done = index_ranges.watermarks(session.lake, "match_candidates", digest)
+    files = [index_ranges.index_paths(session.lake, scorer) for scorer in (sentences, routes)]
     if not all(files):
         return
     items = [
         WorkItem(name, (str(upto),), inputs={"range": span, "done": done.get(name, -1), "files": files})
-        for span in vectors.ranges(model)
+        for span in index_ranges.ranges(model)
         if done.get(name := range_name(*span), -1) < upto
     ]
     session.work("associate", items, Search(4 * association.top_k, digest))

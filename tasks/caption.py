@@ -6,24 +6,25 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from catalog import similarity as pending
-from catalog.cut import cut
-from catalog.recipe import Captioner
-from catalog.scorer import Scorer
-from catalog.worklist import WorkItem
+from catalog.cut.cut import cut
+from catalog.pending import by_text as pending
+from catalog.pending.item import WorkItem
+from catalog.recipe.recipe import Captioner
+from catalog.write.scorer import Scorer
 from ops.fault import Fault
 from ops.image.decode import Decode
 from ops.models.clip import Clip
-from ops.models.vlm import Generation, VisionLanguageModel
+from ops.models.generation import Generation
+from ops.models.vlm import VisionLanguageModel
 from ops.pair.fuse import fuse_prompt
 from ops.pair.similarity import similarity
 from ops.pair.tags import ZeroShotTags
-from ops.text.status import generation_status
-from tasks.payloads import payloads
-from tasks.rows import quarantine, read_rows, scalars, to_vectors
-from tasks.scorers import caption_scorer, clip, fuse_scorer
-from tasks.session import Session
-from tasks.stage import Part
+from ops.text.generation_status import generation_status
+from tasks.run.identity import caption_scorer, clip, fuse_scorer
+from tasks.run.payloads import payloads
+from tasks.run.rows import quarantine, read_rows, scalars, to_vectors
+from tasks.run.session import Session
+from tasks.run.stage import Part
 
 NOTHING = Generation("", 0, True, 0.0)
 

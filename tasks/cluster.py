@@ -16,15 +16,15 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 
-from catalog import vectors
-from catalog.scorer import Scorer
-from catalog.vectors import IMAGES, SENTENCES, Kind, Trained
-from catalog.worklist import WorkItem
-from ops.identity import text_id
+from catalog.pending import assignment, training
+from catalog.pending.item import WorkItem
+from catalog.pending.training import IMAGES, SENTENCES, Kind, Trained
+from catalog.terms.ids import text_id
+from catalog.write.scorer import Scorer
 from ops.whole import kmeans
-from tasks.rows import on_disk, read_rows, read_table, to_blobs, to_vectors
-from tasks.session import Session
-from tasks.stage import Part
+from tasks.run.rows import on_disk, read_rows, read_table, to_blobs, to_vectors
+from tasks.run.session import Session
+from tasks.run.stage import Part
 
 SAMPLE_A_CENTROID = 256  # faiss's own bound: more points a centroid move it by less than its noise
 # With two levels a sample of 2M x 256 vectors of 1,024 dimensions would take a terabyte of scratch disk; faiss advises
@@ -48,8 +48,8 @@ def trained(session: Session, kind: Kind, at_most: int) -> Trained | None:
     """The frozen centroids of ``kind``, trained now where there are none or the lake has outgrown them."""
     scorer = centroid_scorer(session, kind, at_most)
     session.use(kind.centroids, scorer)
-    n = vectors.eligible(session.lake, session.plan, kind)
-    found = vectors.trained(session.lake, scorer.digest)
+    n = training.eligible(session.lake, session.plan, kind)
+    found = training.trained(session.lake, scorer.digest)
     if not outgrown(session, found, n):
         return found
     if found is not None:
@@ -59,7 +59,7 @@ def trained(session: Session, kind: Kind, at_most: int) -> Trained | None:
             "what was assigned to them, and what follows from that, was done again."
         )
     train(session, kind, scorer, min(at_most, max(1, n // 40)), n)
-    return vectors.trained(session.lake, scorer.digest)
+    return training.trained(session.lake, scorer.digest)
 
 
 def outgrown(session: Session, found: Trained | None, n: int) -> bool:
@@ -77,7 +77,7 @@ def train(session: Session, kind: Kind, scorer: Scorer, k: int, n: int) -> None:
     """On a sample that lies on disk (TMPDIR): k-means holds one group of it at a time."""
     each = SAMPLE_A_CENTROID if k <= kmeans.FLAT_LIMIT else SAMPLE_OF_TWO_LEVELS
     with TemporaryDirectory(prefix="pairmill-") as folder:
-        sample = on_disk(vectors.sample_blocks(session.lake, session.plan, kind, each * k), Path(folder) / "sample")
+        sample = on_disk(training.sample_blocks(session.lake, session.plan, kind, each * k), Path(folder) / "sample")
         centroids = kmeans.train(sample, k, seed=session.recipe.seed, iterations=ITERATIONS)
         del sample
     rows = pa.table(
@@ -97,7 +97,7 @@ def assign(session: Session, kind: Kind, model: Trained, name: str, probes: int)
     made_from = (session.plan.scorer(kind.table), model.digest)
     settings = {"probes": probes, "routed": model.k > kmeans.FLAT_LIMIT}
     digest = session.use(name, Scorer(name, "clusters", 1, settings, "", made_from))
-    waiting = vectors.pending_assignment(session.lake, session.plan, kind, digest)
+    waiting = assignment.pending_assignment(session.lake, session.plan, kind, digest)
     session.work_rounds(f"assign {name.replace('_', ' ')}", waiting, Assign(kind, model.path, probes, digest))
 
 

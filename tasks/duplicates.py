@@ -9,17 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from catalog import groups, vectors
-from catalog.scorer import Scorer
-from catalog.vectors import IMAGES
-from catalog.worklist import WorkItem
+from catalog.pending import duplicate_edges, index_ranges, training
+from catalog.pending.item import WorkItem
+from catalog.pending.training import IMAGES
+from catalog.write.scorer import Scorer
 from ops.whole.components import recut
 from ops.whole.hamming import hamming_edges
 from ops.whole.semantic import edges_within
 from tasks.cluster import range_name
-from tasks.rows import read_range, to_halves
-from tasks.session import Session
-from tasks.stage import Part
+from tasks.run.rows import read_range, to_halves
+from tasks.run.session import Session
+from tasks.run.stage import Part
 
 
 def group_duplicates(session: Session) -> None:
@@ -35,8 +35,8 @@ def perceptual(session: Session) -> None:
     digest = session.use("perceptual_edges", perceptual_scorer(session))
     if not uncompared(session):
         return
-    done = vectors.newest(session.lake, "duplicate_edges", digest)
-    keys, hashes, commits = groups.hashes(session.lake, session.plan.scorer("image_hash"))
+    done = index_ranges.newest(session.lake, "duplicate_edges", digest)
+    keys, hashes, commits = duplicate_edges.hashes(session.lake, session.plan.scorer("image_hash"))
     left, right, distance = hamming_edges(hashes, commits > done, session.recipe.duplicates.phash)
     session.store(
         "perceptual duplicates",
@@ -52,24 +52,27 @@ def perceptual_scorer(session: Session) -> Scorer:
 
 def uncompared(session: Session) -> bool:
     """Whether hashes came after the last comparison."""
-    done = vectors.newest(session.lake, "duplicate_edges", session.plan.scorer("perceptual_edges"))
-    return vectors.newest(session.lake, "image_hash", session.plan.scorer("image_hash")) > done
+    done = index_ranges.newest(session.lake, "duplicate_edges", session.plan.scorer("perceptual_edges"))
+    return index_ranges.newest(session.lake, "image_hash", session.plan.scorer("image_hash")) > done
 
 
 def semantic(session: Session) -> None:
     """Edges between vectors of cosine >= ``duplicates.cosine`` that meet in a cluster, range by range."""
     index = session.plan.scorer(IMAGES.clusters)
-    model = vectors.trained(session.lake, session.plan.scorer(IMAGES.centroids))
+    model = training.trained(session.lake, session.plan.scorer(IMAGES.centroids))
     if model is None:
         return
     # Of a cluster with very many alike each keeps its nearest `max_group`.
     settings = session.recipe.duplicates.model_dump(include={"cosine", "max_group"})
     digest = session.use("semantic_edges", Scorer("semantic_edges", "duplicate_edges", 1, settings, "", (index,)))
-    done = vectors.watermarks(session.lake, "duplicate_edges", digest)
-    upto, paths = vectors.newest(session.lake, "vector_index", index), vectors.index_paths(session.lake, index)
+    done = index_ranges.watermarks(session.lake, "duplicate_edges", digest)
+    upto, paths = (
+        index_ranges.newest(session.lake, "vector_index", index),
+        index_ranges.index_paths(session.lake, index),
+    )
     items = [
         WorkItem(name, (str(upto),), paths, inputs={"range": (first, last), "done": done.get(name, -1)})
-        for first, last in vectors.ranges(model)
+        for first, last in index_ranges.ranges(model)
         if done.get(name := range_name(first, last), -1) < upto
     ]
     session.work(
@@ -125,10 +128,10 @@ def regroup(session: Session) -> None:
     scorers = tuple(session.plan.scorer(name) for name in ("perceptual_edges", "semantic_edges"))
     settings = {"max_group": session.recipe.duplicates.max_group}
     digest = session.use("image_groups", Scorer("image_groups", "image_groups", 1, settings, "", scorers))
-    newest_edge = max(vectors.newest(session.lake, "duplicate_edges", scorer) for scorer in scorers)
-    if vectors.newest(session.lake, "image_groups", digest) >= newest_edge:
+    newest_edge = max(index_ranges.newest(session.lake, "duplicate_edges", scorer) for scorer in scorers)
+    if index_ranges.newest(session.lake, "image_groups", digest) >= newest_edge:
         return
-    keys, left, right, looseness = groups.edges(session.lake, scorers)
+    keys, left, right, looseness = duplicate_edges.edges(session.lake, scorers)
     if not len(left):
         return
     labels, oversized = recut(len(keys), (left, right), looseness, session.recipe.duplicates.max_group)

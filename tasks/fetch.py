@@ -7,21 +7,21 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from catalog import contents, links
-from catalog.arrow import arrow_schema
-from catalog.worklist import WorkItem
+from catalog.lake.arrow import arrow_schema
+from catalog.pending import contents, fetches
+from catalog.pending.item import WorkItem
+from catalog.terms.ids import content_id
 from ops.fault import Fault
 from ops.fetch.address import Reach
 from ops.fetch.answer import Answer
 from ops.fetch.fetcher import Fetcher
 from ops.fetch.refusal import Banned
-from ops.identity import content_id
 from ops.image.exif import exif
 from ops.image.header import Header, inspect
-from ops.read.charset import printable
-from tasks.rows import quarantine
-from tasks.session import Session
-from tasks.stage import Part
+from ops.read.page.charset import printable
+from tasks.run.rows import quarantine
+from tasks.run.session import Session
+from tasks.run.stage import Part
 
 
 def fetch(session: Session) -> int:
@@ -31,11 +31,11 @@ def fetch(session: Session) -> int:
     goes on with the addresses that have no row yet.
     """
     if session.recipe.fetch is None:
-        if n := links.count_unfetched(session.lake):
+        if n := fetches.count_unfetched(session.lake):
             session.note(f"{n:,} addresses of pictures are not fetched: the recipe has no `fetch` section.")
         return 0
     done = 0
-    while items := links.unfetched(session.lake):
+    while items := fetches.unfetched(session.lake):
         done += session.work("fetch", items, fetcher(session, len(items)))
     joined(session)
     return done
@@ -43,7 +43,7 @@ def fetch(session: Session) -> int:
 
 def fetch_again(session: Session, reason: str = "") -> int:
     """Ask again for the addresses that failed for a passing reason, or for ``reason``. Returns how many addresses."""
-    items = links.failed(session.lake, reason)
+    items = fetches.failed(session.lake, reason)
     session.work("fetch", items, fetcher(session, len(items)))
     joined(session)
     return sum(len(item.keys) for item in items)
@@ -51,7 +51,7 @@ def fetch_again(session: Session, reason: str = "") -> int:
 
 def joined(session: Session) -> None:
     """Occurrences of fetched pictures become rows of ``images``."""
-    if links.join(session.lake, lambda: session.begin("join fetched pictures").commit):
+    if fetches.join(session.lake, lambda: session.begin("join fetched pictures").commit):
         contents.index(session.lake, lambda: session.begin("index contents").commit)
 
 

@@ -13,20 +13,20 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from catalog import contents, places
-from catalog.worklist import WorkItem
+from catalog.pending import contents, other_places
+from catalog.pending.item import WorkItem
+from catalog.terms.ids import content_id, text_id
 from ops.fault import Fault
-from ops.identity import content_id, text_id
 from ops.image.header import inspect
-from ops.read import retries
 from ops.read.document import Document, Picture, Text, Unit
-from ops.read.links import is_link
+from ops.read.page.links import is_link
+from ops.read.places import retries
+from ops.read.places.tree import Place
 from ops.read.source import Source, open_source
-from ops.read.tree import Place
 from ops.text.split import SentenceSplitter, normalise
-from tasks.places import remember
-from tasks.session import Session
-from tasks.stage import Part
+from tasks.remember_places import remember
+from tasks.run.session import Session
+from tasks.run.stage import Part
 
 # A small source is cut finer, so that every CPU has work. By what is listed, not by what is new: a killed ingest must
 # find its shards again.
@@ -59,7 +59,7 @@ def ingest(session: Session) -> int:
         session.note(f"{again:,} requests to the sources failed for a while and were made again.")
     contents.index(session.lake, lambda: session.begin("index contents").commit)
     if shards and session.recipe.ingest.payload == "reference":
-        remember(session, places.of_run(session.writer.run_id))
+        remember(session, other_places.of_run(session.writer.run_id))
     return shards
 
 

@@ -1,10 +1,10 @@
 """Publish: the cut once more with everything known, measured, written as the next version if it differs."""
 
-from catalog import publish as catalog_publish
-from catalog.cut import cut, cut_after_captions
-from catalog.publish import Published
+from catalog.cut import publication as catalog_publish
+from catalog.cut.cut import cut, cut_after_captions
+from catalog.cut.publication import Published
 from tasks.recall import measure_recall
-from tasks.session import Session
+from tasks.run.session import Session
 
 LOW_RECALL = 0.8
 

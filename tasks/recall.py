@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from catalog import vectors
-from catalog.texts import matches
-from catalog.vectors import IMAGES, SENTENCES
+from catalog.pending import eligible, index_ranges, training
+from catalog.pending.eligible import matches
+from catalog.pending.training import IMAGES, SENTENCES
 from ops.whole.search import recall_at_k
-from tasks.rows import read_table, to_vectors
-from tasks.session import Session
+from tasks.run.rows import read_table, to_vectors
+from tasks.run.session import Session
 
 SAMPLE = 200  # pictures: a recall of 0.95 is then known to within 0.02 (standard error over 600 places)
 
@@ -20,17 +20,17 @@ def measure_recall(session: Session) -> float | None:
     """
     k = session.recipe.association.top_k
     index = session.plan.scorer(SENTENCES.clusters)
-    pictures = vectors.sample(session.lake, session.plan, IMAGES, SAMPLE)
+    pictures = training.sample(session.lake, session.plan, IMAGES, SAMPLE)
     if not pictures.num_rows or not index:
         return None
     queries = to_vectors(pictures["vector"])
     exact = np.full((len(queries), k), -np.inf, np.float32)
-    for path in vectors.index_paths(session.lake, index):
+    for path in index_ranges.index_paths(session.lake, index):
         block = to_vectors(read_table(path, ["index_vector"])["index_vector"])
         exact = -np.sort(-np.hstack([exact, queries @ block.T]), axis=1)[:, :k]
     found = np.full((len(queries), k), -np.inf, np.float32)
     place = {key: n for n, key in enumerate(pictures["key"].to_pylist())}
-    rows = vectors.best_similarities(session.lake, matches(session.plan), list(place), k)
+    rows = eligible.best_similarities(session.lake, matches(session.plan), list(place), k)
     for key, rank, similarity in rows:
         found[place[key], rank - 1] = similarity
     return round(recall_at_k(found, exact, k), 4)

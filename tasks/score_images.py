@@ -6,19 +6,20 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from catalog.plan import Plan, Stage
-from catalog.worklist import WorkItem, pending_images
+from catalog.pending.item import WorkItem
+from catalog.pending.worklist import pending_images
+from catalog.recipe.plan import Plan, Stage
 from ops.fault import Fault
 from ops.image.decode import Decode
+from ops.image.image_quality import ImageQuality
 from ops.image.luma import with_luma
 from ops.image.phash import PerceptualHash
-from ops.image.quality import ImageQuality
 from ops.models.clip import Clip
-from tasks.payloads import payloads
-from tasks.rows import quarantine, scalars, to_blobs
-from tasks.scorers import clip
-from tasks.session import Session
-from tasks.stage import Part
+from tasks.run.identity import clip
+from tasks.run.payloads import payloads
+from tasks.run.rows import quarantine, scalars, to_blobs
+from tasks.run.session import Session
+from tasks.run.stage import Part
 
 SCORES = ("sharpness", "brightness", "colourfulness", "image_entropy", "phash", "image_vector")
 PIXEL_TABLES = ("image_quality", "image_hash")

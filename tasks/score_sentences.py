@@ -4,14 +4,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from catalog.plan import Stage
-from catalog.worklist import WorkItem, pending_sentences
+from catalog.pending.item import WorkItem
+from catalog.pending.worklist import pending_sentences
+from catalog.recipe.plan import Stage
 from ops.models.clip import Clip
-from ops.text.quality import SentenceQuality
-from tasks.rows import read_rows, scalars, to_blobs
-from tasks.scorers import clip
-from tasks.session import Session
-from tasks.stage import Part
+from ops.text.sentence_quality import SentenceQuality
+from tasks.run.identity import clip
+from tasks.run.rows import read_rows, scalars, to_blobs
+from tasks.run.session import Session
+from tasks.run.stage import Part
 
 
 def score_sentences(session: Session) -> None:

@@ -13,11 +13,11 @@ import pytest
 import yaml
 from PIL import Image
 
-from catalog.location import Location, locate
-from flows.cli import parser
-from flows.commands_run import compute_of
+from catalog.lake.location import Location, locate
+from flows.command.cli import parser
+from flows.command.pairmill_run import compute_of
 from flows.settings import RECIPES
-from tasks.stage import Placement
+from tasks.run.stage import Placement
 from tests.flows.conftest import generate
 
 ROOT = Path(__file__).resolve().parents[1]

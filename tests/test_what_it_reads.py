@@ -15,13 +15,13 @@ from PIL import Image
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from flows.cli import parser
-from flows.commands_run import compute_of, overrides
-from flows.opening import session
+from flows.command.cli import parser
+from flows.command.pairmill_run import compute_of, overrides
+from flows.run_start import session
 from flows.settings import load_recipe
 from ops.read.source import open_source
-from tasks import pool
 from tasks.ingest import ingest
+from tasks.run import pool
 from tests.ops.read.packed import zipped
 from tests.ops.read.samples import jpeg, table_bytes, write
 from tests.ops.read.test_s3 import fresh_filesystem, server, upload

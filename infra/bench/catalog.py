@@ -15,15 +15,16 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from catalog.changes import changes
-from catalog.cut import cut
-from catalog.datasets import find, funnel
-from catalog.lake import Lake, create_or_open
-from catalog.plan import Stage
-from catalog.publish import publish
-from catalog.why import named, seen_by
-from catalog.why_image import image
-from catalog.worklist import pending_images
+from catalog.ask.changes import changes
+from catalog.ask.datasets import find, funnel
+from catalog.ask.why import named, seen_by
+from catalog.ask.why_image import image
+from catalog.cut.cut import cut
+from catalog.cut.publication import publish
+from catalog.lake.lake import Lake
+from catalog.lake.opening import create_or_open
+from catalog.pending.worklist import pending_images
+from catalog.recipe.plan import Stage
 from infra.bench.made_lake import fill, plan
 from infra.bench.measure import Row, Seconds, cpu, exponent, finish, parser, peak_mb, timed, wall
 

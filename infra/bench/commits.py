@@ -25,12 +25,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog import lease
-from catalog.attach import connect
-from catalog.commit import Manifest
-from catalog.lake import create_or_open
-from catalog.lease import Writer
-from catalog.sweep import checkpoint, sweep
+from catalog.lake.attach import connect
+from catalog.lake.opening import create_or_open
+from catalog.write import lease
+from catalog.write.commit import Manifest
+from catalog.write.lease import Writer
+from catalog.write.sweep import checkpoint, sweep
 from infra.bench.measure import Row, finish, parser, peak_mb
 
 EVERY = 1_000

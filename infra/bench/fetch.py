@@ -25,7 +25,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.lake import create_or_open
+from catalog.lake.opening import create_or_open
 from infra.bench import photographs, tree
 from infra.bench.measure import ROOT, Row, finish, parser
 
@@ -76,7 +76,18 @@ def _run(scratch: Path, peer: str, name: str, n: int) -> tree.Used:
     shutil.rmtree(out, ignore_errors=True)
     listed = str(scratch / f"list-{n}.parquet")
     if name == "pairmill":
-        command = [sys.executable, "-m", "flows.cli", "fetch", "30m", "--models", "demo", "--source", listed, "--lake"]
+        command = [
+            sys.executable,
+            "-m",
+            "flows.command.cli",
+            "fetch",
+            "30m",
+            "--models",
+            "demo",
+            "--source",
+            listed,
+            "--lake",
+        ]
         command += [str(out), "--allow-address", "127.0.0.1/32"]
     else:
         command = [peer, "--url_list", listed, "--input_format", "parquet", "--url_col", "url", "--caption_col"]

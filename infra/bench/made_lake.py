@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from catalog.commit import Manifest, commit
-from catalog.lake import Lake
-from catalog.plan import Plan, compile_plan
-from catalog.recipe import Recipe
-from tasks.partition import ParquetFile
+from catalog.lake.lake import Lake
+from catalog.recipe.plan import Plan, compile_plan
+from catalog.recipe.recipe import Recipe
+from catalog.write.commit import Manifest, commit
+from tasks.run.partition import ParquetFile
 
 SHARD = 50_000
 SCORERS = {"image_quality": "quality", "image_similarity": "similarity", "image_embedding": "embedding",

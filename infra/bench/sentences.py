@@ -9,7 +9,7 @@ import numpy as np
 
 from infra.bench.measure import Row, cpu, finish, interleaved, parser
 from infra.demo import prose
-from ops.text.quality import SentenceQuality
+from ops.text.sentence_quality import SentenceQuality
 from ops.text.split import SentenceSplitter, normalise
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from ops.models.device import device, dtype, exact_inference, text_batches
-from ops.models.identity import ModelError, resolve, split_open_clip
+from ops.models.model_digest import ModelError, resolve, split_open_clip
 from ops.models.text_tower import TextTower
 
 # So many batches of sentences are tokenized together, then sorted by length: enough to bring like lengths together.

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import torch
 
-from ops.models.identity import ModelError
-from ops.whole.vectors import multiplies_bfloat16
+from ops.models.model_digest import ModelError
+from ops.whole.ranking import multiplies_bfloat16
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 

@@ -6,18 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-
-@dataclass(frozen=True)
-class Generation:
-    """One answer. ``n_tokens`` counts what was generated before the end token; ``finished`` is False when
-    ``max_tokens`` came first; ``seconds`` is the batch's time over its rows; ``error`` is '' or a reason for the
-    quarantine ('out_of_memory': this item alone does not fit the device), and then ``text`` is ''."""
-
-    text: str
-    n_tokens: int
-    finished: bool
-    seconds: float
-    error: str = ""
+from ops.models.generation import Generation
 
 
 @dataclass(frozen=True)
@@ -41,4 +30,4 @@ class VisionLanguageModel:
         # Torch takes 3 CPU seconds to import, and a flow names models that only its workers run.
         from ops.models.vlm_loaded import generate
 
-        return generate(self, pictures, prompts, max_tokens)
+        return generate(self.spec, self.precision, self.batch_size, pictures, prompts, max_tokens)

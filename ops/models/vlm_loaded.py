@@ -11,39 +11,47 @@ import torch
 from PIL import Image
 
 from ops.models.device import device, dtype, exact_inference, text_batches
-from ops.models.identity import ModelError, resolve
-from ops.models.vlm import Generation, VisionLanguageModel
+from ops.models.generation import Generation
+from ops.models.model_digest import ModelError, resolve
 
 
 def generate(
-    vlm: VisionLanguageModel, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int
+    spec: str,
+    precision: str,
+    batch_size: int,
+    pictures: list[np.ndarray | None],
+    prompts: list[str],
+    max_tokens: int,
 ) -> list[Generation]:
-    """One Generation a row, in the order given."""
+    """One Generation a row, in the order given. A model that does not load, or not fit, is an error, not an answer."""
+    if not prompts:
+        return []
+    model = load(spec, precision)
     answers: dict[int, Generation] = {}
     # A processor takes batches in which every row has a picture, or none has.
     for with_picture in (True, False):
         rows = [row for row, picture in enumerate(pictures) if (picture is not None) == with_picture]
-        for batch in text_batches([len(prompts[row]) for row in rows], vlm.batch_size):
+        for batch in text_batches([len(prompts[row]) for row in rows], batch_size):
             chosen = [rows[place] for place in batch]
-            found = _halving(vlm, [pictures[row] for row in chosen], [prompts[row] for row in chosen], max_tokens)
+            found = _halving(model, [pictures[row] for row in chosen], [prompts[row] for row in chosen], max_tokens)
             answers.update(zip(chosen, found, strict=True))
     return [answers[row] for row in range(len(prompts))]
 
 
 def _halving(
-    vlm: VisionLanguageModel, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int
+    model: LoadedVlm, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int
 ) -> list[Generation]:
     """Answer a batch; when the device has no room, answer its halves."""
     try:
-        return load(vlm.spec, vlm.precision).answer(pictures, prompts, max_tokens)
+        return model.answer(pictures, prompts, max_tokens)
     except torch.cuda.OutOfMemoryError:
         pass  # outside of the handler the failed batch's tensors are free
     torch.cuda.empty_cache()
     if len(prompts) == 1:
         return [Generation("", 0, False, 0.0, "out_of_memory")]
     half = len(prompts) // 2
-    first = _halving(vlm, pictures[:half], prompts[:half], max_tokens)
-    return first + _halving(vlm, pictures[half:], prompts[half:], max_tokens)
+    first = _halving(model, pictures[:half], prompts[:half], max_tokens)
+    return first + _halving(model, pictures[half:], prompts[half:], max_tokens)
 
 
 class LoadedVlm:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from ops.fault import Fault
-from ops.read.tree import Entry, Place, Tree
+from ops.read.places.tree import Entry, Place, Tree
 
 
 @dataclass(frozen=True)

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 
 from ops.fault import Fault
 from ops.read.document import Claim, Document, Format, Picture, Text, Unit
-from ops.read.html_archive import HtmlArchive
-from ops.read.html_folder import HtmlFolder
-from ops.read.image_folder import ImageFolder
-from ops.read.image_table import ImageTable
-from ops.read.mmc4 import Mmc4
-from ops.read.obelics import Obelics
-from ops.read.realsyn import RealSyn
-from ops.read.tree import Entry, LocalTree, SourceError, Tree, local_tree
-from ops.read.url_list import UrlList
-from ops.read.warc import Warc
-from ops.read.web import WebTree, web_tree
-from ops.read.webdataset import WebDataset
+from ops.read.formats.html_archive import HtmlArchive
+from ops.read.formats.html_folder import HtmlFolder
+from ops.read.formats.image_folder import ImageFolder
+from ops.read.formats.image_table import ImageTable
+from ops.read.formats.mmc4 import Mmc4
+from ops.read.formats.obelics import Obelics
+from ops.read.formats.realsyn import RealSyn
+from ops.read.formats.url_list import UrlList
+from ops.read.formats.warc import Warc
+from ops.read.formats.webdataset import WebDataset
+from ops.read.places.tree import Entry, LocalTree, SourceError, Tree, local_tree
+from ops.read.places.web import WebTree, web_tree
 
 if TYPE_CHECKING:
-    from ops.read.s3 import S3Tree
+    from ops.read.places.s3 import S3Tree
 
 __all__ = ["Document", "Picture", "Source", "SourceError", "Text", "Unit", "open_source"]
 
@@ -148,7 +148,7 @@ def split_format(uri: str) -> tuple[str, str]:
 def _tree(place: str) -> LocalTree | S3Tree | WebTree:
     scheme, marked, _ = place.partition("://")
     if marked and scheme == "s3":
-        from ops.read.s3 import s3_tree  # s3fs takes 0.5 s to import, which a local source need not pay
+        from ops.read.places.s3 import s3_tree  # s3fs takes 0.5 s to import, which a local source need not pay
 
         return s3_tree(place, frozenset().union(*(reader.suffixes for reader in READERS)))
     if place.startswith(WEB):

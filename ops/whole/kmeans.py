@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ops.whole.vectors import blocks, nearest, unit
+from ops.whole.ranking import blocks, nearest, unit
 
 # faiss's own advice: more points a centroid add time, hardly quality.
 POINTS_PER_CENTROID = 256

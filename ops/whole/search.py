@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ops.whole.vectors import blocks, nearest
+from ops.whole.ranking import blocks, nearest
 
 
 def top_k(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ops.whole.vectors import ROUNDING, blocks, products
+from ops.whole.ranking import ROUNDING, blocks, products
 
 # Rows compared at once. Of a cluster of 400 new ones two thirds of the square are computed, of larger ones nearly half;
 # fewer rows at once would cost the matrix product its speed.

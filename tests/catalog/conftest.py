@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.commit import Manifest
-from catalog.lake import Lake, create_or_open
+from catalog.lake.lake import Lake
+from catalog.lake.opening import create_or_open
+from catalog.write.commit import Manifest
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from catalog.changes import Change, changes
-from catalog.datasets import Dataset
-from catalog.lake import Lake
+from catalog.ask.changes import Change, changes
+from catalog.ask.datasets import Dataset
+from catalog.lake.lake import Lake
 
 FATES = st.sampled_from(["", "", "sharp", "balance"])
 PAIR = st.tuples(st.sampled_from(["one", "two", None]), st.sampled_from(["a caption", None]))

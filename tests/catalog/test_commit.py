@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from catalog import lease
-from catalog.commit import Manifest, commit, commit_stream
-from catalog.error import LeaseLost, PairmillError
-from catalog.lake import Lake, create_or_open
+from catalog.lake.error import LeaseLost, PairmillError
+from catalog.lake.lake import Lake
+from catalog.lake.opening import create_or_open
+from catalog.write import lease
+from catalog.write.commit import Manifest, commit
+from catalog.write.stream import commit_stream
 from tests.catalog.conftest import partition
 
 
@@ -158,8 +160,8 @@ def test_whoever_lost_the_lease_commits_nothing_more(lake: Lake) -> None:
 WORKER = """
 import sys
 from pathlib import Path
-from catalog import lease
-from catalog.lake import create_or_open
+from catalog.write import lease
+from catalog.lake.opening import create_or_open
 from tests.catalog.conftest import partition
 with create_or_open(sys.argv[1]) as lake, lease.writing(lake, sys.argv[2], "work") as writer:
     number = writer.begin("step")

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog import facts_fill
-from catalog import texts as texts_of_cut
-from catalog.cut import cut
-from catalog.lake import Lake, create_or_open
-from catalog.plan import Plan, compile_plan
-from catalog.publish import image_funnel, publish, sentence_funnel
-from catalog.recipe import Recipe
-from catalog.recipe_parts import RESERVED, Rule
+from catalog.cut import facts_tables
+from catalog.cut import texts as texts_of_cut
+from catalog.cut.cut import cut
+from catalog.cut.publication import image_funnel, publish, sentence_funnel
+from catalog.lake.lake import Lake
+from catalog.lake.opening import create_or_open
+from catalog.recipe.parts import RESERVED, Rule
+from catalog.recipe.plan import Plan, compile_plan
+from catalog.recipe.recipe import Recipe
 from tests.reference import cut as slow
 
 SCORERS = {
@@ -120,7 +121,7 @@ def test_the_cut_equals_its_slow_twin(seed: int, at_once: int):
     ):
         for name in ("IMAGES_AT_ONCE", "PAIRS_AT_ONCE", "LIVE"):
             patched.setattr(texts_of_cut, name, at_once)
-        patched.setattr(facts_fill, "SORTED_AT_ONCE", 100)
+        patched.setattr(facts_tables, "SORTED_AT_ONCE", 100)
         fill(lake, images, words)
         cut(lake, plan())
         decided = dict(lake.query("SELECT image_id, dropped_by FROM cut_images"))

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from catalog import datasets
-from catalog.error import PairmillError
-from catalog.lake import Lake, create_or_open
+from catalog.ask import datasets
+from catalog.lake.error import PairmillError
+from catalog.lake.lake import Lake
+from catalog.lake.opening import create_or_open
 
 
 @pytest.fixture

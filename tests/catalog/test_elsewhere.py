@@ -17,15 +17,16 @@ import pytest
 import s3fs
 from moto.server import ThreadedMotoServer
 
-from catalog import lease
-from catalog.attach import connect, use_s3_credentials
-from catalog.commit import Manifest
-from catalog.cut import cut
-from catalog.error import LeaseHeld, PairmillError
-from catalog.lake import Lake, create_or_open
-from catalog.location import locate
-from catalog.schema import NEWEST
-from catalog.sweep import sweep
+from catalog.cut.cut import cut
+from catalog.lake.attach import connect, use_s3_credentials
+from catalog.lake.error import LeaseHeld, PairmillError
+from catalog.lake.lake import Lake
+from catalog.lake.location import locate
+from catalog.lake.opening import create_or_open
+from catalog.lake.schema import NEWEST
+from catalog.write import lease
+from catalog.write.commit import Manifest
+from catalog.write.sweep import sweep
 from tests.catalog.test_cut import fill, plan, world
 
 
@@ -247,9 +248,9 @@ def test_a_lake_yaml_speaks_of_its_own_folder(tmp_path: Path, monkeypatch: pytes
 
 FULL = """
 import os, sys
-from catalog import lease
-from catalog.error import PairmillError
-from catalog.lake import create_or_open
+from catalog.write import lease
+from catalog.lake.error import PairmillError
+from catalog.lake.opening import create_or_open
 from tests.catalog.conftest import partition
 place = sys.argv[1]
 with create_or_open(place) as lake, lease.writing(lake, "run", "test") as writer:

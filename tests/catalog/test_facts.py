@@ -10,11 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from catalog import facts_fill
-from catalog.cut import cut
-from catalog.error import BadQuery
-from catalog.lake import Lake, create_or_open
-from catalog.plan import Plan
+from catalog.cut import facts_tables
+from catalog.cut.cut import cut
+from catalog.lake.error import BadQuery
+from catalog.lake.lake import Lake
+from catalog.lake.opening import create_or_open
+from catalog.recipe.plan import Plan
 from tests.catalog.test_cut import fill, plan, world
 
 ROW = {
@@ -71,7 +72,7 @@ def test_another_process_finds_them_made(tmp_path: Path):
         assert kept(tmp_path) == made
 
 
-@pytest.mark.parametrize("table", facts_fill.TABLES)
+@pytest.mark.parametrize("table", facts_tables.TABLES)
 def test_a_row_more_in_any_table_that_is_read_makes_them_anew_and_removes_the_former(tmp_path: Path, table: str):
     with lake_of(tmp_path) as lake:
         cut(lake, plan())
@@ -106,7 +107,7 @@ def test_ids_whose_hashes_are_equal_are_told_apart(tmp_path: Path, monkeypatch: 
     for ways in ((short, "hash({0})", "{0}"), ("hash(left({0}, 2))", short, "{0}")):
         for file in (tmp_path / "lake/.facts").iterdir():
             file.unlink()
-        monkeypatch.setattr(facts_fill, "WAYS", ways)
+        monkeypatch.setattr(facts_tables, "WAYS", ways)
         with create_or_open(tmp_path / "lake") as lake:
             assert decisions(lake, plan()) == expected
 
@@ -114,7 +115,7 @@ def test_ids_whose_hashes_are_equal_are_told_apart(tmp_path: Path, monkeypatch: 
 def test_what_fails_half_way_leaves_nothing_and_the_next_makes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with lake_of(tmp_path) as lake:
         with monkeypatch.context() as patched, pytest.raises(BadQuery, match="no_such_function"):
-            patched.setattr(facts_fill, "WAYS", ("no_such_function({0})", "{0}"))
+            patched.setattr(facts_tables, "WAYS", ("no_such_function({0})", "{0}"))
             cut(lake, plan())
         assert not kept(tmp_path) and not list((tmp_path / "lake").glob(".spill-*/*"))
         cut(lake, plan())
@@ -124,7 +125,7 @@ def test_what_fails_half_way_leaves_nothing_and_the_next_makes_them(tmp_path: Pa
 def test_rows_that_another_process_commits_meanwhile_are_for_the_next_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    fill_images = facts_fill._images
+    fill_images = facts_tables._images
 
     def overtaken(lake: Lake, *rest) -> None:
         with create_or_open(tmp_path / "lake") as other:
@@ -140,7 +141,7 @@ def test_rows_that_another_process_commits_meanwhile_are_for_the_next_cut(
         for file in (tmp_path / "lake/.facts").iterdir():
             file.unlink()
         with monkeypatch.context() as patched:
-            patched.setattr(facts_fill, "_images", overtaken)
+            patched.setattr(facts_tables, "_images", overtaken)
             assert decisions(lake, plan()) == expected
         assert "late" in {row[0] for row in decisions(lake, plan())[0]}
 
@@ -150,9 +151,9 @@ def test_ranges_of_keys_hold_each_once_and_equal_ones_together(lake: Lake, monke
     @example([0, 2**64 - 1], 1)
     @example([], 1)
     def hold(keys: list[int], at_once: int) -> None:
-        monkeypatch.setattr(facts_fill, "SORTED_AT_ONCE", at_once)
+        monkeypatch.setattr(facts_tables, "SORTED_AT_ONCE", at_once)
         lake.connection.register("facts_keys", pa.table({"key": pa.array(keys, pa.uint64())}))
-        ranges = [found.tolist() for found in facts_fill._ranges(lake)]
+        ranges = [found.tolist() for found in facts_tables._ranges(lake)]
         assert sorted(key for found in ranges for key in found) == sorted(keys)
         assert sum(len(set(found)) for found in ranges) == len(set(keys))
 
@@ -164,7 +165,7 @@ def test_blocks_of_matches_are_cut_between_pictures(pictures: list[int], data: s
     rows = pa.record_batch({"picture": pa.array(sorted(pictures), pa.uint32()), "row": range(len(pictures))})
     at = sorted(data.draw(st.lists(st.integers(0, len(pictures)))))
     blocks = [rows.slice(first, end - first) for first, end in pairwise([0, *at, len(pictures)])]
-    cut_between = list(facts_fill._of_whole_pictures(blocks))
+    cut_between = list(facts_tables._of_whole_pictures(blocks))
     assert [row for table in cut_between for row in table["row"].to_pylist()] == list(range(len(pictures)))
     seen = [set(table["picture"].to_pylist()) for table in cut_between]
     assert sum(map(len, seen)) == len(set(pictures))

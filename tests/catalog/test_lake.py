@@ -9,11 +9,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from catalog import lake as lake_module
-from catalog import lease
-from catalog.attach import connect
-from catalog.error import BadQuery, NewerLake, PairmillError
-from catalog.lake import create_or_open
+from catalog.lake import lake as lake_module
+from catalog.lake.attach import connect
+from catalog.lake.error import BadQuery, NewerLake, PairmillError
+from catalog.lake.opening import create_or_open
+from catalog.write import lease
 from tests.catalog.conftest import partition
 
 
@@ -96,7 +96,7 @@ def test_a_read_only_lake_changes_nothing_and_must_exist(tmp_path: Path) -> None
 
 READER = """
 import sys
-from catalog.lake import create_or_open
+from catalog.lake.opening import create_or_open
 last = 0
 print("ready", flush=True)
 while last < int(sys.argv[2]):
@@ -225,7 +225,7 @@ def as_another_user() -> list[str]:
 
 def test_a_lake_that_may_not_be_written_says_so_and_can_still_be_read() -> None:
     script = (
-        "import sys; from catalog.lake import create_or_open\n"
+        "import sys; from catalog.lake.lake import create_or_open\n"
         "print(create_or_open(sys.argv[1], read_only=True).query('SELECT count(*) FROM images'))\n"
         "try: create_or_open(sys.argv[1])\nexcept Exception as error: print(type(error).__name__, error)\n"
     )

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from catalog import lease, schema
-from catalog.error import LeaseHeld, LeaseLost
-from catalog.lake import Lake, create_or_open
+from catalog.lake import hold, schema
+from catalog.lake.error import LeaseHeld, LeaseLost
+from catalog.lake.host import host
+from catalog.lake.lake import Lake
+from catalog.lake.opening import create_or_open
+from catalog.write import lease
 
 
 def put_holder(lake: Lake, host: str, pid: int, started: float, expires_in: float) -> None:
@@ -80,21 +83,21 @@ def test_a_holder_of_another_machine_is_waited_for_until_it_expires(lake: Lake) 
 def test_a_dead_process_of_this_machine_is_replaced_at_once(lake: Lake) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         pass
-    put_holder(lake, lease.host(), child.pid, 0.0, expires_in=60)
+    put_holder(lake, host(), child.pid, 0.0, expires_in=60)
     with lease.writing(lake, "run", "test"):
         pass
     # The number was given to another process since: this very one, which started at another time.
-    put_holder(lake, lease.host(), os.getpid(), 0.0, expires_in=60)
+    put_holder(lake, host(), os.getpid(), 0.0, expires_in=60)
     with lease.writing(lake, "run", "test"):
         pass
 
 
 def test_the_heartbeat_keeps_a_lease_alive_beyond_its_expiry(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(hold, "BEAT_SECONDS", 0.05)
     with lease.writing(lake, "run", "test") as writer:
-        first = lease.holder_of(lake.metadata)
+        first = hold.holder_of(lake.metadata)
         for _ in range(500):
-            now = lease.holder_of(lake.metadata)
+            now = hold.holder_of(lake.metadata)
             if first and now and now.expires > first.expires:
                 break
         else:
@@ -123,9 +126,11 @@ def test_a_writer_that_stood_still_while_another_took_over_writes_nothing_more(t
 
 RACER = """
 import sys
-from catalog import lease
-from catalog.error import LeaseHeld
-from catalog.lake import create_or_open
+from catalog.lake import hold
+from catalog.lake.host import host
+from catalog.write import lease
+from catalog.lake.error import LeaseHeld
+from catalog.lake.opening import create_or_open
 with create_or_open(sys.argv[1]) as lake:
     print("ready", flush=True)
     sys.stdin.readline()
@@ -156,7 +161,7 @@ def test_of_many_processes_that_race_for_the_lease_one_wins(tmp_path: Path) -> N
 
 
 def test_processes_that_create_a_lake_together_all_get_it(tmp_path: Path) -> None:
-    script = "import sys; from catalog.lake import create_or_open; create_or_open(sys.argv[1]).close()"
+    script = "import sys; from catalog.lake.lake import create_or_open; create_or_open(sys.argv[1]).close()"
     command = [sys.executable, "-c", script, str(tmp_path / "lake")]
     creators = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     ends = [(creator.communicate(timeout=100)[1], creator.returncode) for creator in creators]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog.error import BadPredicate
-from catalog.predicate import FUNCTIONS, check, columns_of, normal_form
+from catalog.lake.error import BadPredicate
+from catalog.recipe.predicate import FUNCTIONS, check, columns_of, normal_form
 
 KNOWN = {"width": "INTEGER", "height": "INTEGER", "sharpness": "DOUBLE", "has_url": "BOOLEAN", "language": "VARCHAR",
          "tags": "VARCHAR[]", "phash": "UBIGINT", "best_similarity": "DOUBLE", "n_words": "INTEGER"}  # fmt: skip

@@ -5,8 +5,8 @@ import pytest
 import yaml
 from prefect.utilities.callables import parameter_schema
 
-from catalog.error import BadRecipe
-from catalog.recipe import Recipe, load
+from catalog.lake.error import BadRecipe
+from catalog.recipe.recipe import Recipe, load
 
 FOLDER = Path(__file__).parents[2] / "flows" / "recipes"
 SMALL = {

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from catalog import lease, schema
-from catalog.error import BadQuery, LeaseHeld
-from catalog.lake import create_or_open
+from catalog.lake import schema
+from catalog.lake.error import BadQuery, LeaseHeld
+from catalog.lake.opening import create_or_open
+from catalog.write import lease
 from tests.catalog.conftest import partition
 
 OLDER = 1
@@ -65,7 +66,7 @@ def test_a_migration_that_fails_leaves_the_lake_as_it_was(tmp_path: Path, monkey
 
 
 def test_no_one_migrates_under_a_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.opening.WAIT_SECONDS", 0)
+    monkeypatch.setattr("catalog.lake.opening.WAIT_SECONDS", 0)
     with monkeypatch.context() as patch:
         patch.setattr(schema, "NEWEST", OLDER)
         older = create_or_open(tmp_path / "lake")

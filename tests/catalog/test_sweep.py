@@ -5,11 +5,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog import lease
-from catalog.arrow import arrow_schema
-from catalog.commit import Manifest, commit_stream
-from catalog.lake import Lake, create_or_open
-from catalog.sweep import checkpoint, sweep
+from catalog.lake.arrow import arrow_schema
+from catalog.lake.lake import Lake
+from catalog.lake.opening import create_or_open
+from catalog.write import lease
+from catalog.write.commit import Manifest
+from catalog.write.stream import commit_stream
+from catalog.write.sweep import checkpoint, sweep
 from tests.catalog.conftest import partition
 
 DAY = 86_400

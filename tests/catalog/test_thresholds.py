@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.histogram import BINS, bins, passing
-from catalog.plan import IMAGE_TABLES, compile_plan
-from catalog.recipe import validated
-from catalog.thresholds import Quantity, quantities
+from catalog.ask.histogram import BINS, bins, passing
+from catalog.recipe.plan import IMAGE_TABLES, compile_plan
+from catalog.recipe.recipe import validated
+from catalog.recipe.thresholds import Quantity, quantities
 
 TYPES = {column: kind for table in IMAGE_TABLES for column, kind in table.columns.items()}
 

@@ -8,20 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from catalog import worklist
-from catalog.lake import Lake
-from catalog.plan import Plan, Stage, compile_plan
-from catalog.recipe import Recipe
-from catalog.vectors import grouped
-from catalog.worklist import (
-    WorkItem,
-    current_scores,
-    pending_images,
-    pending_sentences,
-    rounds,
-    sentence_rows,
-    surviving_sentences,
-)
+from catalog.lake.lake import Lake
+from catalog.pending import worklist
+from catalog.pending.assignment import grouped
+from catalog.pending.eligible import current_scores, sentence_rows, surviving_sentences
+from catalog.pending.item import WorkItem
+from catalog.pending.worklist import pending_images, pending_sentences, rounds
+from catalog.recipe.plan import Plan, Stage, compile_plan
+from catalog.recipe.recipe import Recipe
 
 SCORERS = {"image_quality": "q", "image_embedding": "e", "sentence_quality": "s", "image_similarity": "i"}
 SHARDS = 3

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from catalog.lake import Lake, create_or_open
+from catalog.lake.lake import Lake
+from catalog.lake.opening import create_or_open
 from tests.flows.conftest import generate
 from tests.flows.line import curate
 

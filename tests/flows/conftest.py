@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import main
+from flows.command.cli import main
 from tests.ops.models.tiny import save_clip
 from tests.ops.models.tiny_vlm import save_vlm
 

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from catalog.lake import create_or_open
-from catalog.publish import Published
+from catalog.cut.publication import Published
+from catalog.lake.opening import create_or_open
 from flows.curate import curate_steps
-from flows.opening import session
+from flows.run_start import session
 from flows.settings import Compute, load_recipe
 
 Progress = Callable[[str, int, int], None]

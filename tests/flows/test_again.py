@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.cli import main
+from flows.command.cli import main
 from tests.flows.conftest import Tell
 from tests.flows.line import rows
 from tests.ops.fetch.web import Web, photograph, picture, status, web

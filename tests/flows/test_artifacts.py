@@ -5,8 +5,8 @@ import logging
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from flows.artifacts import ProgressArtifacts
-from flows.local_prefect import free_port
+from flows.with_prefect.artifacts import ProgressArtifacts
+from flows.with_prefect.local_prefect import free_port
 
 
 def test_progress_that_the_server_does_not_take_is_a_warning(caplog: pytest.LogCaptureFixture):

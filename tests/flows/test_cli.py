@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.recipe import changed
-from flows.cli import main, parser
+from catalog.recipe.recipe import changed
+from flows.command.cli import main, parser
 from flows.settings import RECIPES, load_recipe
 
 HEAVY = ("torch", "ray", "prefect", "transformers", "open_clip", "faiss")
@@ -30,7 +30,7 @@ def page(folder: Path) -> str:
 
 def test_reading_commands_import_none_of_the_heavy_libraries(tmp_path: Path):
     code = (
-        "import sys\nfrom flows.cli import main\n"
+        "import sys\nfrom flows.command.cli import main\n"
         f"main(['datasets', '--lake', {str(tmp_path / 'none')!r}])\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from catalog import datasets, lease
-from catalog.lake import create_or_open
-from catalog.why import seen_by
-from catalog.why_image import image
-from flows.cli import main
-from ops.identity import content_id, text_id
+from catalog.ask import datasets
+from catalog.ask.why import seen_by
+from catalog.ask.why_image import image
+from catalog.lake.opening import create_or_open
+from catalog.terms.ids import content_id, text_id
+from catalog.write import lease
+from flows.command.cli import main
 from tests.tasks.published import SENTENCES, picture, published
 
 N = 12

@@ -9,9 +9,9 @@ from prefect.exceptions import ParameterTypeError
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import validate
 
-from flows.deployments import curate
-from flows.local_prefect import deployments
 from flows.settings import RECIPES, ROOT, load_recipe
+from flows.with_prefect.deployments import curate
+from flows.with_prefect.local_prefect import deployments
 
 SCHEMA = parameter_schema(curate.fn).model_dump_for_openapi()
 FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text())
@@ -89,7 +89,9 @@ def test_what_makes_sense_is_taken(parameters: dict[str, Any]):
 
 
 def test_an_error_of_the_users_ends_the_flow_failed_with_its_message_alone(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("flows.deployments.get_run_logger", lambda: __import__("logging").getLogger("test"))
+    monkeypatch.setattr(
+        "flows.with_prefect.deployments.get_run_logger", lambda: __import__("logging").getLogger("test")
+    )
     state = curate.fn("30m", [], str(tmp_path / "lake"), "recipe", {"balance.capp": 3})
     assert state.is_failed()
     assert state.message == "recipe '30m', 'balance.capp': there is no such setting; did you mean 'cap'?"

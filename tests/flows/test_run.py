@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from catalog.error import PairmillError
-from catalog.lake import create_or_open
+from catalog.lake.error import PairmillError
+from catalog.lake.opening import create_or_open
 from flows.settings import load_recipe
 from flows.survey import Survey, survey
-from tasks import scorers
-from tasks.export import export
+from tasks.out.export import export
+from tasks.run import identity
 from tests.flows.conftest import Tell
 from tests.flows.line import curate, rows, work_done
 
@@ -30,7 +30,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory, pages: Path, settings: dict[s
 
 
 def surveyed(lake: str, settings: dict[str, str], *sources: Path) -> Survey:
-    plan, _ = scorers.plan(load_recipe("demo", settings))
+    plan, _ = identity.plan(load_recipe("demo", settings))
     with create_or_open(lake, read_only=True) as opened:
         return survey(opened, plan, [str(source) for source in sources])
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-COMMAND = [sys.executable, "-m", "flows.cli", "up"]
+COMMAND = [sys.executable, "-m", "flows.command.cli", "up"]
 
 
 @pytest.fixture(scope="module")

@@ -7,16 +7,18 @@ from pathlib import Path
 import pyarrow as pa
 from PIL import Image
 
-from catalog import contents, lease, recipe
-from catalog.cut import cut, cut_after_captions
-from catalog.lake import create_or_open
-from catalog.plan import Plan, compile_plan
-from catalog.publish import Published, publish
-from catalog.schema import columns
-from catalog.scorer import Scorer, register
-from catalog.worklist import WorkItem
-from ops.identity import content_id, text_id
-from tasks.stage import Output, Part, write_parts
+from catalog.cut.cut import cut, cut_after_captions
+from catalog.cut.publication import Published, publish
+from catalog.lake.opening import create_or_open
+from catalog.lake.schema import columns
+from catalog.pending import contents
+from catalog.pending.item import WorkItem
+from catalog.recipe import recipe
+from catalog.recipe.plan import Plan, compile_plan
+from catalog.terms.ids import content_id, text_id
+from catalog.write import lease
+from catalog.write.scorer import Scorer, register
+from tasks.run.stage import Output, Part, write_parts
 
 SENTENCES = ("A red fox sleeps in the sun.", "The old bridge crosses the river twice.", "Two boats wait for the wind.")
 FORMATS = ("jpeg", "png", "webp")

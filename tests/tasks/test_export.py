@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 from PIL import Image
 
-from catalog import lease
-from catalog.error import LeaseHeld, PairmillError
-from catalog.lake import Lake, create_or_open
-from ops.identity import text_id
-from tasks import export as exporting
-from tasks.export import REALSYN, export
+from catalog.lake.error import LeaseHeld, PairmillError
+from catalog.lake.lake import Lake
+from catalog.lake.opening import create_or_open
+from catalog.terms.ids import text_id
+from catalog.write import lease
+from tasks.out import export as exporting
+from tasks.out.export import REALSYN, export
 from tests.tasks.published import picture, published
 
 N = 14
@@ -267,7 +268,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Path, bucket, small_tars, monkeypatch):
-    from tasks import webdataset
+    from tasks.out import webdataset_tars as webdataset
 
     def names() -> list[str]:
         return [item["Key"] for item in bucket.list_objects_v2(Bucket="data").get("Contents", [])]

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from catalog import links
-from flows.opening import session
+from catalog.pending import fetches
+from catalog.terms.ids import content_id, text_id
+from flows.run_start import session
 from flows.settings import Compute, load_recipe
-from ops.identity import content_id, text_id
 from tasks.fetch import fetch, fetch_again
 from tasks.ingest import ingest
-from tasks.session import Session
+from tasks.run.session import Session
 from tests.ops.fetch.web import Web, photograph, picture, redirect, status, web
 
 
@@ -61,9 +61,9 @@ def test_every_address_ends_in_a_row_and_every_occurrence_in_a_picture(server: W
     urls = [server.url(name) for name in names] * 2 + ["http://10.0.0.1/a.jpg"]
     with run(tmp_path / "lake", url_list(tmp_path / "list", urls)) as held:
         ingest(held)
-        assert links.count_unfetched(held.lake) == 35
+        assert fetches.count_unfetched(held.lake) == 35
         fetch(held)
-        assert links.count_unfetched(held.lake) == 0
+        assert fetches.count_unfetched(held.lake) == 0
         sql = "SELECT reason, http_status, passing, count(*) FROM fetched GROUP BY ALL ORDER BY ALL"
         assert held.lake.query(sql) == [
             ("", 200, False, 31),
@@ -146,7 +146,7 @@ def test_the_same_addresses_may_fail_again_and_again_and_answer_in_the_end(serve
 def test_a_fetch_that_is_killed_asks_again_only_for_the_portions_in_work(
     server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(links, "_PORTIONS", links._PORTIONS.replace(f"// {links.PORTION}", "// 4"))
+    monkeypatch.setattr(fetches, "_PORTIONS", fetches._PORTIONS.replace(f"// {fetches.PORTION}", "// 4"))
     for n in range(40):
         server.manners[f"/{n}.jpg"] = picture(photograph(n))
     source = url_list(tmp_path / "list", [server.url(f"/{n}.jpg") for n in range(40)])
@@ -163,7 +163,7 @@ def test_a_fetch_that_is_killed_asks_again_only_for_the_portions_in_work(
         ingest(held)
         fetch(held)
     with run(tmp_path / "lake", source) as held:
-        waiting = links.unfetched(held.lake)
+        waiting = fetches.unfetched(held.lake)
         assert len(waiting) == 5 and {len(item.keys) for item in waiting} == {4}
         fetch(held)
         assert held.lake.query("SELECT count(*), count(DISTINCT url) FROM fetches") == [(40, 40)]
@@ -182,7 +182,7 @@ def test_a_server_that_does_not_speak_utf_8_costs_at_most_its_own_address(server
     with run(tmp_path / "lake", url_list(tmp_path / "list", urls)) as held:
         ingest(held)
         fetch(held)
-        assert links.count_unfetched(held.lake) == 0
+        assert fetches.count_unfetched(held.lake) == 0
         columns = "reason, content_type, etag, last_modified, final_url"
         assert held.lake.query(f"SELECT {columns} FROM fetched ORDER BY url") == [
             ("", "", "", "", urls[0]),

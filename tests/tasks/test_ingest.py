@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.worklist import WorkItem
+from catalog.pending.item import WorkItem
 from ops.read.source import open_source
 from tasks import ingest
 from tasks.ingest import Ingest, IngestSettings, listing, shard_item
-from tasks.partition import Output, Part, write_parts
+from tasks.run.partition import Output, Part, write_parts
 from tests.ops.read.packed import sample, tar
 from tests.ops.read.samples import jpeg, write
 

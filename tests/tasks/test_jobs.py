@@ -5,17 +5,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.worklist import WorkItem
+from catalog.pending.item import WorkItem
 from ops.image.decode import Decode
 from ops.models.clip import Clip
 from ops.models.vlm import VisionLanguageModel
-from ops.read import retries
+from ops.read.places import retries
 from ops.read.source import open_source
-from tasks import stage
 from tasks.caption import CaptionPictures, FuseTexts
 from tasks.ingest import Ingest, IngestSettings, listing, shard_item
+from tasks.run import stage
+from tasks.run.stage import Job, Output
 from tasks.score_images import ScoreImages
-from tasks.stage import Job, Output
 from tests.ops.read.test_s3_unwell import bucket, fill, fresh_filesystem, quick, server, unwell
 
 __all__ = ["bucket", "quick", "server"]  # fixtures

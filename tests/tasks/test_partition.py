@@ -4,10 +4,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.attach import connect
-from catalog.worklist import WorkItem
-from tasks.partition import ParquetFile, Part, write_parts
-from tasks.stage import Output
+from catalog.lake.attach import connect
+from catalog.pending.item import WorkItem
+from tasks.run.partition import ParquetFile, Part, write_parts
+from tasks.run.stage import Output
 
 
 def test_a_file_can_tell_that_it_does_not_hold_an_id(tmp_path: Path):

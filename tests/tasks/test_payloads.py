@@ -10,19 +10,19 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from catalog.worklist import WorkItem
-from flows.opening import session
+from catalog.pending.item import WorkItem
+from catalog.terms.ids import content_id
+from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from ops.fault import Fault
-from ops.identity import content_id
 from ops.image.decode import Decode
 from ops.models.vlm import VisionLanguageModel
 from tasks.caption import CaptionPictures, FuseTexts
 from tasks.ingest import ingest
-from tasks.payloads import payloads
-from tasks.replay import replay
+from tasks.reopen import replay
+from tasks.run.payloads import payloads
+from tasks.run.session import Session
 from tasks.score_images import score_images
-from tasks.session import Session
 
 COMPUTE = Compute.model_validate({"workers": 1})
 SCORES = "SELECT sha256, sharpness, brightness, colourfulness, image_entropy FROM image_quality ORDER BY ALL"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.error import PairmillError
-from catalog.worklist import WorkItem
-from tasks import poison, stage
-from tasks.stage import Output, Part, Placement
+from catalog.lake.error import PairmillError
+from catalog.pending.item import WorkItem
+from tasks.run import poison, stage
+from tasks.run.stage import Output, Part, Placement
 
 
 @dataclass(frozen=True)

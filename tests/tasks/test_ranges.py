@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.worklist import WorkItem
+from catalog.pending.item import WorkItem
 from tasks.associate import Search
 from tasks.duplicates import SemanticEdges
-from tasks.rows import to_blobs
+from tasks.run.rows import to_blobs
 
 CLUSTERS = 6
 

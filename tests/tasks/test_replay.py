@@ -7,19 +7,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from catalog import quarantine
-from catalog import sweep as sweeping
-from catalog.error import PairmillError
-from catalog.vectors import score_paths
-from catalog.worklist import WorkItem
-from flows.opening import session
+from catalog.lake.error import PairmillError
+from catalog.pending import quarantine
+from catalog.pending.index_ranges import score_paths
+from catalog.pending.item import WorkItem
+from catalog.write import sweep as sweeping
+from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from tasks.ingest import ingest
-from tasks.partition import Output, Part, write_parts
-from tasks.replay import replay
-from tasks.rows import read_rows, to_vectors
+from tasks.reopen import replay
+from tasks.run.partition import Output, Part, write_parts
+from tasks.run.rows import read_rows, to_vectors
+from tasks.run.session import Session
 from tasks.score_images import score_images
-from tasks.session import Session
 from tests.ops.fetch.web import photograph
 
 COMPUTE = Compute.model_validate({"workers": 1})

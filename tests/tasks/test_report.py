@@ -10,12 +10,12 @@ import yaml
 from lxml import html
 from PIL import Image
 
-from catalog.error import PairmillError
-from catalog.lake import create_or_open
-from catalog.recipe import validated
-from ops.identity import text_id
-from tasks.report import PAIRS_SHOWN, write_report
-from tasks.thumbnails import SIDE, thumbnail
+from catalog.lake.error import PairmillError
+from catalog.lake.opening import create_or_open
+from catalog.recipe.recipe import validated
+from catalog.terms.ids import text_id
+from tasks.out.html_report import PAIRS_SHOWN, write_report
+from tasks.out.thumbnails import SIDE, thumbnail
 from tests.tasks.published import picture, published
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202e & so on'

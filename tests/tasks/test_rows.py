@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.rows import to_blobs, to_vectors
+from tasks.run.rows import to_blobs, to_vectors
 
 
 def slowly(blobs: pa.ChunkedArray | pa.Array) -> list[list[float]]:

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.commit import Manifest
-from catalog.worklist import WorkItem
-from tasks import stage
+from catalog.pending.item import WorkItem
+from catalog.write.commit import Manifest
+from tasks.run import stage
+from tasks.run.stage import Output, Part, Placement
 from tasks.score_sentences import ScoreSentences
-from tasks.stage import Output, Part, Placement
 
 SENTENCES = ["A red fox sleeps.", "See www.example.com now", "Nothing", "The old bridge crosses the river twice."]
 

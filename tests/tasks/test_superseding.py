@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from catalog.plan import Stage
-from catalog.publish import sentence_funnel
-from catalog.superseded import gone, silenced
-from catalog.why import Seen, superseded
-from catalog.why_image import image
-from catalog.worklist import image_rows, sentence_rows
-from flows.opening import session
+from catalog.ask.why import Seen, superseded
+from catalog.ask.why_image import image
+from catalog.cut.publication import sentence_funnel
+from catalog.pending.eligible import image_rows, sentence_rows
+from catalog.pending.superseded import gone, silenced
+from catalog.recipe.plan import Stage
+from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from ops.read.source import open_source
 from tasks.ingest import ingest
-from tasks.replay import replay
-from tasks.session import Session
+from tasks.reopen import replay
+from tasks.run.session import Session
 from tests.ops.fetch.web import photograph
 
 
@@ -136,7 +136,7 @@ def test_a_killed_run_leaves_the_comparison_to_the_next(tmp_path: Path, monkeypa
 
     try:
         with monkeypatch.context() as patch:
-            patch.setattr("catalog.contents.superseded.settle", die)
+            patch.setattr("catalog.pending.contents.superseded.settle", die)
             with ingested(tmp_path):
                 raise AssertionError("was to be killed")
     except Killed:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from ops.read import tables
-from tasks.replay import replay
-from tasks.session import Session
+from ops.read.records import tables
+from tasks.reopen import replay
+from tasks.run.session import Session
 from tests.ops.fetch.web import photograph
 from tests.ops.read.samples import table_bytes
 from tests.tasks.test_superseding import alive, ingested, newest
@@ -165,7 +165,7 @@ def kill(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr("catalog.contents.superseded.settle", die)
+        patch.setattr("catalog.pending.contents.superseded.settle", die)
         with ingested(place):
             raise AssertionError("was to be killed")
 

@@ -4,18 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from catalog import lease
-from catalog.cut import cut
-from catalog.lake import create_or_open
-from catalog.lease import Writer
-from catalog.plan import Plan, compile_plan
-from catalog.recipe import validated
-from catalog.similarity import pending_fusion
-from catalog.worklist import WorkItem, current_scores
+from catalog.cut.cut import cut
+from catalog.lake.opening import create_or_open
+from catalog.pending.by_text import pending_fusion
+from catalog.pending.eligible import current_scores
+from catalog.pending.item import WorkItem
+from catalog.recipe.plan import Plan, compile_plan
+from catalog.recipe.recipe import validated
+from catalog.write import lease
+from catalog.write.lease import Writer
 from ops.image.decode import Decode
 from ops.models.vlm import VisionLanguageModel
 from tasks.caption import FuseTexts
-from tasks.stage import Output, write_parts
+from tasks.run.stage import Output, write_parts
 from tests.tasks.published import IMAGE_RULES, plan_of, published
 
 FUSE = {"prompt": "{caption} {sentence}", "max_tokens": 4, "side": 64, "precision": "fp32"}

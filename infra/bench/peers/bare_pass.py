@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import torch
 
 from ops.image.decode import Decode
+from ops.image.image_quality import ImageQuality
 from ops.image.luma import with_luma
 from ops.image.phash import PerceptualHash
-from ops.image.quality import ImageQuality
 
 CHUNK = 64
 

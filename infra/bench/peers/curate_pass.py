@@ -21,9 +21,10 @@ from typing import Any
 import torch
 
 from flows.curate import curate_steps
-from flows.opening import session
+from flows.run_start import session
 from flows.settings import Compute, load_recipe
-from tasks import cluster, duplicates, pool, stage
+from tasks import cluster, duplicates
+from tasks.run import pool, stage
 
 # Ops that the flow process itself runs, where its tasks look them up.
 GLOBAL_OPS = ((cluster.kmeans, "train"), (duplicates, "hamming_edges"), (duplicates, "recut"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from flows.opening import session
+from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from tasks.ingest import ingest
 

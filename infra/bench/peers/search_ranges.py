@@ -9,8 +9,9 @@ from pathlib import Path
 
 import torch
 
-from catalog.vectors import Trained, ranges
-from catalog.worklist import WorkItem
+from catalog.pending.index_ranges import ranges
+from catalog.pending.item import WorkItem
+from catalog.pending.training import Trained
 from tasks.associate import Search
 
 

@@ -5,9 +5,9 @@ PLACEMENT is pool or ray. ``ingest`` makes the lake, ``score`` does what ``tasks
 
 import sys
 
-from catalog.plan import Stage
-from catalog.worklist import pending_images
-from flows.opening import session
+from catalog.pending.worklist import pending_images
+from catalog.recipe.plan import Stage
+from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from tasks.ingest import ingest
 from tasks.score_images import PIXEL_TABLES, image_job

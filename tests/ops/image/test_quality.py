@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image, ImageFilter
 
+from ops.image.image_quality import ImageQuality
 from ops.image.luma import luma
-from ops.image.quality import ImageQuality
 from tests.ops.golden import check_golden
 from tests.ops.image.pictures import picture
 from tests.reference.quality import brightness, colourfulness, image_entropy, sharpness

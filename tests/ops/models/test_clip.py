@@ -9,7 +9,7 @@ from PIL import Image
 
 from ops.models import clip_loaded
 from ops.models.clip import Clip
-from ops.models.identity import ModelError
+from ops.models.model_digest import ModelError
 from tests.ops.golden import check_golden
 from tests.ops.models.tiny import save_clip
 

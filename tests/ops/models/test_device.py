@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from ops.models.device import device, dtype
-from ops.models.identity import ModelError
-from ops.whole.vectors import multiplies_bfloat16
+from ops.models.model_digest import ModelError
+from ops.whole.ranking import multiplies_bfloat16
 
 
 def test_a_precision_is_taken_as_it_is_or_refused():

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.models import identity
-from ops.models.identity import ModelError, model_digest, resolve
+from ops.models import model_digest as identity
+from ops.models.model_digest import ModelError, model_digest, resolve
 from tests.ops.models.tiny import save_clip
 
 

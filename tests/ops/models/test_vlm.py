@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from ops.models import vlm_loaded
-from ops.models.identity import ModelError
-from ops.models.vlm import Generation, VisionLanguageModel
+from ops.models.generation import Generation
+from ops.models.model_digest import ModelError
+from ops.models.vlm import VisionLanguageModel
 from tests.ops.golden import check_golden
 from tests.ops.models.tiny_vlm import save_vlm
 

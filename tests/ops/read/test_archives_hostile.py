@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.read import tar_members, unpack, zip_members
+from ops.read.places import tar_members, unpack, zip_members
 from ops.read.source import open_source
 from tests.ops.read.packed import sample, tar, zipped
 from tests.ops.read.samples import documents, faults, jpeg, outline, write

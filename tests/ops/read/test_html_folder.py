@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.fault import Fault
-from ops.read.html_folder import HtmlFolder
+from ops.read.formats.html_folder import HtmlFolder
 from ops.read.source import Document, Unit, open_source
 from tests.ops.read.samples import documents, everything, faults, jpeg, outline, pictures, write
 

@@ -1,8 +1,8 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ops.read.links import resolve
-from ops.read.tree import LocalTree
+from ops.read.page.links import resolve
+from ops.read.places.tree import LocalTree
 
 TREE = LocalTree("/nowhere")
 PIECES = st.lists(

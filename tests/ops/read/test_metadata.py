@@ -4,8 +4,8 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.read.charset import printable
-from ops.read.metadata import MAX_TEXT, storable
+from ops.read.document_metadata import MAX_TEXT, storable
+from ops.read.page.charset import printable
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.binary(max_size=70))
 VALUES = st.recursive(

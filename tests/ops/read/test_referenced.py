@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from catalog.terms.ids import content_id
 from ops.fault import Fault
-from ops.identity import content_id
-from ops.read.referenced import Reference, contents
+from ops.read.places.referenced import Reference, contents
 from ops.read.source import Picture, SourceError, open_source
 from tests.ops.read.packed import sample, tar, zipped
 from tests.ops.read.samples import documents, jpeg, pictures, table_bytes, write

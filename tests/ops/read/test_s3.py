@@ -7,7 +7,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from ops.fault import Fault
-from ops.read import s3, s3_requests, tree
+from ops.read.places import s3, s3_requests, tree
 from ops.read.source import Document, SourceError, open_source
 from tests.ops.read.samples import documents, everything, jpeg, outline, pictures, table_bytes, write
 from tests.ops.read.test_obelics import lists

@@ -8,7 +8,7 @@ from botocore.retries import standard
 from moto.s3.models import s3_backends
 
 from ops.fault import Fault
-from ops.read import retries, s3_requests
+from ops.read.places import retries, s3_requests
 from ops.read.source import SourceError, open_source
 from tests.fuzz.inputs import seeds
 from tests.ops.read.samples import everything, jpeg, write

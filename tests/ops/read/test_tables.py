@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ops.fault import Fault
-from ops.read import tables
+from ops.read.records import tables
 from ops.read.source import Document, open_source
 from tests.ops.read.packed import zipped
 from tests.ops.read.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pyarrow as pa
 import pytest
 
-from ops.read import retries, web_bytes
+from ops.read.places import retries, web_bytes
 from ops.read.source import Document, SourceError, open_source
 from tests.fuzz.inputs import seeds
 from tests.ops.read.samples import documents, everything, outline, table_bytes, write

@@ -6,7 +6,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.text.quality import SentenceQuality
+from ops.text.sentence_quality import SentenceQuality
 from tests.ops.golden import check_golden
 
 EXAMPLES = [

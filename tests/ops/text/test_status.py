@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.text.status import generation_status
+from ops.text.generation_status import generation_status
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "...", "<>!?", "😀"])

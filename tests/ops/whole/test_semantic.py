@@ -3,8 +3,8 @@ import pytest
 
 from ops.whole.components import components
 from ops.whole.kmeans import assign, train
+from ops.whole.ranking import unit
 from ops.whole.semantic import edges_within
-from ops.whole.vectors import unit
 from tests.reference.semantic import all_pairs
 
 
@@ -67,7 +67,7 @@ def test_the_blocks_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch):
     vectors = families()
     centroids = train(vectors, 8)
     whole = edges_of(vectors, centroids=centroids)
-    monkeypatch.setattr("ops.whole.vectors.BLOCK_BYTES", 1_024)
+    monkeypatch.setattr("ops.whole.ranking.BLOCK_BYTES", 1_024)
     assert edges_of(vectors, centroids=centroids) == whole
 
 

@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ops.whole import vectors
-from ops.whole.vectors import nearest, unit
+from ops.whole import ranking
+from ops.whole.ranking import nearest, unit
 from tests.reference.search import best
 
 
 @pytest.fixture(params=[True, False], ids=["bfloat16", "float32"], autouse=True)
 def rough(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Both ways on any CPU: torch has products of bfloat16 without the instructions, too, only slowly."""
-    monkeypatch.setattr(vectors, "multiplies_bfloat16", lambda: request.param)
+    monkeypatch.setattr(ranking, "multiplies_bfloat16", lambda: request.param)
     return request.param
 
 
@@ -46,13 +46,13 @@ def test_both_ways_give_the_same_bits_for_vectors_of_any_length(n: int, k: int, 
     known, queries = close_together(n, 24, 0.1, seed), close_together(9, 24, 0.1, seed + 1)
     known *= np.random.default_rng(seed).uniform(0.2, 1, (n, 1)).astype(np.float32) * np.float32(scale)
     results = []
-    way = vectors.multiplies_bfloat16
+    way = ranking.multiplies_bfloat16
     for half in (True, False):
-        vectors.multiplies_bfloat16 = lambda half=half: half
+        ranking.multiplies_bfloat16 = lambda half=half: half
         try:
             results.append(nearest(queries, known, k))
         finally:
-            vectors.multiplies_bfloat16 = way
+            ranking.multiplies_bfloat16 = way
     np.testing.assert_array_equal(results[0][0], results[1][0])
     np.testing.assert_array_equal(results[0][1], results[1][1])
 

@@ -1,0 +1,84 @@
+"""Published datasets: found by NAME (the newest version) or NAME@VERSION, with their funnel and a sample."""
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from difflib import get_close_matches
+
+from catalog.lake.error import PairmillError
+from catalog.lake.lake import Lake
+
+_COLUMNS = "name, version, recipe, commit, content_digest, amended, n_pairs, recall, run_id, created_at, scorers"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One row of ``datasets``. ``recipe`` is the recipe's JSON; ``commit`` the highest commit number that it saw,
+    ``scorers`` the digests of those it used."""
+
+    name: str
+    version: int
+    recipe: str
+    commit: int
+    content_digest: str
+    amended: bool
+    n_pairs: int
+    recall: float | None
+    run_id: str
+    created_at: datetime
+    scorers: list[str] = field(default_factory=list, hash=False)
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
+
+
+@dataclass(frozen=True)
+class FunnelStep:
+    """One rule's bite: of ``n_in`` items of ``kind`` ('image' or 'sentence') that reached it, ``n_dropped`` fell."""
+
+    kind: str
+    rule: str
+    n_in: int
+    n_dropped: int
+
+
+def published(lake: Lake) -> list[Dataset]:
+    """Every version, in the order of names and versions."""
+    return [Dataset(*row) for row in lake.query(f"SELECT {_COLUMNS} FROM datasets ORDER BY name, version")]
+
+
+def newest(lake: Lake, name: str) -> Dataset | None:
+    """The highest version of ``name``, None where there is none."""
+    rows = lake.query(f"SELECT {_COLUMNS} FROM datasets WHERE name = ? ORDER BY version DESC LIMIT 1", (name,))
+    return Dataset(*rows[0]) if rows else None
+
+
+def find(lake: Lake, spec: str) -> Dataset:
+    """The dataset that ``NAME`` or ``NAME@VERSION`` names. PairmillError when there is no such one."""
+    name, _, version = spec.partition("@")
+    if "@" in spec and not re.fullmatch(r"[1-9]\d*", version):
+        raise PairmillError(f"dataset '{spec}': the version after '@' is a number from 1, as in {name or 'demo'}@3.")
+    found = {(each.name, each.version): each for each in published(lake)}
+    versions = [each for each in found.values() if each.name == name]
+    if not versions:
+        names = sorted({known for known, _ in found})
+        near = get_close_matches(name, names, n=1)
+        remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names) or 'none yet'}."
+        raise PairmillError(f"lake '{lake.uri}' has no dataset '{name}'; {remedy}")
+    if not version:
+        return versions[-1]
+    if (name, int(version)) not in found:
+        raise PairmillError(f"dataset '{name}' has no version {version}; its newest is {name}@{versions[-1].version}.")
+    return found[name, int(version)]
+
+
+def funnel(lake: Lake, dataset: Dataset) -> list[FunnelStep]:
+    """What each rule dropped, images first, in the order of the cut."""
+    sql = "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? ORDER BY position"
+    return [FunnelStep(*row) for row in lake.query(sql, (dataset.name, dataset.version))]
+
+
+def sample_pairs(lake: Lake, dataset: Dataset, n: int = 3) -> list[dict]:
+    """``n`` pairs as rows, those with the smallest sha256 of their id: the same ones whenever it is asked."""
+    sql = "SELECT * FROM pairs WHERE dataset = ? AND version = ? ORDER BY sha256(image_id) LIMIT ?"
+    return lake.table(sql, (dataset.name, dataset.version, n)).to_pylist()

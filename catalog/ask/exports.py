@@ -1,0 +1,76 @@
+"""The SQL of exports: a version's pairs in the order in which they are written, and the record of what was written."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.ask.datasets import Dataset, find
+from catalog.lake.error import PairmillError
+from catalog.lake.lake import Lake
+from catalog.lake.schema import columns
+from catalog.pending.worklist import payload_paths
+
+PAIR_COLUMNS = tuple(columns("pairs"))
+
+
+def gather(lake: Lake, dataset: Dataset, by_shard: bool) -> None:
+    """Copy the version's pairs into a temporary table of this connection, numbered from 0 in their order.
+
+    By id, or ``by_shard``: by the shard that holds the picture's bytes, then id. A copy, because an export takes hours
+    and an open query on the lake would keep others from committing as long; it spills to disk, some 1.5 KB a pair.
+    ``sample_bytes`` is the most that a tar sample of the pair takes: bytes, texts and three headers with padding.
+    """
+    order = "c.shard, p.image_id" if by_shard else "p.image_id"
+    lake.execute(
+        f"""CREATE OR REPLACE TEMP TABLE export_rows AS
+        SELECT p.*, c.shard, c.format, row_number() OVER (ORDER BY {order}) - 1 AS n,
+            coalesce(c.n_bytes, 0) + coalesce(strlen(p.text1), 0) + strlen(to_json(p)) + 4096 AS sample_bytes
+        FROM pairs p LEFT JOIN image_content c ON c.sha256 = p.sha256
+        WHERE p.dataset = ? AND p.version = ? ORDER BY n""",
+        (dataset.name, dataset.version),
+    )
+
+
+def sizes(lake: Lake) -> np.ndarray:
+    """``sample_bytes`` of the gathered pairs in their order: int64, 8 bytes a pair."""
+    return lake.table("SELECT sample_bytes FROM export_rows ORDER BY n")["sample_bytes"].to_numpy().astype(np.int64)
+
+
+def portion(lake: Lake, first: int, last: int) -> pa.Table:
+    """The gathered pairs numbered ``first`` to ``last`` - 1: the columns of ``pairs``, ``shard`` and ``format``."""
+    names = ", ".join((*PAIR_COLUMNS, "shard", "format"))
+    return lake.table(f"SELECT {names} FROM export_rows WHERE n >= ? AND n < ? ORDER BY n", (first, last))
+
+
+def picture_paths(lake: Lake) -> dict[str, tuple[str, ...]]:
+    """Files with the bytes of the gathered pairs' pictures, by shard."""
+    shards = [row[0] for row in lake.query("SELECT DISTINCT shard FROM export_rows WHERE shard IS NOT NULL")]
+    return payload_paths(lake, "payloads", shards)
+
+
+def release(lake: Lake) -> None:
+    lake.execute("DROP TABLE IF EXISTS temp.export_rows")
+
+
+def unchanged(lake: Lake, dataset: Dataset) -> None:
+    """Raise PairmillError when the version is no longer what it was: a takedown came in between."""
+    now = find(lake, str(dataset))
+    if (now.content_digest, now.amended, now.n_pairs) != (dataset.content_digest, dataset.amended, dataset.n_pairs):
+        raise PairmillError(
+            f"dataset '{dataset}' was amended while it was exported, so the files may hold what was taken down. Run "
+            "the same export again; it writes them anew."
+        )
+
+
+def record(lake: Lake, dataset: Dataset, format: str, uri: str, files: int, rows: int, n_bytes: int) -> None:
+    """One row in ``exports`` a dataset version, format and place; hold the lease."""
+
+    def body() -> None:
+        key = (dataset.name, dataset.version, format, uri)
+        unchanged(lake, dataset)
+        lake.execute("DELETE FROM exports WHERE dataset = ? AND version = ? AND format = ? AND uri = ?", key)
+        row = (*key, files, rows, n_bytes, datetime.now(UTC))
+        lake.execute("INSERT INTO exports VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    lake.retrying(body)

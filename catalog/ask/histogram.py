@@ -1,0 +1,135 @@
+"""Histograms of scores as a dataset version saw them: aggregates only, two passes over the columns that they need."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from catalog.lake.lake import Lake
+from catalog.pending.eligible import current_scores
+from catalog.recipe.plan import IMAGE_TABLES, SENTENCE_TABLES, Check, Plan, ScoreColumns
+from catalog.recipe.thresholds import NUMBERS, Quantity, quantities
+
+BINS = 40
+TAIL = 0.005  # of the values at either end: gathered in the last bin where they would stretch the axis by over 30 %
+STRETCH = 0.3
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """``counts[i]`` values lie in [start + i * width, start + (i + 1) * width); the outer bins hold what is beyond too
+    where ``has_less`` or ``has_more``. ``n`` values in all, ``n_missing`` were scored without one."""
+
+    quantity: Quantity
+    kind: str
+    start: float
+    width: float
+    counts: tuple[int, ...]
+    n: int
+    n_missing: int
+    whole: bool
+    has_less: bool
+    has_more: bool
+
+
+def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
+    """One a quantity that a rule of the plan compares, then one a numeric score that no rule reads; of distinct
+    pictures and sentences, in rows of commits <= ``upto``. What was never measured has none."""
+    found = []
+    for kind, checks, tables in (
+        ("image", plan.image_checks, IMAGE_TABLES),
+        ("sentence", plan.sentence_checks, SENTENCE_TABLES),
+    ):
+        for quantity in _wanted([check for check in checks if check.name != "readable"], tables):
+            drawn = _histogram(lake, _source(plan, quantity, kind, tables, upto), quantity, kind)
+            if drawn is not None:
+                found.append(drawn)
+    return found
+
+
+def _wanted(checks: Sequence[Check], tables: Sequence[ScoreColumns]) -> list[Quantity]:
+    types = {column: sql_type for table in tables for column, sql_type in table.columns.items()}
+    ruled = [quantity for check in checks for quantity in quantities(check, types)]
+    drawn = {quantity.sql for quantity in ruled}
+    scores = [c for table in tables for c in table.columns if types[c] in NUMBERS and table is not tables[0]]
+    return ruled + [Quantity(column, (column,)) for column in scores if column not in drawn]
+
+
+def _source(plan: Plan, quantity: Quantity, kind: str, tables: Sequence[ScoreColumns], upto: int) -> str:
+    """SQL: distinct pictures or sentences with the columns of ``quantity``; one score table is read by itself."""
+    base, *scored = tables
+    key = "sha256" if kind == "image" else "content"
+    used = [table for table in scored if not set(quantity.columns).isdisjoint(table.columns)]
+    if len(used) == 1 and set(quantity.columns) <= used[0].columns.keys():
+        columns = ", ".join(f"{source} AS {name}" for name, source in used[0].source.items())
+        return f"SELECT {columns} FROM {current_scores(plan, used[0].table, key, upto)}"
+    joins = "".join(f" LEFT JOIN {current_scores(plan, t.table, key, upto)} {t.table} USING ({key})" for t in used)
+    columns = [f"{t.table}.{t.source[c]} AS {c}" for t in used for c in quantity.columns if c in t.columns]
+    columns += [f"base.{c}" for c in quantity.columns if c in base.columns]
+    return f"SELECT {', '.join(columns)} FROM ({_base(kind, quantity, upto)}) base{joins}"
+
+
+def _base(kind: str, quantity: Quantity, upto: int) -> str:
+    if kind == "sentence":
+        repeats = f"SELECT content, count(*) AS repeats FROM sentences WHERE commit <= {upto} GROUP BY content"
+        known = f"SELECT * FROM sentence_content WHERE commit <= {upto}"
+        return f"FROM ({known}) JOIN ({repeats}) USING (content)" if "repeats" in quantity.columns else known
+    # Address, alt text and place belong to an occurrence, all else to the picture.
+    of_occurrence = {"url", "alt_text", "position"} & set(quantity.columns)
+    return f"SELECT * FROM {'images' if of_occurrence else 'image_content'} WHERE commit <= {upto}"
+
+
+def _histogram(lake: Lake, source: str, quantity: Quantity, kind: str) -> Histogram | None:
+    values = f"SELECT try_cast(q AS DOUBLE) AS q, typeof(q) AS t FROM (SELECT ({quantity.sql}) AS q FROM ({source}))"
+    n_all, n, low, high, tails, sql_type = lake.query(
+        f"SELECT count(*), count(q) FILTER (isfinite(q)), min(q) FILTER (isfinite(q)), max(q) FILTER (isfinite(q)), "
+        f"approx_quantile(q, [{TAIL}, {1 - TAIL}]) FILTER (isfinite(q)), any_value(t) FROM ({values})"
+    )[0]
+    if not n:
+        return None
+    whole = "INT" in sql_type
+    start, width, n_bins = bins(quantity, (low, high), _shown(low, high, tails, whole), whole)
+    place = f"CAST(greatest(0, least({n_bins - 1}, floor((q - {start!r}) / {width!r}))) AS INTEGER)"
+    found = dict(lake.query(f"SELECT {place} AS bin, count(*) FROM ({values}) WHERE isfinite(q) GROUP BY bin"))
+    counts = tuple(found.get(bin, 0) for bin in range(n_bins))
+    end = start + n_bins * width
+    beyond = high >= end if whole else high > end + 1e-9 * width
+    return Histogram(quantity, kind, start, width, counts, n, n_all - n, whole, low < start, beyond)
+
+
+def _shown(low: float, high: float, tails: Sequence[float], whole: bool) -> tuple[float, float]:
+    """The range of the axis: all, unless few values far out would squeeze the rest."""
+    if whole and high - low < BINS:
+        return low, high
+    inner_low, inner_high = max(low, tails[0]), min(high, tails[1])
+    most = STRETCH * max(inner_high - inner_low, 1e-9)
+    return (inner_low if inner_low - low > most else low), (inner_high if high - inner_high > most else high)
+
+
+def bins(
+    quantity: Quantity, whole_range: tuple[float, float], shown: tuple[float, float], whole: bool
+) -> tuple[float, float, int]:
+    """(start, width, number) of bins over ``shown`` and every threshold that lies among the values or near them, with a
+    threshold on an edge so that no bin is half kept."""
+    low, high = shown
+    span = high - low
+    least, most = min(whole_range[0], low - span), max(whole_range[1], high + span)
+    near = [edge for edge in passing(quantity, whole) if edge is not None and least <= edge <= most]
+    low, high = min([low, *near]), max([high, *near])
+    width = (high - low) / BINS or max(abs(low) / 10, 1e-3)
+    if whole:
+        low, width = math.floor(low), max(1, math.ceil((high - low + 1) / BINS))
+    if near:
+        low = near[0] - width * math.ceil((near[0] - low) / width)
+    if near and near[-1] >= high and whole_range[1] >= near[-1]:
+        high = near[-1] + width  # what falls beyond the upper threshold has a bin of its own
+    n_bins = math.floor((high - low) / width) + 1 if whole else math.ceil((high - low) / width - 1e-9)
+    return float(low), float(width), max(1, n_bins)
+
+
+def passing(quantity: Quantity, whole: bool) -> tuple[float | None, float | None]:
+    """Where the values that pass begin and end, as edges of bins: of whole numbers `<= 81` ends at 82."""
+    low, high = quantity.low, quantity.high
+    if whole:
+        low = None if low is None else math.ceil(low) + (quantity.strict_low and low == math.ceil(low))
+        high = None if high is None else math.floor(high) + (not (quantity.strict_high and high == math.floor(high)))
+    return low, high

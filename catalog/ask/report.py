@@ -1,0 +1,160 @@
+"""What a report says of a dataset version, read from the lake: every query is an aggregate or a bounded sample."""
+
+import json
+from typing import Any
+
+from catalog.ask.datasets import Dataset
+from catalog.cut.publication import STEPS
+from catalog.lake.lake import Lake
+from catalog.pending.eligible import current_scores
+from catalog.recipe.plan import Plan, compile_plan
+from catalog.recipe.recipe import Recipe
+
+CLUSTERS_SHOWN = 240
+LONGEST = 600  # characters of one text: a page of bad luck may hold a sentence of a megabyte
+EXAMPLES = 3
+
+
+def plan_of(lake: Lake, dataset: Dataset) -> Plan:
+    """The plan that the version was cut by: its stored recipe, and its scorers by the table that they filled."""
+    recipe = Recipe.model_validate(json.loads(dataset.recipe))
+    sql = 'SELECT DISTINCT "table", scorer FROM partitions WHERE list_contains(?, scorer) ORDER BY ALL'
+    tables = lake.query(sql, (dataset.scorers,))
+    return compile_plan(recipe, dict(tables))
+
+
+def scorers(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
+    """The scorers of the version: what is needed to compute the same values again."""
+    return _rows(
+        lake,
+        "SELECT digest, name, version, settings, model, libraries FROM scorers WHERE digest IN (SELECT unnest(scorers) "
+        'FROM datasets WHERE name = ? AND version = ?) ORDER BY "commit", name, digest',
+        (dataset.name, dataset.version),
+    )
+
+
+def totals(lake: Lake, dataset: Dataset) -> dict[str, int]:
+    """Documents, pictures, sentences and faults that the lake held when the version was cut."""
+    parts = ", ".join(f"(SELECT count(*) FROM {t} WHERE commit <= ?) AS {t}" for t in ("documents", "quarantine"))
+    return _rows(lake, f"SELECT {parts}", (dataset.commit,) * 2)[0]
+
+
+def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[tuple[int, int, int]]]:
+    """(clusters in all, [(rank, images before balance, images after)]), largest first, at most CLUSTERS_SHOWN of them
+    evenly over the ranks. Before are the images that only balance and what comes after it could still drop."""
+    late = {check.name for check in plan.image_checks} & _after_balance(lake, dataset)
+    reached = ["", *STEPS[STEPS.index("balance") :], *sorted(late)]
+    clusters = (
+        "SELECT key AS sha256, cluster FROM clusters WHERE kind = 'image' AND commit <= ? AND scorer IN (SELECT digest "
+        "FROM scorers WHERE name = 'image_clusters' AND digest IN (SELECT unnest(scorers) FROM datasets "
+        "WHERE name = ? AND version = ?))"
+    )
+    rows = lake.query(
+        f"""WITH sizes AS (SELECT c.cluster, count(DISTINCT item_id) AS before,
+                count(DISTINCT item_id) FILTER (d.dropped_by <> 'balance') AS after
+            FROM (SELECT item_id, dropped_by FROM decisions WHERE dataset = ? AND version = ? AND kind = 'image'
+                AND dropped_by IN (SELECT unnest(?))) d
+            JOIN images i ON i.image_id = d.item_id JOIN ({clusters}) c ON c.sha256 = i.sha256 GROUP BY c.cluster),
+        ranked AS (SELECT *, row_number() OVER (ORDER BY before DESC, after DESC, cluster) AS rank,
+            count(*) OVER () AS n FROM sizes)
+        SELECT n, rank, before, after FROM ranked WHERE (rank - 1) % ((n + ? - 1) // ?) = 0 ORDER BY rank""",
+        (dataset.name, dataset.version, reached, dataset.commit, dataset.name, dataset.version,
+         CLUSTERS_SHOWN, CLUSTERS_SHOWN),
+    )  # fmt: skip
+    return (rows[0][0] if rows else 0), [row[1:] for row in rows]
+
+
+def _after_balance(lake: Lake, dataset: Dataset) -> set[str]:
+    """Rules that the cut applied after balance, from the order of the funnel."""
+    rows = lake.query(
+        "SELECT rule FROM funnel WHERE dataset = ? AND version = ? AND kind = 'image' AND position > (SELECT "
+        "coalesce(max(position), 0) FROM funnel WHERE dataset = ? AND version = ? AND rule = 'balance')",
+        (dataset.name, dataset.version) * 2,
+    )
+    return {row[0] for row in rows}
+
+
+def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:
+    """``edges`` by kind with how many pictures they touch, and the groups that they join into."""
+    known = "scorer IN (SELECT unnest(scorers) FROM datasets WHERE name = ? AND version = ?) AND commit <= ?"
+    key = (dataset.name, dataset.version, dataset.commit)
+    edges = _rows(
+        lake,
+        "SELECT kind, count(DISTINCT (a, b)) AS edges, count(DISTINCT sha256) AS pictures FROM (SELECT kind, a, b, "
+        f"unnest([a, b]) AS sha256 FROM duplicate_edges WHERE a IS NOT NULL AND {known}) GROUP BY kind ORDER BY kind",
+        key,
+    )
+    groups = _rows(
+        lake,
+        "SELECT count(DISTINCT group_id) AS groups, count(*) AS members, max(group_size) AS largest FROM image_groups "
+        f"WHERE {known} AND commit = (SELECT max(commit) FROM image_groups WHERE {known})",
+        key * 2,
+    )
+    return {"edges": edges, **groups[0]}
+
+
+def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
+    """Captions and fused texts of the pairs by status, with their tokens and seconds."""
+    found = []
+    for table, status in (("captions", "status"), ("synthetic", "synthetic_status")):
+        found += _rows(
+            lake,
+            f"SELECT '{table}' AS kind, {status} AS status, count(*) AS n, sum(n_tokens) AS tokens, sum(seconds) AS "
+            f"seconds FROM {current_scores(plan, table, 'sha256', dataset.commit)} WHERE sha256 IN (SELECT sha256 FROM "
+            f"pairs WHERE dataset = ? AND version = ?) GROUP BY {status} ORDER BY n DESC, {status}",
+            (dataset.name, dataset.version),
+        )
+    return found
+
+
+def gallery(lake: Lake, dataset: Dataset, seed: int, n: int) -> list[dict[str, Any]]:
+    """The ``n`` pairs with the smallest sha256(image_id || seed), their long texts cut, with the picture's shard."""
+    texts = ("text1", "text2", "text3", "syn_text", "caption", "alt_text", "raw_image_url")
+    cut = ", ".join(f"left({text}, {LONGEST}) AS {text}" for text in texts)
+    of_version = "dataset = ? AND version = ?"
+    key, order = (dataset.name, dataset.version), "ORDER BY sha256(image_id || ?), image_id"
+    # The ids first: one pass over one column, and the wide rows of the chosen few only.
+    drawn = lake.query(f"SELECT image_id FROM pairs WHERE {of_version} {order} LIMIT ?", (*key, str(seed), n))
+    return _rows(
+        lake,
+        f"SELECT p.* REPLACE ({cut}), c.shard FROM (SELECT * FROM pairs WHERE {of_version} AND "
+        f"list_contains(?, image_id)) p LEFT JOIN image_content c ON c.sha256 = p.sha256 {order}",
+        (*key, [row[0] for row in drawn], str(seed)),
+    )
+
+
+def quarantine(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
+    """Faults by reason and stage, the commonest first, with a few examples of each."""
+    return _rows(
+        lake,
+        "SELECT reason, stage, count(*) AS n, "
+        f"min({{'item': left(item, 200), 'detail': left(detail, 200)}}, {EXAMPLES}) AS examples "
+        "FROM quarantine WHERE commit <= ? GROUP BY reason, stage ORDER BY n DESC, reason, stage",
+        (dataset.commit,),
+    )
+
+
+def steps(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
+    """What each step wrote up to this version, over all its runs: worker seconds, bytes, and [(table, rows)].
+
+    A job that fills several tables notes its seconds with each; a work item is told by its shard and its seconds.
+    """
+    tables = _rows(
+        lake,
+        """SELECT step, min(first) AS first, list({'name': t, 'rows': n} ORDER BY t) AS tables, sum(bytes) AS bytes
+        FROM (SELECT step, "table" AS t, min("commit") AS first, sum(rows) AS n, sum(bytes) AS bytes FROM partitions
+            JOIN (SELECT "commit", step FROM commits WHERE "commit" <= ?) USING ("commit") GROUP BY step, t)
+        GROUP BY step ORDER BY first, step""",
+        (dataset.commit,),
+    )
+    spent = lake.query(
+        """SELECT step, sum(seconds) FROM (SELECT DISTINCT "commit", shard, seconds FROM partitions WHERE commit <= ?)
+        JOIN commits USING ("commit") GROUP BY step""",
+        (dataset.commit,),
+    )
+    seconds = dict(spent)
+    return [{**row, "seconds": seconds.get(row["step"], 0.0)} for row in tables]
+
+
+def _rows(lake: Lake, sql: str, params: tuple) -> list[dict[str, Any]]:
+    return lake.table(sql, params).to_pylist()

@@ -1,0 +1,190 @@
+"""Why is an item where it is? What an id, an address or a text stands for, and what is known of it.
+
+A query asks for one key by ``=``, which row groups' ranges and bloom filters answer without being read, and what is
+kept by content is asked for in the content's home shard alone: one file instead of hundreds. It compares and orders by
+little else, because for every column that is compared DuckLake looks through what it knows of all files, and twice
+where rows are ordered (200 files a table: 0.10 s instead of 0.03): the few rows that come are chosen among here. What
+is told is plain: dictionaries of names and values, with no digest where a word says it.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from catalog.ask.datasets import Dataset
+from catalog.ask.report import plan_of
+from catalog.lake.attach import quoted
+from catalog.lake.lake import Lake
+from catalog.recipe.plan import Check, Plan, ScoreColumns
+
+Facts = dict[str, Any]
+_DOCUMENT = "* EXCLUDE (shard)"
+MOST = 20  # of each kind of thing that is listed
+
+
+@dataclass(frozen=True)
+class Named:
+    """What an item may stand for: image ids, contents of sentences, documents, addresses that documents name, and its
+    rows of quarantine."""
+
+    images: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
+    documents: list[Facts] = field(default_factory=list)
+    quarantine: list[Facts] = field(default_factory=list)
+    addresses: list[Facts] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.images or self.sentences or self.documents or self.quarantine or self.addresses)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Through whose eyes: a dataset's plan, commit and scorers by name; of the newest rows when there is none.
+
+    ``filled`` are the tables with rows in files: to ask an empty one takes longer (0.05 s) than a full one.
+    """
+
+    filled: frozenset[str]
+    dataset: Dataset | None = None
+    plan: Plan | None = None
+    scorers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def upto(self) -> int:
+        return self.dataset.commit if self.dataset else 2**62
+
+    def newest(self, rows: list[Facts], scorer: str) -> Facts:
+        """The last row that counts, by ``scorer`` where a dataset is asked, without both; empty where there is none."""
+        by = (row for row in rows if row["commit"] <= self.upto and (self.dataset is None or row["scorer"] == scorer))
+        last = max(by, key=lambda row: row["commit"], default={})
+        return {name: value for name, value in last.items() if name not in ("scorer", "commit")}
+
+
+def seen_by(lake: Lake, dataset: Dataset | None) -> Seen:
+    held = lake.query("SELECT table_name FROM ducklake_table_info('lake') WHERE file_count > 0")
+    filled = frozenset(name for (name,) in held)
+    if dataset is None:
+        return Seen(filled)
+    scorers = lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (dataset.scorers,))
+    return Seen(filled, dataset, plan_of(lake, dataset), dict(scorers))
+
+
+def named(lake: Lake, item: str, content: str) -> Named:
+    """Find ``item``: any id, a sha256 of 32 or 64 digits, the address of a picture or page (or how it ends), a
+    sentence's text. ``content`` is the id of the item read as a sentence."""
+    if re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", item):
+        found = _by_id(lake, item[:32])
+        if found:
+            return found
+    found = _by_address(lake, "{} = ?", item, content)
+    if not found and "/" not in item.strip("/") and len(item) < 300:
+        found = _by_address(lake, "ends_with({}, '/' || ?)", item, content)
+    return found
+
+
+def _by_id(lake: Lake, key: str) -> Named:
+    """An id names one kind of thing: the tables are asked in turn, the smaller ones first. What became of an image's
+    bytes is part of its story."""
+    for where in ("image_id = ?", "sha256 = ?"):
+        images = lake.query(f"SELECT image_id FROM images WHERE {where}", (key,))
+        if images:
+            return Named(images=sorted(row[0] for row in images))
+    faults = quarantine(lake, "item = ? OR payload_ref = ?", (key, key))
+    documents = facts(lake, f"SELECT {_DOCUMENT} FROM documents WHERE document_id = ? ORDER BY uri", (key,))
+    if documents:
+        return Named(documents=documents, quarantine=faults)
+    return Named(sentences=_sentences(lake, key), quarantine=faults)
+
+
+def _sentences(lake: Lake, key: str) -> list[str]:
+    for where in (
+        "sentence_content WHERE content = ?",
+        "sentences WHERE content = ?",
+        "sentences WHERE sentence_id = ?",
+    ):
+        found = lake.query(f"SELECT DISTINCT content FROM {where}", (key,))
+        if found:
+            return [row[0] for row in found]
+    return []
+
+
+def _by_address(lake: Lake, address: str, value: str, content: str) -> Named:
+    images = f"SELECT image_id FROM images WHERE {address.format('url')} ORDER BY ALL"
+    documents = f"SELECT {_DOCUMENT} FROM documents WHERE {address.format('uri')} ORDER BY uri"
+    return Named(
+        [row[0] for row in lake.query(images, (value,))],
+        _sentences(lake, content),
+        facts(lake, documents, (value,)),
+        quarantine(lake, f"{address.format('item')} OR payload_ref = ?", (value, value)),
+        facts(lake, _ADDRESSES.format(where=address.format("url")), (value, value)),
+    )
+
+
+# What a fetch came to, if there was one, and who names the address.
+_ADDRESSES = f"""
+    SELECT l.url, l.documents, f.reason, f.http_status, f.detail, f.attempts, f.passing, f.fetched_at, f.final_url
+    FROM (SELECT url, count(DISTINCT document_id) AS documents FROM links WHERE {{where}} GROUP BY url LIMIT {MOST}) l
+    LEFT JOIN (SELECT * FROM fetches WHERE {{where}} QUALIFY row_number() OVER
+    (PARTITION BY url ORDER BY "commit" DESC) = 1) f ON f.url = l.url ORDER BY l.url"""
+
+
+def superseded(lake: Lake, document_id: str) -> int | None:
+    """The commit since which the document no longer counts, because its source says something else; else None."""
+    said = lake.query('SELECT "commit", gone FROM superseded WHERE document_id = ?', (document_id,))
+    commit, gone = max(said, default=(0, False))
+    return commit if gone else None
+
+
+def quarantine(lake: Lake, where: str, values: tuple) -> list[Facts]:
+    columns = "item, source, stage, reason, detail, run_id"
+    sql = f"SELECT DISTINCT {columns} FROM quarantine WHERE {where} ORDER BY ALL LIMIT {MOST}"
+    return facts(lake, sql, values)
+
+
+def facts(lake: Lake, sql: str, values: tuple = ()) -> list[Facts]:
+    return lake.table(sql, values).to_pylist()
+
+
+def known(lake: Lake, seen: Seen, table: str, columns: str, key: str, value: str, where: str = "") -> list[Facts]:
+    """What a table says of one key."""
+    if table not in seen.filled:
+        return []
+    return facts(lake, f"SELECT {columns} FROM {table} WHERE {key} = ?{where}", (value,))
+
+
+def home(lake: Lake, table: str, key: str, value: str) -> str:
+    """SQL: narrows a query to the shard where ``value`` is scored; nothing where it has no home in ``table`` yet."""
+    found = lake.query(f"SELECT shard FROM {table} WHERE {key} = ?", (value,))
+    return "".join(f" AND shard = {quoted(shard)}" for (shard,) in found[:1] if shard is not None)
+
+
+def scores(lake: Lake, seen: Seen, tables: tuple[ScoreColumns, ...], key: str, value: str, home: str) -> Facts:
+    """Values by column: of each score table the row by the dataset's scorer; the newest where no dataset is asked."""
+    found: Facts = {}
+    for table in tables[1:]:
+        columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())
+        digest = seen.plan.scorer(table.table) if seen.plan else ""
+        if seen.plan and not digest:
+            continue
+        found |= seen.newest(known(lake, seen, table.table, f'{columns}, scorer, "commit"', key, value, home), digest)
+    return found
+
+
+def judged(lake: Lake, checks: tuple[Check, ...], tables: tuple[ScoreColumns, ...], values: Facts) -> list[Facts]:
+    """Each rule with the values that it reads; ``kept`` is None where a score is missing: it fell before."""
+    if not checks:
+        return []
+    types = {name: kind for table in tables for name, kind in table.columns.items()}
+    read = sorted({column for check in checks for column in check.columns})
+    row = ", ".join(f'CAST(? AS {types[column]}) AS "{column}"' for column in read) or "1"
+    keeps = ", ".join(f"({check.keep})" for check in checks)
+    kept = lake.query(f"SELECT {keeps} FROM (SELECT {row})", [values.get(column) for column in read])[0]
+    return [
+        {
+            "rule": check.name,
+            "keep": check.keep,
+            "values": {column: values.get(column) for column in check.columns},
+            "kept": bool(keep) if all(column in values for column in check.columns) else None,
+        }
+        for check, keep in zip(checks, kept, strict=True)
+    ]

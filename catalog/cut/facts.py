@@ -1,0 +1,100 @@
+"""What a cut reads, joined once and kept beside the lake: a changed threshold re-cuts in seconds.
+
+A DuckDB file, attached as ``facts``, with the tables of :mod:`catalog.cut.facts_tables`. Its name is a digest of what
+it was made from: the files of every table read, the scorers, the seed. So it is never changed, may be deleted at any
+time, and no cut can read an outdated one. The first cut after new facts makes it anew and removes those of former
+facts: 18 s at 1M images and 11M candidates, 250 s at 10M in 2.6 GB of memory, 180 bytes an image of disk; a cut from it
+takes 1.2 s and 9.5.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import duckdb
+
+from catalog.cut.facts_tables import LAYOUT, SCORERS, TABLES, fill, image_checks, texts_read
+from catalog.lake import spill
+from catalog.lake.attach import quoted
+from catalog.lake.error import PairmillError
+from catalog.lake.lake import Lake
+from catalog.pending.eligible import best_candidates
+from catalog.recipe.plan import Plan
+
+
+def use(lake: Lake, plan: Plan) -> None:
+    """Attach ``facts`` of the lake's rows for this plan; make them where there are none."""
+    folder, of_plan = _folder(lake), _of_plan(plan)
+    path = folder / f"{_of_data(lake, 'lake')}-{of_plan}.duckdb"
+    attached = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
+    if attached == [(str(path),)]:
+        return
+    if attached:
+        lake.execute("DETACH facts")
+    if not path.exists():
+        path = _make(lake, plan, folder, of_plan)
+    lake.execute(f"ATTACH {quoted(str(path))} AS facts (READ_ONLY)")
+
+
+def _folder(lake: Lake) -> Path:
+    """Beside a local lake; of a lake on S3, or that must not be written to, where temporary files go."""
+    beside = Path(lake.query("SELECT current_setting('temp_directory')")[0][0]).parent
+    if beside != Path(tempfile.gettempdir()):
+        folder = beside / ".facts"
+        folder.mkdir(exist_ok=True)
+        return folder
+    mine = beside / f"pairmill-facts-{os.getuid()}"
+    mine.mkdir(mode=0o700, exist_ok=True)
+    if mine.stat().st_uid != os.getuid():
+        raise PairmillError(f"{mine} belongs to another user. Set TMPDIR to a folder of your own.")
+    folder = mine / hashlib.sha256(lake.data_path.encode()).hexdigest()[:16]
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _of_data(lake: Lake, catalog: str) -> str:
+    """16 digits for the rows of all tables read: their files, which never change, and those that name deleted rows."""
+    digest = hashlib.sha256(lake.data_path.encode())
+    for table in TABLES:
+        files = lake.query(
+            f"SELECT data_file, delete_file FROM ducklake_list_files('{catalog}', '{table}') ORDER BY ALL"
+        )
+        digest.update(json.dumps([table, files]).encode())
+    return digest.hexdigest()[:16]
+
+
+def _of_plan(plan: Plan) -> str:
+    """16 digits for what of a plan the facts depend on, and for the program and the layout that writes them."""
+    asked = (
+        duckdb.__version__,
+        LAYOUT,
+        plan.recipe.seed,
+        best_candidates(plan),
+        [plan.scorer(table) for table in SCORERS],
+        texts_read(image_checks(plan)),
+        texts_read(plan.sentence_checks),
+    )
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+
+
+def _make(lake: Lake, plan: Plan, folder: Path, of_plan: str) -> Path:
+    """Written under a name of its own, which the next to open the lake removes if this process is killed."""
+    unfinished = Path(spill.folder(str(folder.parent)))
+    unfinished.mkdir()
+    try:
+        with lake.pinned() as catalog:
+            of_data = _of_data(lake, catalog)
+            lake.execute(f"ATTACH {quoted(str(unfinished / folder.name))} AS making")
+            try:
+                fill(lake, plan)
+            finally:
+                lake.execute("DETACH making")
+        for former in folder.glob("*.duckdb"):
+            if not former.name.startswith(f"{of_data}-"):
+                former.unlink(missing_ok=True)
+        return (unfinished / folder.name).rename(folder / f"{of_data}-{of_plan}.duckdb")
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)

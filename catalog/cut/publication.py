@@ -1,0 +1,187 @@
+"""Publish a cut: pairs, a decision for every image, the funnel and a ``datasets`` row, in one transaction.
+
+Idempotent: when the pairs equal the newest version's (content digest), nothing is written.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from catalog.lake.lake import Lake
+from catalog.pending.eligible import current_scores, image_rows, sentence_rows
+from catalog.pending.superseded import gone
+from catalog.recipe.plan import Plan, Stage
+
+STEPS = ("exact_duplicate", "duplicate", "balance", "no_text")
+
+
+@dataclass(frozen=True)
+class Published:
+    """``is_new`` is False when the newest version already is this dataset."""
+
+    name: str
+    version: int
+    n_pairs: int
+    content_digest: str
+    is_new: bool
+
+
+def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Callable[[], int]) -> Published:
+    """Publish the last cut of this connection (:func:`catalog.cut.cut.cut`, then ``cut_after_captions``)."""
+    _pairs(lake, plan)
+    digest = content_digest(lake)
+    name = plan.recipe.name
+    newest = lake.query(
+        "SELECT version, content_digest, n_pairs FROM datasets WHERE name = ? ORDER BY version DESC LIMIT 1", (name,)
+    )
+    if newest and newest[0][1] == digest:
+        return Published(name, newest[0][0], newest[0][2], digest, False)
+    version = newest[0][0] + 1 if newest else 1
+    n_pairs = lake.query("SELECT count(*) FROM cut_pairs")[0][0]
+    funnel = [("image", *row) for row in image_funnel(lake, plan)] + [
+        ("sentence", *row) for row in sentence_funnel(lake, plan)
+    ]
+    commit = begin()
+
+    def write() -> None:
+        key = f"'{name}' AS dataset, {version} AS version"
+        lake.execute(f"INSERT INTO pairs BY NAME SELECT {key}, * FROM cut_pairs ORDER BY image_id")
+        lake.execute(
+            f"INSERT INTO decisions BY NAME SELECT {key}, image_id AS item_id, 'image' AS kind, dropped_by, "
+            "dropped_value AS value FROM cut_images ORDER BY image_id"
+        )
+        for position, (kind, rule, n_in, n_dropped) in enumerate(funnel):
+            row = (name, version, kind, position, rule, n_in, n_dropped)
+            lake.execute("INSERT INTO funnel VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        lake.insert("datasets", _dataset_row(plan, version, commit, digest, n_pairs, recall, run_id))
+
+    lake.retrying(write)
+    return Published(name, version, n_pairs, digest, True)
+
+
+def images_since(lake: Lake, published: Published) -> int:
+    """How many pictures were taken in after the version was cut."""
+    upto = 'SELECT "commit" FROM datasets WHERE name = ? AND version = ?'
+    found = lake.query(f'SELECT count(*) FROM images WHERE "commit" > ({upto})', (published.name, published.version))
+    return found[0][0]
+
+
+def _dataset_row(
+    plan: Plan, version: int, commit: int, digest: str, n_pairs: int, recall: float | None, run_id: str
+) -> pa.Table:
+    recipe = plan.recipe
+    return pa.table(
+        {
+            "name": [recipe.name],
+            "version": pa.array([version], pa.int32()),
+            "recipe": [json.dumps(recipe.model_dump(mode="json"), sort_keys=True)],
+            "recipe_digest": [recipe.digest()],
+            "scorers": pa.array([sorted(set(plan.scorers.values()))], pa.list_(pa.string())),
+            "commit": [commit],
+            "content_digest": [digest],
+            "amended": [False],
+            "n_pairs": [n_pairs],
+            "recall": pa.array([recall], pa.float64()),
+            "run_id": [run_id],
+            "created_at": [datetime.now(UTC)],
+        }
+    )
+
+
+def _pairs(lake: Lake, plan: Plan) -> None:
+    texts = ", ".join(
+        f"max(text) FILTER (place = {n}) AS text{n}, max(similarity) FILTER (place = {n}) AS similarity{n}"
+        for n in (1, 2, 3)
+    )
+    scores = {
+        "x": ("captions", "text AS caption"),
+        "g": ("tags", "tags"),
+        "y": ("synthetic", "synthetic_text AS syn_text, synthetic_status"),
+        "b": ("image_similarity", "best_similarity"),
+    }
+    lake.execute("CREATE OR REPLACE TEMP TABLE cut_kept AS SELECT * FROM cut_images WHERE dropped_by = ''")
+    kept = "WHERE sha256 IN (SELECT sha256 FROM cut_kept)"
+    joins = "".join(
+        f" LEFT JOIN (SELECT sha256, {columns} FROM {current_scores(plan, table, 'sha256')} {kept}) {alias} "
+        f"ON {alias}.sha256 = c.sha256"
+        for alias, (table, columns) in scores.items()
+    )
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE cut_pairs AS SELECT c.image_id, c.sha256, i.document_id, i.url AS raw_image_url, "
+        "t.text1, t.text2, t.text3, CASE WHEN y.synthetic_status IN ('ok', 'cut_off') THEN y.syn_text END AS syn_text, "
+        "x.caption, i.alt_text, g.tags, i.width, i.height, t.similarity1, t.similarity2, t.similarity3, "
+        "b.best_similarity, c.cluster FROM cut_kept c "
+        f"JOIN ({image_rows(plan, Stage.INGEST, among='cut_kept')}) i ON i.image_id = c.image_id "
+        f"LEFT JOIN (SELECT image_id, {texts} FROM cut_texts GROUP BY image_id) t ON t.image_id = c.image_id{joins}"
+    )
+
+
+def content_digest(lake: Lake) -> str:
+    """32 hex digits over the pairs in the order of their ids, without dataset, version, run or time."""
+    digest = hashlib.sha256()
+    rows = "SELECT sha256(CAST(to_json(p) AS VARCHAR)) AS row FROM cut_pairs p ORDER BY image_id"
+    for batch in lake.blocks(rows, rows=100_000):
+        digest.update("".join(batch["row"].to_pylist()).encode())
+    return digest.hexdigest()[:32]
+
+
+def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
+    """(rule, images in, images dropped) in the order in which the cut applies them."""
+    dropped = dict(lake.query("SELECT dropped_by, count(*) FROM cut_images GROUP BY dropped_by"))
+    early = [check.name for check in plan.image_checks if check.stage < Stage.CAPTION]
+    late = [check.name for check in plan.image_checks if check.stage >= Stage.CAPTION]
+    return _steps([*early, *STEPS, *late], dropped, sum(dropped.values()))
+
+
+def sentence_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
+    """The same for sentences: first repeated texts fall into one, then the rules.
+
+    A version that changed nothing about sentences has the funnel of the one before: at 40M of them a count takes as
+    long as the rest of publishing.
+    """
+    known = _same_sentences(lake, plan)
+    if known:
+        return known
+    of_gone = f"SELECT count(*) FROM sentences WHERE document_id IN {gone()}"  # costs nothing while none is
+    total = lake.query(f"SELECT (SELECT count(*) FROM sentences) - ({of_gone})")[0][0]
+    dropped = dict(
+        lake.query(f"SELECT dropped_by, count(*) FROM ({sentence_rows(plan, Stage.CAPTION)}) GROUP BY dropped_by")
+    )
+    dropped["same_text"] = total - sum(dropped.values())
+    return _steps(["same_text", *(check.name for check in plan.sentence_checks)], dropped, total)
+
+
+def _same_sentences(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
+    """The newest version's funnel of sentences, where it was cut by the same rules and scorer over the same rows."""
+    newest = lake.query(
+        'SELECT version, recipe, scorers, "commit" FROM datasets WHERE name = ? AND NOT amended '
+        "ORDER BY version DESC LIMIT 1",
+        (plan.recipe.name,),
+    )
+    if not newest:
+        return []
+    version, recipe, scorers, commit = newest[0]
+    rules = [rule.model_dump(mode="json") for rule in plan.recipe.sentences]
+    since = (
+        "SELECT 1 FROM partitions WHERE \"commit\" > ? AND \"table\" IN ('sentences', 'sentence_quality') "
+        'UNION ALL SELECT 1 FROM superseded WHERE "commit" > ? LIMIT 1'
+    )
+    if json.loads(recipe)["sentences"] != rules or plan.scorer("sentence_quality") not in scorers:
+        return []
+    if lake.query(since, (commit, commit)):
+        return []
+    sql = "SELECT rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? AND kind = 'sentence' "
+    return lake.query(f"{sql} ORDER BY position", (plan.recipe.name, version))
+
+
+def _steps(rules: list[str], dropped: dict[str, int], total: int) -> list[tuple[str, int, int]]:
+    steps = []
+    for rule in rules:
+        n = dropped.get(rule, 0)
+        steps.append((rule, total, n))
+        total -= n
+    return steps

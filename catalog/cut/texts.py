@@ -1,0 +1,152 @@
+"""Which sentences the kept images get: each image its best few, no sentence to more images than it may serve.
+
+Equal to taking all pairs of an image and a sentence in order of similarity (ties: smaller image id, then smaller
+content) while both have room, which is also the one stable matching of the two (Gale and Shapley 1962), because both
+sides rank by the same similarity. Only images that may lose a sentence to others are told pair by pair: a sentence
+that no more than ``max_uses`` images could want is free.
+
+Sorts and joins are DuckDB's, and spill. What is asked of single sentences is looked up in arrays: 6 bytes a sentence
+of the lake, 5 GB for 800M.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from catalog.lake.lake import Lake
+from catalog.pending.eligible import passed
+from catalog.recipe.plan import Plan
+
+IMAGES_AT_ONCE, PAIRS_AT_ONCE = 200_000, 2_000_000
+LIVE = 50_000  # fewer than 2^16
+
+
+def hand_out(lake: Lake, plan: Plan) -> None:
+    """Make ``cut_texts`` for the images of ``cut_kept(n, picture)``, whose pictures differ."""
+    top_k, max_uses = plan.recipe.association.top_k, plan.recipe.association.max_uses
+    for table in ("cut_given", "cut_contested"):
+        lake.execute(f"CREATE OR REPLACE TEMP TABLE {table} (n UINTEGER, s UINTEGER, similarity DOUBLE, place INTEGER)")
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE cut_offers AS SELECT n, sentences, similarities FROM facts.matches "
+        "JOIN cut_kept USING (picture)"
+    )
+    failing = _failing(lake, plan)
+    wanted = np.zeros(len(failing), np.uint32)
+    for offers in _blocks(lake, "sentences"):
+        np.add.at(wanted, _flat(offers["sentences"]).astype(np.intp), np.uint32(1))  # of other types 10 times slower
+    for offers in _blocks(lake, "n, sentences, similarities"):
+        choices, image = _choices(offers, failing)
+        first = choices["place"].to_numpy() <= top_k
+        losing = np.zeros(offers.num_rows, bool)
+        losing[image[first & (wanted[choices["s"].to_numpy()] > max_uses)]] = True
+        lake.insert("cut_given", choices.filter(pa.array(first & ~losing[image])))
+        lake.insert("cut_contested", choices.filter(pa.array(losing[image])))
+    lake.execute("DROP TABLE cut_offers")
+    del failing, wanted
+    _settle(lake, top_k, max_uses)
+    lake.execute(
+        "CREATE OR REPLACE TEMP VIEW cut_texts AS SELECT i.image_id, g.place, s.content, s.text, g.similarity "
+        "FROM cut_given g JOIN facts.images i ON i.rowid = g.n JOIN facts.contents c ON c.rowid = g.s "
+        "JOIN sentence_content s ON facts.key_of(s.content) = c.key"
+    )
+
+
+def _failing(lake: Lake, plan: Plan) -> np.ndarray:
+    """For each sentence, by its number, whether it fails a rule or no longer counts."""
+    failing = np.zeros(lake.query("SELECT count(*) FROM facts.contents")[0][0], bool)
+    rows = f"FROM facts.sentences WHERE silenced OR ({passed(plan.sentence_checks)}) IS NOT TRUE"
+    for batch in lake.blocks(f"SELECT sentence {rows}", rows=PAIRS_AT_ONCE):
+        failing[batch["sentence"].to_numpy()] = True
+    return failing
+
+
+def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
+    """Rows of ``cut_offers``, with room for other statements in between."""
+    rows = lake.query("SELECT count(*) FROM cut_offers")[0][0]
+    for start in range(0, rows, IMAGES_AT_ONCE):
+        yield lake.table(
+            f"SELECT {columns} FROM cut_offers WHERE rowid BETWEEN {start} AND {start + IMAGES_AT_ONCE - 1}"
+        )
+
+
+def _choices(offers: pa.Table, failing: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+    """The offers of sentences that pass (n, s, similarity, and ``place`` from 1 within their image), and of each of
+    them the row of ``offers``."""
+    s, lengths = _flat(offers["sentences"]), offers["sentences"].combine_chunks().value_lengths().to_numpy()
+    passing = np.flatnonzero(~failing[s])
+    image = np.repeat(np.arange(len(lengths)), lengths)[passing]
+    first = np.searchsorted(image, np.arange(len(lengths)))
+    columns = {
+        "n": offers["n"].to_numpy()[image],
+        "s": s[passing],
+        "similarity": _flat(offers["similarities"])[passing],
+        "place": (np.arange(1, len(image) + 1) - first[image]).astype(np.int32),
+    }
+    return pa.table(columns), image
+
+
+def _flat(lists: pa.ChunkedArray) -> np.ndarray:
+    """The values of all lists, one after the other."""
+    return lists.combine_chunks().flatten().to_numpy()
+
+
+def _settle(lake: Lake, top_k: int, max_uses: int) -> None:
+    """Give the images of ``cut_contested`` what they get, pair by pair."""
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE cut_contenders AS SELECT n, row_number() OVER (ORDER BY image_id) - 1 AS image "
+        "FROM (SELECT DISTINCT n FROM cut_contested) JOIN facts.images i ON i.rowid = n"
+    )
+    images, sentences = lake.query(
+        "SELECT (SELECT count(*) FROM cut_contenders), (SELECT count(*) FROM facts.contents)"
+    )[0]
+    wants, room = np.full(images, top_k, np.uint32), np.full(sentences, max_uses, np.uint32)
+    ordered = (
+        "SELECT image, n, s, similarity, place FROM cut_contested JOIN cut_contenders USING (n) "
+        "ORDER BY similarity DESC, image, place"
+    )
+    taken = []
+    for batch in lake.blocks(ordered, rows=PAIRS_AT_ONCE):
+        hits = _greedy(batch["image"].to_numpy(), batch["s"].to_numpy(), wants, room)
+        taken.append(batch.select(["n", "s", "similarity", "place"]).take(pa.array(hits)))
+    lake.execute("DELETE FROM cut_contested")
+    if taken:
+        lake.insert("cut_contested", pa.Table.from_batches(taken))
+    lake.execute(
+        "INSERT INTO cut_given BY NAME SELECT n, s, similarity, row_number() OVER (PARTITION BY n ORDER BY place) AS "
+        "place FROM cut_contested"
+    )
+    lake.execute("DROP TABLE cut_contenders; DROP TABLE cut_contested")
+
+
+def _greedy(image: np.ndarray, s: np.ndarray, wants: np.ndarray, room: np.ndarray) -> np.ndarray:
+    """Rows taken in order while both sides have room, which is counted down.
+
+    In a part of the rows, those whose image and sentence have room for all of the part are taken whatever the others
+    are: these alone are told one by one.
+    """
+    hits = [np.zeros(0, np.int64)]
+    of_image, of_sentence = np.zeros(len(wants), np.uint16), np.zeros(len(room), np.uint16)
+    for start in range(0, len(image), LIVE):
+        here = slice(start, start + LIVE)
+        live = start + np.flatnonzero((wants[image[here]] > 0) & (room[s[here]] > 0))
+        i, j = image[live].astype(np.intp), s[live].astype(np.intp)
+        taken = (_times(i, of_image) <= wants[i]) & (_times(j, of_sentence) <= room[j])
+        others = np.flatnonzero(~taken)
+        np.subtract.at(wants, i[taken], wants.dtype.type(1))
+        np.subtract.at(room, j[taken], room.dtype.type(1))
+        for at, one, other in zip(others.tolist(), i[others].tolist(), j[others].tolist(), strict=True):
+            if wants[one] and room[other]:
+                wants[one] -= 1
+                room[other] -= 1
+                taken[at] = True
+        hits.append(live[taken])
+    return np.concatenate(hits)
+
+
+def _times(numbers: np.ndarray, zeros: np.ndarray) -> np.ndarray:
+    """How often each of ``numbers`` is among them; at most LIVE."""
+    np.add.at(zeros, numbers, zeros.dtype.type(1))
+    times = zeros[numbers]
+    zeros[numbers] = 0
+    return times

@@ -1,0 +1,26 @@
+"""The tables' columns as Arrow schemas: what a worker must write so that DuckLake can register the file."""
+
+from functools import cache
+
+import pyarrow as pa
+
+from catalog.lake.schema import columns
+
+_TYPES = {
+    "VARCHAR": pa.string(),
+    "BIGINT": pa.int64(),
+    "INTEGER": pa.int32(),
+    "UBIGINT": pa.uint64(),
+    "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(),
+    "BLOB": pa.binary(),
+    "VARCHAR[]": pa.list_(pa.string()),
+    "DOUBLE[]": pa.list_(pa.float64()),
+    "TIMESTAMP WITH TIME ZONE": pa.timestamp("us", "UTC"),
+}
+
+
+@cache
+def arrow_schema(table: str) -> pa.Schema:
+    """Column names and Arrow types of ``table``, in order. KeyError when there is no such table."""
+    return pa.schema([(name, _TYPES[kind]) for name, kind in columns(table).items()])

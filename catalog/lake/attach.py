@@ -1,0 +1,99 @@
+"""DuckDB with a lake attached: extensions, S3 credentials, the ATTACH itself."""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import duckdb
+
+from catalog.lake.error import PairmillError
+from catalog.lake.location import Location
+
+_READER = ["READ_ONLY", "CREATE_IF_NOT_EXISTS false"]
+
+
+def quoted(text: str) -> str:
+    """A SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def connect(*extensions: str) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB in UTC with these extensions loaded.
+
+    They are loaded by path out of their packages: nothing is installed into ~/.duckdb, so it works offline, in a
+    read-only home, and processes that start together cannot race on the first install.
+    """
+    connection = duckdb.connect(config={"autoinstall_known_extensions": False})
+    for extension in extensions:
+        connection.execute(f"LOAD {quoted(str(_extension_file(extension)))}")
+    connection.execute("SET TimeZone = 'UTC'")
+    # A file of a lake never changes, so its footer (some 3 kB) is read once a process: `why` asks `images` three times.
+    connection.execute("SET parquet_metadata_cache = true")
+    return connection
+
+
+def attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
+    """ATTACH the lake as `lake` and USE it; a lake that is not there is created unless ``read_only``.
+
+    DuckLake resolves a relative data path against the working directory, so the stored one is absolute, for plain
+    DuckDB readers, and overridden here by where the lake lies now; file paths are stored relative to it.
+    """
+    options = _READER if read_only else [] if location.on_postgres else ["META_JOURNAL_MODE 'wal'"]
+    _attach(connection, location, "lake", options)
+
+
+def attach_pinned(connection: duckdb.DuckDBPyConnection, location: Location, name: str) -> None:
+    """ATTACH the lake once more, as it is now, and USE that: to be read while others commit.
+
+    No statement may touch both: where another process closed the lake meanwhile, one would wait for the other's lock.
+    """
+    connection.execute(f"USE memory; DETACH DATABASE IF EXISTS {name}")
+    snapshot = connection.execute("SELECT id FROM ducklake_current_snapshot('lake')").fetchall()[0][0]
+    _attach(connection, location, name, [*_READER, f"SNAPSHOT_VERSION {snapshot}"])
+
+
+def detach_pinned(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Back to the lake itself."""
+    for statement in ("USE memory", f"DETACH DATABASE IF EXISTS {name}", "USE lake"):
+        connection.execute(statement)
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, location: Location, name: str, options: list[str]) -> None:
+    source = f"postgres:{location.metadata}" if location.on_postgres else f"sqlite:{location.metadata}"
+    options = [f"DATA_PATH {quoted(location.data_path)}", "OVERRIDE_DATA_PATH true", *options]
+    connection.execute(f"ATTACH {quoted('ducklake:' + source)} AS {name} ({', '.join(options)})")
+    connection.execute(f"USE {name}")
+
+
+def extensions_for(location: Location) -> list[str]:
+    metadata = "postgres_scanner" if location.on_postgres else "sqlite_scanner"
+    return ["ducklake", metadata] + (["httpfs"] if location.on_s3 else [])
+
+
+def use_s3_credentials(connection: duckdb.DuckDBPyConnection) -> None:
+    """Keys, region and endpoint from the usual AWS_* variables; held in this connection's memory only."""
+    environment = os.environ
+    endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or ""
+    options = {
+        "KEY_ID": environment.get("AWS_ACCESS_KEY_ID"),
+        "SECRET": environment.get("AWS_SECRET_ACCESS_KEY"),
+        "SESSION_TOKEN": environment.get("AWS_SESSION_TOKEN"),
+        "REGION": environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1",
+    }
+    if endpoint:
+        parts = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+        # Own endpoints (MinIO, moto, Ceph) rarely have a name a bucket.
+        options |= {"ENDPOINT": parts.netloc, "URL_STYLE": "path", "USE_SSL": str(parts.scheme == "https").lower()}
+    text = ", ".join(f"{key} {quoted(value)}" for key, value in options.items() if value)
+    connection.execute(f"CREATE OR REPLACE SECRET pairmill_s3 (TYPE s3, {text})")
+
+
+def _extension_file(extension: str) -> Path:
+    spec = find_spec(f"duckdb_extension_{extension}")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        file = Path(folder) / "extensions" / f"v{duckdb.__version__}" / f"{extension}.duckdb_extension"
+        if file.is_file():
+            return file
+    package = f"duckdb-extension-{extension.replace('_', '-')}"
+    raise PairmillError(f"DuckDB's extension '{extension}' is missing: install {package}=={duckdb.__version__}.")

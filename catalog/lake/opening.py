@@ -1,0 +1,135 @@
+"""What happens when a lake is opened: create what is missing, migrate what is older, refuse what is newer."""
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import duckdb
+
+from catalog.lake import schema, spill
+from catalog.lake.attach import attach, connect, extensions_for, quoted, use_s3_credentials
+from catalog.lake.error import NewerLake, PairmillError, translated
+from catalog.lake.hold import hold
+from catalog.lake.lake import Lake
+from catalog.lake.location import Location, locate
+from catalog.lake.metadata import Metadata
+
+TROUBLE = (duckdb.Error, OSError)
+S3_MARK = "lake.txt"
+WAIT_SECONDS = 60.0
+
+
+def attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
+    """Connect and attach; a lake that is not there is created for a writer, an error for a reader."""
+    nothing = PairmillError(f"there is no lake at '{location.uri}'. Check --lake, or make one with `pairmill run`.")
+    if read_only and not location.on_postgres and not Path(location.metadata).is_file():
+        raise nothing
+    connection = _connected(location, read_only)
+    metadata = Metadata(connection, location, read_only)
+    if metadata.has_lake():
+        _attach(connection, location, read_only)
+    elif read_only:
+        raise nothing
+    else:
+        with hold(metadata, location.uri, "-", "create the lake", WAIT_SECONDS):
+            _attach(connection, location, read_only)
+    return connection, metadata
+
+
+def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection:
+    connection = connect(*extensions_for(location))
+    if location.on_s3:
+        use_s3_credentials(connection)
+        _reach_s3(connection, location, read_only)
+    elif not read_only:
+        os.makedirs(location.data_path, exist_ok=True)
+    # What does not fit into memory goes beside the data, where there is room, rather than into the working directory.
+    beside = tempfile.gettempdir() if read_only or location.on_s3 else os.path.dirname(location.data_path.rstrip("/"))
+    connection.execute(f"SET temp_directory = {quoted(spill.folder(beside))}")
+    if not read_only:
+        # DuckDB would keep whatever it reads from S3, up to 80 % of the memory, which a run's workers need, and 8 kB of
+        # each file that is committed, wherever that lies: a GB after 120,000 of them. Footers stay, see connect.
+        connection.execute("SET enable_external_file_cache = false")
+    return connection
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
+    try:
+        attach(connection, location, read_only)
+    except duckdb.InvalidInputException as error:
+        raise _version_trouble(error, location.uri) or error from error
+
+
+def bring_up_to_date(lake: Lake) -> None:
+    version = schema.version(lake)
+    if version > schema.NEWEST:
+        raise NewerLake(
+            f"lake '{lake.uri}' was made by a newer Pairmill (schema {version}, this one knows {schema.NEWEST}). "
+            "Install that version or a later one; the lake was not touched."
+        )
+    if version:
+        _find_data(lake)
+    if version < schema.NEWEST and not lake.read_only:
+        with hold(lake.metadata, lake.uri, "-", f"migrate to schema {schema.NEWEST}", WAIT_SECONDS):
+            schema.migrate(lake)
+
+
+def _find_data(lake: Lake) -> None:
+    """A lake that was moved, or copied, tells plain DuckDB readers where its data lies now; one whose data was left
+    behind, or whose lake.yaml points elsewhere, is refused."""
+    where = "key = 'data_path' AND scope IS NULL"
+    stored = lake.metadata.read(f"SELECT value FROM ducklake_metadata WHERE {where}")
+    if not stored or stored[0][0] == lake.data_path:
+        return
+    written = 'SELECT "table" FROM partitions WHERE path <> \'\' ORDER BY "commit" DESC LIMIT 1'
+    newest = [table for (table,) in lake.query(written)]  # its file of then may have been joined with others since
+    for (path,) in lake.query("SELECT data_file FROM ducklake_list_files('lake', ?) LIMIT 1", newest) if newest else ():
+        if not lake.query("SELECT 1 FROM glob(?)", (path[:-1] + "*",)):
+            raise PairmillError(
+                f"lake '{lake.uri}': its data is not at {lake.data_path}; when last written it was at {stored[0][0]}. "
+                "Move the data along with the catalog, or correct `data_path` in lake.yaml."
+            )
+    if not lake.read_only:
+        lake.metadata.write(f"UPDATE ducklake_metadata SET value = ? WHERE {where}", (lake.data_path,))
+
+
+def _reach_s3(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
+    """Fail now, in seconds, rather than after the first shard: look for a small file, write it when it is not there."""
+    mark = quoted(location.data_path + S3_MARK)
+    connection.execute("SET http_retries = 1; SET http_timeout = 10")
+    # A name without a wildcard would be taken for granted, not asked for.
+    found = connection.execute(f"SELECT 1 FROM glob({quoted(location.data_path + S3_MARK[:-1] + '*')})").fetchall()
+    if not found and not read_only:
+        connection.execute(f"COPY (SELECT 'The data of a Pairmill lake.') TO {mark} (FORMAT csv, HEADER false)")
+    connection.execute("RESET http_retries; RESET http_timeout")
+
+
+def _version_trouble(error: Exception, uri: str) -> NewerLake | PairmillError | None:
+    """DuckLake's own format has a version too."""
+    found = re.search(r"catalog version is ([\d.]+).*requires version ([\d.]+)", str(error))
+    if not found:
+        return None
+    lake, known = (tuple(int(part) for part in text.strip(".").split(".")) for text in found.groups())
+    if lake > known:
+        return NewerLake(f"lake '{uri}' has DuckLake format {found[1]}, newer than this DuckDB reads. Update DuckDB.")
+    return PairmillError(f"lake '{uri}' has the old DuckLake format {found[1]}. Migrate it with DuckDB first: {error}")
+
+
+def create_or_open(uri: str | os.PathLike[str], read_only: bool = False) -> Lake:
+    """Open the lake at a folder or lake.yaml. A writer creates what is missing and brings an older lake up to date; a
+    reader needs a lake that exists, is never blocked by a writer and changes nothing.
+
+    PairmillError says what is in the way; NewerLake and LeaseHeld (a migration while another process writes) are kinds.
+    """
+    location = locate(uri)
+    try:
+        lake = Lake(location, *attached(location, read_only), read_only)
+        try:
+            bring_up_to_date(lake)
+        except BaseException:
+            lake.close()
+            raise
+        return lake
+    except TROUBLE as error:
+        raise translated(error, location.uri) from error

@@ -1,0 +1,56 @@
+"""Vectors that have no cluster yet."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from catalog.lake.lake import Lake
+from catalog.pending.index_ranges import score_paths
+from catalog.pending.item import WorkItem
+from catalog.pending.training import Kind
+from catalog.pending.worklist import rounds
+from catalog.recipe.plan import Plan
+
+# Vectors of one item of an assignment: 1.3 GB of 1,024 dimensions in the worker. A smaller lake is cut into 64.
+ASSIGNED, MANY_ITEMS = 131_072, 64
+
+
+def pending_assignment(lake: Lake, plan: Plan, kind: Kind, clusters: str) -> Iterator[list[WorkItem]]:
+    """Vectors that the scorer ``clusters`` has not assigned yet, with the files that hold them; in rounds.
+
+    An item is a shard, or as many as come to ASSIGNED vectors where there are many: each item leaves one index file,
+    and every range of clusters opens them all.
+    """
+    missing = (
+        f"FROM {kind.table} e LEFT JOIN (SELECT key FROM clusters WHERE scorer = ?) c ON c.key = e.{kind.key} "
+        f"WHERE e.scorer = ? AND e.{kind.column} IS NOT NULL AND c.key IS NULL"
+    )
+    digests = (clusters, plan.scorer(kind.table))
+    sizes = lake.query(f"SELECT e.shard, count(*) {missing} GROUP BY e.shard ORDER BY e.shard", digests)
+    most = min(ASSIGNED, sum(n for _, n in sizes) // MANY_ITEMS)
+    keys = f"SELECT e.shard, list(DISTINCT e.{kind.key} ORDER BY e.{kind.key}) {missing}"
+    for run in rounds(sizes):
+        sql = f"{keys} AND e.shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY e.shard ORDER BY e.shard"
+        found = lake.query(sql, (*digests, run)) if run else []
+        files = score_paths(lake, kind.table, plan.scorer(kind.table), run)
+        yield grouped([WorkItem(shard, tuple(each), files[shard], ("clusters",)) for shard, each in found], most)
+
+
+def grouped(items: Sequence[WorkItem], most: int) -> list[WorkItem]:
+    """Neighbours as one item as long as they have at most ``most`` keys together."""
+    groups: list[list[WorkItem]] = []
+    n = 0
+    for item in items:
+        if not groups or n + len(item.keys) > most:
+            groups.append([])
+            n = 0
+        groups[-1].append(item)
+        n += len(item.keys)
+    return [_one(group) for group in groups]
+
+
+def _one(group: list[WorkItem]) -> WorkItem:
+    if len(group) == 1:
+        return group[0]
+    shard = hashlib.sha256("\x1f".join(item.shard for item in group).encode()).hexdigest()[:32]
+    keys = tuple(key for item in group for key in item.keys)
+    return WorkItem(shard, keys, tuple(path for item in group for path in item.paths), group[0].tables)

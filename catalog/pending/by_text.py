@@ -1,0 +1,114 @@
+"""Scores made from an item's own texts: pending when the scorer or the texts (their digest) differ.
+
+All come in rounds of work items (worklist.ROUND keys), at least one, maybe empty.
+"""
+
+from collections.abc import Iterator
+
+from catalog.lake.lake import Lake
+from catalog.pending.eligible import current_scores, image_rows, matches
+from catalog.pending.index_ranges import score_paths
+from catalog.pending.item import WorkItem
+from catalog.pending.worklist import by_rounds, payload_paths
+from catalog.recipe.plan import Plan, Stage
+
+# What a fused text's row holds of the answer.
+SYNTHETIC = ("prompt", "synthetic_text", "synthetic_status", "n_tokens", "seconds")
+
+
+def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
+    """Pictures whose best match or alt texts are not those that ``image_similarity`` was made from."""
+    sql = f"""WITH eligible AS (SELECT sha256, list(DISTINCT trim(alt_text) ORDER BY trim(alt_text))
+                FILTER (trim(coalesce(alt_text, '')) <> '') AS alts
+            FROM ({image_rows(plan, Stage.ASSOCIATE)}) WHERE dropped_by = '' GROUP BY sha256),
+        best AS (SELECT sha256, max(similarity) AS similarity FROM {matches(plan)} GROUP BY sha256),
+        wanted AS (SELECT v.shard, v.sha256, coalesce(e.alts, []) AS alts, b.similarity,
+                left(sha256(coalesce(CAST(b.similarity AS VARCHAR), '') || chr(31)
+                    || array_to_string(coalesce(e.alts, []), chr(31))), 32) AS digest
+            FROM {current_scores(plan, "image_embedding", "sha256")} v JOIN eligible e ON e.sha256 = v.sha256
+            LEFT JOIN best b ON b.sha256 = v.sha256 WHERE v.image_vector IS NOT NULL)
+        SELECT w.shard, list(w.sha256 ORDER BY w.sha256) AS keys, list(w.alts ORDER BY w.sha256) AS alts,
+            list(w.similarity ORDER BY w.sha256) AS similarity, list(w.digest ORDER BY w.sha256) AS digests,
+            list(coalesce(s."commit", -1) ORDER BY w.sha256) AS before
+        FROM wanted w LEFT JOIN {current_scores(plan, "image_similarity", "sha256")} s ON s.sha256 = w.sha256
+        WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard"""
+    for rows in by_rounds(lake, sql):
+        files = score_paths(lake, "image_embedding", plan.scorer("image_embedding"), [row[0] for row in rows])
+        yield [
+            WorkItem(shard, tuple(keys), files[shard], inputs={
+                "alt_texts": alts, "match_similarity": similarity, "input_digests": tuple(digests), "before": before})
+            for shard, keys, alts, similarity, digests, before in rows
+        ]  # fmt: skip
+
+
+def pending_kept(lake: Lake, plan: Plan, table: str, payload: str = "payloads") -> Iterator[list[WorkItem]]:
+    """Pictures that the last cut keeps and that lack a row in ``table``, with their bytes' files, by home shard.
+
+    ``payload`` 'image_embedding' gives the files of their vectors instead.
+    """
+    sql = f"""SELECT c.shard, list(c.sha256 ORDER BY c.sha256) AS keys FROM image_content c
+        JOIN (SELECT DISTINCT sha256 FROM cut_images WHERE dropped_by = '') k ON k.sha256 = c.sha256
+        LEFT JOIN (SELECT sha256 FROM {table} WHERE scorer = '{plan.scorer(table)}') s ON s.sha256 = c.sha256
+        WHERE s.sha256 IS NULL GROUP BY c.shard"""
+    for rows in by_rounds(lake, sql):
+        shards = [row[0] for row in rows]
+        if payload == "payloads":
+            files = payload_paths(lake, payload, shards)
+        else:
+            files = score_paths(lake, payload, plan.scorer(payload), shards)
+        yield [WorkItem(shard, tuple(keys), files[shard]) for shard, keys in rows]
+
+
+def pending_caption_similarity(lake: Lake, plan: Plan, captions: str) -> Iterator[list[WorkItem]]:
+    """Kept pictures whose caption is not the one that ``caption_similarity`` was made from."""
+    sql = f"""WITH wanted AS (SELECT v.shard, v.sha256, c.text, left(sha256(c.text), 32) AS digest
+            FROM {current_scores(plan, "image_embedding", "sha256")} v
+            JOIN (SELECT * FROM captions WHERE scorer = '{captions}') c ON c.sha256 = v.sha256
+            JOIN (SELECT DISTINCT sha256 FROM cut_images WHERE dropped_by = '') k ON k.sha256 = v.sha256)
+        SELECT w.shard, list(w.sha256 ORDER BY w.sha256) AS keys, list(w.text ORDER BY w.sha256) AS texts,
+            list(w.digest ORDER BY w.sha256) AS digests, list(coalesce(s."commit", -1) ORDER BY w.sha256) AS before
+        FROM wanted w LEFT JOIN {current_scores(plan, "caption_similarity", "sha256")} s ON s.sha256 = w.sha256
+        WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard"""
+    for rows in by_rounds(lake, sql):
+        files = score_paths(lake, "image_embedding", plan.scorer("image_embedding"), [row[0] for row in rows])
+        yield [
+            WorkItem(shard, tuple(keys), files[shard], inputs={
+                "texts": texts, "input_digests": tuple(digests), "before": before})
+            for shard, keys, texts, digests, before in rows
+        ]  # fmt: skip
+
+
+def pending_fusion(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
+    """Kept pictures whose caption, tags or first sentence are not those that ``synthetic`` was made from.
+
+    ``known`` is the answer where one was made from them before, for a recipe that another one took turns with.
+    """
+    answer = ", ".join(f"'{name}': s.{name}" for name in SYNTHETIC)
+    sql = f"""WITH wanted AS (SELECT DISTINCT ON (c.sha256) p.shard, c.sha256, coalesce(x.text, '') AS caption,
+                coalesce(t.tags, []) AS tags, coalesce(f.text, '') AS sentence
+            FROM cut_images c JOIN image_content p ON p.sha256 = c.sha256
+            LEFT JOIN {current_scores(plan, "captions", "sha256")} x ON x.sha256 = c.sha256 AND x.status = 'ok'
+            LEFT JOIN {current_scores(plan, "tags", "sha256")} t ON t.sha256 = c.sha256
+            LEFT JOIN cut_texts f ON f.image_id = c.image_id AND f.place = 1
+            WHERE c.dropped_by = '' ORDER BY c.sha256),
+        digested AS (SELECT *, left(sha256(caption || chr(31) || array_to_string(tags, chr(30)) || chr(31) || sentence),
+            32) AS digest FROM wanted),
+        other AS (SELECT w.*, coalesce(o."commit", -1) AS before
+            FROM digested w LEFT JOIN {current_scores(plan, "synthetic", "sha256")} o ON o.sha256 = w.sha256
+            WHERE o.input_digest IS DISTINCT FROM w.digest),
+        known AS (SELECT s.sha256, arg_max({{{answer}}}, s."commit") AS answer FROM synthetic s
+            JOIN other ON other.sha256 = s.sha256 AND other.digest = s.input_digest
+            WHERE s.scorer = '{plan.scorer("synthetic")}' GROUP BY s.sha256)
+        SELECT w.shard, list(w.sha256 ORDER BY w.sha256) AS keys, list(w.caption ORDER BY w.sha256) AS captions,
+            list(w.tags ORDER BY w.sha256) AS tags, list(w.sentence ORDER BY w.sha256) AS sentences,
+            list(w.digest ORDER BY w.sha256) AS digests, list(w.before ORDER BY w.sha256) AS before,
+            list(k.answer ORDER BY w.sha256) AS known
+        FROM other w LEFT JOIN known k ON k.sha256 = w.sha256 GROUP BY w.shard"""
+    for rows in by_rounds(lake, sql):
+        files = payload_paths(lake, "payloads", [row[0] for row in rows])
+        yield [
+            WorkItem(shard, tuple(keys), files[shard], inputs={
+                "captions": captions, "tags": tags, "sentences": sentences, "input_digests": tuple(digests),
+                "before": before, "known": known})
+            for shard, keys, captions, tags, sentences, digests, before, known in rows
+        ]  # fmt: skip

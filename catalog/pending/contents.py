@@ -1,0 +1,98 @@
+"""What the lake already holds: source units, and one home for each distinct picture and sentence."""
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from catalog.lake.lake import Lake
+from catalog.pending import superseded
+
+Unit = tuple[str, int, str]
+
+
+def unknown_inputs(lake: Lake, listed: Sequence[Unit]) -> dict[Unit, int]:
+    """Of (uri, size, etag) rows, those that are not as they were when last read, with the commit of that (0: never).
+
+    The last reading counts: a unit that goes back to what it once was has changed.
+    """
+    if not listed:
+        return {}
+    uris, sizes, etags = zip(*listed, strict=True)
+    lake.connection.register("listed", pa.table({"uri": uris, "size": sizes, "etag": etags}))
+    last = "SELECT uri, arg_max((size, etag), commit) AS was, max(commit) AS commit FROM inputs GROUP BY uri"
+    sql = (
+        f"SELECT l.uri, l.size, l.etag, coalesce(i.commit, 0) FROM listed l LEFT JOIN ({last}) i ON i.uri = l.uri "
+        "WHERE i.was IS DISTINCT FROM (l.size, l.etag)"
+    )
+    try:
+        return {row[:3]: row[3] for row in lake.query(sql)}
+    finally:
+        lake.connection.unregister("listed")
+
+
+def retries(lake: Lake, run_id: str) -> int:
+    """Requests to distant places that workers of a run made again while they read units."""
+    mine = 'SELECT "commit" FROM commits WHERE run_id = ?'
+    return lake.query(f"SELECT coalesce(sum(retries), 0) FROM inputs WHERE commit IN ({mine})", (run_id,))[0][0]
+
+
+def vanished(lake: Lake, source: str, listed: Sequence[Unit]) -> list[str]:
+    """Units of ``source`` that were read once and are no longer listed, sorted. Their rows stay.
+
+    Parts of a file that is listed in other parts now are not told: ``index``, which must follow on this connection,
+    finds out what of theirs still counts.
+    """
+    columns = {"uri": [row[0] for row in listed], "etag": [row[2] for row in listed]}
+    lake.connection.register("listed", pa.table(columns))
+    file = "split_part(split_part(uri, '#row-group=', 1), '#bytes=', 1)"
+    sql = (
+        f"SELECT uri, {file} IN (SELECT {file} FROM listed WHERE etag <> 'ignored') AS is_part, arg_max(etag, commit) "
+        "FROM inputs ANTI JOIN listed USING (uri) WHERE is_part OR source = ? GROUP BY ALL ORDER BY uri"
+    )
+    try:
+        rows = lake.query(sql, (source,))
+    finally:
+        lake.connection.unregister("listed")
+    superseded.lose(lake, source, [uri for uri, is_part, last in rows if is_part and last != "lost"])
+    return [uri for uri, is_part, _ in rows if not is_part]
+
+
+def banned(lake: Lake) -> frozenset[str]:
+    """The first 32 hex digits of the sha256 of every banned picture."""
+    return frozenset(row[0] for row in lake.query("SELECT sha256 FROM bans"))
+
+
+def index(lake: Lake, begin: Callable[[], int]) -> None:
+    """Give each picture and sentence content that has none its home shard: the smallest shard id that holds it.
+
+    One pass over ``images`` and ``sentences`` a run that read something new; a content that a later ingest brings
+    again keeps its home. A copy of its bytes in another shard's payloads is never read, and costs its disk only.
+    What was read again is settled first.
+    """
+    superseded.settle(lake, begin)
+    new = {table: lake.query(f"SELECT count(*) FROM ({_new(*keys)})")[0][0] for table, keys in _HOMES.items()}
+    if not any(new.values()):
+        return
+    commit = begin()
+
+    def body() -> None:
+        for table, (source, key, columns) in _HOMES.items():
+            rows = f"SELECT *, {commit} FROM ({_new(source, key, columns)}) ORDER BY {key}"
+            lake.execute(f"INSERT INTO {table} ({key}, {columns}, shard, commit) {rows}")
+
+    lake.retrying(body)
+
+
+_HOMES = {
+    "image_content": ("images", "sha256", "width, height, format, n_bytes"),
+    "sentence_content": ("sentences", "content", "text"),
+}
+
+
+def _new(source: str, key: str, columns: str) -> str:
+    home = "image_content" if source == "images" else "sentence_content"
+    first = ", ".join(f"arg_min({name}, (shard, {_ORDER[source]})) AS {name}" for name in columns.split(", "))
+    return f"SELECT {key}, {first}, min(shard) AS shard FROM {source} ANTI JOIN {home} USING ({key}) GROUP BY {key}"
+
+
+_ORDER = {"images": "image_id", "sentences": "sentence_id"}

@@ -1,0 +1,56 @@
+"""The vector index by ranges of clusters: its files, and up to which commit each range was worked through."""
+
+from itertools import pairwise
+
+from catalog.lake.lake import Lake
+from catalog.pending.training import Trained
+
+# A worker that searches so many vectors of 512 dimensions peaks at 1.3 GB, 0.5 of which are torch.
+RANGE, FEWEST_RANGES = 125_000, 8
+
+
+def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:
+    """The files of one scorer's rows by shard, the newest last: of a picture that was opened for another try the file
+    before still holds the row that it had."""
+    if not shards:
+        return {}
+    found = lake.query(
+        """SELECT shard, list(path ORDER BY "commit", path) FROM partitions
+        WHERE "table" = ? AND scorer = ? AND path <> '' AND shard IN (SELECT unnest(?)) GROUP BY shard""",
+        (table, scorer, shards),
+    )
+    return {shard: tuple(lake.data_path + path for path in paths) for shard, paths in found}
+
+
+def index_paths(lake: Lake, scorer: str) -> tuple[str, ...]:
+    """Every file of one vector index, each sorted by cluster."""
+    found = lake.query(
+        """SELECT path FROM partitions WHERE "table" = 'vector_index' AND scorer = ? AND path <> '' ORDER BY path""",
+        (scorer,),
+    )
+    return tuple(lake.data_path + path for (path,) in found)
+
+
+def ranges(model: Trained) -> list[tuple[int, int]]:
+    """Cut the clusters 0..k-1 into ranges (first, last) that held about RANGE eligible rows at training.
+
+    Depends on the centroids alone, so that what is done for a range stays done when rows arrive.
+    """
+    n = min(model.k, max(FEWEST_RANGES, -(-model.eligible // RANGE)))
+    bounds = [model.k * i // n for i in range(n + 1)]
+    return [(first, last - 1) for first, last in pairwise(bounds)]
+
+
+def watermarks(lake: Lake, table: str, scorer: str) -> dict[str, int]:
+    """For each range (as a shard name) of a global step, the commit number up to which its rows were compared."""
+    found = lake.query(
+        'SELECT shard, max("commit") FROM partitions WHERE "table" = ? AND scorer = ? GROUP BY shard', (table, scorer)
+    )
+    return dict(found)
+
+
+def newest(lake: Lake, table: str, scorer: str) -> int:
+    """The highest commit number among a scorer's rows, -1 where there are none."""
+    return lake.query(
+        'SELECT coalesce(max("commit"), -1) FROM partitions WHERE "table" = ? AND scorer = ?', (table, scorer)
+    )[0][0]

@@ -1,0 +1,111 @@
+"""What could not be used: how much of it and why, and opening it for another try."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from catalog.lake.error import PairmillError
+from catalog.lake.lake import Lake
+from catalog.terms.reasons import REASONS
+
+# What a stage writes for a picture that it could not work on, so that it is not tried again.
+_MARKS = {
+    "score images": (("image_quality", "brightness IS NULL"), ("image_hash", "phash IS NULL"),
+                     ("image_embedding", "image_vector IS NULL")),
+    "caption": (("captions", "status = 'empty'"),),
+    "fuse": (("synthetic", "synthetic_status = 'empty'"),),
+}  # fmt: skip
+
+
+class Kind(NamedTuple):
+    """``n`` items of one reason, stage and source; ``item`` is one of them and ``detail`` what was said of it."""
+
+    reason: str
+    stage: str
+    source: str
+    n: int
+    item: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Units:
+    """Units of ``source`` to be read again; ``since`` is the commit of the newest complaint about them."""
+
+    source: str
+    uris: frozenset[str]
+    since: int
+
+
+def kinds(lake: Lake) -> list[Kind]:
+    """Everything in quarantine by reason, stage and source, the most first. A picture's source is one that shows it."""
+    sources = (
+        "SELECT i.sha256, min(d.source) AS source FROM images i JOIN documents d USING (document_id) "
+        "SEMI JOIN quarantine q ON q.item = i.sha256 GROUP BY ALL"
+    )
+    rows = lake.query(
+        "SELECT reason, stage, coalesce(nullif(q.source, ''), s.source, '') AS source, count(DISTINCT item) AS n, "
+        f"min(item), arg_min(detail, item) FROM quarantine q LEFT JOIN ({sources}) s ON s.sha256 = q.item "
+        "GROUP BY ALL ORDER BY n DESC, reason, stage, source"
+    )
+    return [Kind(*row) for row in rows]
+
+
+def check(reason: str) -> None:
+    if reason not in REASONS:
+        raise PairmillError(f"'{reason}' is not a quarantine reason; they are {', '.join(REASONS)}.")
+
+
+def units(lake: Lake, reason: str) -> list[Units]:
+    """The units in which ingest found something of ``reason``, by source."""
+    rows = lake.query(
+        "SELECT coalesce(nullif(q.source, ''), i.source) AS source, list(DISTINCT q.payload_ref), max(q.commit) "
+        "FROM quarantine q LEFT JOIN (SELECT uri, min(source) AS source FROM inputs GROUP BY uri) i "
+        "ON i.uri = q.payload_ref WHERE stage = 'ingest' AND reason = ? GROUP BY 1 ORDER BY 1",
+        (reason,),
+    )
+    return [Units(source, frozenset(uris), commit) for source, uris, commit in rows if source]
+
+
+def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
+    """Forget that stages after ingest could not work on pictures for ``reason``: they are pending again.
+
+    The rows that say so (of NULLs, or empty texts) go, and `partitions` counts them no longer; its ids change too,
+    complaints included, because the same work is about to be committed again. Returns the number of pictures.
+    """
+    items = "SELECT DISTINCT item, stage FROM quarantine WHERE stage NOT IN ('ingest', 'fetch') AND reason = ?"
+    n = lake.query(f"SELECT count(DISTINCT item) FROM ({items})", (reason,))[0][0]
+    if not n:
+        return 0
+    commit = begin()
+
+    def body() -> None:
+        for stage, tables in _MARKS.items():
+            for table, empty in tables:
+                _forget(lake, table, f"{empty} AND sha256 IN (SELECT item FROM ({items}) WHERE stage = '{stage}')",
+                        reason, commit)  # fmt: skip
+        lake.execute("DELETE FROM quarantine WHERE stage NOT IN ('ingest', 'fetch') AND reason = ?", (reason,))
+        complaints = "UPDATE partitions SET partition_id = partition_id || ? WHERE \"table\" = 'quarantine'"
+        lake.execute(complaints, (f":{commit}",))
+
+    lake.retrying(body)
+    return n
+
+
+def _forget(lake: Lake, table: str, where: str, reason: str, commit: int) -> None:
+    lake.execute(
+        f"CREATE OR REPLACE TEMP TABLE forgotten AS SELECT shard, scorer, count(*) AS n FROM {table} "
+        f"WHERE {where} GROUP BY ALL",
+        (reason,),
+    )
+    lake.execute(f"DELETE FROM {table} WHERE {where}", (reason,))
+    here = f"\"table\" = '{table}' AND (shard, scorer) IN (SELECT shard, scorer FROM forgotten)"
+    lake.execute(f"UPDATE partitions SET partition_id = partition_id || ':{commit}' WHERE {here}")
+    # A file without a row left is DuckLake's to remove: no worker may be sent to it.
+    left = f"SELECT filename FROM {table} WHERE shard IN (SELECT shard FROM forgotten)"
+    lake.execute(f"UPDATE partitions SET path = '' WHERE {here} AND concat(?, path) NOT IN ({left})", (lake.data_path,))
+    lake.execute(
+        'INSERT INTO partitions BY NAME SELECT ? AS "table", md5(concat(?, shard, scorer)) AS partition_id, shard, '
+        "scorer, -n AS rows, 0 AS bytes, 0.0 AS seconds, '' AS run_id, ? AS \"commit\", '' AS path FROM forgotten",
+        (table, f"{table} {commit}", commit),
+    )

@@ -1,0 +1,92 @@
+"""The text side of a recipe: `--set` overrides, and errors as sentences that say what to write instead."""
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel
+
+from catalog.lake.error import BadRecipe
+
+
+def override(content: dict[str, Any], key: str, text: str) -> None:
+    """Set a dotted key of a recipe that is not validated yet; ``text`` is YAML."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise BadRecipe(f"--set {key}: '{text}' is not a YAML value; put it into quotes: {error}") from error
+    at: Any = content
+    *parents, last = key.split(".")
+    for part in parents:
+        at = _step(at, part, key)
+    if isinstance(at, list):
+        at[_index(at, last, key)] = value
+    elif isinstance(at, dict):
+        at[last] = value
+    else:
+        raise BadRecipe(f"--set {key}: '{'.'.join(parents)}' holds one value, nothing named '{last}'.")
+
+
+def _step(at: Any, part: str, key: str) -> Any:
+    if isinstance(at, list):
+        return at[_index(at, part, key)]
+    if not isinstance(at, dict):
+        raise BadRecipe(f"--set {key}: there is nothing below '{part}'.")
+    if at.get(part) is None:
+        at[part] = {}
+    return at[part]
+
+
+def _index(at: list[Any], part: str, key: str) -> int:
+    """A list's place by number, or by the `name` of what stands there (rules, captioners)."""
+    names = [str(item.get("name")) if isinstance(item, dict) else "" for item in at]
+    if part in names:
+        return names.index(part)
+    if re.fullmatch(r"\d+", part) and int(part) < len(at):
+        return int(part)
+    near = get_close_matches(part, names, n=1)
+    remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(filter(None, names)) or len(at)}."
+    raise BadRecipe(f"--set {key}: there is no '{part}'; {remedy}")
+
+
+def described(fault: Any, content: Mapping[str, Any], model: type[BaseModel]) -> str:
+    """One pydantic error as a sentence with its remedy."""
+    where = _where(fault["loc"], content)
+    if fault["type"] == "extra_forbidden":
+        key, known = str(fault["loc"][-1]), _fields_at(fault["loc"][:-1], model)
+        near = get_close_matches(key, known, n=1)
+        remedy = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}."
+        return f"{where}: there is no such setting; {remedy}"
+    if fault["type"] == "missing":
+        return f"{where}: it is missing; add it."
+    message = fault["msg"].removeprefix("Value error, ")
+    given = fault["input"]
+    shown = f" (it is {given!r})" if isinstance(given, str | int | float | bool) and len(str(given)) <= 80 else ""
+    return f"{where}: {message}{shown if fault['type'] != 'value_error' else ''}"
+
+
+def _where(loc: Sequence[str | int], content: Any) -> str:
+    """`images.short_side.keep` rather than `images.0.keep`."""
+    parts, at = [], content
+    for key in loc:
+        if isinstance(at, dict):
+            at = at.get(key)
+        else:
+            at = at[key] if isinstance(at, list) and isinstance(key, int) else None
+        parts.append(str(at["name"]) if isinstance(key, int) and isinstance(at, dict) and "name" in at else str(key))
+    return f"'{'.'.join(parts)}'" if parts else "as a whole"
+
+
+def _fields_at(loc: Sequence[str | int], model: type[BaseModel]) -> list[str]:
+    for key in loc:
+        if isinstance(key, str) and key in model.model_fields:
+            model = _model_in(model.model_fields[key].annotation) or model
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

@@ -1,0 +1,195 @@
+"""The parts of a recipe, as typed settings with their meaning; the Prefect form is drawn from them.
+
+The defaults are RealSyn's figures (arXiv 2502.12513) where it gives any.
+"""
+
+import string
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from catalog.lake.error import BadPredicate
+from catalog.recipe.predicate import columns_of
+
+# Names under which the cut itself drops a picture or a sentence.
+RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "balance", "no_text", "same_text"})
+FUSE_FIELDS = ("caption", "tags", "sentence")
+CAPTION_PROMPT = "Describe this image in one or two plain sentences. Name what can be seen; guess nothing."
+FUSE_PROMPT = (
+    "An image shows: {caption}\nTags: {tags}\nA sentence that may belong to it: {sentence}\n"
+    "Write one fluent description of the image. Use the sentence only where it agrees with the rest."
+)
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+
+
+def _model_spec(spec: str) -> str:
+    if not spec.startswith(("open_clip:", "hf:")) or spec.endswith((":", "/")):
+        raise ValueError(
+            f"'{spec}' names no model; write open_clip:MODEL/PRETRAINED, open_clip:local-dir:FOLDER, hf:NAME or "
+            "hf:FOLDER"
+        )
+    return spec
+
+
+ModelSpec = Annotated[str, AfterValidator(_model_spec)]
+
+
+class Settings(BaseModel):
+    """What all parts of a recipe share: an unknown key is an error, and nothing changes after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Rule(Settings):
+    """One named predicate; an item for which it is false or NULL falls by this name."""
+
+    name: Name = Field(description="Named in `decisions.dropped_by` and in the funnel.")
+    keep: str = Field(description="A boolean SQL expression over score columns: `least(width, height) >= 100`.")
+
+    @field_validator("keep", mode="before")
+    @classmethod
+    def _from_yaml(cls, value: object) -> object:
+        return str(value).lower() if isinstance(value, bool) else value  # YAML's own true, meant as SQL
+
+    @model_validator(mode="after")
+    def _is_scalar(self) -> Self:
+        if self.name in RESERVED:
+            raise ValueError(f"'{self.name}' names a step of the cut itself; call the rule something else")
+        try:
+            columns_of(self.name, self.keep)
+        except BadPredicate as error:
+            raise ValueError(str(error)) from error
+        return self
+
+
+class Duplicates(Settings):
+    """Pictures that show the same: the best surviving member of each group is kept."""
+
+    phash: int = Field(4, ge=0, le=16, description="Largest Hamming distance of two 64-bit perceptual hashes.")
+    cosine: float = Field(0.96, gt=0, le=1, description="Smallest cosine of two image embeddings.")
+    max_group: int = Field(1000, ge=2, description="A larger group is cut again by tighter edges, and reported.")
+    probes: int = Field(2, ge=1, description="Nearest image clusters in which a picture looks for its like.")
+
+
+class Association(Settings):
+    """Sentences for pictures, by retrieval."""
+
+    clusters: int = Field(2_000_000, ge=1, description="Sentence clusters; fewer when there are few sentences.")
+    probes: int = Field(1, ge=1, description="Nearest sentence clusters searched for each picture.")
+    top_k: int = Field(3, ge=1, le=3, description="Sentences a picture gets at most: text1 to text3.")
+    max_uses: int = Field(20, ge=1, description="Pictures that may share one sentence.")
+    retrain_at: float = Field(
+        2.0, gt=1, description="Clusters are trained anew once there are this many times the rows of their training."
+    )
+
+
+class Balance(Settings):
+    """No kind of picture may crowd out the others."""
+
+    clusters: int = Field(1_000_000, ge=1, description="Image clusters; fewer when there are few pictures.")
+    cap: int = Field(35, ge=1, description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M.")
+
+
+class Captioner(Settings):
+    """A vision-language model that describes what the recipe kept."""
+
+    name: Name = Field("main", description="Stored with each caption.")
+    model: str = Field("captioner", description="A key of `models`.")
+    prompt: str = Field(CAPTION_PROMPT, min_length=1, description="What the model is asked.")
+    max_tokens: int = Field(128, ge=1, le=4096, description="The longest caption, in the model's tokens.")
+    side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture shown to the model, in pixels.")
+    precision: Literal["fp32", "bf16"] = Field("bf16", description="bf16 halves the memory and is fast on GPUs.")
+    batch_size: int = Field(16, ge=1, description="Placement: it changes the speed, not the digest.")
+
+
+class Tags(Settings):
+    """Zero-shot labels by CLIP."""
+
+    vocabulary: list[str] | str = Field(description="The words, or a file with one per line.")
+    template: str = Field("a photo of {}.", description="The sentence a word is put into.")
+    top_k: int = Field(5, ge=1, le=100, description="Words kept of each picture.")
+
+    @field_validator("vocabulary")
+    @classmethod
+    def _has_words(cls, value: list[str] | str) -> list[str] | str:
+        return check_vocabulary(value) if isinstance(value, list) or not value else value
+
+    @field_validator("template")
+    @classmethod
+    def _has_one_place(cls, value: str) -> str:
+        if value.count("{}") != 1:
+            raise ValueError("needs one {} where the word goes")
+        return value
+
+
+def check_vocabulary(words: Sequence[str]) -> list[str]:
+    """The words of `tags`. Raises ValueError for none, an empty one, or one that stands there twice."""
+    if not words or not all(word.strip() for word in words):
+        raise ValueError("holds no words, or an empty one")
+    if twice := sorted(word for word, n in Counter(words).items() if n > 1):
+        raise ValueError(f"holds {', '.join(twice[:5])} more than once; keep one of each")
+    return list(words)
+
+
+class Fuse(Settings):
+    """One synthetic text of caption, tags and a retrieved sentence."""
+
+    model: str = Field("captioner", description="A key of `models`.")
+    prompt: str = Field(FUSE_PROMPT, description="What the model is asked; may hold {caption}, {tags}, {sentence}.")
+    max_tokens: int = Field(160, ge=1, le=4096, description="The longest text, in the model's tokens.")
+    side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture shown to the model, in pixels.")
+    precision: Literal["fp32", "bf16"] = Field("bf16", description="bf16 halves the memory and is fast on GPUs.")
+    batch_size: int = Field(16, ge=1, description="Placement: it changes the speed, not the digest.")
+
+    @field_validator("prompt")
+    @classmethod
+    def _knows_fields(cls, value: str) -> str:
+        parts = [part[1:] for part in string.Formatter().parse(value) if part[1] is not None]
+        if not parts or any(form or conversion or field not in FUSE_FIELDS for field, form, conversion in parts):
+            raise ValueError("may hold {caption}, {tags} and {sentence}, at least one of them and no other braces")
+        return value
+
+
+class Ingest(Settings):
+    """How sources become rows."""
+
+    documents_per_shard: int = Field(1000, ge=1, description="Documents per shard, the unit of work and of resuming.")
+    language: str = Field("en", min_length=2, max_length=8, description="For splitting texts into sentences.")
+    max_pixels: int = Field(100_000_000, ge=1, description="A larger picture is quarantined as a bomb, undecoded.")
+    max_bytes: int = Field(50_000_000, ge=1, description="A larger file is quarantined as too_large.")
+    payload: Literal["copy", "reference"] = Field(
+        "copy",
+        description="reference leaves pictures in the source's own files and plain tars, which must then last as long "
+        "as the lake; what is packed, in a table or on the web is copied.",
+    )
+
+
+class Fetch(Settings):
+    """Pictures that documents only name by their web address. Limits change the speed, never what is fetched."""
+
+    connections: int = Field(64, ge=1, le=10_000, description="Connections at once, of all workers together.")
+    per_host: int = Field(8, ge=1, le=1000, description="Connections at once to one host, of all workers together.")
+    seconds: float = Field(20.0, gt=0, le=600, description="For one attempt at an address, its redirects included.")
+    retries: int = Field(2, ge=0, le=10, description="More attempts after time-outs, lost connections, 429 and 5xx.")
+    banned: list[str] | str = Field(
+        [], description="Hosts (with their subdomains) or beginnings of addresses never asked; or a file, one per line."
+    )
+
+
+class Decoding(Settings):
+    """The one decode that feeds all image scorers."""
+
+    side: int = Field(224, ge=32, le=1024, description="The shorter side after decoding, in pixels.")
+    mode: Literal["exact", "scaled"] = Field("exact", description="scaled reduces JPEGs while decoding: faster.")
+
+
+class ClipSettings(Settings):
+    """How the embeddings are computed."""
+
+    precision: Literal["fp32", "bf16"] = Field(
+        "fp32",
+        description="bf16 is two to five times as fast on CPUs with bf16 instructions, three times slower on others.",
+    )
+    batch_size: int = Field(64, ge=1, description="Placement: it changes the speed, not the digest.")

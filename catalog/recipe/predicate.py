@@ -1,0 +1,145 @@
+"""A rule's predicate: one scalar boolean SQL expression over score columns, and nothing else.
+
+DuckDB's own parser reads it; what is not on the lists below is refused before anything is bound or run.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+import duckdb
+
+from catalog.lake.error import BadPredicate
+
+LONGEST = 4000
+
+_NODES = {"COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "BETWEEN", "CASE", "CAST", "FUNCTION", "OPERATOR"}
+_OPERATORS = {"OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "COMPARE_IN", "COMPARE_NOT_IN",
+              "OPERATOR_COALESCE", "OPERATOR_NULLIF", "ARRAY_EXTRACT"}  # fmt: skip
+_TYPES = {"BOOLEAN", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "SMALLINT", "TINYINT", "FLOAT", "DOUBLE", "DECIMAL",
+          "VARCHAR", "NULL"}  # fmt: skip
+_ARITHMETIC = {"+", "-", "*", "/", "//", "%", "**", "^", "abs", "sign", "least", "greatest", "round", "floor", "ceil",
+               "ceiling", "trunc", "sqrt", "ln", "log", "log2", "log10", "exp", "pow", "power", "isnan", "isinf",
+               "isfinite", "nullif"}  # fmt: skip
+_TEXTS = {"||", "length", "len", "lower", "upper", "trim", "contains", "starts_with", "ends_with", "prefix", "suffix",
+          "~~", "!~~", "~~*", "!~~*", "like_escape", "not_like_escape", "regexp_matches",
+          "regexp_full_match"}  # fmt: skip
+_LISTS = {"list_contains", "list_has", "list_has_any", "list_has_all", "list_position", "list_value"}
+FUNCTIONS = _ARITHMETIC | _TEXTS | _LISTS
+_REMEDY = "A predicate is one boolean expression over score columns, such as `least(width, height) >= 100`."
+
+
+def columns_of(rule_name: str, sql: str) -> frozenset[str]:
+    """The columns that a predicate reads, in lower case. BadPredicate when it is more than a scalar expression."""
+    found = set()
+    for node in _walk(_parsed(rule_name, sql)):
+        if node["class"] not in _NODES:
+            raise _refused(rule_name, f"it holds a {_called(node)}")
+        _allowed(rule_name, node)
+        if node["class"] == "COLUMN_REF":
+            found.add(node["column_names"][0].lower())
+    return frozenset(found)
+
+
+def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
+    """The columns, once they are all in ``known`` (name -> DuckDB type) and the predicate is one BOOLEAN."""
+    columns = columns_of(rule_name, sql)
+    for column in sorted(columns - known.keys()):
+        near = get_close_matches(column, known, n=1)
+        remedy = f"did you mean '{near[0]}'?" if near else f"known are: {', '.join(sorted(known))}."
+        raise BadPredicate(f"rule '{rule_name}': no scorer computes '{column}'; {remedy}")
+    nothing = ", ".join(f'NULL::{known[column]} AS "{column}"' for column in sorted(columns)) or "1"
+    try:
+        with _sandbox().cursor() as connection:
+            described = connection.execute(f"DESCRIBE SELECT (\n{sql}\n) FROM (SELECT {nothing})").fetchall()
+    except duckdb.Error as error:
+        raise BadPredicate(f"rule '{rule_name}': {_first_line(error)} In: {sql}") from error
+    if described[0][1] != "BOOLEAN":
+        kind = described[0][1]
+        raise BadPredicate(f"rule '{rule_name}': `{sql}` is {kind}, not true or false; compare it with something.")
+    return columns
+
+
+def normal_form(rule_name: str, sql: str) -> str:
+    """The predicate as DuckDB writes it: no comment, no line end, safe between parentheses in a longer statement."""
+    columns_of(rule_name, sql)
+    with _sandbox().cursor() as connection:
+        tree = "json_serialize_sql(?::VARCHAR)"
+        text = connection.execute(f"SELECT json_deserialize_sql({tree})", [f"SELECT (\n{sql}\n)"]).fetchall()[0][0]
+    return text.removeprefix("SELECT ")
+
+
+@cache
+def _sandbox() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"enable_external_access": False, "threads": 1, "lock_configuration": True})
+
+
+def _parsed(rule_name: str, sql: str) -> dict[str, Any]:
+    """The expression's tree. The line ends keep a comment from swallowing the parenthesis."""
+    if not sql.strip() or len(sql) > LONGEST or not sql.replace("\n", " ").replace("\t", " ").isprintable():
+        raise _refused(rule_name, f"it is empty, longer than {LONGEST} characters, or holds what cannot be printed")
+    try:
+        with _sandbox().cursor() as connection:
+            text = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT (\n{sql}\n)"]).fetchall()[0][0]
+        answer = json.loads(text)
+    except (duckdb.Error, RecursionError, UnicodeError) as error:
+        raise _refused(rule_name, f"it cannot be parsed: {_first_line(error)}") from error
+    if answer["error"]:
+        raise _refused(rule_name, f"it cannot be parsed: {answer.get('error_message', '')}")
+    statements = answer["statements"]
+    if len(statements) != 1 or not _is_bare(statements[0]["node"]):
+        raise _refused(rule_name, "it is more than one expression")
+    return statements[0]["node"]["select_list"][0]
+
+
+def _is_bare(node: dict[str, Any]) -> bool:
+    """SELECT of one expression from nothing: no clause, alias, CTE or set operation."""
+    rest = {key: value for key, value in node.items() if key not in ("select_list", "from_table")}
+    bare = {"type": "SELECT_NODE", "modifiers": [], "cte_map": {"map": []}, "where_clause": None,
+            "group_expressions": [], "group_sets": [], "aggregate_handling": "STANDARD_HANDLING", "having": None,
+            "sample": None, "qualify": None}  # fmt: skip
+    return rest == bare and len(node["select_list"]) == 1 and node["from_table"]["type"] == "EMPTY"
+
+
+def _walk(root: Any) -> Iterator[dict[str, Any]]:
+    """Every expression node, without recursion: a hostile predicate may be deep."""
+    waiting = [root]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if "class" in value:
+                yield value
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+
+
+def _allowed(rule_name: str, node: dict[str, Any]) -> None:
+    kind = node["class"]
+    if kind == "FUNCTION":
+        aggregate = node["filter"] is not None or node["distinct"] or node["order_bys"]["orders"]
+        elsewhere = node["schema"] not in ("", "main") or node["catalog"]
+        if node["function_name"].lower() not in FUNCTIONS or aggregate or elsewhere:
+            raise _refused(rule_name, f"it calls {node['function_name']}()")
+    elif kind == "OPERATOR" and node["type"] not in _OPERATORS:
+        raise _refused(rule_name, f"it holds a {_called(node)}")
+    elif kind == "COLUMN_REF" and len(node["column_names"]) != 1:
+        raise _refused(rule_name, f"name the column '{node['column_names'][-1]}' without its table")
+    elif kind == "CAST" and node["cast_type"]["id"] not in _TYPES:
+        raise _refused(rule_name, f"it casts to {node['cast_type']['id']}")
+    elif kind == "CONSTANT" and node["value"]["type"]["id"] not in _TYPES:
+        raise _refused(rule_name, f"it holds a value of type {node['value']['type']['id']}")
+
+
+def _called(node: dict[str, Any]) -> str:
+    return node["type"].lower().replace("_", " ")
+
+
+def _refused(rule_name: str, why: str) -> BadPredicate:
+    return BadPredicate(f"rule '{rule_name}': {why}. {_REMEDY}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0]

@@ -1,0 +1,124 @@
+"""A recipe: what a dataset is made of. A name or a path of a YAML file, overridden by dotted keys."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from catalog.lake.error import BadRecipe
+from catalog.recipe.overrides import described, override
+from catalog.recipe.parts import (
+    Association,
+    Balance,
+    Captioner,
+    ClipSettings,
+    Decoding,
+    Duplicates,
+    Fetch,
+    Fuse,
+    Ingest,
+    ModelSpec,
+    Name,
+    Rule,
+    Settings,
+    Tags,
+)
+
+
+class Recipe(Settings):
+    """What a dataset is made of."""
+
+    name: Name = Field(description="The dataset's name.")
+    seed: int = Field(0, ge=0, description="Of samples, orders and cluster training.")
+    sources: list[str] = Field([], description="Places to ingest when a run names none, as after --source.")
+    models: dict[str, ModelSpec] = Field(description="`clip` and whatever captioners and fusion name.")
+    images: list[Rule] = Field([], description="Rules for pictures, in order.")
+    sentences: list[Rule] = Field([], description="Rules for sentences, in order.")
+    duplicates: Duplicates = Duplicates()  # pyright: ignore[reportCallIssue]
+    association: Association = Association()  # pyright: ignore[reportCallIssue]
+    balance: Balance = Balance()  # pyright: ignore[reportCallIssue]
+    captioners: list[Captioner] = Field([], description="Models that describe the pictures that the rules keep.")
+    tags: Tags | None = Field(None, description="Zero-shot labels, if wanted.")
+    fuse: Fuse | None = Field(None, description="A synthetic text, if wanted; it needs a captioner.")
+    ingest: Ingest = Ingest()  # pyright: ignore[reportCallIssue]
+    fetch: Fetch | None = Field(None, description="Fetch pictures that are only named by an address; off without.")
+    decoding: Decoding = Decoding()  # pyright: ignore[reportCallIssue]
+    clip: ClipSettings = ClipSettings()  # pyright: ignore[reportCallIssue]
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Self:
+        for group in (self.images, self.sentences, self.captioners):
+            names = [part.name for part in group]
+            if twice := {name for name in names if names.count(name) > 1}:
+                raise ValueError(f"two have the name '{min(twice)}'; a name stands for one")
+        users = {f"captioner '{c.name}'": c.model for c in self.captioners} | {"the cut": "clip"}
+        if self.fuse is not None:
+            if not self.captioners:
+                raise ValueError("`fuse` needs a captioner; add one to `captioners` or take `fuse` out")
+            users["`fuse`"] = self.fuse.model
+        for user, model in users.items():
+            if model not in self.models:
+                known = ", ".join(self.models) or "empty"
+                raise ValueError(f"{user} needs the model '{model}'; add it to `models` ({known})")
+        return self
+
+    def digest(self) -> str:
+        """32 hex digits over all that decides what the dataset is; where its sources lie and batch sizes do not."""
+        size = {"batch_size"}
+        placement: dict[str, Any] = {"sources": True, "clip": size, "captioners": {"__all__": size}, "fuse": size,
+                                     "fetch": {"connections", "per_host", "seconds", "retries"},
+                                     "ingest": {"payload"}}  # fmt: skip
+        content = self.model_dump(mode="json", exclude=placement)
+        text = json.dumps(content, sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, folder: Path | None = None) -> Recipe:
+    """Read a recipe by path, or by name out of ``folder``; ``overrides`` are dotted keys with YAML values, such as
+    {"association.top_k": "2", "images.short_side.keep": "width > 64"}. BadRecipe says what is wrong and the remedy."""
+    file = _find(str(name_or_path), folder)
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise BadRecipe(f"recipe '{file}' cannot be read as YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise BadRecipe(f"recipe '{file}' holds no settings by name; it begins with `name: ...`.")
+    return _overridden(content, overrides or {}, str(content.get("name", file.stem)))
+
+
+def changed(recipe: Recipe, overrides: Mapping[str, str]) -> Recipe:
+    """The recipe with ``overrides``, as `load` takes them."""
+    return _overridden(recipe.model_dump(mode="json"), overrides, recipe.name)
+
+
+def _overridden(content: dict[str, Any], overrides: Mapping[str, str], name: str) -> Recipe:
+    for key, value in overrides.items():
+        override(content, key, value)
+    return validated(content, name)
+
+
+def validated(content: Mapping[str, Any], name: str) -> Recipe:
+    try:
+        return Recipe.model_validate(content)
+    except ValidationError as error:
+        faults = [described(fault, content, Recipe) for fault in error.errors()]
+        raise BadRecipe("\n".join(f"recipe '{name}', {fault}" for fault in faults)) from error
+
+
+def _find(name: str, folder: Path | None) -> Path:
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        file = Path(name).expanduser()
+        if not file.is_file():
+            raise BadRecipe(f"recipe '{name}': there is no such file.")
+        return file
+    known = sorted(file.stem for file in folder.glob("*.yaml")) if folder else []
+    if folder and name in known:
+        return folder / f"{name}.yaml"
+    near = get_close_matches(name, known, n=1)
+    remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known) or 'none'}; or give a file's path."
+    raise BadRecipe(f"there is no recipe '{name}'; {remedy}")

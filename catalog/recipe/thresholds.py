@@ -1,0 +1,147 @@
+"""What a rule compares, and with what: so that its threshold can be drawn over the values that it met.
+
+A rule's predicate is free SQL; only plain comparisons with a constant, BETWEEN, and ANDs of these have a threshold on a
+number line. Of any other rule the numeric columns are shown without one.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import duckdb
+
+from catalog.recipe.plan import Check
+
+_LOW = {"COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO"}
+_HIGH = {"COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO"}
+NUMBERS = {"INTEGER", "BIGINT", "DOUBLE"}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """``sql`` is a numeric expression over score ``columns``, ``label`` the same as people write it: ``over``, or its
+    ratio to ``under``. Values from ``low`` to ``high`` pass, None is open.
+
+    ``strict_low`` and ``strict_high`` say that the threshold itself falls. ``rule`` is '' for a column that no rule
+    reads.
+    """
+
+    over: str
+    columns: tuple[str, ...]
+    rule: str = ""
+    low: float | None = None
+    high: float | None = None
+    strict_low: bool = False
+    strict_high: bool = False
+    under: str = ""
+
+    @property
+    def sql(self) -> str:
+        return f"{self.over} / nullif({self.under}, 0)" if self.under else self.over
+
+    @property
+    def label(self) -> str:
+        return f"{self.over} / {self.under}" if self.under else self.over
+
+
+def quantities(check: Check, types: Mapping[str, str]) -> list[Quantity]:
+    """The quantities of one compiled rule in its own order; ``types`` are the columns' SQL types."""
+    found: dict[str, Quantity] = {}
+    for node in _conjuncts(_tree(check.keep)):
+        bound = _bound(node, check.name)
+        if bound is not None:
+            found[bound.sql] = _both(found[bound.sql], bound) if bound.sql in found else bound
+    covered = {column for quantity in found.values() for column in quantity.columns}
+    rest = [column for column in check.columns if types.get(column) in NUMBERS and column not in covered]
+    return [*found.values(), *(Quantity(column, (column,), check.name) for column in rest)]
+
+
+def _both(first: Quantity, second: Quantity) -> Quantity:
+    """`a > 1 AND a < 5`: two sides of one quantity; of two bounds on one side the tighter."""
+    both = (first, second)
+    low = max((q for q in both if q.low is not None), key=lambda q: (q.low, q.strict_low), default=first)
+    high = min((q for q in both if q.high is not None), key=lambda q: (q.high, not q.strict_high), default=first)
+    strict = {"strict_low": low.strict_low, "strict_high": high.strict_high}
+    return replace(first, low=low.low, high=high.high, **strict)
+
+
+def _conjuncts(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if node["type"] == "CONJUNCTION_AND":
+        for child in node["children"]:
+            yield from _conjuncts(child)
+    else:
+        yield node
+
+
+def _bound(node: dict[str, Any], rule: str) -> Quantity | None:
+    """None for a node that is no comparison of something with a number."""
+    if node["type"] == "COMPARE_BETWEEN":
+        low, high = _number(node["lower"]), _number(node["upper"])
+        if low is None or high is None or not _columns(node["input"]):
+            return None
+        return Quantity(_sql(node["input"]), _columns(node["input"]), rule, low, high)
+    if node["type"] not in _LOW | _HIGH:
+        return None
+    is_low, strict = node["type"] in _LOW, "OREQUALTO" not in node["type"]
+    for left, right, low in ((node["left"], node["right"], is_low), (node["right"], node["left"], not is_low)):
+        under, value = _against(right)
+        if value is not None and _columns(left):
+            columns = tuple(sorted({*_columns(left), *_columns(right)}))
+            sides = {"low": value, "strict_low": strict} if low else {"high": value, "strict_high": strict}
+            return Quantity(_sql(left), columns, rule, under=under, **sides)
+    return None
+
+
+def _against(right: dict[str, Any]) -> tuple[str, float | None]:
+    """(what to divide by, number to compare with): `a <= 3 * b` is drawn as `a / b` against 3, right for b > 0."""
+    if not _columns(right):
+        return "", _number(right)
+    if right["class"] == "FUNCTION" and right["function_name"] == "*":
+        for factor, other in (right["children"], right["children"][::-1]):
+            if not _columns(factor):
+                return _sql(other), _number(factor)
+    return "", None
+
+
+def _columns(node: Any) -> tuple[str, ...]:
+    """Names of the columns below ``node``, in lower case, each once, in order."""
+    if isinstance(node, list):
+        return tuple(sorted({name for child in node for name in _columns(child)}))
+    if not isinstance(node, dict):
+        return ()
+    if node.get("class") == "COLUMN_REF":
+        return (node["column_names"][-1].lower(),)
+    return _columns(list(node.values()))
+
+
+@cache
+def _sandbox() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"enable_external_access": False, "threads": 1})
+
+
+def _tree(sql: str) -> dict[str, Any]:
+    with _sandbox().cursor() as connection:
+        text = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT ({sql})"]).fetchall()[0][0]
+    return json.loads(text)["statements"][0]["node"]["select_list"][0]
+
+
+def _sql(node: dict[str, Any]) -> str:
+    """The expression's text, as DuckDB writes it."""
+    with _sandbox().cursor() as connection:
+        frame = json.loads(connection.execute("SELECT json_serialize_sql('SELECT 1')").fetchall()[0][0])
+        frame["statements"][0]["node"]["select_list"] = [node]
+        text = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(frame)]).fetchall()[0][0]
+    return text.removeprefix("SELECT ")
+
+
+def _number(node: dict[str, Any]) -> float | None:
+    """The value of an expression without columns; None when it is no number."""
+    if _columns(node):
+        return None
+    try:
+        with _sandbox().cursor() as connection:
+            return connection.execute(f"SELECT CAST(({_sql(node)}) AS DOUBLE)").fetchall()[0][0]
+    except duckdb.Error:
+        return None

@@ -1,0 +1,84 @@
+"""The one verb that changes data: register finished files and remember them as partitions, in one transaction."""
+
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from catalog.lake.error import PairmillError
+from catalog.lake.lake import Lake
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One finished partition. ``path`` is absolute or relative to the lake's data path, and '' when it has no rows.
+    ``seconds`` is the work's own time; ``commit`` the number that Writer.begin gave and that stands in the rows."""
+
+    table: str
+    partition_id: str
+    shard: str
+    scorer: str
+    rows: int
+    bytes: int
+    seconds: float
+    path: str
+    commit: int
+    run_id: str
+
+
+def commit(lake: Lake, manifests: Sequence[Manifest]) -> int:
+    """Register the files and insert their `partitions` rows; all or nothing. Returns how many partitions were new.
+
+    A (table, partition_id) that is known already is passed over: its file stays unregistered, for the sweep. DuckLake
+    itself would register a file twice and double its rows.
+    """
+    if not manifests:
+        return 0
+    placed = {(m.table, m.partition_id): (m, _inside(lake, m)) for m in reversed(manifests)}
+
+    def body() -> int:
+        known = _known(lake, [partition_id for _, partition_id in placed])
+        new = [pair for key, pair in placed.items() if key not in known]
+        _register(lake, new)
+        _remember(lake, [m for m, _ in new], [path for _, path in new])
+        return len(new)
+
+    return lake.retrying(body)
+
+
+def _inside(lake: Lake, manifest: Manifest) -> str:
+    """The path relative to the data path. A file elsewhere would be stored by its absolute path, and the lake could not
+    be moved: DuckLake keeps a path relative only below the table's own folder."""
+    path = manifest.path.removeprefix(lake.data_path)
+    if not path and manifest.rows == 0:
+        return ""
+    if not path.startswith(f"main/{manifest.table}/") or os.path.normpath(path) != path:
+        raise PairmillError(
+            f"partition '{manifest.partition_id}' of '{manifest.table}': the file {manifest.path or '(none)'} is not "
+            f"in the table's folder. Write it to lake.staging('{manifest.table}', run_id)."
+        )
+    return path
+
+
+def _known(lake: Lake, partition_ids: list[str]) -> set[tuple[str, str]]:
+    sql = 'SELECT "table", partition_id FROM partitions WHERE list_contains(?, partition_id)'
+    return {(row[0], row[1]) for row in lake.query(sql, (partition_ids,))}
+
+
+def _register(lake: Lake, new: list[tuple[Manifest, str]]) -> None:
+    paths: dict[str, list[str]] = defaultdict(list)
+    for manifest, path in new:
+        if path:
+            paths[manifest.table].append(lake.data_path + path)
+    for table, files in sorted(paths.items()):
+        lake.execute("CALL ducklake_add_data_files('lake', ?, ?)", (table, sorted(files)))
+
+
+def _remember(lake: Lake, manifests: list[Manifest], paths: list[str]) -> None:
+    if not manifests:
+        return
+    columns = ("table", "partition_id", "shard", "scorer", "rows", "bytes", "seconds", "run_id", "commit")
+    rows = pa.table({name: [getattr(m, name) for m in manifests] for name in columns} | {"path": paths})
+    lake.insert("partitions", rows)

@@ -1,0 +1,60 @@
+"""The record of runs: who ran what, when, and how it ended."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from catalog.lake.error import PairmillError
+from catalog.lake.lake import Lake
+from catalog.recipe.recipe import Recipe, validated
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row of ``runs``. ``state`` is 'running', 'failed' or 'completed'; ``recipe`` is its name."""
+
+    run_id: str
+    flow: str
+    recipe: str
+    state: str
+    started_at: datetime
+    finished_at: datetime | None
+    detail: str
+
+
+@contextmanager
+def recorded(lake: Lake, run_id: str, flow: str, recipe: Recipe, sources: Sequence[str]) -> Iterator[None]:
+    """A row in ``runs`` for the time of the body; a run that was killed stays 'running' without an end."""
+    row = (run_id, flow, recipe.name, "running", datetime.now(UTC), None, "")
+    lake.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    lake.execute("INSERT INTO run_recipes VALUES (?, ?, ?)", (run_id, recipe.model_dump_json(), list(sources)))
+    try:
+        yield
+    except BaseException as error:
+        _end(lake, run_id, "failed", f"{type(error).__name__}: {error}"[:2000])
+        raise
+    _end(lake, run_id, "completed", "")
+
+
+def latest(lake: Lake, n: int) -> list[Run]:
+    """The last ``n`` runs, the newest first."""
+    columns = "run_id, flow, recipe, state, started_at, finished_at, detail"
+    sql = f"SELECT {columns} FROM runs ORDER BY started_at DESC LIMIT {n}"
+    return [Run(*row) for row in lake.query(sql)]
+
+
+def latest_recipe(lake: Lake) -> Recipe:
+    """The recipe of the newest run, with the settings and models that it had."""
+    rows = lake.query("SELECT p.recipe FROM run_recipes p JOIN runs USING (run_id) ORDER BY started_at DESC LIMIT 1")
+    if not rows:
+        raise PairmillError(f"no run of lake '{lake.uri}' has its recipe on record; name a recipe.")
+    return validated(json.loads(rows[0][0]), "of the newest run")
+
+
+def _end(lake: Lake, run_id: str, state: str, detail: str) -> None:
+    lake.execute(
+        "UPDATE runs SET state = ?, finished_at = ?, detail = ? WHERE run_id = ?",
+        (state, datetime.now(UTC), detail, run_id),
+    )

@@ -1,0 +1,94 @@
+"""Commit results as they come, every few seconds."""
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from catalog.write.commit import Manifest
+from catalog.write.lease import Writer
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a stream of results came to: those that were new, and those that were known already."""
+
+    partitions: int = 0
+    rows: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    known: int = 0
+
+
+def commit_stream(
+    writer: Writer,
+    results: Iterable[Manifest | Sequence[Manifest]],
+    max_files: int = 200,
+    max_seconds: float = 5.0,
+) -> Totals:
+    """Commit results as they come: at ``max_files`` files, or ``max_seconds`` after the first that waits.
+
+    A result may be a sequence of manifests (the tables that one shard wrote): they share a transaction. What is
+    finished is kept when the iterator raises, and committed on time when it stalls.
+    """
+    pending = _Pending(writer, max_files)
+    stop = threading.Event()
+    clock = threading.Thread(target=pending.tick, args=(stop, max_seconds), name="commit", daemon=True)
+    clock.start()
+    try:
+        for result in results:
+            pending.add([result] if isinstance(result, Manifest) else list(result))
+    finally:
+        stop.set()
+        clock.join()
+        pending.flush()
+    return pending.totals
+
+
+class _Pending:
+    """Finished results that wait for their commit; shared by the reading thread and the clock."""
+
+    def __init__(self, writer: Writer, max_files: int) -> None:
+        self.totals = Totals()
+        self._writer = writer
+        self._max_files = max_files
+        self._waiting: list[Manifest] = []
+        self._since = 0.0
+        self._lock = threading.RLock()
+        self._error: Exception | None = None
+
+    def add(self, manifests: list[Manifest]) -> None:
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            self._since = self._since if self._waiting else time.monotonic()
+            self._waiting += manifests
+            if len(self._waiting) >= self._max_files:
+                self.flush()
+
+    def flush(self) -> None:
+        with self._lock:
+            manifests = self._waiting
+            if not manifests:
+                return
+            new = self._writer.commit(
+                manifests
+            )  # where it fails, all of them wait for the next try, the last at the end
+            old, self._waiting = self.totals, []
+            self.totals = Totals(
+                old.partitions + new,
+                old.rows + sum(m.rows for m in manifests),
+                old.bytes + sum(m.bytes for m in manifests),
+                old.seconds + sum(m.seconds for m in manifests),
+                old.known + len(manifests) - new,
+            )
+
+    def tick(self, stop: threading.Event, max_seconds: float) -> None:
+        while not stop.wait(min(0.5, max_seconds)):
+            with self._lock:
+                if self._waiting and time.monotonic() - self._since >= max_seconds:
+                    try:
+                        self.flush()
+                    except Exception as error:
+                        self._error = error
+                        return

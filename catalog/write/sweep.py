@@ -1,0 +1,81 @@
+"""Housekeeping under the lease: files that no row knows, snapshots that no reader needs, small rows into files."""
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from catalog.lake.lake import Lake
+from catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
+from catalog.write.lease import Writer
+
+SNAPSHOT_SECONDS = 7 * 86_400
+SMALL_BYTES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Swept:
+    """How many snapshots were expired, and the files that were removed (paths or s3 URLs)."""
+
+    snapshots: int
+    files: tuple[str, ...]
+
+
+def sweep(writer: Writer, older_than_seconds: float = 86_400) -> Swept:
+    """Expire snapshots older than 7 days, then remove files under data/ that no snapshot knows and that are older than
+    ``older_than_seconds``: what killed runs left, and what compaction and takedowns replaced.
+
+    No other process can write meanwhile, since the writer holds the lease; the age spares files that a worker of a
+    former holder may still be writing.
+    """
+    writer.check()
+    lake = writer.lake
+    now = datetime.now(UTC)
+    expired = _call(lake, "ducklake_expire_snapshots", now - timedelta(seconds=SNAPSHOT_SECONDS))
+    before = now - timedelta(seconds=older_than_seconds)
+    removed = [row[0] for row in _call(lake, "ducklake_cleanup_old_files", before)]
+    removed += [row[0] for row in _call(lake, "ducklake_delete_orphaned_files", before)]
+    removed += _remove_leftovers(lake, time.time() - older_than_seconds)
+    return Swept(len(expired), tuple(removed))
+
+
+def checkpoint(writer: Writer) -> None:
+    """Write the bookkeeping rows that stand in the metadata database to Parquet, and join small files: all of
+    bookkeeping, and those under ``SMALL_BYTES`` of the data tables whose files nobody opens by path, so that neither
+    grows with the number of commits. `sweep` removes what was joined once no snapshot knows it."""
+    writer.check()
+    lake = writer.lake
+    for table in BOOKKEEPING:
+        lake.execute(f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')")
+        lake.execute(f"CALL ducklake_merge_adjacent_files('lake', '{table}')")
+    found = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake' AND schema_name = 'main' ORDER BY ALL"
+    for (table,) in lake.query(found):
+        if table not in (*BOOKKEEPING, *READ_BY_PATH):
+            lake.execute(f"CALL ducklake_merge_adjacent_files('lake', '{table}', max_file_size => {SMALL_BYTES})")
+
+
+def _call(lake: Lake, function: str, before: datetime) -> list[tuple]:
+    return lake.query(f"CALL {function}('lake', older_than => ?::TIMESTAMPTZ)", (before,))
+
+
+def _remove_leftovers(lake: Lake, before: float) -> list[str]:
+    """Half-written files and empty folders; DuckLake looks at *.parquet only. On S3 neither exists."""
+    if lake.data_path.startswith("s3://"):
+        return []
+    removed = [path for path in _files(lake.data_path) if not path.endswith(".parquet") and _is_older(path, before)]
+    for path in removed:
+        os.remove(path)
+    for folder, _, _ in os.walk(lake.data_path + "main", topdown=False):
+        if not os.listdir(folder) and _is_older(folder, before):
+            os.rmdir(folder)
+    return removed
+
+
+def _files(data_path: str) -> Iterator[str]:
+    for folder, _, names in os.walk(data_path + "main"):
+        yield from (os.path.join(folder, name) for name in names)
+
+
+def _is_older(path: str, before: float) -> bool:
+    return os.stat(path).st_mtime < before

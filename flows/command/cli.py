@@ -1,0 +1,175 @@
+"""The command line. It parses and hands over; ray, torch and prefect are imported by the command that uses them."""
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+INTERRUPTED = "stopped. What was finished is committed; the same command again goes on from there."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status: 0, 1 for what its user can mend, 130 when interrupted."""
+    args = parser().parse_args(arguments)
+    module, function = args.command.split(":")  # a module of this folder
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return getattr(importlib.import_module(f"flows.command.{module}"), function)(args)
+    except KeyboardInterrupt:
+        _end_workers()
+        print(f"pairmill: {args.interrupted}", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `pairmill sql … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        from flows.trouble import told
+
+        if (line := told(error)) is None:
+            raise
+        print(f"pairmill: {line}", file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="pairmill", description="Curate image-text datasets from web documents.")
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _run(commands)
+    _up(commands)
+    _again(commands)
+    _readers(commands)
+    return top
+
+
+def _run(commands: Any) -> None:
+    command = _command(commands, "run", "pairmill_run:run", "curate a dataset in this process")
+    command.set_defaults(interrupted=INTERRUPTED)
+    command.add_argument("recipe", metavar="RECIPE", help="a recipe's name (15m, 30m, 100m, demo) or a YAML file")
+    _recipe_options(command)
+    _compute_options(command)
+
+
+def _compute_options(command: argparse.ArgumentParser) -> None:
+    compute = command.add_argument_group("where it runs; any choice gives the same dataset")
+    compute.add_argument("--workers", type=_count, default=0, metavar="N", help="worker processes; 0 means one per CPU")
+    compute.add_argument("--ray", default="", metavar="ADDRESS",
+                         help="a Ray cluster ('auto' finds this machine's), or 'local' to start Ray here")  # fmt: skip
+    compute.add_argument("--gpus-per-worker", type=_share, default=0.0, metavar="N", help="on Ray; 0 works on CPUs")
+    compute.add_argument("--allow-address", type=_network, action="append", default=[], metavar="CIDR",
+                         help="a network that may be fetched from although it is not public; may repeat")  # fmt: skip
+
+
+def _again(commands: Any) -> None:
+    fetch = _command(commands, "fetch", "pairmill_again:fetch", "fetch pictures that are named by an address")
+    failed = "only those that failed for a passing reason: time-outs, 429, 5xx, lost connections"
+    fetch.add_argument("--retry-failed", action="store_true", help=failed)
+    fetch.add_argument("--source", action="append", default=[], metavar="URI",
+                       help="list it first, into a lake that may be new; may repeat")  # fmt: skip
+    replay = _command(commands, "replay", "pairmill_again:replay", "try quarantined items again, and curate")
+    replay.set_defaults(source=[])
+    replay.add_argument("--reason", required=True, metavar="REASON", help="as `pairmill quarantine` shows it")
+    for command in (fetch, replay):
+        command.set_defaults(interrupted=INTERRUPTED)
+        command.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="default: that of the newest run")
+        _lake_option(command)
+        _setting_options(command)
+        _compute_options(command)
+
+
+def _recipe_options(command: argparse.ArgumentParser) -> None:
+    places = "folder, file, s3://bucket/prefix or https://host/list, also as FORMAT:PLACE; may repeat"
+    command.add_argument("--source", action="append", default=[], metavar="URI", help=places)
+    _lake_option(command)
+    _setting_options(command)
+
+
+def _setting_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--models", choices=("recipe", "demo"), default="recipe",
+                         help="'demo' swaps in the small models that ship")  # fmt: skip
+    command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
+                         help="override a setting of the recipe: --set balance.cap=20; may repeat")  # fmt: skip
+
+
+def _up(commands: Any) -> None:
+    command = _command(commands, "up", "pairmill_up:up", "start Prefect's server, its deployments and a worker")
+    command.set_defaults(interrupted=INTERRUPTED)
+    command.add_argument("--once", metavar="DEPLOYMENT", default="",
+                         help="run this deployment (curate/demo), tell what came of it, and stop")  # fmt: skip
+    _recipe_options(command)
+
+
+def _readers(commands: Any) -> None:
+    sql = _command(commands, "sql", "pairmill_read:sql", "ask the lake in SQL")
+    sql.add_argument("query", metavar="SQL")
+    status = _command(commands, "status", "pairmill_read:status", "what is pending, who writes, the last runs")
+    status.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="default: those of the datasets here")
+    _recipe_options(status)
+    why = _command(commands, "why", "pairmill_read:why", "where an item came from, its scores, why it fell")
+    why.add_argument("item", metavar="ITEM", help="any id, sha256, address of a picture or page, or a sentence's text")
+    why.add_argument("--dataset", default="", metavar="NAME[@V]", help="default: the newest one")
+    datasets = _command(commands, "datasets", "pairmill_read:datasets", "the published datasets")
+    quarantine = _command(commands, "quarantine", "pairmill_read:quarantine", "what could not be used, and why")
+    export = _command(commands, "export", "pairmill_read:export", "write a dataset out")
+    export.add_argument("dataset", metavar="NAME[@V]")
+    export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
+    export.add_argument("--format", choices=("webdataset", "parquet"), default="webdataset")
+    for command in (sql, why, datasets, quarantine, export):
+        _lake_option(command)
+    for command in (sql, datasets, quarantine):
+        command.add_argument("--format", choices=("table", "csv", "json"), default="table")
+
+
+def _command(commands: Any, name: str, function: str, text: str) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+    command.set_defaults(command=function, interrupted="stopped.")
+    return command
+
+
+def _lake_option(command: argparse.ArgumentParser) -> None:
+    default = os.environ.get("PAIRMILL_LAKE") or "lake"
+    text = f"the lake's folder or its lake.yaml; default PAIRMILL_LAKE, then lake/ (now {default})"
+    command.add_argument("--lake", default=default, metavar="DIR", help=text)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of workers; give 0 (one per CPU) or more")
+    return int(text)
+
+
+def _network(text: str) -> str:
+    from ipaddress import ip_network
+
+    try:
+        return str(ip_network(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; give a network such as 10.1.0.0/16") from None
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 8:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a share of GPUs; give 0 to 8, such as 0.5")
+    return value
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _end_workers() -> None:
+    """A pool waits for its running shards at exit, which may take minutes; what they do is done again anyway."""
+    from multiprocessing import active_children
+
+    for child in active_children():
+        child.terminate()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""The live progress of a run in a terminal; plain lines, one a finished step, where the output is no terminal."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from tasks.run.session import Session
+
+
+class Display:
+    """A bar a step, counted in work items; a step with nothing to do gets none."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description:<24}"),
+            BarColumn(),
+            TextColumn("{task.fields[done]}"),
+        )
+        live = console.is_terminal
+        self._bars = Progress(*columns, TimeElapsedColumn(), console=console, disable=not live)
+        self._open: dict[str, tuple[TaskID, float]] = {}
+        self._now = self._bars.add_task("", total=None, visible=False, done="")
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.update(self._now, visible=False)
+        self._bars.stop()
+
+    def carry_out(self, step: Callable[[Session], Any], session: Session) -> Any:
+        """Do a step as it is; its name stands below the bars meanwhile."""
+        self._bars.update(self._now, description=step.__name__.replace("_", " "), visible=True)
+        return step(session)
+
+    def progress(self, step: str, done: int, total: int) -> None:
+        """After each finished work item of ``step``."""
+        if done == 0 or step not in self._open:
+            self._open[step] = (self._bars.add_task(step, total=total, done=""), time.monotonic())
+        bar, started = self._open[step]
+        self._bars.update(bar, completed=done, done=f"{done}/{total}")
+        if done == total:
+            del self._open[step]
+            self._bars.stop_task(bar)
+            if not self._console.is_terminal:
+                self._console.print(f"{step}: {total} items, {time.monotonic() - started:.1f} s", highlight=False)

@@ -1,0 +1,146 @@
+"""The commands that read a lake; `export` alone takes the lease, for the moment in which it is put on record."""
+
+import csv
+import json
+import math
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+
+from catalog.ask import datasets as published
+from catalog.ask.answer import answer
+from catalog.lake.error import PairmillError
+from catalog.lake.opening import create_or_open
+from catalog.pending import quarantine as quarantined
+from flows.command.terminal import console, table
+
+SHOWN = 100
+
+
+def sql(args: Namespace) -> int:
+    """Answer one statement as a table (its first rows), as CSV with a header line, or as a JSON list of objects."""
+    with create_or_open(args.lake, read_only=True) as lake:
+        columns, rows = answer(lake, args.query)
+        if columns:
+            show(columns, rows, args.format)
+    return 0
+
+
+def datasets(args: Namespace) -> int:
+    with create_or_open(args.lake, read_only=True) as lake:
+        found = published.published(lake)
+    if not found and args.format == "table":
+        print("no dataset yet; make one with `pairmill run RECIPE`.")
+        return 0
+    columns = ["dataset", "pairs", "recall", "created", "amended", "content_digest", "run_id"]
+    rows = [
+        (str(each), each.n_pairs, each.recall, each.created_at, each.amended, each.content_digest, each.run_id)
+        for each in found
+    ]
+    show(columns, rows, args.format)
+    return 0
+
+
+def quarantine(args: Namespace) -> int:
+    with create_or_open(args.lake, read_only=True) as lake:
+        found = quarantined.kinds(lake)
+    if not found and args.format == "table":
+        print("nothing is in quarantine.")
+        return 0
+    show(["reason", "stage", "source", "items", "example", "detail"], found, args.format)
+    return 0
+
+
+def status(args: Namespace) -> int:
+    from flows.command.pairmill_status import status as tell_status
+
+    return tell_status(args)
+
+
+def why(args: Namespace) -> int:
+    from flows.command.pairmill_why import why as tell_why
+
+    return tell_why(args)
+
+
+def export(args: Namespace) -> int:
+    """Write the dataset's files; they are put on record, so it takes the lease for that moment."""
+    from flows.command.display import Display
+    from tasks.out.export import export as write
+
+    if not Path(args.lake).exists():  # opened for writing, a lake that is not there would be made
+        raise PairmillError(f"there is no lake at '{args.lake}'. Check --lake.")
+    with create_or_open(args.lake) as lake, Display(console()) as display:
+        dataset = published.find(lake, args.dataset)
+        shown = partial(display.progress, f"export {dataset}")
+        found = write(lake, dataset.name, dataset.version, args.to, args.format, progress=shown)
+    print(f"{found.uri}: {found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB")
+    return 0
+
+
+def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:
+    """Print rows as they come, so that an answer may be larger than memory (the table shows its first rows only)."""
+    if form == "table":
+        _show_table(columns, iter(rows))
+    elif form == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_csv(value) for value in row] for row in rows)
+    else:
+        lead = "["
+        for row in rows:
+            print(
+                lead, json.dumps(dict(zip(columns, map(_json, row), strict=True)), ensure_ascii=False), sep="", end=""
+            )
+            lead = ",\n "
+        print("[]" if lead == "[" else "]")
+
+
+def _show_table(columns: list[str], rows: Iterator[tuple]) -> None:
+    shown = list(islice(rows, SHOWN))
+    made = table("", [escape(name) for name in columns], [])
+    for n, column in enumerate(made.columns):
+        column.justify = "right" if any(isinstance(row[n], int | float) for row in shown) else "left"
+    for row in shown:
+        made.add_row(*(escape(_text(value)) for value in row))
+    screen = console()
+    screen.print(made)
+    if next(rows, None) is not None:
+        screen.print(f"… the first {SHOWN} rows; --format csv or json gives all", style="dim")
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "seconds")
+    return str(value)
+
+
+def _csv(value: Any) -> Any:
+    """NULL is an empty field, bytes are hex digits, a nested value is JSON."""
+    if isinstance(value, list | dict):
+        return json.dumps(_json(value), ensure_ascii=False)
+    return value.hex() if isinstance(value, bytes | bytearray) else value
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_json(each) for each in value]
+    if isinstance(value, dict):
+        return {str(key): _json(each) for key, each in value.items()}
+    if isinstance(value, bytes | bytearray):
+        return value.hex()
+    if isinstance(value, float | Decimal):
+        return float(value) if math.isfinite(value) else None  # JSON knows neither NaN nor infinity
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

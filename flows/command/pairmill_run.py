@@ -1,0 +1,55 @@
+"""`pairmill run`: the curate flow in this process, with its progress in the terminal."""
+
+from argparse import Namespace
+
+from catalog.lake.error import BadRecipe
+from catalog.recipe.recipe import Recipe
+from flows.command.terminal import console
+from flows.settings import Compute, load_recipe
+
+
+def run(args: Namespace) -> int:
+    """Check everything, curate, tell what came of it."""
+    screen = console()
+    recipe = load_recipe(args.recipe, overrides(args.set), args.models)
+    with screen.status(f"recipe '{recipe.name}': checking rules, models and sources"):
+        from flows.command.display import Display
+        from flows.command.tell import tell
+        from flows.curate import curate_steps  # torch, 3 s
+        from flows.outcome import outcome
+        from flows.run_start import session
+    with session(recipe, args.source, args.lake, compute_of(args)) as opened, Display(screen) as display:
+        opened.progress = display.progress
+        published = curate_steps(opened, display.carry_out)
+    found = outcome(args.lake, f"{published.name}@{published.version}")
+    tell(screen, found, opened.notes, published.is_new)
+    return 0
+
+
+def compute_of(args: Namespace) -> Compute:
+    return Compute(
+        workers=args.workers,
+        ray_address=args.ray,
+        gpus_per_worker=args.gpus_per_worker,
+        allow_addresses=args.allow_address,
+    )  # pyright: ignore[reportCallIssue]
+
+
+def named_recipe(args: Namespace) -> Recipe | None:
+    """The recipe of a command that may do without one. BadRecipe when there is none that its options could change."""
+    if args.recipe:
+        return load_recipe(args.recipe, overrides(args.set), args.models)
+    if args.set or args.models != "recipe":
+        raise BadRecipe("--set and --models change a recipe; name it before them: RECIPE --set …")
+    return None
+
+
+def overrides(assignments: list[str]) -> dict[str, str]:
+    """``--set dotted.key=value`` as a mapping; the last of equal keys counts."""
+    found = {}
+    for each in assignments:
+        key, equals, value = each.partition("=")
+        if not equals or not key.strip("."):
+            raise BadRecipe(f"--set {each}: write it as dotted.key=value, such as --set balance.cap=20.")
+        found[key] = value
+    return found

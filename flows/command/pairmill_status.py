@@ -1,0 +1,81 @@
+"""`pairmill status`: what a lake holds, who writes to it, its last runs, and what a recipe still has to do there."""
+
+import json
+from argparse import Namespace
+from datetime import datetime
+
+from rich.console import Console
+from rich.markup import escape
+
+from catalog.ask import datasets, holdings
+from catalog.lake.hold import holder_of
+from catalog.lake.lake import Lake
+from catalog.lake.opening import create_or_open
+from catalog.recipe.recipe import Recipe, validated
+from catalog.write import runs
+from flows.command.pairmill_run import named_recipe
+from flows.command.terminal import console, table
+from flows.settings import found_source
+
+RUNS = 5
+
+
+def status(args: Namespace) -> int:
+    screen = console()
+    chosen = named_recipe(args)
+    with create_or_open(args.lake, read_only=True) as lake:
+        _tell_lake(lake, screen)
+        recipes = [chosen] if chosen else [_recipe_of(each) for each in _newest(lake)]
+        for recipe in recipes:
+            sources = args.source or (recipe.sources if chosen else []) or holdings.sources(lake)
+            _tell_pending(lake, recipe, [found_source(uri) for uri in sources], screen)
+        if not recipes:
+            screen.print("\nno dataset yet; `pairmill status RECIPE` says what a run of it would do.")
+    return 0
+
+
+def _tell_lake(lake: Lake, screen: Console) -> None:
+    counts = [f"{n:,} {table}" for table, n in holdings.counts(lake).items()]
+    screen.print(f"[bold]lake {escape(str(lake.uri))}[/]  {', '.join(counts)}")
+    for dataset in _newest(lake):
+        screen.print(f"dataset  {dataset}  {dataset.n_pairs:,} pairs, {_time(dataset.created_at)}")
+    holder = holder_of(lake.metadata)
+    writes = holder is not None and not holder.is_over()
+    left = f" (left behind by {holder})" if holder and not writes else ""
+    screen.print(f"lease    {holder}" if writes else f"lease    free: nobody writes{left}")
+    for run in runs.latest(lake, RUNS):
+        killed = run.state == "running" and not (writes and holder and holder.run_id == run.run_id)
+        state = "killed" if killed else run.state
+        spent = f" in {(run.finished_at - run.started_at).total_seconds():.0f} s" if run.finished_at else ""
+        said = f": {run.detail.splitlines()[0][:200]}" if run.detail else ""
+        screen.print(
+            f"run      {run.run_id}  {run.flow} {run.recipe}, {_time(run.started_at)}, {state}{spent}{escape(said)}"
+        )
+
+
+def _tell_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Console) -> None:
+    from flows.survey import survey  # torch, 3 s
+    from tasks.run import identity
+
+    plan, _ = identity.plan(recipe)
+    seen = survey(lake, plan, sources)
+    pending = table(f"\npending for recipe {recipe.name}", ["step"], ["rows", "work items"], [""])
+    for each in seen.found:
+        pending.add_row(each.work, *(f"{n:,}" if n else "·" for n in (each.rows, each.items)), each.due)
+    screen.print(pending)
+    if not any(each.rows for each in seen.found):
+        screen.print("nothing is pending: a run would do no work.")
+    for note in seen.notes:
+        screen.print(f"[yellow]note:[/] {escape(note)}")
+
+
+def _newest(lake: Lake) -> list[datasets.Dataset]:
+    return list({each.name: each for each in datasets.published(lake)}.values())
+
+
+def _recipe_of(dataset: datasets.Dataset) -> Recipe:
+    return validated(json.loads(dataset.recipe), dataset.name)
+
+
+def _time(at: datetime) -> str:
+    return at.isoformat(" ", "seconds")

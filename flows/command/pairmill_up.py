@@ -1,0 +1,131 @@
+"""`pairmill up`: Prefect with everything that curates, until it is told to stop, or for one run."""
+
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+
+from rich.console import Console
+
+from catalog.lake.error import PairmillError
+from flows.command.pairmill_run import overrides
+from flows.command.terminal import console
+from flows.settings import found_source, load_recipe
+from flows.with_prefect.local_prefect import deployments, prepare, server, worker
+from flows.with_prefect.processes import Child
+
+POLL_SECONDS = 1.0
+NEWLINE = "\n"
+TASK_DONE = "Finished in state Completed()"
+
+
+def up(args: Namespace) -> int:
+    """Start what is missing; stop what was started."""
+    screen = console()
+    if args.once:
+        check_known(args.once)
+    elif args.source or args.set or args.models != "recipe":
+        raise PairmillError("--source, --set and --models are for one run: add --once DEPLOYMENT, such as curate/demo.")
+    with screen.status("starting Prefect") as status, server() as (api, children):
+        from prefect.client.orchestration import get_client
+
+        with get_client(sync_client=True) as client, worker(api, args.lake) as child:
+            children.append(child)
+            status.update("deploying")
+            if deployed := prepare(client, api):
+                screen.print(f"deployed {', '.join(deployed)}")
+            status.stop()
+            screen.print(f"Prefect's interface  {interface(api)}")
+            return run_once(client, children, args, api, screen) if args.once else stay(children, api, screen)
+
+
+def stay(children: list[Child], api: str, screen: Console) -> int:
+    try:
+        screen.print(f"worker's log         {children[-1].log}")
+        screen.print(f"for prefect's own commands, in another terminal: export PREFECT_API_URL={api}")
+        screen.print("Ctrl-C stops it.")
+        while True:
+            _check(children)
+            time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:
+        screen.print("stopping")
+        return 0
+
+
+def run_once(client, children: list[Child], args: Namespace, api: str, screen: Console) -> int:
+    """Run one deployment through the server and the worker, show what it logs, tell what came of it."""
+    from flows.command.tell import tell
+    from flows.outcome import outcome
+
+    deployment = client.read_deployment_by_name(args.once)
+    run = client.create_flow_run_from_deployment(deployment.id, parameters=parameters(args))
+    screen.print(f"run {run.name}: {interface(api)}/runs/flow-run/{run.id}")
+    for line in watched(client, run.id, children):
+        screen.print(line, markup=False)
+    state = client.read_flow_run(run.id).state
+    if not state.is_completed():
+        raise PairmillError(f"{args.once} ended as {state.name}: {state.message or 'without a message'}")
+    found = outcome(run.parameters.get("lake") or args.lake, recipe_name(run.parameters))
+    tell(screen, found, [], is_new=found.dataset.run_id == run.id.hex)
+    screen.print(f"interface {interface(api)}  (`pairmill up` brings it back)")
+    return 0
+
+
+def parameters(args: Namespace) -> dict:
+    """What the command line sets for this one run; all else is as the deployment has it."""
+    given = {"sources": [_absolute(found_source(uri)) for uri in args.source], "overrides": overrides(args.set)}
+    given |= {"models": args.models} if args.models != "recipe" else {}
+    return {name: value for name, value in given.items() if value}
+
+
+def _absolute(uri: str) -> str:
+    """The run works in another folder than the one this command was given in."""
+    from ops.read.source import split_format
+
+    _, place = split_format(uri)
+    return uri if "://" in place else uri.removesuffix(place) + str(Path(place).expanduser().absolute())
+
+
+def recipe_name(parameters: dict) -> str:
+    """The dataset's name: a recipe's file may have another."""
+    texts = {key: str(value) for key, value in parameters.get("overrides", {}).items()}
+    return load_recipe(parameters["recipe"], texts).name
+
+
+def watched(client, run_id, children: list[Child]) -> Iterator[str]:
+    """What the run logs, a line each, until it has ended. PairmillError when the worker ends before it."""
+    from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+    from prefect.client.schemas.sorting import LogSort
+
+    only = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run_id]))  # pyright: ignore[reportCallIssue]
+    seen = 0
+    while True:
+        _check(children)
+        state = client.read_flow_run(run_id).state
+        while logs := client.read_logs(only, offset=seen, limit=200, sort=LogSort.TIMESTAMP_ASC):
+            seen += len(logs)
+            lines = (f"{log.timestamp:%H:%M:%S}  {log.message.partition(NEWLINE)[0]}" for log in logs)
+            yield from (line for line in lines if not line.endswith(TASK_DONE))
+        if state.is_final():
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def _check(children: list[Child]) -> None:
+    for child in children:
+        child.check()
+
+
+def check_known(name: str) -> None:
+    known = deployments()
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}."
+        raise PairmillError(f"prefect.yaml has no deployment '{name}'; {remedy}")
+
+
+def interface(api: str) -> str:
+    from prefect.settings import get_current_settings
+
+    return get_current_settings().ui_url or api.removesuffix("/api")

@@ -1,0 +1,43 @@
+"""Print what came of a run: funnel, sample pairs, the report, and where to go on."""
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from catalog.ask.datasets import FunnelStep
+from flows.command.terminal import table
+from flows.outcome import Outcome
+
+
+def tell(console: Console, found: Outcome, notes: list[str], is_new: bool = True) -> None:
+    """Print it all: what a person reads after a run."""
+    dataset = found.dataset
+    said = "published" if is_new else "unchanged: the newest version already is this dataset"
+    recall = "" if dataset.recall is None else f", recall of the retrieval {dataset.recall:.3f}"
+    console.print(f"\n[bold]{dataset}[/]  {dataset.n_pairs:,} pairs ({said}){recall}")
+    for kind in ("image", "sentence"):
+        console.print(funnel_table(found.funnel, kind))
+    for pair in found.samples:
+        console.print(_pair(pair))
+    for note in notes:
+        console.print(f"[yellow]note:[/] {escape(note)}")
+    if found.report:
+        console.print(f"\nreport  {found.report}")
+    console.print(f"go on   {escape(found.sql)}")
+
+
+def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
+    made = table(f"\n{kind}s", ["rule"], ["in", "dropped", "kept"])
+    for step in (step for step in steps if step.kind == kind):
+        kept = step.n_in - step.n_dropped
+        made.add_row(step.rule, f"{step.n_in:,}", f"{step.n_dropped:,}" if step.n_dropped else "·", f"{kept:,}")
+    return made
+
+
+def _pair(pair: dict) -> str:
+    lines = [f"\n[bold]{escape(pair['raw_image_url'] or pair['image_id'])}[/]  {pair['width']} x {pair['height']}"]
+    for n in (1, 2, 3):
+        if pair[f"text{n}"]:
+            lines.append(f"  text{n}     {escape(pair[f'text{n}'])}  [dim]{pair[f'similarity{n}']:.3f}[/]")
+    lines += [f"  {name:<8}  {escape(pair[name])}" for name in ("caption", "syn_text") if pair[name]]
+    return "\n".join(lines)

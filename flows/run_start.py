@@ -1,0 +1,64 @@
+"""Open a run: everything that can be wrong is found before any work, then the lease is taken."""
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from catalog.lake.lake import Lake
+from catalog.lake.opening import create_or_open
+from catalog.recipe.plan import Plan
+from catalog.recipe.recipe import Recipe
+from catalog.write import runs
+from catalog.write.lease import writing
+from catalog.write.scorer import Scorer
+from flows.settings import Compute, found_source
+from ops.read.source import SourceError, open_source
+from tasks.run import identity, stage
+from tasks.run.session import Session
+
+
+@contextmanager
+def session(
+    recipe: Recipe, sources: Sequence[str], lake: str, compute: Compute, flow: str = "curate"
+) -> Iterator[Session]:
+    """A session that holds the lake's lease, after the recipe, its models and its sources were found good."""
+    stage.warm_up(compute.placement())
+    checked = identity.plan(recipe)
+    uris = found_sources(recipe, sources)
+    with create_or_open(lake) as opened, held(opened, checked, compute, flow, uris) as session:
+        yield session
+
+
+def found_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:
+    """The sources that are named, or else the recipe's own. SourceError when there is none, or nothing in one."""
+    uris = tuple(found_source(uri) for uri in (sources or recipe.sources))
+    if not uris:
+        raise SourceError(
+            f"recipe '{recipe.name}' names no source; give one: --source FOLDER, FILE, s3://bucket/prefix or https://host/list"
+        )
+    for uri in uris:
+        open_source(uri).units()
+    return uris
+
+
+@contextmanager
+def held(
+    lake: Lake, checked: tuple[Plan, list[Scorer]], compute: Compute, flow: str, uris: tuple[str, ...] = ()
+) -> Iterator[Session]:
+    """A session on an open lake: the lease is held, the run on record. ``checked`` is what ``identity.plan`` gave."""
+    plan, known = checked
+    run_id = run_name()
+    shown = [open_source(uri).uri for uri in uris]  # without the secrets that an address may hold
+    with (
+        writing(lake, run_id, f"{flow} {plan.recipe.name}") as writer,
+        runs.recorded(lake, run_id, flow, plan.recipe, shown),
+    ):
+        session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
+        session.register_later(known)
+        yield session
+
+
+def run_name() -> str:
+    """Prefect's id of the flow run where there is one, so that both sides name a run alike."""
+    return os.environ.get("PREFECT__FLOW_RUN_ID", "").replace("-", "") or uuid.uuid4().hex

@@ -1,0 +1,44 @@
+"""How a step is carried out under Prefect: as a task of its own, seen and retried there."""
+
+from collections.abc import Callable
+from typing import Any
+
+from prefect import Task, get_run_logger
+from prefect.cache_policies import NO_CACHE
+
+from flows.trouble import told
+from tasks.run.session import Session
+
+
+def as_task(step: Callable[[Session], Any], session: Session) -> Any:
+    """Run ``step`` as a Prefect task named like it.
+
+    The session is closed over: given as an argument, Prefect would walk through the lake inside it. The catalog
+    remembers what is done, so Prefect need not (no cache, no stored result), and a retry goes on from there.
+    """
+
+    def work() -> Any:
+        before = dict(session.counts)
+        result = step(session)
+        done = {name: n - before.get(name, 0) for name, n in session.counts.items()}
+        said = ", ".join(f"{name} {n}" for name, n in done.items() if n) or "no work items"
+        get_run_logger().info(f"{step.__name__}: {said}")
+        return result
+
+    work.__doc__ = step.__doc__
+    carried = Task(
+        fn=work,
+        name=step.__name__,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=2,
+        retry_delay_seconds=10,
+        retry_condition_fn=_may_pass,
+    )
+    return carried()
+
+
+def _may_pass(task: Any, run: Any, state: Any) -> bool:
+    """What its user must mend fails again however often it is tried."""
+    error = state.result(raise_on_failure=False)
+    return not (isinstance(error, BaseException) and told(error) is not None)

@@ -1,0 +1,70 @@
+"""What Prefect deploys: the curate flow with the form its interface draws, and nothing that takes long to import."""
+
+from typing import Annotated, Any, Literal
+
+from prefect import flow, get_run_logger
+from prefect.states import Completed, Failed, State
+from pydantic import Field
+
+from flows.settings import RECIPES, Compute, default_lake, load_recipe
+
+NAMES = sorted(file.stem for file in RECIPES.glob("*.yaml"))
+RecipeName = Annotated[str, Field(pattern=rf"^({'|'.join(NAMES)}|.+\.ya?ml)$", examples=NAMES)]
+# A folder, a file or an address, after the name of a format where only that one is to be read.
+SourceUri = Annotated[str, Field(pattern=r"^([a-z][a-z0-9_]{2,31}:)?((s3|https?|file)://.+|/|/?[^:/][^:]*)$")]
+Setting = str | int | float | bool
+
+
+@flow(name="curate", flow_run_name="{recipe}")
+def curate(
+    recipe: RecipeName = "demo",
+    sources: list[SourceUri] = [],  # noqa: B006 (Prefect shows the default in its form; nothing here changes it)
+    lake: str = "",
+    models: Literal["recipe", "demo"] = "recipe",
+    overrides: dict[str, Setting] = {},  # noqa: B006
+    compute: Compute = Compute(),  # pyright: ignore[reportCallIssue]  # noqa: B008
+) -> State:
+    """Curate a dataset: ingest, score, group, associate, balance, caption, publish. What is done is not redone.
+
+    Args:
+        recipe: One of 100m, 15m, 30m and demo, or the path of a recipe's YAML file.
+        sources: Folders, files, s3://bucket/prefix or https://host/list, also as FORMAT:PLACE, to ingest; none means
+            those that the recipe names.
+        lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
+        models: 'demo' swaps in the small models that ship, to try a recipe out.
+        overrides: Settings of the recipe to override, by dotted key, such as balance.cap or images.short_side.keep.
+        compute: Where and how wide the run works.
+    """
+    from flows.trouble import told
+
+    try:
+        chosen = load_recipe(recipe, {key: _yaml(value) for key, value in overrides.items()}, models)
+        return _curated(chosen, sources, lake or default_lake(), compute)
+    except Exception as error:
+        if (line := told(error)) is None:
+            raise
+        get_run_logger().error(line)
+        return Failed(message=line)
+
+
+def _curated(recipe: Any, sources: list[str], lake: str, compute: Compute) -> State:
+    from flows.curate import curate_steps
+    from flows.outcome import outcome
+    from flows.run_start import session
+    from flows.with_prefect.artifacts import ProgressArtifacts, leave
+    from flows.with_prefect.carrying import as_task
+
+    with session(recipe, sources, lake, compute) as opened:
+        opened.progress = ProgressArtifacts()
+        published = curate_steps(opened, as_task)
+    for note in opened.notes:
+        get_run_logger().warning(note)
+    found = outcome(lake, f"{published.name}@{published.version}")
+    leave(found)
+    said = "published" if published.is_new else "unchanged"
+    return Completed(message=f"{found.dataset}: {published.n_pairs} pairs, {said}")
+
+
+def _yaml(value: Setting) -> str:
+    """A form's value as the YAML text that a recipe's override takes."""
+    return value if isinstance(value, str) else str(value).lower()

@@ -1,0 +1,138 @@
+"""Prefect as `pairmill up` has it: a server where none is configured, pool, deployments, a worker."""
+
+import os
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from catalog.lake.error import PairmillError
+from flows.settings import ROOT
+from flows.with_prefect.processes import Child, finish, start, stop, wait_for
+
+POOL = "curate-pool"
+PORT = 4200
+UP_SECONDS = 180.0  # a server answers in 6 to 12 s on a quiet machine of two CPUs
+ENVIRONMENT = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "PREFECT_WORKER_QUERY_SECONDS": "2",  # 10 by default, all of which a person would wait
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+}
+
+
+@contextmanager
+def server() -> Iterator[tuple[str, list[Child]]]:
+    """The API's address: the configured one as it is, else that of a server which runs for the time of the body."""
+    os.environ.update({name: value for name, value in ENVIRONMENT.items() if name not in os.environ})
+    from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+
+    if configured := get_current_settings().api.url:
+        if not answers(configured):
+            raise PairmillError(
+                f"Prefect's server at {configured} does not answer. Check PREFECT_API_URL, or unset it to have one "
+                "started here."
+            )
+        yield configured, []
+        return
+    port = free_port(PORT)
+    api = f"http://127.0.0.1:{port}/api"
+    command = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    child = start("prefect server", command, {"PREFECT_API_URL": api}, logs(), ROOT)
+    try:
+        wait_for(child, lambda: answers(api), UP_SECONDS)
+        with temporary_settings({PREFECT_API_URL: api}):
+            yield api, [child]
+    finally:
+        stop(child)
+
+
+@contextmanager
+def worker(api: str, lake: str) -> Iterator[Child]:
+    """A worker on the pool for the time of the body; its runs write to ``lake`` unless they name another."""
+    environment = {"PAIRMILL_LAKE": str(Path(lake).expanduser().absolute()), "PREFECT_API_URL": api}
+    command = ["prefect", "worker", "start", "--pool", POOL, "--type", "process"]
+    child = start("prefect worker", command, environment, logs(), ROOT)
+    try:
+        yield child
+    finally:
+        stop(child)
+
+
+def prepare(client, api: str) -> list[str]:
+    """See to it that pool, deployments and the watch over dead runs are there; gives the names of what was deployed.
+
+    A deployment that is up to date is left alone, with the parameters and schedules that its user gave it.
+    """
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.exceptions import ObjectNotFound
+
+    from flows.with_prefect.heartbeats import watch
+
+    try:
+        client.read_work_pool(POOL)
+    except ObjectNotFound:
+        client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
+    watch(client)
+    names = [name for name in deployments() if _is_stale(client, name)]
+    if names:
+        chosen = [part for name in names for part in ("--name", name.partition("/")[2])]
+        command = ["prefect", "--no-prompt", "deploy", "--prefect-file", str(ROOT / "prefect.yaml"), *chosen]
+        finish(start("prefect deploy", command, {"PREFECT_API_URL": api}, logs(), ROOT), UP_SECONDS)
+    return names
+
+
+def deployments() -> list[str]:
+    """The names of what prefect.yaml deploys, as 'curate/demo'."""
+    content = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))
+    return [f"{each['entrypoint'].rpartition('.')[2]}/{each['name']}" for each in content["deployments"]]
+
+
+def _is_stale(client, name: str) -> bool:
+    """Not deployed yet, deployed out of another folder, or with another form."""
+    from prefect.exceptions import ObjectNotFound
+    from prefect.utilities.callables import parameter_schema
+
+    from flows.with_prefect.deployments import curate
+
+    try:
+        found = client.read_deployment_by_name(name)
+    except ObjectNotFound:
+        return True
+    folder = f"'directory': '{ROOT}'"
+    form = parameter_schema(curate.fn).model_dump_for_openapi()
+    return folder not in str(found.pull_steps) or found.parameter_openapi_schema != form
+
+
+def answers(api: str) -> bool:
+    """Whether a server is there; one that asks who we are first (a proxy, Prefect Cloud) is there too."""
+    try:
+        with urllib.request.urlopen(f"{api}/health", timeout=5):
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code < 500
+    except OSError:
+        return False
+
+
+def free_port(wanted: int) -> int:
+    """``wanted`` if nothing listens there, else any that is free."""
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return probe.getsockname()[1]
+    raise AssertionError("a port that the system chooses is free")
+
+
+def logs() -> Path:
+    from prefect.settings import get_current_settings
+
+    return Path(get_current_settings().home) / "pairmill"

@@ -1,0 +1,137 @@
+"""Child processes that `pairmill up` starts, waits for and stops: these, what they started, and no other."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from catalog.lake.error import PairmillError
+
+TAIL_LINES = 25
+GRACE_SECONDS = 20.0
+
+
+@dataclass
+class Child:
+    """A running command; all it prints is in ``log``."""
+
+    name: str
+    process: subprocess.Popen
+    log: Path
+
+    def check(self) -> None:
+        """PairmillError with the end of its log when it has ended by itself."""
+        if self.process.poll() is not None:
+            raise PairmillError(f"{self.name} ended by itself (exit {self.process.returncode}).\n{self.tail()}")
+
+    def tail(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
+        return "\n".join([f"the end of {self.log}:", *lines])
+
+
+def start(name: str, command: Sequence[str], environment: dict[str, str], folder: Path, cwd: Path) -> Child:
+    """Start ``python -m command`` in a session of its own: a terminal's Ctrl-C reaches us alone, who then stop it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / f"{name.replace(' ', '-')}.log"
+    with open(log, "wb") as output:
+        process = _python(command, environment, output, cwd)
+    return Child(name, process, log)
+
+
+def _python(command: Sequence[str], environment: dict[str, str], output: IO[bytes], cwd: Path) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", *command],
+        env={**os.environ, **environment},
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def wait_for(child: Child, is_up: Callable[[], bool], seconds: float) -> None:
+    """Until ``is_up``; PairmillError with the end of its log when ``child`` ends or takes longer than ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not is_up():
+        child.check()
+        if time.monotonic() > deadline:
+            raise PairmillError(f"{child.name} did not come up within {seconds:.0f} s.\n{child.tail()}")
+        time.sleep(0.3)
+
+
+def finish(child: Child, seconds: float) -> None:
+    """Until the command has ended well; PairmillError with the end of its log otherwise."""
+    try:
+        code = child.process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        raise PairmillError(f"{child.name} took longer than {seconds:.0f} s.\n{child.tail()}") from None
+    finally:
+        stop(child)
+    if code:
+        raise PairmillError(f"{child.name} failed (exit {code}).\n{child.tail()}")
+
+
+def stop(child: Child) -> None:
+    """End the child and all that it started. Its own children first: a flow run then closes its lake and says how it
+    ended while the worker still listens; what does not end in time is killed. A second Ctrl-C cuts none of it short."""
+    with _deaf():
+        _stop(child)
+
+
+def _stop(child: Child) -> None:
+    family = _descendants(child.process.pid)
+    direct = [each for each in family if _parent(each) == child.process.pid]
+    for process in direct:
+        _signal(process, signal.SIGTERM)
+    psutil.wait_procs(direct, timeout=GRACE_SECONDS)
+    for process in family:
+        _signal(process, signal.SIGKILL)
+    if child.process.poll() is None:
+        child.process.terminate()
+    try:
+        child.process.wait(GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.process.kill()
+        child.process.wait()
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _parent(process: psutil.Process) -> int:
+    with suppress(psutil.NoSuchProcess):
+        return process.ppid()
+    return -1
+
+
+def _signal(process: psutil.Process, number: int) -> None:
+    """psutil checks that the number still belongs to that very process."""
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(number)

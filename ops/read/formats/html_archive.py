@@ -1,0 +1,59 @@
+"""HTML pages with their pictures, or pictures alone, packed in a zip or tar. One archive is a unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ops.fault import Fault
+from ops.read.document import Claim, Document, Unit
+from ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
+from ops.read.formats.html_folder import HtmlFolder
+from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
+from ops.read.formats.image_folder import ImageFolder
+from ops.read.places.archive import ArchiveTree, archive, peek
+from ops.read.places.tree import Entry, Tree
+
+INSIDE = (HtmlFolder(), ImageFolder())
+
+
+class HtmlArchive:
+    """Reads an archive as the folder that it would unpack to. Tars of samples without pages are webdataset's."""
+
+    name = "html_archive"
+    suffixes: frozenset[str] = frozenset(("zip", "tar", "tgz", "gz"))
+    expects = ".zip or .tar(.gz) archives of pages, .zip of pictures"
+
+    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
+        return any(_is_ours(tree, entry) for entry in entries)
+
+    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
+        ours = [entry for entry in entries if _is_ours(tree, entry)]
+        units = [Unit(tree.uri(entry.path), entry.size, entry.etag, self.name) for entry in ours]
+        return Claim(units, {entry.path for entry in ours})
+
+    def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        try:
+            with archive(tree, unit.uri.removeprefix(tree.uri(""))) as packed:
+                yield from _documents(packed)
+        except FileNotFoundError:
+            yield Fault(unit.uri, "missing", "no such file")
+
+
+def _is_ours(tree: Tree, entry: Entry) -> bool:
+    is_zip = entry.suffix == "zip"
+    if is_zip and not peek(tree, entry):
+        return True  # damaged from its start: read() tells how
+    wanted = PAGE_SUFFIXES | PICTURE_SUFFIXES if is_zip else PAGE_SUFFIXES
+    return any(Entry(name, 0, "").suffix in wanted for name in peek(tree, entry))
+
+
+def _documents(packed: ArchiveTree) -> Iterator[Document | Fault]:
+    entries, faults = packed.list()
+    yield from faults
+    for reader in INSIDE:
+        claim = reader.claim(packed, entries)
+        for unit in claim.units:
+            yield from reader.read(packed, unit)
+        entries = [entry for entry in entries if entry.path not in claim.taken]
+    for entry in entries:
+        yield Fault(packed.uri(entry.path), "not_an_image", "neither a page nor a picture: left alone")

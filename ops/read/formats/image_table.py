@@ -1,0 +1,66 @@
+"""Parquet with the pictures inside: Hugging Face's ``{bytes, path}`` structs, single or listed, and binary columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ops.fault import Fault
+from ops.read.document import Claim, Document, Picture, Unit
+from ops.read.document_metadata import clean
+from ops.read.places.tree import Entry, Tree
+from ops.read.records import columns, tables
+
+
+class ImageTable:
+    """A row is a document: its pictures, then its captions; the other columns are metadata."""
+
+    name = "image_table"
+    suffixes: frozenset[str] = tables.PARQUET
+    expects = ".parquet with pictures in a binary column such as 'image', or a struct of 'bytes' and 'path'"
+
+    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
+        return bool(tables.shaped(tree, entries, _fits))
+
+    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
+        ours = tables.shaped(tree, entries, _fits)
+        return Claim(
+            [unit for entry in ours for unit in tables.units(tree, entry, self.name)], {entry.path for entry in ours}
+        )
+
+    def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        path = tables.path_of(tree, unit)
+        header = tables.header(tree, Entry(path, 0, unit.etag))
+        known = header.columns if header else {}
+        held, captions, address = columns.held(known), columns.captions(known), columns.address(known)
+        for found in tables.rows(tree, unit):
+            yield found if isinstance(found, Fault) else _document(tree, path, *found, held, captions, address)
+
+
+def _fits(kinds: dict[str, str]) -> bool:
+    # Lists of pictures beside lists of texts are an interleaved document: see obelics.
+    return bool(columns.held(kinds)) and not columns.is_interleaved(kinds)
+
+
+def _document(
+    tree: Tree, path: str, uri: str, row: dict[str, Any], held: list[str], captions: list[str], address: str
+) -> Document | Fault:
+    words = columns.texts(row, captions)
+    alt = words[0] if words else ""
+    images = [each for name in held for each in (row[name] if isinstance(row[name], list) else [row[name]])]
+    url = clean(row.get(address)) if len(images) == 1 else ""
+    pictures: list[Picture] = []
+    for image in images:
+        data, name = (image.get("bytes"), image.get("path")) if isinstance(image, dict) else (image, None)
+        where = url or (f"{uri}&path={clean(name)}" if clean(name) else f"{uri}&picture={len(pictures)}")
+        if data:
+            pictures.append(Picture(len(pictures), where, alt, bytes(data)))
+        elif data is None and url:
+            found = columns.addressed(tree, path, uri, row, address, alt)
+            pictures += [found] if isinstance(found, Picture) else []
+        else:
+            reason, detail = ("missing", "the row has no bytes") if data is None else ("empty", "no bytes")
+            pictures.append(Picture(len(pictures), where, alt, b"", Fault(where, reason, detail)))
+    if not pictures and not words:
+        return Fault(uri, "bad_record", f"neither a picture in {held} nor a caption")
+    return columns.document(uri, row, pictures, words, [*held, *captions])

@@ -1,0 +1,164 @@
+"""Parquet tables of interleaved documents in the shape of OBELICS: one row a document, lists in parallel.
+
+Columns: ``images`` and ``texts``, lists of equal length in which one of the two is null at every place; an image is an
+address or a path, or a struct of ``bytes`` and ``path``; ``image_bytes`` (list of binary, in parallel) may hold the
+bytes. ``metadata`` (JSON text of a list in parallel, or a list of JSON texts or structs) and ``general_metadata`` (JSON
+text) are optional. Shape after OBELICS (arXiv 2306.16527, section 3.4).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import IO, Any
+
+import pyarrow.parquet as pq
+
+from ops.fault import Fault
+from ops.read.document import Claim, Document, Picture, Text, Unit, shown_file
+from ops.read.document_metadata import parsed, storable
+from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
+from ops.read.page.charset import printable
+from ops.read.page.links import resolve
+from ops.read.places.tree import Entry, Tree
+from ops.read.records import columns, tables
+
+SUFFIXES = frozenset(("parquet", "parq"))
+COLUMNS = ("images", "texts", "image_bytes", "metadata", "general_metadata")
+PARAGRAPHS = re.compile(r"\n\s*\n")
+# Rows held at once: a row may carry many megabytes of pictures.
+ROWS_AT_ONCE = 16
+
+
+class Obelics:
+    """One row group of one file is a unit."""
+
+    name = "obelics"
+    suffixes: frozenset[str] = SUFFIXES
+    expects = ".parquet tables with the list columns 'images' and 'texts'"
+
+    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
+        return bool(tables.shaped(tree, entries, columns.is_interleaved))
+
+    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
+        """Footers are read here. Of the picture files those are taken that a row names."""
+        # A table that cannot be read is taken with the others: read() will say what is wrong, as a fault.
+        ours = [entry for entry in entries if entry.suffix in SUFFIXES]
+        units = [unit for entry in ours for unit in tables.units(tree, entry, self.name)]
+        taken = {entry.path for entry in ours}
+        others = {entry.path for entry in entries if entry.suffix in PICTURE_SUFFIXES}
+        for path in sorted(taken) if others else ():
+            taken |= _named(tree, path) & others
+        return Claim(units, taken)
+
+    def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        path, group = tables.path_of(tree, unit), unit.uri.rpartition("#row-group=")[2]
+        try:
+            with tree.open(path) as file:
+                yield from _read_group(tree, path, file, int(group) if group.isdigit() else 0)
+        except FileNotFoundError:
+            yield Fault(unit.uri, "missing", "no such file")
+        except tables.BAD_PARQUET as error:
+            yield Fault(unit.uri, "bad_record", f"not readable as Parquet: {error}")
+
+
+def _read_group(tree: Tree, path: str, file: IO[bytes], group: int) -> Iterator[Document | Fault]:
+    table = pq.ParquetFile(file)
+    kinds = tables.kinds(table.schema_arrow)
+    # A single value beside the lists says something of the document; other bytes are not read.
+    names = [name for name, kind in kinds.items() if name in COLUMNS or kind in ("text", "other")]
+    missing = {"images", "texts"} - set(names)
+    if missing:
+        yield Fault(f"{tree.uri(path)}#row-group={group}", "bad_record", f"no column {sorted(missing)}")
+        return
+    first = sum(table.metadata.row_group(index).num_rows for index in range(group))
+    for batch in table.iter_batches(batch_size=ROWS_AT_ONCE, row_groups=[group], columns=names):
+        for row in range(batch.num_rows):
+            uri = f"{tree.uri(path)}#row={first + row}"
+            try:
+                yield _document(tree, path, uri, {name: batch.column(name)[row].as_py() for name in names})
+            except UnicodeDecodeError as error:
+                yield Fault(uri, "bad_encoding", f"a text is not UTF-8: {error}")
+            except (ValueError, TypeError, KeyError) as error:
+                yield Fault(uri, "bad_record", str(error))
+        first += batch.num_rows
+
+
+def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
+    """ValueError, KeyError or TypeError when the row has not the promised shape."""
+    images, texts, embedded = row["images"], row["texts"], row.get("image_bytes")
+    if images is None or texts is None:
+        raise ValueError("'images' or 'texts' is null")
+    if embedded is None:
+        embedded = [None] * len(images)
+    if not len(images) == len(texts) == len(embedded):
+        raise ValueError(
+            f"the lists differ in length: {len(images)} images, {len(texts)} texts, {len(embedded)} image_bytes"
+        )
+    each = _each(row.get("metadata"), len(images))
+    about = storable({name: value for name, value in row.items() if name not in COLUMNS})
+    about |= storable(parsed(row.get("general_metadata")))
+    shown = [said for said in each if said]
+    about |= storable({"images": shown}) if shown else {}
+    items: list[Picture | Text] = []
+    position = 0
+    for image, text, data, said in zip(images, texts, embedded, each, strict=True):
+        if image is not None or data is not None:
+            items.append(_picture(tree, path, uri, position, image, data, said))
+            position += 1
+        # OBELICS parts the paragraphs of one text by empty lines.
+        blocks = (" ".join(block.split()) for block in PARAGRAPHS.split(printable(text or "")))
+        items += [Text(block) for block in blocks if block]
+    if not items:
+        raise ValueError("the row holds neither a text nor an image")
+    title = about.get("title")
+    return Document(uri, printable(title) if isinstance(title, str) else "", about, tuple(items))
+
+
+def _picture(
+    tree: Tree, path: str, row: str, position: int, image: Any, data: bytes | None, said: dict[str, Any]
+) -> Picture:
+    reference, held = (image.get("path"), image.get("bytes")) if isinstance(image, dict) else (image, None)
+    data = data if data is not None else held
+    address = printable(said["src"]) if isinstance(said.get("src"), str) else None
+    alt = said.get("alt_text") or said.get("alt") or ""
+    alt = " ".join(printable(str(alt)).split())
+    if data is not None:
+        url = str(reference or address or f"{row}&picture={position}")
+        return Picture(position, url, alt, data, None if data else Fault(url, "empty", "no bytes"))
+    if not reference:
+        url = str(address or f"{row}&picture={position}")
+        return Picture(position, url, alt, b"", Fault(url, "missing", "the row has neither bytes nor an address"))
+    link = resolve(tree, path, str(reference))
+    if link.fault or link.data:
+        return Picture(position, link.url, alt, link.data, link.fault)
+    found = [tree.read(candidate) for candidate in link.paths]
+    for candidate, content in zip(link.paths, found, strict=True):
+        if not isinstance(content, Fault):
+            return shown_file(tree, candidate, content, position, tree.uri(candidate), alt)
+    return Picture(position, link.url, alt, b"", next(content for content in found if isinstance(content, Fault)))
+
+
+def _each(value: Any, n: int) -> list[dict[str, Any]]:
+    """Metadata by place; empty where there is none."""
+    whole = parsed(value)
+    places = [parsed(place) for place in whole] if isinstance(whole, list) and len(whole) == n else [None] * n
+    return [place if isinstance(place, dict) else {} for place in places]
+
+
+def _named(tree: Tree, path: str) -> set[str]:
+    """Paths that the rows of a file name as images."""
+    with tree.open(path) as file:
+        try:
+            table = pq.ParquetFile(file)
+            leaves = [table.schema.column(index).path for index in range(len(table.schema))]
+            # Only the names, never the bytes beside them.
+            wanted = [leaf for leaf in leaves if leaf.startswith("images.") and not leaf.endswith(".bytes")]
+            named: set[str] = set()
+            for batch in table.iter_batches(columns=wanted):
+                for image in batch.column("images").flatten().to_pylist():
+                    reference = image.get("path") if isinstance(image, dict) else image
+                    named |= set(resolve(tree, path, str(reference)).paths) if reference else set()
+        except tables.BAD_PARQUET:
+            return set()
+    return named

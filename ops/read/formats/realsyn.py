@@ -1,0 +1,44 @@
+"""The released form of RealSyn, which is also what export writes: an address, three real texts and a synthetic one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ops.fault import Fault
+from ops.read.document import Claim, Document, Unit
+from ops.read.places.tree import Entry, Tree
+from ops.read.records import columns, tables
+
+ADDRESS, TEXTS = "raw_image_url", ("text1", "text2", "text3")
+
+
+class RealSyn:
+    """A row is a document: its picture and its real texts. The synthetic text is no document's own: metadata."""
+
+    name = "realsyn"
+    suffixes: frozenset[str] = tables.SUFFIXES
+    expects = ".parquet, .csv or .jsonl with the columns raw_image_url, text1, text2, text3, syn_text"
+
+    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
+        return bool(tables.shaped(tree, entries, _fits))
+
+    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
+        ours = tables.shaped(tree, entries, _fits)
+        return Claim(
+            [unit for entry in ours for unit in tables.units(tree, entry, self.name)], {entry.path for entry in ours}
+        )
+
+    def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        path = tables.path_of(tree, unit)
+        for found in tables.rows(tree, unit):
+            if isinstance(found, Fault):
+                yield found
+                continue
+            uri, row = found
+            words = columns.texts(row, list(TEXTS))
+            picture = columns.addressed(tree, path, uri, row, ADDRESS, "")
+            yield picture if isinstance(picture, Fault) else columns.document(uri, row, [picture], words, list(TEXTS))
+
+
+def _fits(kinds: dict[str, str]) -> bool:
+    return {ADDRESS, "text1"} <= set(kinds)

@@ -1,0 +1,48 @@
+"""Lists of picture addresses with captions, as LAION and its kin are released: Parquet, CSV, TSV or JSON lines.
+
+Nothing is fetched here: a picture on the web is a fault 'missing' that keeps its address and the row's metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ops.fault import Fault
+from ops.read.document import Claim, Document, Unit
+from ops.read.places.tree import Entry, Tree
+from ops.read.records import columns, tables
+
+
+class UrlList:
+    """A table with an address column (url, URL, image_url …) and captions (TEXT, caption, alt …), a row a document."""
+
+    name = "url_list"
+    suffixes: frozenset[str] = tables.SUFFIXES
+    expects = ".parquet, .csv, .tsv or .jsonl with a column 'url' and captions such as 'caption' or 'TEXT'"
+
+    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
+        return bool(tables.shaped(tree, entries, _fits))
+
+    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
+        ours = tables.shaped(tree, entries, _fits)
+        return Claim(
+            [unit for entry in ours for unit in tables.units(tree, entry, self.name)], {entry.path for entry in ours}
+        )
+
+    def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        path = tables.path_of(tree, unit)
+        for found in tables.rows(tree, unit):
+            if isinstance(found, Fault):
+                yield found
+                continue
+            uri, row = found
+            # By this row's own fields: those of JSON lines may differ from line to line.
+            kinds = {name: "texts" if isinstance(value, list) else "text" for name, value in row.items()}
+            address, captions = columns.address(kinds), columns.captions(kinds)
+            words = columns.texts(row, captions)
+            picture = columns.addressed(tree, path, uri, row, address or "url", words[0] if words else "")
+            yield picture if isinstance(picture, Fault) else columns.document(uri, row, [picture], words, captions)
+
+
+def _fits(kinds: dict[str, str]) -> bool:
+    return bool(columns.address(kinds)) and not columns.is_interleaved(kinds)

@@ -1,0 +1,154 @@
+"""WARC and WARC.gz: the HTML responses of a crawl as documents, their pictures from the same file by address.
+
+ISO 28500, as Common Crawl, Heritrix, wget and browsers' crawlers write it. A file is a unit. It is gone through twice:
+first every response is found, then the pages are read; a picture that the file does not hold stays to be fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+from ops.fault import Fault
+from ops.read.document import Claim, Document, Picture, Text, Unit
+from ops.read.formats.html_folder import fault_of
+from ops.read.page import page, reading_order
+from ops.read.page.links import NOT_FETCHED, REMOTE, resolve
+from ops.read.page.picture_reference import PictureReference
+from ops.read.places.tree import Entry, LocalTree, Tree
+from ops.read.places.unpack import seekable
+from ops.read.records.warc_records import Record, body, kind_of, records
+
+PAGES = ("text/html", "application/xhtml+xml")
+# Servers send pictures under these as well.
+UNTOLD = ("", "application/octet-stream", "binary/octet-stream")
+NOWHERE = LocalTree("/nowhere")
+
+
+class Warc:
+    """Pages in the order of the file, each a document whose metadata tells address, date and record."""
+
+    name = "warc"
+    suffixes: frozenset[str] = frozenset(("warc", "gz"))
+    expects = ".warc or .warc.gz with HTML responses"
+
+    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
+        return any(_is_ours(entry) for entry in entries)
+
+    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
+        ours = [entry for entry in entries if _is_ours(entry)]
+        units = [Unit(tree.uri(entry.path), entry.size, entry.etag, self.name) for entry in ours]
+        return Claim(units, {entry.path for entry in ours})
+
+    def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        try:
+            with seekable(tree, unit.uri.removeprefix(tree.uri(""))) as (file, faults, _):
+                yield from faults
+                yield from _documents(file, unit.uri)
+        except FileNotFoundError:
+            yield Fault(unit.uri, "missing", "no such file")
+
+
+def _is_ours(entry: Entry) -> bool:
+    return entry.path.lower().endswith((".warc", ".warc.gz"))
+
+
+def _documents(file: IO[bytes], uri: str) -> Iterator[Document | Fault]:
+    pages: list[Record] = []
+    pictures: dict[str, Record] = {}
+    for found in records(file, uri):
+        if isinstance(found, Fault):
+            yield found
+        elif (kind := kind_of(file, found)) in PAGES:
+            pages.append(found)
+        elif kind.startswith("image/") or kind in UNTOLD:
+            pictures.setdefault(_address(found.url), found)
+    shown: set[str] = set()
+    for record in pages:
+        yield _document(file, uri, record, pictures, shown)
+    for address, record in pictures.items():
+        # As in a folder: what no page shows is a document of its own. Bytes without a kind are only so if shown.
+        if address not in shown and kind_of(file, record).startswith("image/"):
+            data = body(file, uri, record)
+            fault = data if isinstance(data, Fault) else None
+            picture = Picture(0, address, "", b"" if isinstance(data, Fault) else data, fault)
+            yield Document(f"{uri}#byte={record.offset}", "", _about(record), (picture,))
+
+
+def _about(record: Record) -> dict[str, object]:
+    said: dict[str, object] = {"url": record.url, "crawled": record.date, "warc_record_id": record.id}
+    return said | ({"payload_digest": record.digest} if record.digest else {})
+
+
+def _document(
+    file: IO[bytes], uri: str, record: Record, others: dict[str, Record], shown: set[str]
+) -> Document | Fault:
+    item = f"{uri}#byte={record.offset}"
+    data = body(file, uri, record)
+    if isinstance(data, Fault):
+        return data
+    parsed = page.parse(data)
+    fault = fault_of(item, parsed)
+    if fault:
+        return fault
+    base = urljoin(record.url, page.base(parsed.root))
+    items: list[Picture | Text] = []
+    position = 0
+    for found in reading_order.items(parsed.root):
+        if isinstance(found, Text):
+            items.append(found)
+        else:
+            picture = _picture(file, uri, item, position, found, base, others)
+            shown.add(picture.url)
+            items.append(picture)
+            position += 1
+    about = page.metadata(parsed.root) | _about(record) | {"charset": parsed.charset}
+    return Document(item, page.title(parsed.root), about, tuple(items))
+
+
+def _picture(
+    file: IO[bytes],
+    uri: str,
+    item: str,
+    position: int,
+    reference: PictureReference,
+    base: str,
+    others: dict[str, Record],
+) -> Picture:
+    """The first of the picture's addresses that the file holds; else the first on the web, to be fetched."""
+    alt = reference.alt_text
+    refused: list[tuple[str, Fault]] = []
+    for source in reference.sources:
+        if source.strip().lower().startswith("data:"):
+            link = resolve(NOWHERE, "page", source)
+            if link.data:
+                return Picture(position, link.url, alt, link.data)
+            refused += [(link.url, link.fault)] if link.fault else []
+            continue
+        address = _address(_joined(base, source))
+        if address in others:
+            data = body(file, uri, others[address])
+            if isinstance(data, bytes):
+                return Picture(position, address, alt, data)
+            refused.append((address, data))
+        elif urlsplit(address).scheme in REMOTE:
+            refused.append((address, Fault(address, "missing", NOT_FETCHED)))
+    url, fault = refused[0] if refused else (f"{item}&picture={position}", None)
+    return Picture(position, url, alt, b"", fault or Fault(url, "missing", "a picture element without a web address"))
+
+
+def _joined(base: str, source: str) -> str:
+    try:
+        joined = urljoin(base, source.strip())
+        urlsplit(joined)
+        return joined
+    except ValueError:
+        return ""
+
+
+def _address(url: str) -> str:
+    try:
+        return urldefrag(url).url.encode("utf-8", "replace").decode()
+    except ValueError:
+        return ""

@@ -1,0 +1,153 @@
+"""WebDataset tars: members of one stem are a sample (picture, caption, JSON), as img2dataset and others write them.
+
+The members of a sample may stand anywhere in the tar. img2dataset's sidecar ``NAME.parquet`` beside ``NAME.tar`` gives
+the metadata of samples without JSON and the addresses of the pictures that could not be fetched. A sample whose JSON
+holds the lists ``texts`` and ``images`` is an interleaved document (see interleaved_sample).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalog.terms.ids import text_id
+from ops.fault import Fault
+from ops.read.document import Claim, Document, Picture, Text, Unit, shown_file
+from ops.read.document_metadata import clean, parsed, storable
+from ops.read.formats import interleaved_sample
+from ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
+from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
+from ops.read.page.charset import decode_text
+from ops.read.page.links import NOT_FETCHED
+from ops.read.places.archive import ArchiveTree, archive, is_tar_name, peek
+from ops.read.places.tree import Entry, Tree
+
+CAPTIONS = ("txt", "text", "caption", "cap")
+# Names of the caption in a sample's JSON or sidecar row, best first.
+CAPTION_NAMES = ("caption", "text", "alt", "alt_text")
+# A sidecar of img2dataset has 10,000 rows; one far beyond is no sidecar and would fill the memory.
+MAX_SIDECAR_ROWS = 500_000
+Sample = dict[str, str]
+
+
+class WebDataset:
+    """One tar is a unit; its etag covers the sidecar."""
+
+    name = "webdataset"
+    suffixes: frozenset[str] = frozenset(("tar", "tgz", "gz"))
+    expects = ".tar(.gz) shards of samples such as 00001.jpg, 00001.txt, 00001.json"
+
+    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
+        return any(_is_ours(tree, entry) for entry in entries)
+
+    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
+        files = {entry.path: entry for entry in entries}
+        units: list[Unit] = []
+        taken: set[str] = set()
+        for entry in entries:
+            if _is_ours(tree, entry):
+                beside = [files[path] for path in _beside(entry.path) if path in files]
+                etag = text_id(entry.etag, *(each.etag for each in beside)) if beside else entry.etag
+                units.append(Unit(tree.uri(entry.path), entry.size, etag, self.name))
+                taken |= {entry.path, *(each.path for each in beside)}
+        return Claim(units, taken)
+
+    def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        path = unit.uri.removeprefix(tree.uri(""))
+        try:
+            with archive(tree, path) as packed:
+                yield from _documents(packed, _sidecar(tree, _beside(path)[0]))
+        except FileNotFoundError:
+            yield Fault(unit.uri, "missing", "no such file")
+
+
+def _is_ours(tree: Tree, entry: Entry) -> bool:
+    if not is_tar_name(entry.path):
+        return False
+    suffixes = {Entry(name, 0, "").suffix for name in peek(tree, entry)}
+    # A tar that shows no member is damaged from its start: read() tells how.
+    return not suffixes or (bool(suffixes & (PICTURE_SUFFIXES | {"json", *CAPTIONS})) and not suffixes & PAGE_SUFFIXES)
+
+
+def _beside(path: str) -> tuple[str, str]:
+    stem = path.removesuffix(".gz").removesuffix(".tgz").removesuffix(".tar")
+    return stem + ".parquet", stem + "_stats.json"
+
+
+def _sidecar(tree: Tree, path: str) -> dict[str, dict[str, Any]] | Fault:
+    """Rows of the sidecar by key; {} when there is none."""
+    if not tree.exists(path):
+        return {}
+    try:
+        with tree.open(path) as file:
+            table = pq.ParquetFile(file)
+            if "key" not in table.schema_arrow.names or table.metadata.num_rows > MAX_SIDECAR_ROWS:
+                return Fault(tree.uri(path), "bad_record", "no sidecar: expected a column 'key' and one row a sample")
+            return {str(row["key"]): row for batch in table.iter_batches(1000) for row in batch.to_pylist()}
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        return Fault(tree.uri(path), "bad_record", f"the sidecar cannot be read as Parquet: {error}")
+
+
+def _documents(packed: ArchiveTree, sidecar: dict[str, dict[str, Any]] | Fault) -> Iterator[Document | Fault]:
+    entries, faults = packed.list()
+    yield from faults
+    if isinstance(sidecar, Fault):
+        yield sidecar
+        sidecar = {}
+    samples: dict[str, Sample] = {}
+    for entry in entries:
+        folder, name = posixpath.split(entry.path)
+        stem, _, extension = name.partition(".")
+        samples.setdefault(posixpath.join(folder, stem), {})[extension.lower()] = entry.path
+    for key, sample in samples.items():
+        yield _document(packed, key, sample, sidecar.pop(posixpath.basename(key), {}))
+    for key, row in sidecar.items():
+        yield _not_fetched(packed.uri(key), row)
+
+
+def _document(packed: ArchiveTree, key: str, sample: Sample, row: dict[str, Any]) -> Document | Fault:
+    uri = packed.uri(key)
+    about = row | _json(packed, sample)
+    if isinstance(about.get("texts"), list) and isinstance(about.get("images"), list):
+        return interleaved_sample.document(packed, uri, sample, about)
+    captions = _captions(packed, sample, about)
+    pictures = [path for extension, path in sample.items() if extension.rpartition(".")[2] in PICTURE_SUFFIXES]
+    items: list[Picture | Text] = []
+    for path in pictures:
+        url = clean(about.get("url")) if len(pictures) == 1 else ""
+        alt = captions[0] if captions else ""
+        items.append(shown_file(packed, path, packed.read(path), len(items), url or packed.uri(path), alt))
+    if not pictures and clean(about.get("url")):
+        return _not_fetched(uri, about)
+    items += [Text(caption) for caption in captions]
+    if not items:
+        return Fault(uri, "bad_record", f"a sample without picture and caption; it has {sorted(sample)}")
+    return Document(uri, clean(about.get("title")), storable(about), tuple(items))
+
+
+def _json(packed: ArchiveTree, sample: Sample) -> dict[str, Any]:
+    data = packed.read(sample["json"]) if "json" in sample else b""
+    found = {} if isinstance(data, Fault) else parsed(data)
+    return found if isinstance(found, dict) else {"undecodable": "json"} if data else {}
+
+
+def _captions(packed: ArchiveTree, sample: Sample, about: dict[str, Any]) -> list[str]:
+    """Distinct captions: of the text member first, then of the metadata."""
+    found = [packed.read(sample[extension]) for extension in CAPTIONS if extension in sample]
+    texts = [clean(decode_text(data).text) for data in found if not isinstance(data, Fault)]
+    texts += [clean(about.get(name)) for name in CAPTION_NAMES]
+    return [text for text in dict.fromkeys(texts) if text]
+
+
+def _not_fetched(uri: str, row: dict[str, Any]) -> Document:
+    """A sample that only its address is left of: it joins when the address is fetched."""
+    caption = next((clean(row.get(name)) for name in CAPTION_NAMES if clean(row.get(name))), "")
+    url = clean(row.get("url")) or uri
+    said = clean(row.get("error_message")) or clean(row.get("status"))
+    fault = Fault(url, "missing", f"{NOT_FETCHED} ({said})" if said else NOT_FETCHED)
+    picture = Picture(0, url, caption, b"", fault)
+    return Document(uri, "", storable(row), (picture, Text(caption)) if caption else (picture,))

@@ -1,0 +1,126 @@
+"""Where a document says its pictures are: a file of the same source, bytes in the link itself, or neither."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import posixpath
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes, urljoin, urlsplit
+
+from ops.fault import Fault
+from ops.read.document import Picture
+from ops.read.places.tree import Tree, is_storable
+
+REMOTE = ("http", "https", "ftp")
+# How a fault's detail begins when the picture is an address on the web that a fetch may still bring.
+NOT_FETCHED = "remote image: not fetched"
+NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
+
+
+def is_link(picture: Picture) -> bool:
+    """Whether the picture's bytes are to be fetched from its address."""
+    fault = picture.fault
+    return fault is not None and fault.reason == "missing" and fault.detail.startswith(NOT_FETCHED)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A resolved link. ``paths`` are the places in the source to look, best first; ``data`` holds embedded bytes.
+
+    ``fault`` is set when there is nothing to look at. ``url`` is absolute: a file's uri, a web address, or for
+    embedded bytes the shortened data: URI.
+    """
+
+    url: str
+    paths: tuple[str, ...] = ()
+    data: bytes = b""
+    fault: Fault | None = None
+
+
+def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
+    """``reference`` as written in the document at path ``page``, whose ``<base href>`` is ``base``. Never raises."""
+    # Half letters, which JSON may smuggle in, are in no URL and no file's name.
+    reference = reference.strip(" \t\r\n\f").encode("utf-8", "replace").decode()
+    try:
+        parts = urlsplit(reference)
+        base_scheme = urlsplit(base).scheme.lower()
+    except ValueError as error:
+        return _refused(reference, "missing", f"not a URL: {error}")
+    scheme = parts.scheme.lower()
+    if scheme == "data":
+        return _embedded(reference)
+    if not reference.strip("#?"):
+        return _refused(tree.uri(page), "missing", "the picture names no file")
+    if scheme in REMOTE or parts.netloc:
+        return _remote(urljoin("http://x", reference) if not scheme else reference)
+    if scheme == "file" or len(scheme) == 1:
+        return _refused(reference, "unsafe_path", "a file of the machine the page was written on is not read")
+    if scheme:
+        return _refused(reference[:200], "missing", f"'{scheme}:' is not fetched")
+    folder = posixpath.dirname(page) if base_scheme in REMOTE or not base else _folder(page, base)
+    paths = _inside(folder, parts.path, parts.query)
+    if not paths:
+        return _refused(reference, "unsafe_path", f"'{reference[:200]}' leaves the source")
+    if base_scheme in REMOTE:
+        # A saved page may still name its old home: what lies beside it is it, the rest would have to be fetched.
+        paths = [path for path in paths if tree.exists(path)]
+        return Link(tree.uri(paths[0]), tuple(paths)) if paths else _remote(urljoin(base, reference))
+    return Link(tree.uri(paths[0]), tuple(paths))
+
+
+def _folder(page: str, base: str) -> str:
+    joined = posixpath.join("/", posixpath.dirname(page), base)
+    return posixpath.dirname(posixpath.normpath(joined + ("x" if base.endswith("/") else ""))).strip("/")
+
+
+def _inside(folder: str, path: str, query: str) -> list[str]:
+    """Paths that a reference may mean, only those inside the source.
+
+    First as a browser reads it (percent signs decoded), then as a saved page may mean it: letters as they stand, the
+    query as a part of the file's name, a backslash as a slash. An absolute path starts at the source's root.
+    """
+    readings = [path]
+    if query:
+        readings.append(f"{path}?{query}")
+    if "\\" in path:
+        readings.append(path.replace("\\", "/"))
+    decoded = [os.fsdecode(unquote_to_bytes(reading)) for reading in readings]
+    if any(_outside(_relative(folder, reading.replace("\\", "/"))) for reading in decoded):
+        return []
+    found = [_relative(folder, reading) for reading in decoded + readings]
+    return [path for path in dict.fromkeys(found) if path != "." and is_storable(path) and not _outside(path)]
+
+
+def _relative(folder: str, path: str) -> str:
+    return posixpath.normpath(path.strip("/") if path.startswith("/") else posixpath.join(folder, path))
+
+
+def _outside(path: str) -> bool:
+    return path == ".." or path.startswith("../") or "\0" in path
+
+
+def _remote(url: str) -> Link:
+    return _refused(url, "missing", NOT_FETCHED)
+
+
+def _refused(url: str, reason: str, detail: str) -> Link:
+    return Link(url, fault=Fault(url, reason, detail))
+
+
+def _embedded(reference: str) -> Link:
+    """Bytes of a data: URI (RFC 2397): base64 as lenient as a browser's (white space, missing '='), or percent text."""
+    url = reference if len(reference) <= 100 else f"{reference[:80]}...({len(reference)} characters)"
+    head, comma, body = reference.partition(",")
+    if not comma:
+        return _refused(url, "bad_record", "a data: URI without a comma")
+    data = unquote_to_bytes(body)
+    if head.lower().endswith(";base64"):
+        letters = NOT_BASE64.sub(b"", data.replace(b"-", b"+").replace(b"_", b"/"))
+        try:
+            data = base64.b64decode(letters + b"=" * (-len(letters) % 4))
+        except (binascii.Error, ValueError) as error:
+            return _refused(url, "bad_record", f"a data: URI that is not base64: {error}")
+    return Link(url, data=data) if data else _refused(url, "empty", "a data: URI without data")

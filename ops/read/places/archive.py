@@ -1,0 +1,118 @@
+"""A tar or zip as a tree of files, so that what reads a folder reads an archive."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import IO
+
+from ops.fault import Fault
+from ops.read.places.tar_members import Member, members
+from ops.read.places.tree import Entry, Place, Tree, refused
+from ops.read.places.unpack import head, seekable
+from ops.read.places.zip_members import DAMAGED, ZipMembers
+
+# Members looked at to tell what an archive holds: on S3 some megabytes.
+PEEKED = 64
+PEEKED_BYTES = 8 * 2**20
+
+
+class ArchiveTree:
+    """The plain files of an open archive. Not picklable: it lives as long as one unit is read.
+
+    ``begins`` is where the archive's own bytes begin, if they stand somewhere as ``file`` gives them.
+    """
+
+    def __init__(self, root: str, file: IO[bytes], faults: list[Fault], begins: Place | None) -> None:
+        self.root, self._file, self._begins = root, file, begins
+        self._zip = ZipMembers(file, root) if is_zip(file) else None
+        self._faults = list(faults)
+        self._tar: dict[str, Member] = {}
+        if self._zip:
+            self._faults += self._zip.faults
+        else:
+            for found in members(file, root):
+                if isinstance(found, Fault):
+                    self._faults.append(found)
+                else:
+                    self._tar[found.name] = found
+
+    def list(self) -> tuple[list[Entry], list[Fault]]:
+        """In the order of the archive; names that begin with a dot are left out."""
+        sizes = self._zip.names() if self._zip else ((each.name, each.size) for each in self._tar.values())
+        return [Entry(name, size, "") for name, size in sizes if not _hidden(name)], self._faults
+
+    def uri(self, path: str) -> str:
+        return f"{self.root}#{path}"
+
+    def exists(self, path: str) -> bool:
+        return path in (self._zip.found if self._zip else self._tar)
+
+    def read(self, path: str) -> bytes | Fault:
+        if not self.exists(path):
+            return Fault(self.uri(path), "missing", "no such member in the archive")
+        if self._zip:
+            return self._zip.read(path)
+        member = self._tar[path]
+        fault = refused(self.uri(path), member.size)
+        if fault:
+            return fault
+        self._file.seek(member.offset)
+        return self._file.read(member.size)
+
+    def read_many(self, paths: list[str]) -> list[bytes | Fault]:
+        return [self.read(path) for path in paths]
+
+    def open(self, path: str) -> IO[bytes]:
+        data = self.read(path)
+        return io.BytesIO(b"" if isinstance(data, Fault) else data)
+
+    def where(self, path: str) -> Place | None:
+        """A tar holds its members as they are; a zip may have packed any of them."""
+        if self._begins is None or path not in self._tar:
+            return None
+        return Place(self._begins.uri, self._begins.offset + self._tar[path].offset)
+
+
+@contextmanager
+def archive(tree: Tree, path: str) -> Iterator[ArchiveTree]:
+    """The archive at ``path``, gzipped or not. OSError when it is not there."""
+    with seekable(tree, path) as (file, faults, as_it_is):
+        yield ArchiveTree(tree.uri(path), file, faults, tree.where(path) if as_it_is else None)
+
+
+def is_tar_name(path: str) -> bool:
+    return path.lower().endswith((".tar", ".tgz", ".tar.gz"))
+
+
+@lru_cache(maxsize=65_536)
+def peek(tree: Tree, entry: Entry) -> tuple[str, ...]:
+    """Names of the first members; () for what is no archive or cannot be read. Read once a listing."""
+    try:
+        if entry.suffix == "zip":
+            with tree.open(entry.path) as file:
+                return tuple(name for name, _ in ZipMembers(file, "").names())
+        if not is_tar_name(entry.path):
+            return ()
+        if entry.suffix == "tar":
+            with tree.open(entry.path) as file:
+                return _names(file)
+        return _names(io.BytesIO(head(tree, entry.path, PEEKED_BYTES)))
+    except DAMAGED:
+        return ()
+
+
+def _names(file: IO[bytes]) -> tuple[str, ...]:
+    return tuple(found.name for found in members(file, "", PEEKED) if isinstance(found, Member))
+
+
+def is_zip(file: IO[bytes]) -> bool:
+    mark = file.read(4)
+    file.seek(0)
+    return mark in (b"PK\3\4", b"PK\5\6")
+
+
+def _hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in name.split("/"))

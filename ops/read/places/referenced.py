@@ -1,0 +1,74 @@
+"""Pictures that a lake refers to instead of keeping: their bytes are read where their source has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from catalog.terms.ids import content_id
+from ops.fault import Fault
+from ops.read.places.tree import SourceError
+
+REMEDY = (
+    "mount or restore it and run again, what is finished is kept; if it is gone for good, put a folder with any file "
+    "in its place: its pictures fall as missing then"
+)
+
+
+class Reference(NamedTuple):
+    """``length`` bytes from ``offset`` on of the file or S3 object ``uri``, whose id was ``sha256``."""
+
+    sha256: str
+    uri: str
+    offset: int
+    length: int
+
+
+def contents(references: Sequence[Reference]) -> list[bytes | Fault | SourceError]:
+    """The bytes of each; a Fault 'missing' where its file is gone, cannot be read or holds other bytes by now.
+
+    A SourceError stands where the place as a whole is out of reach (a folder that is not mounted, S3 that does not
+    answer): its pictures are not lost, and must not be taken for it.
+    """
+    far = [each for each in references if each.uri.startswith("s3://")]
+    found = dict(zip(far, _of_s3(far), strict=True)) if far else {}
+    return [_checked(each, found[each] if each in found else _of_file(each)) for each in references]
+
+
+def _checked(reference: Reference, data: bytes | Exception) -> bytes | Fault | SourceError:
+    if isinstance(data, SourceError):
+        return data
+    if isinstance(data, bytes) and content_id(data) == reference.sha256:
+        return data
+    why = "other bytes stand there now" if isinstance(data, bytes) else getattr(data, "strerror", None) or str(data)
+    place = reference.uri if reference.uri.startswith("s3://") else os.path.normpath(reference.uri)
+    detail = f"its bytes, which the lake only refers to, are no longer at '{place}': {why}"
+    return Fault(reference.sha256, "missing", detail)
+
+
+def _of_file(reference: Reference) -> bytes | Exception:
+    try:
+        with open(reference.uri, "rb") as file:
+            file.seek(reference.offset)
+            return file.read(reference.length)
+    except OSError as error:
+        source = reference.uri.partition("/./")[0]
+        try:
+            with os.scandir(source) as found:
+                return error if any(found) else _out_of_reach(source, "it is empty")
+        except OSError as whole:
+            return _out_of_reach(source, str(whole.strerror))
+
+
+def _out_of_reach(source: str, why: str) -> SourceError:
+    return SourceError(f"source '{source}' cannot be read ({why}), and the lake only refers to its pictures: {REMEDY}")
+
+
+def _of_s3(references: Sequence[Reference]) -> list[bytes | Exception]:
+    from ops.read.places.s3 import ranges  # s3fs takes 0.5 s to import, which pictures in folders need not pay
+
+    try:
+        return ranges([(each.uri, each.offset, each.offset + each.length) for each in references])
+    except SourceError as error:
+        return [error] * len(references)

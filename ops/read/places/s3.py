@@ -1,0 +1,141 @@
+"""A source in S3 or what speaks its language, through s3fs; the AWS_* variables apply, AWS_ENDPOINT_URL included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from errno import EINVAL
+from typing import IO, Any
+
+from botocore.exceptions import NoCredentialsError
+
+from ops.fault import Fault
+from ops.read.places import retries
+from ops.read.places.ranges import buffered
+from ops.read.places.s3_requests import BROKEN_OFF, UNREACHABLE, again, cannot, filesystem, range_of, told
+from ops.read.places.tree import MAX_BYTES, Entry, Place, SourceError, refused
+
+
+@dataclass(frozen=True)
+class S3Tree:
+    """Keys under ``root`` ('s3://bucket/prefix'), or the one key ``only``. Keys are names, so no '..' climbs out."""
+
+    root: str
+    only: str = ""
+
+    @property
+    def place(self) -> str:
+        """The prefix or key."""
+        return self.uri(self.only) if self.only else self.root
+
+    def list(self) -> tuple[list[Entry], list[Fault]]:
+        """As Tree.list. SourceError when the place cannot be reached or listed."""
+        start = self.root.removeprefix("s3://")
+        try:
+            found = filesystem().find(start + (f"/{self.only}" if self.only else ""), detail=True)
+        except FileNotFoundError:
+            raise SourceError(
+                f"source '{self.root}': no such bucket or prefix; check its name and the region"
+            ) from None
+        except NoCredentialsError:
+            raise SourceError(
+                f"source '{self.root}': no S3 credentials; "
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            ) from None
+        except UNREACHABLE as error:
+            raise SourceError(
+                f"source '{self.root}': S3 cannot be reached or refuses ({error}); "
+                "check AWS_ENDPOINT_URL, the network and the credentials"
+            ) from None
+        return self._entries(start, found)
+
+    def _entries(self, start: str, found: dict[str, dict[str, Any]]) -> tuple[list[Entry], list[Fault]]:
+        entries = []
+        for key, info in found.items():
+            path = key.removeprefix(start).removeprefix("/")  # one: a key may hold two in a row
+            hidden = any(name.startswith(".") for name in path.split("/"))
+            if path and info["type"] == "file" and not hidden and not path.endswith("/"):
+                entries.append(Entry(path, int(info["size"]), str(info["ETag"]).strip('"')))
+        return sorted(entries, key=lambda entry: entry.path), []
+
+    def uri(self, path: str) -> str:
+        return f"{self.root}/{path}"
+
+    def exists(self, path: str) -> bool:
+        # s3fs's own isfile takes any failure for no.
+        try:
+            return told(self.uri(path), lambda: filesystem().info(self.uri(path)))["type"] == "file"
+        except (FileNotFoundError, PermissionError):
+            return False
+
+    def read(self, path: str) -> bytes | Fault:
+        return self.read_many([path])[0]
+
+    def read_many(self, paths: list[str]) -> list[bytes | Fault]:
+        # A range one byte too long tells a too large object without reading it.
+        uris = [self.uri(path) for path in paths]
+        found = filesystem().cat_ranges(uris, [0] * len(uris), [MAX_BYTES + 1] * len(uris), on_error="return")
+        return [_content(uri, content) for uri, content in zip(uris, found, strict=True)]
+
+    def open(self, path: str) -> IO[bytes]:
+        """As Tree.open. What S3 refuses in the end is a SourceError: a table must not seem to end there."""
+        uri = self.uri(path)
+        return buffered(told(uri, lambda: filesystem().size(uri)), lambda start, end: range_of(uri, start, end))
+
+    def where(self, path: str) -> Place | None:
+        return Place(self.uri(path))
+
+
+def _content(uri: str, content: bytes | Exception) -> bytes | Fault:
+    if isinstance(content, BROKEN_OFF):
+        retries.add()
+        content = _asked_again(uri)
+    if isinstance(content, FileNotFoundError):
+        return Fault(uri, "missing", "no such object")
+    if isinstance(content, PermissionError):
+        return Fault(uri, "missing", f"cannot be read: {content}")
+    if isinstance(content, OSError) and content.errno == EINVAL and filesystem().size(uri) == 0:
+        return Fault(uri, "empty", "no bytes")  # of an empty object S3 has no range to give
+    if isinstance(content, Exception):
+        raise SourceError(cannot(uri, content)) from content
+    return refused(uri, len(content)) or content
+
+
+def _asked_again(uri: str, start: int = 0, end: int = MAX_BYTES + 1) -> bytes | Exception:
+    """It may have been the answer 'no such object' that broke off."""
+    try:
+        return again(lambda: filesystem().cat_file(uri, start=start, end=end))
+    except UNREACHABLE as error:
+        return error
+
+
+def ranges(wanted: list[tuple[str, int, int]]) -> list[bytes | Exception]:
+    """Bytes [start, end) of each (uri, start, end), all at once, or why not: the object is gone, shorter by now, or not
+    for us. SourceError when S3 cannot be reached, or shows nothing of the object's bucket either."""
+    uris, starts, ends = (list(each) for each in zip(*wanted, strict=True))
+    found = filesystem().cat_ranges(uris, starts, ends, on_error="return")
+    for number, content in enumerate(found):
+        if isinstance(content, BROKEN_OFF):
+            retries.add()
+            content = found[number] = _asked_again(*wanted[number])
+        shorter = isinstance(content, OSError) and content.errno == EINVAL
+        if isinstance(content, (FileNotFoundError, PermissionError)):
+            _bucket_is_there(uris[number])
+        elif isinstance(content, Exception) and not shorter:
+            raise SourceError(cannot(uris[number], content)) from content
+    return found
+
+
+def _bucket_is_there(uri: str) -> None:
+    """Else SourceError: what tells a lost object from a lost bucket, and from expired credentials."""
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    try:
+        filesystem().call_s3("list_objects_v2", Bucket=bucket, Prefix=key, MaxKeys=1)
+    except UNREACHABLE as error:
+        raise SourceError(cannot(uri, error)) from error
+
+
+def s3_tree(uri: str, file_suffixes: frozenset[str]) -> S3Tree:
+    """Tree of a prefix, or of one key when its name ends in a known suffix. Nothing is asked of S3 before a listing."""
+    root, _, name = uri.rpartition("/")
+    is_key = name.rpartition(".")[2].lower() in file_suffixes and root.count("/") >= 2
+    return S3Tree(root, only=name) if is_key else S3Tree(uri.rstrip("/"))

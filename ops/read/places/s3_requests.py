@@ -1,0 +1,83 @@
+"""Requests to S3, through s3fs: made again where a failure may pass, counted, and never taken for the end of a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+
+import aiohttp
+import s3fs
+from botocore.exceptions import BotoCoreError, ClientError, IncompleteReadError, ResponseStreamingError
+
+from ops.read.places import retries
+from ops.read.places.tree import SourceError
+
+# A place that cannot be reached is given up after some 30 s, one that falls silent after 3 minutes.
+CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 30, 5
+# botocore asks again for what is refused or never answered, but not for an answer that breaks off.
+BROKEN_OFF = (aiohttp.ClientPayloadError, ResponseStreamingError, IncompleteReadError, ConnectionError)
+WAITS = (0.2, 0.4, 0.8, 1.6)
+UNREACHABLE = (BotoCoreError, ClientError, OSError, asyncio.TimeoutError, aiohttp.ClientError)
+
+
+@cache
+def filesystem() -> Any:
+    """One a process; never pickled."""
+    usual = {"AWS_MAX_ATTEMPTS": ("total_max_attempts", ATTEMPTS), "AWS_RETRY_MODE": ("mode", "standard")}
+    found = s3fs.S3FileSystem(
+        config_kwargs={
+            "connect_timeout": CONNECT_SECONDS,
+            "read_timeout": READ_SECONDS,
+            "retries": dict(setting for name, setting in usual.items() if name not in os.environ),
+        },
+        use_listings_cache=False,
+    )
+    found.retries = 1  # s3fs would repeat five times on top of botocore
+    client: Any = found.s3
+    for event in ("after-call.s3", "after-call-error.s3"):
+        client.meta.events.register(event, _count)
+    return found
+
+
+def _count(parsed: dict[str, Any] | None = None, exception: Any = None, **_: object) -> None:
+    """Told by botocore at the end of a request, whatever became of it, with how often it was made again."""
+    said = parsed if parsed is not None else getattr(exception, "response", None) or {}
+    retries.add(said.get("ResponseMetadata", {}).get("RetryAttempts", 0))
+
+
+def range_of(uri: str, start: int, end: int) -> bytes:
+    found = told(uri, lambda: again(lambda: filesystem().cat_file(uri, start=start, end=end)))
+    if len(found) < end - start:
+        raise SourceError(f"'{uri}' became shorter while it was read; run again")
+    return found
+
+
+Asked = TypeVar("Asked")
+
+
+def again(ask: Callable[[], Asked]) -> Asked:
+    """An answer that broke off is asked for again, with growing waits."""
+    for wait in WAITS:
+        try:
+            return ask()
+        except BROKEN_OFF:
+            retries.add()
+            time.sleep(wait)
+    return ask()
+
+
+def told(uri: str, ask: Callable[[], Asked]) -> Asked:
+    try:
+        return ask()
+    except (FileNotFoundError, PermissionError):
+        raise
+    except UNREACHABLE as error:
+        raise SourceError(cannot(uri, error)) from error
+
+
+def cannot(uri: str, error: Exception) -> str:
+    return f"'{uri}' cannot be read from S3: {error}; run again, what is finished is kept"

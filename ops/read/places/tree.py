@@ -1,0 +1,200 @@
+"""A source's files: listed once, read by relative path, wherever they lie (a local folder or an s3 prefix)."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+from catalog.terms.ids import text_id
+from ops.fault import Fault
+
+# Larger single files are refused unread: a worker holds a page or a picture in memory whole.
+MAX_BYTES = 256 * 2**20
+
+
+class SourceError(Exception):
+    """A source as a whole cannot be used; the message says which, why, and the remedy."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One listed file: ``path`` relative to the source, '/' between names; ``size`` in bytes, ``etag`` of its state."""
+
+    path: str
+    size: int
+    etag: str
+
+    @property
+    def suffix(self) -> str:
+        """Extension in lower case without the dot, '' for none."""
+        return posixpath.splitext(self.path)[1][1:].lower()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Bytes that stand in a file as they are: from byte ``offset`` of the file or object ``uri`` on.
+
+    In a local path '/./' stands behind the source's folder, as rsync writes it: whether that is there tells a source
+    that is not mounted from a file that was deleted.
+    """
+
+    uri: str
+    offset: int = 0
+
+
+class Tree(Protocol):
+    """What a format may do with a source's files. Small and picklable: workers get one each."""
+
+    @property
+    def root(self) -> str: ...
+
+    def list(self) -> tuple[list[Entry], list[Fault]]:
+        """Every file, sorted by path, and what could not be listed. Names that begin with a dot are left out."""
+        ...
+
+    def uri(self, path: str) -> str: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def read(self, path: str) -> bytes | Fault:
+        """The whole file, or why not: missing, empty, too_large, unsafe_path (a link that leaves the source)."""
+        ...
+
+    def read_many(self, paths: list[str]) -> list[bytes | Fault]:
+        """As ``read`` of each; many at a time where the place is far away."""
+        ...
+
+    def open(self, path: str) -> IO[bytes]: ...
+
+    def where(self, path: str) -> Place | None:
+        """Where the file's bytes can be read again for as long as the source lasts; None where they are packed, or
+        the place is not one that lasts (an address on the web)."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalTree:
+    """A folder of this machine, or one file of it (``only``). ``root`` is absolute and free of links."""
+
+    root: str
+    only: str = ""
+
+    @property
+    def place(self) -> str:
+        """The folder or file."""
+        return self._absolute(self.only) if self.only else self.root
+
+    def list(self) -> tuple[list[Entry], list[Fault]]:
+        if self.only:
+            return [_entry(self.only, os.stat(self._absolute(self.only)))], []
+        entries: list[Entry] = []
+        faults: list[Fault] = []
+        folders = [""]
+        while folders:
+            folders += self._scan(folders.pop(), entries, faults)
+        return sorted(entries, key=lambda entry: entry.path), faults
+
+    def _scan(self, folder: str, entries: list[Entry], faults: list[Fault]) -> list[str]:
+        below: list[str] = []
+        try:
+            with os.scandir(self._absolute(folder)) as found:
+                for item in found:
+                    if item.name.startswith("."):
+                        continue
+                    path = folder + item.name
+                    fault = self._unlistable(item, path)
+                    if fault:
+                        faults.append(fault)
+                    elif item.is_dir():
+                        below.append(path + "/")
+                    else:
+                        entries.append(_entry(path, item.stat()))
+        except OSError as error:
+            faults.append(Fault(self.uri(folder), "missing", f"cannot be listed: {error.strerror}"))
+        return below
+
+    def _unlistable(self, item: os.DirEntry[str], path: str) -> Fault | None:
+        if not is_storable(path):
+            shown = path.encode("utf-8", "replace").decode()
+            return Fault(self.uri(shown), "bad_encoding", "the file's name is not UTF-8: rename it")
+        if item.is_symlink() and item.is_dir():
+            return Fault(
+                self.uri(path), "unsafe_path", "a linked folder is not followed: give it as a source of its own"
+            )
+        if item.is_symlink() and not os.path.exists(item.path):
+            return Fault(self.uri(path), "missing", "a link to nothing")
+        if not self._inside(item.path, item.is_symlink()):
+            return Fault(self.uri(path), "unsafe_path", "a link that leaves the source is not followed")
+        if not item.is_dir() and not item.is_file():
+            return Fault(self.uri(path), "bad_record", "neither a file nor a folder")
+        return None
+
+    def _inside(self, absolute: str, is_link: bool) -> bool:
+        return not is_link or os.path.realpath(absolute).startswith(os.path.join(self.root, ""))
+
+    def _absolute(self, path: str) -> str:
+        return os.path.join(self.root, path)
+
+    def uri(self, path: str) -> str:
+        return self._absolute(path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.isfile(self._absolute(path))
+
+    def read(self, path: str) -> bytes | Fault:
+        absolute = self._absolute(path)
+        try:
+            if not self._inside(absolute, True):
+                return Fault(absolute, "unsafe_path", "a link that leaves the source is not followed")
+            with open(absolute, "rb") as file:
+                return refused(absolute, os.fstat(file.fileno()).st_size) or file.read()
+        except FileNotFoundError:
+            return Fault(absolute, "missing", "no such file")
+        except (OSError, ValueError) as error:
+            return Fault(absolute, "missing", f"cannot be read: {getattr(error, 'strerror', None) or error}")
+
+    def read_many(self, paths: list[str]) -> list[bytes | Fault]:
+        return [self.read(path) for path in paths]
+
+    def open(self, path: str) -> IO[bytes]:
+        return open(self._absolute(path), "rb")
+
+    def where(self, path: str) -> Place | None:
+        return Place(f"{self.root}/./{path}")
+
+
+def is_storable(path: str) -> bool:
+    """Whether a path can be written into a table and read back: Python marks bytes that are not UTF-8 by surrogates."""
+    try:
+        return bool(path.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _entry(path: str, stat: os.stat_result) -> Entry:
+    return Entry(path, stat.st_size, text_id(str(stat.st_mtime_ns), str(stat.st_size)))
+
+
+def refused(uri: str, size: int) -> Fault | None:
+    """Why a file of this many bytes is not read, if so."""
+    if size == 0:
+        return Fault(uri, "empty", "no bytes")
+    return Fault(uri, "too_large", f"{size} bytes; at most {MAX_BYTES} are read") if size > MAX_BYTES else None
+
+
+def local_tree(uri: str) -> LocalTree:
+    """Tree of a local folder or file (a path or ``file://`` URI). SourceError when there is none."""
+    if not uri.removeprefix("file://").strip():
+        raise SourceError("source '': an empty name; give a folder or a file, '.' for the folder where this runs")
+    try:
+        path = Path(uri.removeprefix("file://")).expanduser()
+        there = path.exists()
+    except (OSError, RuntimeError) as error:  # a name too long for the system, a home that nobody has
+        raise SourceError(f"source '{uri[:200]}': {error}; check the path") from None
+    if not there:
+        raise SourceError(f"source '{uri}': there is no such file or folder; check the path ({path.absolute()})")
+    path = path.resolve()
+    return LocalTree(str(path)) if path.is_dir() else LocalTree(str(path.parent), only=path.name)

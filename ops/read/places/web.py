@@ -1,0 +1,90 @@
+"""A list or an archive at an https:// or http:// address, read by ranges where the server has them, else brought whole.
+
+Proxies by the usual variables. What stands behind the '?' of an address may be a signature: it is sent, and in no uri.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import IO
+from urllib.parse import urlsplit
+
+from catalog.terms.ids import text_id
+from ops.fault import Fault
+from ops.read.places.ranges import buffered
+from ops.read.places.tree import Entry, Place, SourceError, refused
+from ops.read.places.web_bytes import brought, range_of, shown, state_of
+
+READABLE = (".parquet", ".parq", ".csv", ".tsv", ".jsonl", ".ndjson", ".warc", ".tar", ".tgz", ".zip")
+
+
+@dataclass(frozen=True)
+class WebTree:
+    """The one file ``name`` of ``root`` ('https://host/folder'); ``query`` is sent with each request."""
+
+    root: str
+    name: str
+    query: str = field(default="", repr=False)
+
+    @property
+    def place(self) -> str:
+        """The address without its query, which may be a secret: no row shall hold it."""
+        return self.uri(self.name)
+
+    def list(self) -> tuple[list[Entry], list[Fault]]:
+        """As Tree.list. SourceError when the address cannot be read."""
+        state = state_of(self._address)
+        size, etag = state.size, state.etag
+        if size < 0 or not etag:
+            with self.open(self.name) as file:
+                digest = hashlib.file_digest(file, "sha256")  # pyright: ignore[reportArgumentType]
+                size, etag = file.tell(), digest.hexdigest()
+        return [Entry(self.name, size, text_id(etag, str(size)))], []
+
+    def uri(self, path: str) -> str:
+        return f"{self.root}/{path}"
+
+    def exists(self, path: str) -> bool:
+        return path == self.name
+
+    def read(self, path: str) -> bytes | Fault:
+        if not self.exists(path):
+            return Fault(self.uri(path), "missing", "of an address on the web only the list itself is read")
+        state = state_of(self._address)
+        fault = refused(self.uri(path), state.size) if state.size >= 0 else None
+        if fault:
+            return fault
+        with self.open(path) as file:
+            data = file.read()
+        return refused(self.uri(path), len(data)) or data
+
+    def read_many(self, paths: list[str]) -> list[bytes | Fault]:
+        return [self.read(path) for path in paths]
+
+    def open(self, path: str) -> IO[bytes]:
+        if not self.exists(path):
+            raise FileNotFoundError(self.uri(path))
+        state = state_of(self._address)
+        if state.has_ranges and state.size >= 0:
+            return buffered(state.size, lambda start, end: range_of(self._address, start, end, state))
+        return brought(self._address)
+
+    def where(self, path: str) -> Place | None:
+        return None
+
+    @property
+    def _address(self) -> str:
+        return f"{self.root}/{self.name}" + (f"?{self.query}" if self.query else "")
+
+
+def web_tree(uri: str) -> WebTree:
+    """Tree of one list or archive. SourceError for an address that is none; nothing is asked of the network here."""
+    parts = urlsplit(uri)
+    folder, _, name = parts.path.rpartition("/")
+    plain = name.lower().removesuffix(".gz")
+    if parts.username or parts.password:
+        raise SourceError(f"source '{parts.scheme}://…@{parts.hostname}': no user and password in an address")
+    if not plain.endswith(READABLE):
+        raise SourceError(f"source '{shown(uri)}': of the web only lists and archives are read: {', '.join(READABLE)}")
+    return WebTree(f"{parts.scheme}://{parts.netloc}{folder}", name, parts.query)

@@ -1,0 +1,113 @@
+"""The members of a zip file, bounded: no member is unpacked beyond what a worker may hold."""
+
+from __future__ import annotations
+
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import IO
+
+from ops.fault import Fault
+from ops.read.places.tar_members import is_unsafe, plain
+from ops.read.places.tree import refused
+from ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
+
+DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    NotImplementedError,
+    ValueError,
+    struct.error,
+    RuntimeError,
+)
+DAMAGED += (OverflowError, LookupError)
+LOCAL = struct.Struct("<4sHHHHHIIIHH")
+
+
+class ZipMembers:
+    """``found`` holds the plain files by name, ``faults`` what is none; a zip without its directory is walked."""
+
+    def __init__(self, file: IO[bytes], uri: str) -> None:
+        self.uri = uri
+        self.faults: list[Fault] = []
+        self.found: dict[str, zipfile.ZipInfo | tuple[int, int, int]] = {}
+        self._file = file
+        try:
+            self._zip: zipfile.ZipFile | None = zipfile.ZipFile(file)
+        except DAMAGED as error:
+            self._zip = None
+            self.faults.append(Fault(uri, "truncated", f"no directory at the end of the zip ({error})"))
+            self._walk()
+            return
+        for info in self._zip.infolist():
+            self._take(info)
+
+    def _take(self, info: zipfile.ZipInfo) -> None:
+        item, mode = f"{self.uri}#{info.filename}", info.external_attr >> 16
+        if info.filename.endswith("/"):
+            return
+        if is_unsafe(info.orig_filename):
+            self._refuse(item, "unsafe_path", "the member's name leaves the archive")
+        elif stat.S_ISLNK(mode):
+            self._refuse(item, "unsafe_path", "a link inside an archive is not followed")
+        elif info.flag_bits & 1:
+            self._refuse(item, "undecodable", "the member is encrypted")
+        elif info.file_size > ALWAYS_ALLOWED + MAX_RATIO * info.compress_size:
+            self._refuse(item, "bomb", f"{info.compress_size} packed bytes would give {info.file_size}")
+        elif plain(info.filename) in self.found:
+            self._refuse(item, "bad_record", "a second member of this name; the first one counts")
+        else:
+            self.found[plain(info.filename)] = info
+
+    def _refuse(self, item: str, reason: str, detail: str) -> None:
+        self.faults.append(Fault(item.encode("utf-8", "replace").decode(), reason, detail))
+
+    def _walk(self) -> None:
+        """What stands before the cut, member by member, as far as the local headers tell their sizes."""
+        at = 0
+        while True:
+            self._file.seek(at)
+            header = self._file.read(LOCAL.size)
+            if len(header) < LOCAL.size or not header.startswith(b"PK\3\4"):
+                return
+            _, _, flags, method, _, _, _, packed, size, n_name, n_extra = LOCAL.unpack(header)
+            name = self._file.read(n_name).decode("utf-8", "replace")
+            start = at + LOCAL.size + n_name + n_extra
+            at = start + packed
+            if flags & 8 or self._file.seek(0, 2) < at:
+                return self._refuse(f"{self.uri}#{name}", "truncated", "the zip is cut inside this member")
+            safe = not is_unsafe(name) and not name.endswith("/") and method in (0, 8) and not flags & 1
+            if safe and size <= ALWAYS_ALLOWED + MAX_RATIO * packed:
+                self.found.setdefault(plain(name), (start, packed, size))
+
+    def read(self, name: str) -> bytes | Fault:
+        place, item = self.found[name], f"{self.uri}#{name}"
+        size = place.file_size if isinstance(place, zipfile.ZipInfo) else place[2]
+        fault = refused(item, size)
+        if fault:
+            return fault
+        try:
+            data = self._content(place, size)
+        except DAMAGED as error:
+            return Fault(item, "undecodable", f"damaged inside the zip: {error}")
+        if len(data) != size:
+            return Fault(item, "undecodable", f"damaged inside the zip: {len(data)} bytes where {size} are announced")
+        return data
+
+    def _content(self, place: zipfile.ZipInfo | tuple[int, int, int], size: int) -> bytes:
+        """At most one byte more than ``size``. Raises one of DAMAGED."""
+        if isinstance(place, zipfile.ZipInfo):
+            assert self._zip is not None
+            with self._zip.open(place) as member:
+                return member.read(size + 1)
+        self._file.seek(place[0])
+        packed = self._file.read(place[1])
+        return packed if place[1] == size else zlib.decompressobj(-15).decompress(packed, size + 1)
+
+    def names(self) -> Iterator[tuple[str, int]]:
+        for name, place in self.found.items():
+            yield name, place.file_size if isinstance(place, zipfile.ZipInfo) else place[2]

@@ -1,0 +1,175 @@
+"""Rows of Parquet, CSV, TSV and JSON lines, one at a time and in bounded memory, whatever a row is about.
+
+A unit is a row group, a range of a JSONL file's bytes, or a whole CSV or packed file (a quoted CSV field may hold line
+ends, so that no byte tells where a row begins; a packed file is read from its start). A row's uri ends in ``#row=N``,
+or for JSON lines in ``#byte=N``, the place in the unpacked file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalog.terms.ids import text_id
+from ops.fault import Fault
+from ops.read.document import Unit
+from ops.read.places.tree import Entry, Tree
+from ops.read.places.zip_members import DAMAGED
+from ops.read.records.text_rows import LINES, SEPARATED, Row, text_rows
+from ops.read.records.text_rows import format_of as text_rows_format
+
+PARQUET = frozenset(("parquet", "parq"))
+SUFFIXES = PARQUET | LINES | frozenset(SEPARATED) | {"gz", "zip"}
+# A range is read by one worker; the row that begins in it is its own to the row's end.
+RANGE_BYTES = 64 * 2**20
+# Rows of a Parquet file held at once: with pictures inside them, or without.
+ROWS_AT_ONCE, SMALL_ROWS_AT_ONCE = 16, 1024
+# pyarrow raises these on damaged files, beside its own.
+BAD_PARQUET = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, LookupError)
+AT_ONCE = 16
+
+
+class Header(NamedTuple):
+    """``columns``: kind by name ('text', 'texts', 'binary', 'held', 'helds', 'list', 'other'); held: struct with bytes.
+
+    ``groups`` are the sizes of the row groups in bytes, () for other than Parquet.
+    """
+
+    columns: dict[str, str]
+    groups: tuple[int, ...] = ()
+
+
+def format_of(path: str) -> str:
+    """'parquet', 'jsonl', 'csv', 'tsv' or '', by name."""
+    return "parquet" if path.lower().rpartition(".")[2] in PARQUET else text_rows_format(path)
+
+
+@lru_cache(maxsize=65_536)
+def header(tree: Tree, entry: Entry) -> Header | None:
+    """The columns of a table, None for what is none or cannot be read. Read once a listing."""
+    format = format_of(entry.path)
+    if not format:
+        return None
+    try:
+        if format == "parquet":
+            with tree.open(entry.path) as file:
+                found = pq.ParquetFile(file)
+                groups = found.metadata
+                sizes = tuple(groups.row_group(index).total_byte_size for index in range(groups.num_row_groups))
+                return Header(kinds(found.schema_arrow), sizes)
+        for found in text_rows(tree, entry.path, 0, None, ""):
+            if not isinstance(found, Fault):
+                return Header({name: _json_kind(value) for name, value in found[1].items()})
+    except (*BAD_PARQUET, *DAMAGED):
+        return None
+    return None
+
+
+def shaped(tree: Tree, entries: list[Entry], fits: Callable[[dict[str, str]], bool]) -> list[Entry]:
+    """The tables among the entries whose columns ``fits`` says yes to. Many at a time: on S3 a footer is two reads."""
+    tables = [entry for entry in entries if format_of(entry.path)]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        headers = list(pool.map(lambda entry: header(tree, entry), tables))
+    return [entry for entry, found in zip(tables, headers, strict=True) if found and fits(found.columns)]
+
+
+def kinds(schema: pa.Schema) -> dict[str, str]:
+    """Kind of each column, as Header names them."""
+    return {field.name: _kind(field.type) for field in schema}
+
+
+def _kind(kind: pa.DataType) -> str:
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "text"
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return "binary"
+    if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        return "held"
+    if types.is_list(kind) or types.is_large_list(kind):
+        return {"text": "texts", "held": "helds"}.get(_kind(kind.value_type), "list")
+    return "other"
+
+
+def _json_kind(value: Any) -> str:
+    if isinstance(value, list):
+        return "texts" if value and all(isinstance(each, str) for each in value) else "list"
+    return "text" if isinstance(value, str) else "other"
+
+
+def units(tree: Tree, entry: Entry, format: str) -> list[Unit]:
+    """The units of one table for the reader called ``format``."""
+    uri, found = tree.uri(entry.path), header(tree, entry)
+    if found and found.groups:
+        return [
+            Unit(f"{uri}#row-group={index}", size, text_id(entry.etag, str(index)), format)
+            for index, size in enumerate(found.groups)
+        ]
+    if entry.suffix not in LINES or entry.size <= RANGE_BYTES:
+        return [Unit(uri, entry.size, entry.etag, format)]
+    starts = range(0, entry.size, RANGE_BYTES)
+    ends = [min(start + RANGE_BYTES, entry.size) for start in starts]
+    return [
+        Unit(f"{uri}#bytes={start}-{end}", end - start, text_id(entry.etag, str(start)), format)
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def path_of(tree: Tree, unit: Unit) -> str:
+    """Path of the file that a unit is a part of."""
+    uri = unit.uri
+    for mark in ("#row-group=", "#bytes="):
+        uri = uri.rpartition(mark)[0] or uri
+    return uri.removeprefix(tree.uri(""))
+
+
+def rows(tree: Tree, unit: Unit) -> Iterator[Row | Fault]:
+    """(uri, row) of every row of the unit in order; a Fault for a row that cannot be read, and for a damaged rest."""
+    path = path_of(tree, unit)
+    try:
+        if format_of(path) == "parquet":
+            yield from _parquet_rows(tree, path, int(unit.uri.rpartition("#row-group=")[2] or 0))
+        else:
+            start, _, end = unit.uri.rpartition("#bytes=")[2].partition("-") if "#bytes=" in unit.uri else ("0", "", "")
+            yield from text_rows(tree, path, int(start), int(end) if end else None, tree.uri(path))
+    except FileNotFoundError:
+        yield Fault(unit.uri, "missing", "no such file")
+    except UnicodeDecodeError as error:
+        yield Fault(unit.uri, "bad_encoding", f"not UTF-8: {error}")
+    except (*BAD_PARQUET, *DAMAGED) as error:
+        yield Fault(unit.uri, "bad_record", f"the rest of the table is not readable: {error}")
+
+
+def _parquet_rows(tree: Tree, path: str, group: int) -> Iterator[Row | Fault]:
+    uri = tree.uri(path)
+    with tree.open(path) as file:
+        table = pq.ParquetFile(file, buffer_size=2**20)
+        first = sum(table.metadata.row_group(index).num_rows for index in range(group))
+        large = any(kind in ("binary", "held", "helds") for kind in kinds(table.schema_arrow).values())
+        size = ROWS_AT_ONCE if large else SMALL_ROWS_AT_ONCE
+        for batch in table.iter_batches(batch_size=size, row_groups=[group]):
+            try:
+                found = batch.to_pylist()
+                yield from ((f"{uri}#row={first + place}", row) for place, row in enumerate(found))
+            except (UnicodeDecodeError, pa.ArrowException, ValueError, OverflowError):
+                yield from _one_by_one(batch, uri, first)
+            first += batch.num_rows
+
+
+def _one_by_one(batch: pa.RecordBatch, uri: str, first: int) -> Iterator[Row | Fault]:
+    """Rows of a batch in which one holds what Python cannot: bad UTF-8, a date beyond the year 9999."""
+    for place in range(batch.num_rows):
+        item = f"{uri}#row={first + place}"
+        try:
+            yield item, {name: batch.column(name)[place].as_py() for name in batch.schema.names}
+        except UnicodeDecodeError as error:
+            yield Fault(item, "bad_encoding", f"a text is not UTF-8: {error}")
+        except (pa.ArrowException, ValueError, OverflowError) as error:
+            yield Fault(item, "bad_record", f"a value cannot be read: {error}")

@@ -1,0 +1,149 @@
+"""The records of a WARC file and the web servers' answers inside them, bounded: encodings undone, bombs stopped."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+from ops.fault import Fault
+from ops.read.places.tree import MAX_BYTES
+from ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
+
+# A record's and a response's header lines are some kilobytes.
+MAX_HEADER = 64 * 1024
+
+
+class Record(NamedTuple):
+    """A response or resource: its address and date, its own kind of content, and where its block stands.
+
+    ``digest`` is of its payload, with the algorithm before it: 'sha1:…' in base 32, as a rule.
+    """
+
+    url: str
+    date: str
+    kind: str
+    id: str
+    offset: int
+    size: int
+    digest: str = ""
+
+
+def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
+    end = file.seek(0, 2)
+    at = 0
+    while at < end:
+        file.seek(at)
+        line = file.readline(MAX_HEADER)
+        if not line.strip():
+            at += len(line)
+            continue
+        fields = _fields(file) if line.startswith(b"WARC/") else None
+        size = fields.get("content-length", "") if fields is not None else ""
+        if fields is None or not (size.isascii() and size.isdigit() and len(size) < 16):
+            yield Fault(f"{uri}#byte={at}", "bad_record", f"no WARC record here ({line[:40]!r}); what follows is lost")
+            return
+        start, n = file.tell(), int(size)
+        if start + n > end:
+            yield Fault(f"{uri}#byte={at}", "truncated", f"{end - start} of the record's {n} bytes are there")
+            return
+        at = start + n
+        if fields.get("warc-type") in ("response", "resource"):
+            yield _record(fields, start, n)
+
+
+def _record(fields: dict[str, str], start: int, size: int) -> Record:
+    kind = "http" if fields["warc-type"] == "response" else fields.get("content-type", "")
+    url = fields.get("warc-target-uri", "").strip("<>")
+    named = (fields.get(name, "") for name in ("warc-date", "warc-record-id", "warc-payload-digest"))
+    date, record_id, digest = named
+    return Record(url, date, kind, record_id, start, size, digest)
+
+
+def _fields(file: IO[bytes]) -> dict[str, str] | None:
+    """Header lines up to the empty one; None when they do not end. Names in lower case, the first of each counts."""
+    found: dict[str, str] = {}
+    left = MAX_HEADER
+    while left > 0:
+        line = file.readline(left)
+        left -= len(line)
+        if not line.endswith(b"\n"):
+            return None
+        if not line.strip():
+            return found
+        name, _, value = line.decode("utf-8", "replace").partition(":")
+        found.setdefault(name.strip().lower(), value.strip())
+    return None
+
+
+class Answer(NamedTuple):
+    status: int
+    fields: dict[str, str]
+    size: int
+
+
+def _answer(file: IO[bytes], record: Record) -> Answer | None:
+    """Header of the response, the file then standing at its body; None for what is no answer of a web server."""
+    file.seek(record.offset)
+    if record.kind != "http":
+        return Answer(200, {"content-type": record.kind}, record.size)
+    first = file.readline(min(MAX_HEADER, record.size)).split(None, 2)
+    fields = _fields(file) if len(first) > 1 and first[0].startswith(b"HTTP/") and first[1].isdigit() else None
+    size = record.offset + record.size - file.tell()
+    return Answer(int(first[1][:4]), fields, size) if fields is not None and size >= 0 else None
+
+
+def kind_of(file: IO[bytes], record: Record) -> str:
+    answer = _answer(file, record)
+    return answer.fields.get("content-type", "").split(";")[0].strip().lower() if answer else ""
+
+
+def body(file: IO[bytes], uri: str, record: Record) -> bytes | Fault:
+    """The response's content, transfer and content encoding undone."""
+    item = f"{uri}#byte={record.offset}"
+    answer = _answer(file, record)
+    if answer is None:
+        return Fault(item, "bad_record", "no HTTP response")
+    if answer.status != 200:
+        return Fault(item, "http_status", f"the crawl was answered {answer.status}")
+    if answer.size > MAX_BYTES:
+        return Fault(item, "too_large", f"{answer.size} bytes; at most {MAX_BYTES} are read")
+    data = file.read(answer.size)
+    if "chunked" in answer.fields.get("transfer-encoding", "").lower():
+        data = _unchunked(data)
+    coding = answer.fields.get("content-encoding", "").lower()
+    # Common Crawl stores content decoded and keeps the header under another name; others store what came.
+    if coding in ("gzip", "x-gzip") and data.startswith(b"\x1f\x8b"):
+        return _inflated(item, data, 31)
+    if coding == "deflate" and data[:1] == b"\x78":
+        return _inflated(item, data, 15)
+    return data if data else Fault(item, "empty", "no bytes")
+
+
+def _inflated(item: str, data: bytes, window: int) -> bytes | Fault:
+    limit = min(ALWAYS_ALLOWED + MAX_RATIO * len(data), MAX_BYTES)
+    inflate = zlib.decompressobj(wbits=window)
+    try:
+        found = inflate.decompress(data, limit)
+    except zlib.error as error:
+        return Fault(item, "undecodable", f"damaged content encoding: {error}")
+    if not inflate.eof:
+        return Fault(item, *(("bomb", f"over {limit} bytes") if len(found) == limit else ("truncated", "cut content")))
+    return found
+
+
+def _unchunked(data: bytes) -> bytes:
+    """The body without its chunk sizes (RFC 9112, 7.1); as it stands when it is not chunked, as many crawlers store."""
+    parts, at = [], 0
+    while at < len(data):
+        end = data.find(b"\n", at, at + 1024)
+        size = data[at:end].split(b";")[0].strip() if end >= 0 else b""
+        try:
+            n = int(size, 16)
+        except ValueError:
+            return data
+        if n <= 0:
+            break
+        parts.append(data[end + 1 : end + 1 + n])
+        at = end + 1 + n + (2 if data[end + 1 + n : end + 3 + n] == b"\r\n" else 1)
+    return b"".join(parts)

@@ -1,0 +1,128 @@
+"""Charts as numbers: where bars, lines and labels stand. The report's template draws them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from catalog.ask.histogram import Histogram, passing
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Bin ``at``: ``height`` in [0, 100], ``falls`` when the rule drops what is in it, ``title`` for the pointer."""
+
+    at: int
+    height: float
+    falls: bool
+    title: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A threshold: ``left`` is its place in percent of the axis; one that lies ``beyond`` stands at the edge."""
+
+    left: float
+    label: str
+    beyond: bool
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A histogram to be drawn: as many bars as bins, the marks over them, the two ends of the axis below."""
+
+    rule: str
+    title: str
+    kind: str
+    bars: tuple[Bar, ...]
+    marks: tuple[Mark, ...]
+    first: str
+    last: str
+    note: str
+
+
+def number(value: float | None) -> str:
+    """A figure for people: whole from 100 on, else three significant digits."""
+    if value is None:
+        return "–"
+    if abs(value) >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def chart(histogram: Histogram) -> Chart:
+    """One histogram as bars of linear height; a bin that holds anything at all is seen."""
+    tallest = max(histogram.counts)
+    low, high = passing(histogram.quantity, histogram.whole)
+    bars = []
+    for bin, count in enumerate(histogram.counts):
+        start = histogram.start + bin * histogram.width
+        middle = start + histogram.width / 2
+        falls = (low is not None and middle < low) or (high is not None and middle > high)
+        bars.append(Bar(bin, _height(count, tallest), falls, f"{_range(histogram, bin)}: {count:,}"))
+    marks = tuple(
+        _mark(histogram, edge, value)
+        for edge, value in ((low, histogram.quantity.low), (high, histogram.quantity.high))
+        if edge is not None and value is not None
+    )
+    quantity = histogram.quantity
+    missing = f", {histogram.n_missing:,} without a value" if histogram.n_missing else ""
+    last = _end(histogram) - (1 if histogram.whole else 0)
+    return Chart(
+        quantity.rule, quantity.label, histogram.kind, tuple(bars), marks,
+        ("≤ " if histogram.has_less else "") + number(histogram.start),
+        ("≥ " if histogram.has_more else "") + number(last), f"{histogram.n:,} measured{missing}",
+    )  # fmt: skip
+
+
+def _end(histogram: Histogram) -> float:
+    return histogram.start + len(histogram.counts) * histogram.width
+
+
+def _height(count: int, tallest: int) -> float:
+    return round(max(100 * count / tallest, 1.5), 2) if count else 0.0
+
+
+def _range(histogram: Histogram, bin: int) -> str:
+    start = histogram.start + bin * histogram.width
+    end = start + histogram.width
+    less, more = bin == 0 and histogram.has_less, bin == len(histogram.counts) - 1 and histogram.has_more
+    if less or more:
+        return f"below {number(end)}" if less else f"{number(start)} and more"
+    if histogram.whole:
+        return number(start) if histogram.width == 1 else f"{number(start)} to {number(end - 1)}"
+    return f"{number(start)} to {number(end)}"
+
+
+def _mark(histogram: Histogram, edge: float, value: float) -> Mark:
+    left = 100 * (edge - histogram.start) / (_end(histogram) - histogram.start)
+    beyond = not -1e-6 <= left <= 100 + 1e-6
+    arrow = "" if not beyond else (" →" if left > 100 else "← ")
+    label = arrow + number(value) if left < 0 else number(value) + arrow
+    return Mark(round(min(max(left, 0.0), 100.0), 2), label, beyond)
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Sizes before and after balance as heights in [0, 100], largest cluster first; ``cap`` is the line's height."""
+
+    n: int
+    bars: tuple[tuple[float, float, str], ...]
+    cap: float
+    cap_label: str
+    largest: str
+    is_log: bool
+
+
+def clusters(n: int, sizes: Sequence[tuple[int, int, int]], cap: int) -> Clusters | None:
+    """Of (rank, before, after); a logarithmic height where the largest cluster is over 20 times the median shown."""
+    if not sizes:
+        return None
+    largest = max(before for _, before, _ in sizes)
+    top = max(largest, min(cap, 2 * largest))
+    is_log = largest > 20 * max(1, sizes[len(sizes) // 2][1])
+
+    def height(value: float) -> float:
+        return round(100 * (math.log1p(value) / math.log1p(top) if is_log else value / top), 2)
+
+    bars = tuple((height(b), height(a), f"rank {rank:,}: {b:,} before, {a:,} after") for rank, b, a in sizes)
+    return Clusters(n, bars, min(height(cap), 100.0), f"cap {cap:,}", f"{largest:,}", is_log)

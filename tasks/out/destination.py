@@ -1,0 +1,136 @@
+"""A folder that files are written to: local or s3://, each file whole or absent, and a manifest that comes last."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import fsspec
+from botocore.exceptions import BotoCoreError, ClientError
+
+from catalog.lake.error import PairmillError
+
+MANIFEST, PROGRESS = "manifest.json", "progress.json"
+# A place that does not answer is given up after some 20 s.
+_S3: dict[str, Any] = {"config_kwargs": {"connect_timeout": 5, "retries": {"total_max_attempts": 4}}}
+_TROUBLE = (OSError, BotoCoreError, ClientError)
+
+
+@dataclass(frozen=True)
+class Written:
+    """One finished file: ``sha256`` in 64 hex digits of its bytes."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+class Digesting:
+    """A binary file to write to that counts and digests what goes through it."""
+
+    def __init__(self, file: Any, told: Callable[[], AbstractContextManager[None]]) -> None:
+        self._file = file
+        self._told = told
+        self._digest = hashlib.sha256()
+        self.n_bytes = 0
+
+    def write(self, data: bytes) -> int:
+        self._digest.update(data)
+        self.n_bytes += len(data)
+        with self._told():
+            self._file.write(data)
+        return len(data)
+
+    def written(self, name: str, rows: int) -> Written:
+        return Written(name, rows, self.n_bytes, self._digest.hexdigest())
+
+
+class Destination:
+    """``uri`` is absolute: a local folder or an s3:// prefix, without a slash at its end."""
+
+    def __init__(self, uri: str) -> None:
+        is_s3 = uri.startswith("s3://")
+        self.uri = uri.rstrip("/") if is_s3 else os.path.abspath(os.path.expanduser(uri))
+        self._filesystem, self._root = fsspec.core.url_to_fs(self.uri, **(_S3 if is_s3 else {}))
+        self._is_local = not is_s3
+
+    @contextmanager
+    def _told(self, *expected: type[Exception]) -> Iterator[None]:
+        """Trouble with the place, but for what is ``expected``, becomes a PairmillError that says what to do."""
+        try:
+            yield
+        except expected:
+            raise
+        except _TROUBLE as error:
+            check = "that the folder can be written and its disk has room" if self._is_local else (
+                "the bucket's name, AWS_ENDPOINT_URL, AWS_REGION and the AWS keys"
+            )  # fmt: skip
+            raise PairmillError(
+                f"'{self.uri}' cannot be written ({type(error).__name__}: {' '.join(str(error).split())[:300]}). Check "
+                f"{check}, and run the same command again: finished files are kept."
+            ) from error
+
+    def prepare(self) -> None:
+        if self._is_local:
+            with self._told():
+                os.makedirs(self._root, exist_ok=True)
+
+    @contextmanager
+    def file(self, name: str) -> Iterator[Digesting]:
+        """A new file, there under its name only once the body has ended well."""
+        path = f"{self._root}/{name}"
+        place = f"{path}.part" if self._is_local else path
+        with self._told():
+            file = self._filesystem.open(place, "wb", autocommit=self._is_local)
+        try:
+            yield Digesting(file, self._told)
+            with self._told():
+                file.close()
+                os.replace(place, path) if self._is_local else file.commit()
+        except BaseException:
+            with suppress(Exception):
+                self._discard(file, place)
+            raise
+
+    def _discard(self, file: Any, place: str) -> None:
+        if self._is_local:
+            file.close()
+            os.remove(place)
+        else:
+            file.closed = True  # an fsspec file closes itself when it is forgotten: that would upload the half of it
+            file.discard()
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """The content of a small JSON file, {} when there is none or it is no JSON object."""
+        try:
+            with self._told(FileNotFoundError):
+                content = json.loads(self._filesystem.cat_file(f"{self._root}/{name}"))
+        except (FileNotFoundError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def write_json(self, name: str, head: dict[str, Any], files: list[Written]) -> None:
+        content = {**head, "files": [asdict(file) for file in files]}
+        with self.file(name) as out:
+            out.write(json.dumps(content, indent=1).encode() + b"\n")
+
+    def holds(self, file: Written) -> bool:
+        """Whether the file is there at its size; its bytes are not read again."""
+        try:
+            with self._told(FileNotFoundError):
+                return self._filesystem.info(f"{self._root}/{file.name}")["size"] == file.bytes
+        except FileNotFoundError:
+            return False
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError), self._told(FileNotFoundError):
+            self._filesystem.rm_file(f"{self._root}/{name}")
+
+    def names(self) -> list[str]:
+        self._filesystem.invalidate_cache()
+        with self._told():
+            return sorted(path.rsplit("/", 1)[-1] for path in self._filesystem.ls(self._root, detail=False))

@@ -1,0 +1,146 @@
+"""The report of a published dataset: one HTML file that explains itself, to be shown to colleagues."""
+
+import json
+import os
+from collections import defaultdict
+from typing import Any
+
+import jinja2
+import yaml
+
+from catalog.ask import datasets
+from catalog.ask import report as facts
+from catalog.ask.datasets import Dataset
+from catalog.ask.histogram import histograms
+from catalog.lake.lake import Lake
+from catalog.recipe.parts import RESERVED
+from catalog.recipe.plan import Plan
+from tasks.out import charts
+from tasks.out.thumbnails import thumbnails
+
+PAIRS_SHOWN = 24
+_STEPS = {
+    "readable": "its pixels decode",
+    "exact_duplicate": "not byte for byte one that is kept",
+    "no_text": "a sentence is left for it",
+    "same_text": "not a text that was there before",
+}
+
+
+def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
+    """Write the report of ``dataset`` at ``version`` to the local file ``path`` and return that path.
+
+    One file that asks nothing of the network: pictures are embedded as small JPEGs, charts are inline SVG, and its own
+    policy forbids scripts and requests. It holds texts and pictures of the dataset, so share it as you would these.
+    Every query is an aggregate or a bounded sample, so the file stays under 3 MB at any size of lake; the dearest reads
+    are one pass over each score's column and over the shards that hold the 24 pictures. Needs no write access.
+
+    Raises PairmillError when the lake has no such dataset.
+    """
+    found = datasets.find(lake, f"{dataset}@{version}")
+    html = _template().render(**_content(lake, found))
+    folder = os.path.dirname(os.path.abspath(path))
+    os.makedirs(folder, exist_ok=True)
+    half = f"{path}.part"
+    with open(half, "w", encoding="utf-8", errors="replace") as file:
+        file.write(html)
+    os.replace(half, path)
+    return path
+
+
+def _template() -> jinja2.Template:
+    """Escapes everything: texts and addresses come from the web."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(os.path.dirname(os.path.abspath(__file__))),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = charts.number
+    environment.filters["size"] = _size
+    environment.filters["duration"] = _duration
+    return environment.get_template("report.html.j2")
+
+
+def _content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
+    plan = facts.plan_of(lake, dataset)
+    recipe = plan.recipe
+    scorers = [_scorer(row) for row in facts.scorers(lake, dataset)]
+    n_clusters, sizes = facts.cluster_sizes(lake, dataset, plan)
+    return {
+        "dataset": dataset,
+        "recipe": recipe,
+        "recipe_yaml": _yaml(dataset.recipe),
+        "totals": facts.totals(lake, dataset),
+        "funnels": _funnels(lake, dataset, plan),
+        "charts": [charts.chart(each) for each in histograms(lake, plan, dataset.commit)],
+        "clusters": charts.clusters(n_clusters, sizes, recipe.balance.cap),
+        "duplicates": facts.duplicates(lake, dataset),
+        "generated": facts.generated(lake, dataset, plan),
+        "pairs": _gallery(lake, dataset, recipe.seed),
+        "quarantine": facts.quarantine(lake, dataset),
+        "steps": facts.steps(lake, dataset),
+        "scorers": scorers,
+        "libraries": {name: version for each in scorers for name, version in each["libraries"].items()},
+    }
+
+
+def _funnels(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, list[dict[str, Any]]]:
+    """Rows by kind: the rule, what it asks, how many came in, dropped and are left, as shares of the first."""
+    recipe = plan.recipe
+    asks = _STEPS | {
+        "duplicate": f"the best of its group (phash within {recipe.duplicates.phash} bits, or cosine from "
+        f"{recipe.duplicates.cosine:g} on)",
+        "balance": f"among the {recipe.balance.cap} drawn of its cluster",
+    }
+    asks |= {rule.name: rule.keep for rule in (*recipe.images, *recipe.sentences)}
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for step in datasets.funnel(lake, dataset):
+        rows = found[step.kind]
+        total = rows[0]["n_in"] if rows else step.n_in
+        left = step.n_in - step.n_dropped
+        share = {"left_share": _share(left, total), "dropped_share": _share(step.n_dropped, total)}
+        rule = {"rule": step.rule, "asks": asks.get(step.rule, ""), "is_sql": step.rule not in RESERVED}
+        rows.append({**rule, "n_in": step.n_in, "n_dropped": step.n_dropped, "left": left, **share})
+    return dict(found)
+
+
+def _share(part: int, total: int) -> float:
+    return round(100 * part / total, 3) if total else 0.0
+
+
+def _gallery(lake: Lake, dataset: Dataset, seed: int) -> list[dict[str, Any]]:
+    pairs = facts.gallery(lake, dataset, seed, PAIRS_SHOWN)
+    pictures = thumbnails(lake, [(pair["sha256"], pair["shard"]) for pair in pairs if pair["shard"]])
+    for pair in pairs:
+        texts = [(pair[f"text{n}"], pair[f"similarity{n}"]) for n in (1, 2, 3)]
+        pair["texts"] = [(text, similarity) for text, similarity in texts if text]
+        pair["picture"] = pictures.get(pair["sha256"], "")
+        pair["is_link"] = (pair["raw_image_url"] or "").startswith(("https://", "http://"))
+    return pairs
+
+
+def _scorer(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "settings": json.loads(row["settings"]), "libraries": json.loads(row["libraries"])}
+
+
+def _yaml(recipe: str) -> str:
+    return yaml.safe_dump(json.loads(recipe), sort_keys=False, allow_unicode=True, width=100)
+
+
+def _size(n: float | None) -> str:
+    n = float(n or 0)
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if n < 1000 or unit == "TB":
+            return f"{n:.0f} B" if unit == "B" else f"{n:.1f} {unit}"
+        n /= 1000
+    raise AssertionError("unreachable")
+
+
+def _duration(seconds: float | None) -> str:
+    if not seconds:
+        return "–"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"

@@ -1,0 +1,44 @@
+"""Small pictures to be embedded in a page."""
+
+import base64
+import io
+from collections import defaultdict
+
+from PIL import Image
+
+from catalog.lake.lake import Lake
+from catalog.pending.item import WorkItem
+from catalog.pending.worklist import payload_paths
+from ops.fault import Fault
+from ops.image.decode import Decode
+from tasks.run.payloads import payloads
+
+SIDE = 160  # pixels of the longer side: 24 of them are some 150 KB
+
+
+def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, str]:
+    """data: URLs by sha256, none of what is no longer where the lake refers to; a shard is read no further than to its
+    last wanted picture."""
+    keys: dict[str, list[str]] = defaultdict(list)
+    for sha256, shard in wanted:
+        keys[shard].append(sha256)
+    paths = payload_paths(lake, "payloads", keys)
+    found: dict[str, str] = {}
+    for shard, shas in keys.items():
+        for names, datas in payloads(WorkItem(shard, tuple(shas), paths.get(shard, ())), chunk=16):
+            shown = ((name, data) for name, data in zip(names, datas, strict=True) if not isinstance(data, Fault))
+            found |= {name: thumbnail(data) for name, data in shown}
+            if found.keys() >= set(shas):
+                break
+    return found
+
+
+def thumbnail(data: bytes) -> str:
+    """A JPEG data: URL of the picture with its longer side at most SIDE pixels; '' when it does not decode."""
+    pixels = Decode(side=SIDE, mode="scaled")(data)
+    if isinstance(pixels, Fault):
+        return ""
+    image, out = Image.fromarray(pixels), io.BytesIO()
+    image.thumbnail((SIDE, SIDE))
+    image.save(out, "JPEG", quality=80, optimize=True)
+    return "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode()

@@ -1,0 +1,69 @@
+"""WebDataset tars: what its readers, and any that follow its conventions, take apart again."""
+
+import io
+import json
+import tarfile
+from itertools import groupby
+from typing import Any
+
+from catalog.ask.exports import PAIR_COLUMNS
+from catalog.lake.error import PairmillError
+from catalog.pending.item import WorkItem
+from ops.fault import Fault
+from ops.read.places.tree import SourceError
+from tasks.out.destination import Digesting
+from tasks.run.payloads import payloads
+
+_EXTENSION = {"jpeg": "jpg", "tiff": "tif"}
+
+
+def write_tar(rows: list[dict[str, Any]], paths: dict[str, tuple[str, ...]], out: Digesting) -> None:
+    """Write pairs, in order of their shards, as samples; ``paths`` are the files with the pictures' bytes by shard.
+
+    Holds the pictures that these rows take from one shard. The bytes of the tar depend on the rows alone.
+    """
+    stream: Any = out  # `w|` only ever writes
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
+        for shard, group in groupby(rows, key=lambda row: row["shard"]):
+            pairs = list(group)
+            pictures = _pictures(shard, pairs, paths)
+            for pair in pairs:
+                _add_sample(tar, pair, pictures[pair["sha256"]])
+
+
+def _pictures(shard: str | None, pairs: list[dict[str, Any]], paths: dict[str, tuple[str, ...]]) -> dict[str, bytes]:
+    keys = tuple(sorted({pair["sha256"] for pair in pairs}))
+    found: dict[str, bytes] = {}
+    try:
+        for shas, datas in payloads(WorkItem(shard or "", keys, paths.get(shard or "", ()))):
+            for sha, data in zip(shas, datas, strict=True):
+                if isinstance(data, Fault):
+                    raise PairmillError(f"{data.detail}. Put them back, then run the same export again.")
+                found[sha] = data
+            if len(found) == len(keys):
+                break
+    except (OSError, SourceError) as error:
+        raise PairmillError(
+            f"the pictures of shard '{shard}' cannot be read ({type(error).__name__}: {error}). Check the lake's data "
+            "path, or the source where the lake only refers to it, then run the same export again."
+        ) from error
+    if missing := [key for key in keys if key not in found]:
+        raise PairmillError(
+            f"the bytes of {len(missing)} pictures of shard '{shard}' are not in the lake (the first is {missing[0]}). "
+            "Ingest their source again, then run the same export again."
+        )
+    return found
+
+
+def _add_sample(tar: tarfile.TarFile, pair: dict[str, Any], picture: bytes) -> None:
+    """Three files of one base name, side by side: what WebDataset calls a sample."""
+    columns = {name: pair[name] for name in PAIR_COLUMNS}
+    members = {
+        _EXTENSION.get(pair["format"], pair["format"]): picture,
+        "json": json.dumps(columns, ensure_ascii=False, separators=(",", ":")).encode(),
+        "txt": (pair["text1"] or "").encode(),
+    }
+    for extension, data in members.items():
+        member = tarfile.TarInfo(f"{pair['image_id']}.{extension}")
+        member.size = len(data)  # owner, group and time are 0 and the mode 0644 by themselves
+        tar.addfile(member, io.BytesIO(data))

@@ -1,0 +1,42 @@
+"""Replay: what stands in quarantine for one reason gets another try, and nothing else."""
+
+from catalog.pending import contents, other_places
+from catalog.pending import quarantine as quarantined
+from catalog.pending.quarantine import Units
+from ops.read.places.tree import SourceError
+from ops.read.source import open_source
+from tasks.fetch import fetch_again
+from tasks.ingest import SHARD_BYTES, Ingest, cut_portions, ingest_settings, listing, shard_item
+from tasks.remember_places import remember
+from tasks.run.session import Session
+
+
+def replay(session: Session, reason: str) -> int:
+    """Try again what is quarantined for ``reason``. Returns how many units, addresses and pictures that were.
+
+    Source units are read again as a whole (what they gave before is recognised), addresses are fetched, pictures are
+    pending for the stages that could not work on them: a curate that follows scores them.
+    """
+    n = sum(_read_again(session, units) for units in quarantined.units(session.lake, reason))
+    if session.recipe.fetch is not None:
+        n += fetch_again(session, reason)
+    if reason == "missing":
+        remember(session, other_places.of_missing())
+    return n + quarantined.reopen(session.lake, reason, lambda: session.begin("replay").commit)
+
+
+def _read_again(session: Session, units: Units) -> int:
+    """A unit's shard is named after the complaint too: its first reading keeps its partitions."""
+    try:
+        source = open_source(units.source)
+        found = [row for row in listing(source) if row[0] in units.uris]
+    except SourceError as error:
+        session.note(f"{len(units.uris):,} units are not read again: {error}.")
+        return 0
+    if lost := len(units.uris) - len(found):
+        session.note(f"source '{units.source}' no longer holds {lost:,} units of those to be read again.")
+    portions = cut_portions(found, session.recipe.ingest.documents_per_shard, SHARD_BYTES)
+    items = [shard_item(portion, "replay", str(units.since), units.source) for portion in portions]
+    session.work("ingest", items, Ingest(source, ingest_settings(session)))
+    contents.index(session.lake, lambda: session.begin("index contents").commit)
+    return len(found)

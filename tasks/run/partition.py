@@ -1,0 +1,159 @@
+"""What a worker makes of one work item: rows of some tables, each table's as one Parquet file with its manifest."""
+
+import os
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalog.lake.arrow import arrow_schema
+from catalog.pending.item import WorkItem
+from catalog.terms.ids import text_id
+from catalog.write.commit import Manifest
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one table; ``shard``, ``scorer`` and ``commit`` are added by the runner."""
+
+    table: str
+    rows: pa.Table
+    scorer: str = ""
+
+
+class Job(Protocol):
+    """What is done with one work item; lives as long as a worker, loads its models on first use.
+
+    Parts may come one at a time, several of one table: what is written need not be held.
+    """
+
+    def __call__(self, item: WorkItem) -> Iterable[Part]: ...
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a stage's files go: ``<data_path>main/<table>/<run_id>/<work item>-<try>.parquet``."""
+
+    data_path: str
+    run_id: str
+    commit: int
+
+
+# What a person asks for one of: a filter of 1.3 bytes a row says that a file does not hold it, at a tenth of a read.
+ASKED_FOR = {"image_id", "sentence_id", "document_id", "sha256", "content", "key", "url", "uri"}
+
+
+def write_parts(parts: Iterable[Part], item: WorkItem, output: Output) -> list[Manifest]:
+    """Write the parts of each table as one Parquet file, as they come; a table without rows has a manifest only.
+
+    Who had the parts made knows how long that took: the manifests say 0 seconds.
+    """
+    files: dict[tuple[str, str], _Partition] = {}
+    try:
+        for part in parts:
+            key = part.table, part.scorer
+            if key not in files:
+                files[key] = _Partition(part.table, part.scorer, item, output)
+            files[key].add(part)
+    except BaseException:
+        for file in files.values():
+            file.abandon()
+        raise
+    scorers = " ".join(sorted(scorer for _, scorer in files if scorer))
+    return [file.finish(scorers) for file in files.values()]
+
+
+class _Partition:
+    """One table's file of one work item: open while its rows are still being made, so that they need not be held."""
+
+    def __init__(self, table: str, scorer: str, item: WorkItem, output: Output) -> None:
+        self._table, self._scorer, self._item, self._output = table, scorer, item, output
+        # A worker of a try that failed may still be writing when the next one begins.
+        self._path = f"{output.data_path}main/{table}/{output.run_id}/{item.digest}-{uuid.uuid4().hex[:8]}.parquet"
+        self._rows = 0
+        self._file: ParquetFile | None = None
+
+    def add(self, part: Part) -> None:
+        if part.rows.num_rows:
+            self._file = self._file or ParquetFile(self._path)
+            self._file.write(_with_columns(part, self._item.shard, self._output))
+            self._rows += part.rows.num_rows
+
+    def finish(self, scorers: str) -> Manifest:
+        """``scorers`` are those of all that the item's job wrote: what is said beside their scores, without a scorer of
+        its own (a complaint), is another one when another scorer says it of the same rows."""
+        partition_id = text_id(self._table, self._item.shard, self._scorer or scorers, self._item.digest)
+        path, size = (self._path, self._file.close()) if self._file else ("", 0)
+        return Manifest(
+            self._table, partition_id, self._item.shard, self._scorer, self._rows, size, 0.0, path,
+            self._output.commit, self._output.run_id,
+        )  # fmt: skip
+
+    def abandon(self) -> None:
+        if self._file:
+            self._file.close()
+
+
+class ParquetFile:
+    """A Parquet file at a path or s3 URL, as the lake wants it, written table by table."""
+
+    def __init__(self, path: str) -> None:
+        filesystem, local = fsspec.core.url_to_fs(path)
+        filesystem.makedirs(os.path.dirname(local), exist_ok=True)
+        self._on_disk = "file" in filesystem.protocol
+        self._file: Any = filesystem.open(local, "wb")
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, rows: pa.Table) -> None:
+        n = _row_group_rows(rows)
+        if self._writer is None:
+            filters = {name: {"ndv": n, "fpp": 0.01} for name in rows.column_names if name in ASKED_FOR}
+            # Encoded pictures do not shrink: to try takes twice as long as to write them.
+            packed: Any = {name: "NONE" if name == "bytes" else "ZSTD" for name in rows.column_names}
+            self._writer = pq.ParquetWriter(self._file, rows.schema, compression=packed, bloom_filter_options=filters)
+        self._writer.write_table(rows, row_group_size=n)
+
+    def close(self) -> int:
+        """Bytes of the whole file."""
+        if self._writer is not None:
+            self._writer.close()
+        size = self._file.tell()
+        self._file.flush()
+        if self._on_disk:  # the catalog's commit survives a power cut, so must what it names; on S3 it does as written
+            os.fsync(self._file.fileno())
+        self._file.close()
+        return size
+
+
+def _with_columns(part: Part, shard: str, output: Output) -> pa.Table:
+    schema = arrow_schema(part.table)
+    constants = {"shard": shard, "scorer": part.scorer, "commit": output.commit, "run_id": output.run_id}
+    rows = part.rows
+    for name, value in constants.items():
+        if name in schema.names and name not in rows.column_names:
+            rows = rows.append_column(name, pa.repeat(pa.scalar(value, schema.field(name).type), rows.num_rows))
+    return rows.select(schema.names).cast(schema)
+
+
+def _row_group_rows(rows: pa.Table) -> int:
+    """Rows a row group so that none holds over 64 MB, the most that a reader has to hold at once."""
+    return max(1, min(rows.num_rows, 122_880, int(rows.num_rows * 64e6 / max(rows.nbytes, 1))))
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A job and where its files go: all that a worker process is told, once."""
+
+    job: Job
+    output: Output
+
+    def __call__(self, item: WorkItem) -> list[Manifest]:
+        started = time.perf_counter()
+        manifests = write_parts(self.job(item), item, self.output)
+        seconds = round(time.perf_counter() - started, 4)
+        return [replace(manifest, seconds=seconds) for manifest in manifests]

@@ -1,0 +1,97 @@
+"""Small moves between work items, Parquet files and the columns that ops speak."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalog.pending.item import WorkItem
+
+
+def read_rows(item: WorkItem, columns: list[str], key: str) -> pa.Table:
+    """The item's rows of its files, one a key (of its last file), in the order of ``item.keys``. Keys without a row are
+    left out."""
+    table = pa.concat_tables([read_table(path, columns) for path in item.paths])
+    place = {name: n for n, name in enumerate(table[key].to_pylist())}
+    return table.take(pa.array([place[name] for name in item.keys if name in place], pa.int64()))
+
+
+def read_range(paths: tuple[str, ...], columns: list[str], first: int, last: int) -> pa.Table:
+    """Rows with ``first`` <= cluster <= ``last``; row groups outside the range are not read (files are sorted)."""
+    tables = [read_table(path, columns, [("cluster", ">=", first), ("cluster", "<=", last)]) for path in paths]
+    return pa.concat_tables(tables)
+
+
+def read_table(path: str, columns: list[str], filters: list | None = None) -> pa.Table:
+    filesystem, local = fsspec.core.url_to_fs(path)
+    with filesystem.open(local, "rb") as file:
+        return pq.read_table(file, columns=columns, filters=filters)
+
+
+def to_vectors(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """BLOBs of little-endian fp16, all of one length, to a float32 array (n, d). No blob may be null."""
+    return to_halves(blobs).astype(np.float32)
+
+
+def to_halves(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """The same as they are stored: float16 (n, d), of a single chunk without a copy.
+
+    Straight from Arrow's buffers: as Python bytes 1M vectors of 512 would be 1 GB twice over, before they are floats.
+    """
+    chunks = [chunk for chunk in (blobs.chunks if isinstance(blobs, pa.ChunkedArray) else [blobs]) if len(chunk)]
+    if not chunks:
+        return np.empty((0, 0), np.float16)
+    parts = [_halves(chunk).reshape(len(chunk), -1) for chunk in chunks]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _halves(chunk: pa.Array) -> np.ndarray:
+    """The fp16 values of one chunk of BLOBs, one after another, without a copy."""
+    _, _, data = chunk.buffers()
+    if chunk.null_count or data is None:
+        raise ValueError(f"{chunk.null_count} of {len(chunk)} vectors are null or hold nothing")
+    width = "<i8" if pa.types.is_large_binary(chunk.type) else "<i4"
+    offsets = np.frombuffer(chunk.buffers()[1], width)[chunk.offset : chunk.offset + len(chunk) + 1]
+    return np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]].view("<f2")
+
+
+def on_disk(blocks: Iterable[pa.Array], path: Path) -> np.ndarray:
+    """Blocks of BLOBs of little-endian fp16, written to ``path`` one after another, as a memory map (n, d) of fp16."""
+    n = 0
+    with path.open("wb") as file:
+        for block in blocks:
+            file.write(to_halves(block).tobytes())
+            n += len(block)
+    return np.memmap(path, "<f2", "r").reshape(n, -1) if n else np.empty((0, 0), "<f2")
+
+
+def to_blobs(vectors: np.ndarray) -> pa.Array:
+    """Float array (n, d) to BLOBs of little-endian fp16, the lake's form of a vector."""
+    return pa.array([row.tobytes() for row in np.ascontiguousarray(vectors, dtype="<f2")], pa.binary())
+
+
+def scalars(values) -> list[float | None]:
+    """Scores as stored: rounded to 4 decimals, so that batch make-up cannot move a threshold; NaN is NULL."""
+    return [None if value is None or np.isnan(value) else round(float(value), 4) for value in values]
+
+
+def quarantine(
+    items: list[str], sources: list[str], step: str, faults: list, payloads: list[str] | None = None
+) -> pa.Table:
+    """Rows of the ``quarantine`` table from :class:`~ops.fault.Fault` values.
+
+    ``payloads`` say where each one's bytes are (a source's unit), if the item itself does not.
+    """
+    return pa.table(
+        {
+            "item": items,
+            "source": pa.array(sources, pa.string()),
+            "stage": pa.array([step] * len(items), pa.string()),
+            "reason": pa.array([fault.reason for fault in faults], pa.string()),
+            "detail": pa.array([fault.detail for fault in faults], pa.string()),
+            "payload_ref": pa.array(items if payloads is None else payloads, pa.string()),
+        }
+    )

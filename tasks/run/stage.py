@@ -1,0 +1,204 @@
+"""The one runner of all per-item stages, and the only file that knows Ray.
+
+A stage is a list of work items (``catalog.pending.item``) and a *job*: a picklable callable ``item -> list[Part]`` that
+reads the item's rows, works, and returns the rows of each table it fills. The runner writes each part as one Parquet
+file under the run's id and streams back one manifest a file, in the order in which items finish.
+
+Two placements give equal files: a pool of forked processes for small work with no cluster address (Ray's own start
+costs some 10 s), else Ray Data, whose rows are the work items themselves: its Parquet datasource reads a small dataset
+as one task, paths as rows keep every worker busy. One worker holds one shard at a time, so memory is bounded by the
+shard and its model, whatever the length of the list.
+"""
+
+import atexit
+import logging
+import os
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from catalog.pending.item import WorkItem
+from catalog.write.commit import Manifest
+from tasks.run import pool
+from tasks.run.partition import Job, Output, Part, Worker, write_parts
+from tasks.run.poison import without_killers
+from tasks.run.pool import ONE_THREAD, run_in_pool
+
+__all__ = ["Job", "Output", "Part", "Placement", "run", "warm_up", "write_parts"]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where work runs. Never part of an identity: any placement gives the same rows.
+
+    ``workers`` 0 means one per CPU of this machine; on a cluster as many as it has CPUs (or GPUs, where workers take
+    some) for when a stage starts, so name a number where it grows by itself. ``ray_address`` '' keeps to this machine,
+    'local' starts Ray here, anything else is a cluster. Up to ``small_rows`` pending rows go to the pool.
+    """
+
+    workers: int = 0
+    ray_address: str = ""
+    gpus_per_worker: float = 0.0
+    cpus_per_worker: float = 1.0
+    small_rows: int = 50_000
+
+    @property
+    def n_workers(self) -> int:
+        return self.workers or max(1, len(os.sched_getaffinity(0)))
+
+
+def warm_up(placement: Placement) -> None:
+    """Let the workers' imports begin while the caller still opens its lake."""
+    if not placement.ray_address:
+        pool.warm_up()
+
+
+def run(items: Sequence[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[list[Manifest]]:
+    """Work through ``items`` and yield each one's manifests (one a file) as it finishes.
+
+    The files of one item belong to one transaction: half a shard must never count. A bad item is the job's business
+    (a quarantine row); an exception in a job fails the stage, what is already yielded stays committed. A
+    row that kills its worker process (a native crash, out of memory) is found and quarantined as ``poison``.
+    """
+    if not items:
+        return iter(())
+    n_rows = sum(len(item.keys) for item in items)
+    if not placement.ray_address and n_rows <= placement.small_rows:
+        return run_in_pool(items, job, output, placement.n_workers)
+    return _run_on_ray(items, job, output, placement)
+
+
+def _run_on_ray(items: Sequence[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[list[Manifest]]:
+    """Actors that die are not restarted by Ray, which would try a killing item for ever: the items in work at that
+    moment are tried alone, then all others go on."""
+    import ray
+    from ray.exceptions import RayActorError, RayError
+
+    _start_ray(placement)
+    payload = pickle.dumps(Worker(job, output))
+    waiting = dict(enumerate(items))
+    while waiting:
+        desk = ray.remote(num_cpus=0)(_Desk).remote()
+        try:
+            for number, manifests in _stream(waiting, payload, desk, placement):
+                del waiting[number]
+                yield manifests
+        except RayError as error:
+            suspects = [n for n in ray.get(desk.in_work.remote()) if n in waiting]
+            if not suspects or not isinstance(error, RayActorError):
+                raise
+            for number in suspects:
+                yield _alone(waiting.pop(number), payload, job, output, placement)
+
+
+def _stream(
+    waiting: dict[int, WorkItem], payload: bytes, desk: Any, placement: Placement
+) -> Iterator[tuple[int, list[Manifest]]]:
+    import ray
+
+    rows = [{"number": number, "item": pickle.dumps(item)} for number, item in waiting.items()]
+    dataset = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+        _RayWorker,
+        fn_constructor_args=(payload, desk),
+        batch_size=1,
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=min(len(rows), _actors(placement))),
+        num_cpus=_cpu_share(placement),
+        num_gpus=placement.gpus_per_worker,
+        max_restarts=0,
+        max_task_retries=0,
+    )
+    for row in dataset.iter_rows():
+        yield row["number"], pickle.loads(row["manifests"])
+
+
+class _Desk:
+    """Where a worker says which item it takes up; who dies cannot say so."""
+
+    def __init__(self) -> None:
+        self.open: set[int] = set()
+
+    def take(self, number: int) -> None:
+        self.open.add(number)
+
+    def finish(self, number: int) -> None:
+        self.open.discard(number)
+
+    def in_work(self) -> list[int]:
+        return sorted(self.open)
+
+
+class _RayWorker:
+    def __init__(self, payload: bytes, desk: Any = None) -> None:
+        self.worker: Worker = pickle.loads(payload)
+        self.desk = desk
+
+    def __call__(self, batch: dict) -> dict:
+        import ray
+
+        manifests = []
+        for number, item in zip(batch["number"], batch["item"], strict=True):
+            ray.get(self.desk.take.remote(int(number)))
+            manifests.append(pickle.dumps(self.worker(pickle.loads(item))))
+            self.desk.finish.remote(int(number))
+        return {"number": batch["number"], "manifests": manifests}
+
+    def work(self, item: WorkItem) -> list[Manifest]:
+        return self.worker(item)
+
+
+def _alone(item: WorkItem, payload: bytes, job: Job, output: Output, placement: Placement) -> list[Manifest]:
+    """The manifests of an item that may kill its worker, tried in actors of its own."""
+    import ray
+    from ray.exceptions import RayActorError
+
+    actor = ray.remote(num_cpus=_cpu_share(placement), num_gpus=placement.gpus_per_worker)(_RayWorker)
+    alive: list[Any] = []
+
+    def attempt(part: WorkItem) -> list[Manifest] | None:
+        if not alive:
+            alive.append(actor.remote(payload))
+        try:
+            return ray.get(alive[0].work.remote(part))
+        except RayActorError:
+            alive.clear()
+            return None
+
+    return without_killers(item, job, output, attempt)
+
+
+def _actors(placement: Placement) -> int:
+    if placement.workers or placement.ray_address in ("", "local"):
+        return placement.n_workers
+    import ray
+
+    has = ray.cluster_resources()
+    if placement.gpus_per_worker:
+        return max(1, int(has.get("GPU", 0.0) / placement.gpus_per_worker))
+    return max(1, int(has.get("CPU", 1.0) / placement.cpus_per_worker))
+
+
+def _cpu_share(placement: Placement) -> float:
+    """Actors that took every CPU would starve the tasks that feed them (seen: four of 0.4 on two CPUs hang)."""
+    import ray
+
+    cpus = ray.cluster_resources().get("CPU", 1.0)
+    return min(placement.cpus_per_worker, 0.8 * cpus / _actors(placement))
+
+
+def _start_ray(placement: Placement) -> None:
+    import ray
+
+    if ray.is_initialized():
+        return
+    address = None if placement.ray_address in ("", "local") else placement.ray_address
+    ray.init(
+        address=address,
+        num_cpus=None if address else max(2, placement.n_workers),
+        include_dashboard=False if not address else None,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        runtime_env={"env_vars": ONE_THREAD},
+    )
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    atexit.register(ray.shutdown)
