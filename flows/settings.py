@@ -65,10 +65,9 @@ def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo
 
 def with_demo_models(recipe: Recipe) -> Recipe:
     """The recipe with every model swapped for the small one of its kind that ships, shown pictures at their size."""
-    models = {
-        name: DEMO_MODELS["clip" if spec.startswith("open_clip:") else "captioner"]
-        for name, spec in recipe.models.items()
-    }
+    generating = {part.model for part in (*recipe.captioners, recipe.fuse) if part}
+    small_of = {"clip": DEMO_MODELS["clip"]} | dict.fromkeys(generating, DEMO_MODELS["captioner"])
+    models = {name: small_of.get(name, spec) for name, spec in recipe.models.items()}
     small = recipes.load("demo", None, RECIPES)
     prompt = {"prompt": small.captioners[0].prompt, "side": small.captioners[0].side, "precision": "fp32"}
     captioners = [each.model_copy(update={**prompt, "max_tokens": 32}) for each in recipe.captioners]

@@ -14,6 +14,7 @@ from catalog.pending import by_text as pending
 from catalog.pending import index_ranges, training
 from catalog.pending.item import WorkItem
 from catalog.pending.training import SENTENCES
+from catalog.terms.scores import IMAGE_SIMILARITY
 from catalog.write.scorer import Scorer
 from ops.models.clip import Clip
 from ops.pair.similarity import max_similarity
@@ -112,10 +113,11 @@ def _matches(keys, content, similarities) -> pa.Table:
 
 def score_similarity(session: Session) -> None:
     """``alt_similarity``, ``match_similarity`` and their best, for pictures whose matches or alt texts are new."""
-    made_from = tuple(session.plan.scorer(name) for name in ("image_embedding", "matches"))
-    digest = session.use("image_similarity", Scorer("image_similarity", "image_similarity", 1, {}, "", made_from))
+    made_from = tuple(session.plan.scorer(name) for name in IMAGE_SIMILARITY.made_from)
+    table = IMAGE_SIMILARITY.table
+    digest = session.use(table, Scorer(IMAGE_SIMILARITY.name, table, 1, {}, "", made_from))
     items = pending.pending_similarity(session.lake, session.plan)
-    session.work_rounds("score similarity", items, ScoreSimilarity(clip(session.recipe), digest))
+    session.work_rounds(IMAGE_SIMILARITY.step, items, ScoreSimilarity(clip(session.recipe), digest))
 
 
 @dataclass(frozen=True)

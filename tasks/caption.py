@@ -10,6 +10,7 @@ from catalog.cut.cut import cut
 from catalog.pending import by_text as pending
 from catalog.pending.item import WorkItem
 from catalog.recipe.recipe import Captioner
+from catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS, SYNTHETIC, TAGS
 from catalog.write.scorer import Scorer
 from ops.fault import Fault
 from ops.image.decode import Decode
@@ -52,7 +53,7 @@ def caption_job(session: Session, captioner: Captioner, digest: str) -> "Caption
 class CaptionPictures:
     """A job: pictures of one shard to ``captions``. What is empty, repeats or was cut off says so in ``status``."""
 
-    stage: ClassVar[str] = "caption"
+    stage: ClassVar[str] = CAPTIONS.step
 
     model: VisionLanguageModel
     decode: Decode
@@ -70,7 +71,7 @@ class CaptionPictures:
             "prompt": pa.array([self.prompt] * len(found), pa.string()),
             **_generated(list(found.values()), "text", "status"),
         }
-        return [Part("captions", pa.table(rows), self.scorer), *failed(bad, "caption")]
+        return [Part("captions", pa.table(rows), self.scorer), *failed(bad, CAPTIONS.step)]
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         n = len(item.keys)
@@ -128,10 +129,11 @@ def _generated(found: list[Generation], text: str, status: str) -> dict[str, pa.
 
 def score_captions(session: Session) -> None:
     """CLIP similarity of picture and caption: a caption of something else scores low."""
-    made_from = tuple(session.plan.scorer(name) for name in ("captions", "image_embedding"))
-    digest = session.use("caption_similarity", Scorer("caption_similarity", "caption_similarity", 1, {}, "", made_from))
+    made_from = tuple(session.plan.scorer(name) for name in CAPTION_SIMILARITY.made_from)
+    table = CAPTION_SIMILARITY.table
+    digest = session.use(table, Scorer(CAPTION_SIMILARITY.name, table, 1, {}, "", made_from))
     items = pending.pending_caption_similarity(session.lake, session.plan, made_from[0])
-    session.work_rounds("score captions", items, ScoreCaptions(clip(session.recipe), digest))
+    session.work_rounds(CAPTION_SIMILARITY.step, items, ScoreCaptions(clip(session.recipe), digest))
 
 
 @dataclass(frozen=True)
@@ -161,10 +163,10 @@ def tag(session: Session) -> None:
         return
     model = ZeroShotTags(tuple(tags.vocabulary), tags.template, tags.top_k)
     settings = {"vocabulary": tags.vocabulary, "template": tags.template, "top_k": tags.top_k}
-    made_from = (session.plan.scorer("image_embedding"),)
-    digest = session.use("tags", Scorer("tags", "tags", model.version, settings, "", made_from))
+    made_from = tuple(session.plan.scorer(name) for name in TAGS.made_from)
+    digest = session.use(TAGS.table, Scorer(TAGS.name, TAGS.table, model.version, settings, "", made_from))
     items = pending.pending_kept(session.lake, session.plan, "tags", "image_embedding")
-    session.work_rounds("tag", items, TagPictures(model, clip(session.recipe), digest))
+    session.work_rounds(TAGS.step, items, TagPictures(model, clip(session.recipe), digest))
 
 
 @dataclass(frozen=True)
@@ -193,18 +195,18 @@ def fuse(session: Session) -> None:
     settings = session.recipe.fuse
     if settings is None:
         return
-    made_from = tuple(session.plan.scorer(name) for name in ("captions", "tags", "matches"))
-    digest = session.use("synthetic", fuse_scorer(session.recipe, made_from))
+    made_from = tuple(session.plan.scorer(name) for name in SYNTHETIC.made_from)
+    digest = session.use(SYNTHETIC.table, fuse_scorer(session.recipe, made_from))
     model = VisionLanguageModel(session.recipe.models[settings.model], settings.precision, settings.batch_size)
     job = FuseTexts(model, Decode(side=settings.side, mode="exact"), settings.prompt, settings.max_tokens, digest)
-    session.work_rounds("fuse", pending.pending_fusion(session.lake, session.plan), job)
+    session.work_rounds(SYNTHETIC.step, pending.pending_fusion(session.lake, session.plan), job)
 
 
 @dataclass(frozen=True)
 class FuseTexts:
     """A job: pictures and texts of one shard to ``synthetic``; what was answered before is not asked again."""
 
-    stage: ClassVar[str] = "fuse"
+    stage: ClassVar[str] = SYNTHETIC.step
 
     model: VisionLanguageModel
     decode: Decode
@@ -239,7 +241,7 @@ class FuseTexts:
             "prompt": pa.array([prompts[sha] for sha in found], pa.string()),
             **_generated(list(found.values()), "synthetic_text", "synthetic_status"),
         }
-        return [Part("synthetic", pa.table(rows), self.scorer), *failed(bad, "fuse")]
+        return [Part("synthetic", pa.table(rows), self.scorer), *failed(bad, SYNTHETIC.step)]
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         same = {"input_digest": list(item.inputs["input_digests"]), "prompt": [self.prompt] * len(item.keys)}

@@ -1,42 +1,41 @@
 """Score pictures: one decode feeds every score that a picture still lacks."""
 
-from dataclasses import dataclass, field
-from typing import ClassVar
-
-import numpy as np
-import pyarrow as pa
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from catalog.pending.item import WorkItem
 from catalog.pending.worklist import pending_images
-from catalog.recipe.plan import Plan, Stage
+from catalog.recipe.plan import Plan
+from catalog.terms.score import Stage
 from ops.fault import Fault
 from ops.image.decode import Decode
-from ops.image.image_quality import ImageQuality
 from ops.image.luma import with_luma
-from ops.image.phash import PerceptualHash
-from ops.models.clip import Clip
-from tasks.run.identity import clip
+from tasks.run.identity import Bound, bound, decoder
 from tasks.run.payloads import payloads
-from tasks.run.rows import quarantine, scalars, to_blobs
+from tasks.run.rows import measured, quarantine, score_rows
 from tasks.run.session import Session
 from tasks.run.stage import Part
-
-SCORES = ("sharpness", "brightness", "colourfulness", "image_entropy", "phash", "image_vector")
-PIXEL_TABLES = ("image_quality", "image_hash")
+from tasks.score_vectors import score_vectors
 
 
 def score_images(session: Session) -> None:
-    """Pixel scores and CLIP vectors for the pictures that pass the rules so far.
+    """Pixel scores and CLIP vectors for the pictures that pass the rules so far, then what is made of the vectors.
 
-    CLIP joins the pixel pass unless the recipe has a rule on a pixel score: then it is a pass of its own over the
-    survivors, because a vector costs a hundred times a sharpness.
+    Models join the pixel pass unless the recipe has a rule on a pixel score: then they are a pass of their own over
+    the survivors, because a vector costs a hundred times a sharpness.
     """
     job = image_job(session)
-    passes = [(PIXEL_TABLES, Stage.PIXELS), (("image_embedding",), Stage.CLIP)]
-    if not has_pixel_rule(session.plan):
-        passes = [((*PIXEL_TABLES, "image_embedding"), Stage.PIXELS)]
-    for tables, stage in passes:
-        session.work_rounds("score images", pending_images(session.lake, session.plan, tables, stage), job)
+    for stage, tables in passes(session.plan, job.scorers):
+        session.work_rounds(job.stage, pending_images(session.lake, session.plan, tables, stage), job)
+    score_vectors(session, "image")
+
+
+def passes(plan: Plan, scorers: tuple[Bound, ...]) -> list[tuple[Stage, tuple[str, ...]]]:
+    """(stage, tables) of each pass over the pixels."""
+    tables = {stage: tuple(each.score.table for each in scorers if each.score.stage == stage) for stage in Stage}
+    if has_pixel_rule(plan):
+        return [(stage, tables[stage]) for stage in (Stage.PIXELS, Stage.CLIP)]
+    return [(Stage.PIXELS, tables[Stage.PIXELS] + tables[Stage.CLIP])]
 
 
 def has_pixel_rule(plan: Plan) -> bool:
@@ -44,12 +43,9 @@ def has_pixel_rule(plan: Plan) -> bool:
 
 
 def image_job(session: Session) -> "ScoreImages":
-    recipe = session.recipe
-    return ScoreImages(
-        decode=Decode(side=recipe.decoding.side, mode=recipe.decoding.mode, max_pixels=recipe.ingest.max_pixels),
-        clip=clip(recipe),
-        scorers={table: session.plan.scorer(table) for table in (*PIXEL_TABLES, "image_embedding")},
-    )
+    """The job with every score of the plan that is computed from pixels."""
+    scorers = tuple(each for each in bound(session.plan, "image") if not each.score.vector_table)
+    return ScoreImages(decoder(session.recipe), scorers)
 
 
 @dataclass(frozen=True)
@@ -63,60 +59,43 @@ class ScoreImages:
     stage: ClassVar[str] = "score images"
 
     decode: Decode
-    clip: Clip
-    scorers: dict[str, str]
-    quality: ImageQuality = field(default_factory=ImageQuality)
-    phash: PerceptualHash = field(default_factory=PerceptualHash)
+    scorers: tuple[Bound, ...]
 
     def __call__(self, item: WorkItem) -> list[Part]:
         keys: list[str] = []
-        columns: list[dict] = []
+        values: dict[str, dict[str, list]] = {each.score.table: {} for each in self._wanted(item)}
         bad: list[Fault] = []
         for shas, datas in payloads(item):
             decoded = [data if isinstance(data, Fault) else self.decode(data) for data in datas]
             bad += [pixels.about(sha) for sha, pixels in zip(shas, decoded, strict=True) if isinstance(pixels, Fault)]
             keys += shas
-            columns.append(self._scored(decoded, item.tables))
-        scores = {name: [value for part in columns for value in part[name]] for name in (columns[0] if columns else ())}
-        parts = [self._part(table, keys, scores) for table in item.tables]
+            self._score(item, decoded, values)
+        parts = [self._part(each, keys, values[each.score.table]) for each in self._wanted(item)]
         if bad:
             names = [fault.item for fault in bad]
-            parts.append(Part("quarantine", quarantine(names, [""] * len(bad), "score images", bad)))
+            parts.append(Part("quarantine", quarantine(names, [""] * len(bad), self.stage, bad)))
         return parts
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         """Rows of NULLs for pictures that kill their worker, so that they are not tried again."""
-        nothing: dict[str, list] = {name: [None] * len(item.keys) for name in SCORES}
-        return [self._part(table, list(item.keys), nothing) for table in item.tables]
+        return [self._part(each, list(item.keys), {}) for each in self._wanted(item)]
 
-    def _scored(self, decoded: list, tables: tuple[str, ...]) -> dict[str, list]:
+    def _wanted(self, item: WorkItem) -> list[Bound]:
+        return [each for each in self.scorers if each.score.table in item.tables]
+
+    def _score(self, item: WorkItem, decoded: list[Any], values: dict[str, dict[str, list]]) -> None:
+        """Append to ``values`` what each pending score says of the decoded pictures, None of those that are faults."""
         good = [n for n, pixels in enumerate(decoded) if not isinstance(pixels, Fault)]
-        batch = {"pixels": [decoded[n] for n in good]}
-        if not {"image_quality", "image_hash"}.isdisjoint(tables):
+        batch: dict[str, Any] = {"pixels": [decoded[n] for n in good]}
+        wanted = self._wanted(item)
+        if any("luma" in each.score.reads for each in wanted):
             batch = with_luma(batch)
-        scores: dict[str, list] = {}
-        if "image_quality" in tables:
-            result = self.quality(batch)
-            for name in ("sharpness", "brightness", "colourfulness", "image_entropy"):
-                scores[name] = _spread(scalars(result[name]), good, len(decoded))
-        if "image_hash" in tables:
-            hashes = self.phash(batch)["phash"]
-            scores["phash"] = _spread([int(value) for value in hashes], good, len(decoded))
-        if "image_embedding" in tables:
-            vectors = self.clip.embed_images(batch["pixels"]) if good else np.empty((0, 1), np.float32)
-            scores["image_vector"] = _spread(to_blobs(vectors).to_pylist(), good, len(decoded))
-        return scores
+        for each in wanted:
+            for name, found in measured(each.score, each.op(batch)).items():
+                values[each.score.table].setdefault(name, []).extend(_spread(found, good, len(decoded)))
 
-    def _part(self, table: str, keys: list[str], scores: dict[str, list]) -> Part:
-        rows: dict = {"sha256": pa.array(keys, pa.string())}
-        if table == "image_hash":
-            rows["phash"] = pa.array(scores.get("phash", []), pa.uint64())
-        elif table == "image_embedding":
-            rows["image_vector"] = pa.array(scores.get("image_vector", []), pa.binary())
-        else:
-            names = ("sharpness", "brightness", "colourfulness", "image_entropy")
-            rows |= {name: pa.array(scores.get(name, []), pa.float64()) for name in names}
-        return Part(table, pa.table(rows), self.scorers[table])
+    def _part(self, each: Bound, keys: list[str], values: dict[str, list]) -> Part:
+        return Part(each.score.table, score_rows(each.score, keys, values), each.digest)
 
 
 def _spread(values: list, at: list[int], n: int) -> list:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import current_scores
-from catalog.recipe.plan import IMAGE_TABLES, SENTENCE_TABLES, Check, Plan, ScoreColumns
+from catalog.recipe.plan import Check, Plan, ScoreColumns
 from catalog.recipe.thresholds import NUMBERS, Quantity, quantities
 
 BINS = 40
@@ -36,8 +36,8 @@ def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
     pictures and sentences, in rows of commits <= ``upto``. What was never measured has none."""
     found = []
     for kind, checks, tables in (
-        ("image", plan.image_checks, IMAGE_TABLES),
-        ("sentence", plan.sentence_checks, SENTENCE_TABLES),
+        ("image", plan.image_checks, plan.image_tables),
+        ("sentence", plan.sentence_checks, plan.sentence_tables),
     ):
         for quantity in _wanted([check for check in checks if check.name != "readable"], tables):
             drawn = _histogram(lake, _source(plan, quantity, kind, tables, upto), quantity, kind)

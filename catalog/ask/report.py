@@ -6,9 +6,11 @@ from typing import Any
 from catalog.ask.datasets import Dataset
 from catalog.cut.publication import STEPS
 from catalog.lake.lake import Lake
+from catalog.lake.score_tables import undeclared
 from catalog.pending.eligible import current_scores
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
+from catalog.terms.declared import declared, scores_of
 
 CLUSTERS_SHOWN = 240
 LONGEST = 600  # characters of one text: a page of bad luck may hold a sentence of a megabyte
@@ -20,7 +22,7 @@ def plan_of(lake: Lake, dataset: Dataset) -> Plan:
     recipe = Recipe.model_validate(json.loads(dataset.recipe))
     sql = 'SELECT DISTINCT "table", scorer FROM partitions WHERE list_contains(?, scorer) ORDER BY ALL'
     tables = lake.query(sql, (dataset.scorers,))
-    return compile_plan(recipe, dict(tables))
+    return compile_plan(recipe, dict(tables), (*declared(), *undeclared(lake)))
 
 
 def scorers(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
@@ -96,7 +98,11 @@ def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:
 def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
     """Captions and fused texts of the pairs by status, with their tokens and seconds."""
     found = []
-    for table, status in (("captions", "status"), ("synthetic", "synthetic_status")):
+    for score in scores_of("image", plan.scores):
+        status = next((column.name for column in score.columns if column.rule_name.endswith("_status")), "")
+        if not status:
+            continue
+        table = score.table
         found += _rows(
             lake,
             f"SELECT '{table}' AS kind, {status} AS status, count(*) AS n, sum(n_tokens) AS tokens, sum(seconds) AS "

@@ -15,7 +15,8 @@ from catalog.ask.datasets import Dataset
 from catalog.ask.report import plan_of
 from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
-from catalog.recipe.plan import Check, Plan, ScoreColumns
+from catalog.recipe.plan import Check, Plan, ScoreColumns, tables_of
+from catalog.terms.declared import declared
 
 Facts = dict[str, Any]
 _DOCUMENT = "* EXCLUDE (shard)"
@@ -52,6 +53,11 @@ class Seen:
     @property
     def upto(self) -> int:
         return self.dataset.commit if self.dataset else 2**62
+
+    def tables(self, kind: str) -> tuple[ScoreColumns, ...]:
+        """What may have been measured of ``kind`` ('image', 'sentence'): the dataset's scores, or all declared."""
+        scores = self.plan.scores if self.plan else declared()
+        return tables_of(kind, scores)
 
     def newest(self, rows: list[Facts], scorer: str) -> Facts:
         """The last row that counts, by ``scorer`` where a dataset is asked, without both; empty where there is none."""

@@ -6,7 +6,6 @@ from catalog.ask.why import MOST, Facts, Seen, facts, home, judged, known, quara
 from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
 from catalog.pending.superseded import gone
-from catalog.recipe.plan import IMAGE_TABLES
 
 
 def image(lake: Lake, image_id: str, seen: Seen) -> Facts:
@@ -19,7 +18,7 @@ def _image(lake: Lake, image_id: str, seen: Seen) -> Facts:
     origin = _origin(lake, image_id, seen)
     sha256 = origin["sha256"]
     at_home = home(lake, "image_content", "sha256", sha256)
-    measured = scores(lake, seen, IMAGE_TABLES, "sha256", sha256, at_home)
+    measured = scores(lake, seen, seen.tables("image"), "sha256", sha256, at_home)
     checks = seen.plan.image_checks if seen.plan else ()
     group = _group(lake, sha256, seen)
     others = _others(lake, sha256, group, seen)
@@ -28,7 +27,7 @@ def _image(lake: Lake, image_id: str, seen: Seen) -> Facts:
     return {
         "origin": origin,
         "scores": measured,
-        "rules": judged(lake, checks, IMAGE_TABLES, {**origin, **measured}),
+        "rules": judged(lake, checks, seen.tables("image"), {**origin, **measured}),
         "decision": decision,
         "group": _told(lake, sha256, group, others, decided, seen),
         "cluster": _cluster(lake, sha256, seen, decision),

@@ -2,17 +2,16 @@
 
 from catalog.ask.why import MOST, Facts, Seen, facts, home, judged, scores
 from catalog.lake.lake import Lake
-from catalog.recipe.plan import SENTENCE_TABLES
 
 
 def sentence(lake: Lake, content: str, seen: Seen) -> Facts:
     """Facts under the names ``origin, scores, rules, decision, cluster, candidate, used, datasets``."""
     origin = _origin(lake, content)
     at_home = home(lake, "sentence_content", "content", content)
-    measured = scores(lake, seen, SENTENCE_TABLES, "content", content, at_home)
+    measured = scores(lake, seen, seen.tables("sentence"), "content", content, at_home)
     checks = seen.plan.sentence_checks if seen.plan else ()
     values = {"text": origin["text"], "repeats": origin["repeats"], **measured}
-    rules = judged(lake, checks, SENTENCE_TABLES, values)
+    rules = judged(lake, checks, seen.tables("sentence"), values)
     fell = next((rule["rule"] for rule in rules if not rule["kept"]), "")
     return {
         "origin": origin,

@@ -20,7 +20,8 @@ from catalog.cut.facts_tables import image_checks
 from catalog.cut.texts import hand_out
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import decided, image_rows, passed
-from catalog.recipe.plan import Plan, Stage
+from catalog.recipe.plan import Plan
+from catalog.terms.score import Stage
 
 
 def cut(lake: Lake, plan: Plan) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import duckdb
 
-from catalog.cut.facts_tables import LAYOUT, SCORERS, TABLES, fill, image_checks, texts_read
+from catalog.cut.facts_tables import LAYOUT, fill, image_checks, scorers_read, tables_read, texts_read
 from catalog.lake import spill
 from catalog.lake.attach import quoted
 from catalog.lake.error import PairmillError
@@ -28,7 +28,7 @@ from catalog.recipe.plan import Plan
 def use(lake: Lake, plan: Plan) -> None:
     """Attach ``facts`` of the lake's rows for this plan; make them where there are none."""
     folder, of_plan = _folder(lake), _of_plan(plan)
-    path = folder / f"{_of_data(lake, 'lake')}-{of_plan}.duckdb"
+    path = folder / f"{_of_data(lake, plan, 'lake')}-{of_plan}.duckdb"
     attached = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
     if attached == [(str(path),)]:
         return
@@ -55,10 +55,10 @@ def _folder(lake: Lake) -> Path:
     return folder
 
 
-def _of_data(lake: Lake, catalog: str) -> str:
+def _of_data(lake: Lake, plan: Plan, catalog: str) -> str:
     """16 digits for the rows of all tables read: their files, which never change, and those that name deleted rows."""
     digest = hashlib.sha256(lake.data_path.encode())
-    for table in TABLES:
+    for table in tables_read(plan):
         files = lake.query(
             f"SELECT data_file, delete_file FROM ducklake_list_files('{catalog}', '{table}') ORDER BY ALL"
         )
@@ -73,7 +73,7 @@ def _of_plan(plan: Plan) -> str:
         LAYOUT,
         plan.recipe.seed,
         best_candidates(plan),
-        [plan.scorer(table) for table in SCORERS],
+        scorers_read(plan),
         texts_read(image_checks(plan)),
         texts_read(plan.sentence_checks),
     )
@@ -86,7 +86,7 @@ def _make(lake: Lake, plan: Plan, folder: Path, of_plan: str) -> Path:
     unfinished.mkdir()
     try:
         with lake.pinned() as catalog:
-            of_data = _of_data(lake, catalog)
+            of_data = _of_data(lake, plan, catalog)
             lake.execute(f"ATTACH {quoted(str(unfinished / folder.name))} AS making")
             try:
                 fill(lake, plan)

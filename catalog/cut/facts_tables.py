@@ -18,11 +18,12 @@ import pyarrow as pa
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import best_candidates, current_scores
 from catalog.pending.superseded import gone, silenced
-from catalog.recipe.plan import IMAGE_TABLES, SENTENCE_TABLES, Check, Plan, ScoreColumns, Stage
+from catalog.recipe.plan import Check, Plan, ScoreColumns
+from catalog.terms.score import Stage
 
-TABLES = ("images", "image_quality", "image_similarity", "image_groups", "clusters", "match_candidates", "sentences",
-          "sentence_content", "sentence_quality", "superseded")  # fmt: skip
-SCORERS = ("image_quality", "image_similarity", "image_groups", "image_clusters", "matches", "sentence_quality")
+# What is read of every plan, beside its scores: tables, and scorers by what they fill.
+TABLES = ("images", "image_groups", "clusters", "match_candidates", "sentences", "sentence_content", "superseded")
+SCORERS = ("image_groups", "image_clusters", "matches")
 # Texts of any length, which few rules read: kept only for a recipe that does.
 FREE_TEXTS = ("url", "alt_text", "text")
 # 32 bits hold 4.29 billion: of more sentences the conversion says so. 64 take twice the memory in every join. A number
@@ -32,12 +33,29 @@ _NUMBER = "CAST(rowid AS UINTEGER)"
 WAYS = ("hash({0})", "hash('1' || {0})", "hash('2' || {0})", "{0}")
 Way = Callable[[str], str]
 SORTED_AT_ONCE = 8_000_000
-LAYOUT = 2  # counts up when other columns are written: no cut reads facts of another layout
+LAYOUT = 3  # counts up when other columns are written: no cut reads facts of another layout
 
 
 def image_checks(plan: Plan) -> list[Check]:
     """The rules that the facts' columns decide: those on captions bite later."""
     return [check for check in plan.image_checks if check.stage < Stage.CAPTION]
+
+
+def score_tables(plan: Plan) -> tuple[list[ScoreColumns], list[ScoreColumns]]:
+    """The scores of images, and of sentences, whose columns the facts hold: those that the cut's early rules read."""
+    images, sentences = plan.image_tables[1:], plan.sentence_tables[1:]
+    return [table for table in images if table.stage < Stage.CAPTION], list(sentences)
+
+
+def tables_read(plan: Plan) -> list[str]:
+    """Every table that `fill` reads: a new row in any of them makes the facts anew."""
+    return [*TABLES, *(table.table for kind in score_tables(plan) for table in kind)]
+
+
+def scorers_read(plan: Plan) -> list[tuple[str, str]]:
+    """(what is filled, digest) of every scorer whose rows `fill` reads."""
+    filled = [*SCORERS, *(table.table for kind in score_tables(plan) for table in kind)]
+    return [(name, plan.scorer(name)) for name in filled]
 
 
 def texts_read(checks: Sequence[Check]) -> list[str]:
@@ -64,7 +82,7 @@ def fill(lake: Lake, plan: Plan) -> None:
 
 
 def _images(lake: Lake, plan: Plan, way: Way, counted: str) -> None:
-    images, *scores = [table for table in IMAGE_TABLES if table.stage < Stage.CAPTION]
+    images, scores = plan.image_tables[0], score_tables(plan)[0]
     names = ["image_id", "sha256", "picture", "repeated", "group_id", "cluster", "lot"]
     names += _kept(images, image_checks(plan))
     of = way("sha256")
@@ -100,7 +118,7 @@ def _groups(plan: Plan) -> str:
 
 
 def _sentences(lake: Lake, plan: Plan, of: str) -> None:
-    contents, *scores = SENTENCE_TABLES
+    contents, scores = plan.sentence_tables[0], score_tables(plan)[1]
     own = [name for name in _kept(contents, plan.sentence_checks) if name != "repeats"]
     names = ["repeats", *own, *(name for table in scores for name in table.source)]
     joins = "".join(_joined(plan, table, of, "content") for table in scores)

@@ -14,7 +14,8 @@ import pyarrow as pa
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import current_scores, image_rows, sentence_rows
 from catalog.pending.superseded import gone
-from catalog.recipe.plan import Plan, Stage
+from catalog.recipe.plan import Plan
+from catalog.terms.score import Stage
 
 STEPS = ("exact_duplicate", "duplicate", "balance", "no_text")
 
@@ -167,12 +168,13 @@ def _same_sentences(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     version, recipe, scorers, commit = newest[0]
     rules = [rule.model_dump(mode="json") for rule in plan.recipe.sentences]
     since = (
-        "SELECT 1 FROM partitions WHERE \"commit\" > ? AND \"table\" IN ('sentences', 'sentence_quality') "
+        'SELECT 1 FROM partitions WHERE "commit" > ? AND "table" IN (SELECT unnest(?::VARCHAR[])) '
         'UNION ALL SELECT 1 FROM superseded WHERE "commit" > ? LIMIT 1'
     )
-    if json.loads(recipe)["sentences"] != rules or plan.scorer("sentence_quality") not in scorers:
+    tables = [table.table for table in plan.sentence_tables[1:]]
+    if json.loads(recipe)["sentences"] != rules or not {plan.scorer(table) for table in tables} <= set(scorers):
         return []
-    if lake.query(since, (commit, commit)):
+    if lake.query(since, (commit, ["sentences", *tables], commit)):
         return []
     sql = "SELECT rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? AND kind = 'sentence' "
     return lake.query(f"{sql} ORDER BY position", (plan.recipe.name, version))

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from catalog.lake.schema import columns
 
-_TYPES = {
+TYPES = {
     "VARCHAR": pa.string(),
     "BIGINT": pa.int64(),
     "INTEGER": pa.int32(),
@@ -23,4 +23,4 @@ _TYPES = {
 @cache
 def arrow_schema(table: str) -> pa.Schema:
     """Column names and Arrow types of ``table``, in order. KeyError when there is no such table."""
-    return pa.schema([(name, _TYPES[kind]) for name, kind in columns(table).items()])
+    return pa.schema([(name, TYPES[kind]) for name, kind in columns(table).items()])

@@ -2,9 +2,7 @@
 
 import duckdb
 
-
-class PairmillError(Exception):
-    """A condition that its reader can mend; the message says how."""
+from catalog.terms.error import PairmillError
 
 
 class LeaseHeld(PairmillError):

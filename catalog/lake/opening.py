@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 
-from catalog.lake import schema, spill
+from catalog.lake import schema, score_tables, spill
 from catalog.lake.attach import attach, connect, extensions_for, quoted, use_s3_credentials
 from catalog.lake.error import NewerLake, PairmillError, translated
 from catalog.lake.hold import hold
@@ -73,6 +73,11 @@ def bring_up_to_date(lake: Lake) -> None:
     if version < schema.NEWEST and not lake.read_only:
         with hold(lake.metadata, lake.uri, "-", f"migrate to schema {schema.NEWEST}", WAIT_SECONDS):
             schema.migrate(lake)
+    if lake.read_only:
+        score_tables.stand_in(lake)
+    elif score_tables.changes(lake):
+        with hold(lake.metadata, lake.uri, "-", "add the tables of scores", WAIT_SECONDS):
+            score_tables.add(lake)
 
 
 def _find_data(lake: Lake) -> None:

@@ -6,6 +6,7 @@ import duckdb
 
 from catalog.lake.lake import Lake
 from catalog.lake.metadata import LEASE_TABLE
+from catalog.terms.declared import find
 
 _TABLES = """
 CREATE TABLE documents (document_id VARCHAR, source VARCHAR, uri VARCHAR, title VARCHAR, metadata VARCHAR,
@@ -151,14 +152,22 @@ def _apply(lake: Lake, number: int) -> None:
     lake.execute("INSERT INTO schema_version VALUES (?, now())", (number,))
 
 
-@cache
 def columns(table: str) -> dict[str, str]:
-    """Column names and DuckDB types of a table or view in order, by the newest schema. KeyError when there is none."""
+    """Column names and DuckDB types of a table or view in order, by the newest schema or by the score's declaration.
+
+    Raises KeyError when there is none.
+    """
+    return released()[table] if table in released() else find(table).table_columns
+
+
+@cache
+def released() -> dict[str, dict[str, str]]:
+    """Column names and DuckDB types of the tables and views that the migrations make."""
+    found: dict[str, dict[str, str]] = {}
     with duckdb.connect() as connection:
         connection.execute("ATTACH ':memory:' AS __ducklake_metadata_lake; USE __ducklake_metadata_lake")
         connection.execute(f"{LEASE_TABLE}; USE memory; {';'.join(MIGRATIONS)}")
-        sql = "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ? ORDER BY column_index"
-        found = dict(connection.execute(sql, [table]).fetchall())
-    if not found:
-        raise KeyError(table)
+        sql = "SELECT table_name, column_name, data_type FROM duckdb_columns() ORDER BY table_name, column_index"
+        for table, column, kind in connection.execute(sql).fetchall():
+            found.setdefault(table, {})[column] = kind
     return found

@@ -10,7 +10,8 @@ from catalog.pending.eligible import current_scores, image_rows, matches
 from catalog.pending.index_ranges import score_paths
 from catalog.pending.item import WorkItem
 from catalog.pending.worklist import by_rounds, payload_paths
-from catalog.recipe.plan import Plan, Stage
+from catalog.recipe.plan import Plan
+from catalog.terms.score import Stage
 
 # What a fused text's row holds of the answer.
 SYNTHETIC = ("prompt", "synthetic_text", "synthetic_status", "n_tokens", "seconds")

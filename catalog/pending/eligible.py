@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from catalog.lake.lake import Lake
 from catalog.pending.superseded import gone, silenced
-from catalog.recipe.plan import IMAGE_TABLES, SENTENCE_TABLES, Check, Plan, ScoreColumns, Stage
+from catalog.recipe.plan import Check, Plan, ScoreColumns
+from catalog.terms.score import Stage
 
 
 def image_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "") -> str:
@@ -24,7 +25,7 @@ def image_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "
 def _images(
     plan: Plan, checks: Sequence[Check], upto: int | None, among: str, shards: str = ""
 ) -> tuple[str, dict[str, str]]:
-    joins, columns = _joins(plan, checks, IMAGE_TABLES, "sha256", upto, shards)
+    joins, columns = _joins(plan, checks, plan.image_tables, "sha256", upto, shards)
     chosen = "".join(f", {source} AS {name}" for name, source in columns.items())
     images = f"SELECT * FROM images{_where('sha256', upto, among)}"
     return (
@@ -64,7 +65,7 @@ def passed(checks: Sequence[Check]) -> str:
 
 
 def _sentences(plan: Plan, checks: Sequence[Check], upto: int | None, among: str, shards: str = "") -> str:
-    joins, columns = _joins(plan, checks, SENTENCE_TABLES, "content", upto, shards)
+    joins, columns = _joins(plan, checks, plan.sentence_tables, "content", upto, shards)
     read = {column for check in checks for column in check.columns}
     where = _where("content", upto, among)
     chosen = "".join(f", {source} AS {name}" for name, source in columns.items())
@@ -101,7 +102,7 @@ def _joins(
 def current_scores(plan: Plan, table: str, key: str, upto: int | None = None) -> str:
     """SQL: the one valid row a key of a score table: this plan's scorer, the newest where inputs changed since."""
     where = f"{_where(key, upto, '') or ' WHERE true'} AND scorer = '{plan.scorer(table)}'"
-    if table not in BY_INPUT:
+    if not any(score.table == table and score.by_input for score in plan.scores):
         return f"(SELECT * FROM {table}{where})"
     # A key has a second row only in a shard that was worked on twice. Ranking all took as long as the whole cut.
     once = (
@@ -112,9 +113,6 @@ def current_scores(plan: Plan, table: str, key: str, upto: int | None = None) ->
         f"(SELECT * FROM {table}{where} AND shard IN {once} UNION ALL SELECT * FROM {table}{where} AND shard NOT IN "
         f"{once} QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY commit DESC) = 1)"
     )
-
-
-BY_INPUT = ("image_similarity", "caption_similarity", "synthetic")
 
 
 def _where(key: str, upto: int | None, among: str) -> str:

@@ -6,15 +6,8 @@ from typing import NamedTuple
 
 from catalog.lake.error import PairmillError
 from catalog.lake.lake import Lake
+from catalog.terms.declared import declared, scores_of
 from catalog.terms.reasons import REASONS
-
-# What a stage writes for a picture that it could not work on, so that it is not tried again.
-_MARKS = {
-    "score images": (("image_quality", "brightness IS NULL"), ("image_hash", "phash IS NULL"),
-                     ("image_embedding", "image_vector IS NULL")),
-    "caption": (("captions", "status = 'empty'"),),
-    "fuse": (("synthetic", "synthetic_status = 'empty'"),),
-}  # fmt: skip
 
 
 class Kind(NamedTuple):
@@ -80,10 +73,10 @@ def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
     commit = begin()
 
     def body() -> None:
-        for stage, tables in _MARKS.items():
-            for table, empty in tables:
-                _forget(lake, table, f"{empty} AND sha256 IN (SELECT item FROM ({items}) WHERE stage = '{stage}')",
-                        reason, commit)  # fmt: skip
+        for score in scores_of("image", declared()):
+            if score.unusable:
+                of_step = f"SELECT item FROM ({items}) WHERE stage = '{score.step}'"
+                _forget(lake, score.table, f"{score.unusable} AND sha256 IN ({of_step})", reason, commit)
         lake.execute("DELETE FROM quarantine WHERE stage NOT IN ('ingest', 'fetch') AND reason = ?", (reason,))
         complaints = "UPDATE partitions SET partition_id = partition_id || ? WHERE \"table\" = 'quarantine'"
         lake.execute(complaints, (f":{commit}",))

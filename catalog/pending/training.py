@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import image_rows, sentence_rows
-from catalog.recipe.plan import Plan, Stage
+from catalog.recipe.plan import Plan
+from catalog.terms.score import Stage
 
 SAMPLE_BLOCK = 50_000  # of 1,024 dimensions in fp16: 100 MB
 

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import surviving_images, surviving_sentences
+from catalog.pending.index_ranges import score_paths
 from catalog.pending.item import WorkItem
-from catalog.recipe.plan import Plan, Stage
+from catalog.recipe.plan import Plan
+from catalog.terms.score import Score, Stage
 
 # Keys of one round, which are held as Python texts: some 600 MB. 2.1B sentences are 420 rounds.
 ROUND = 5_000_000
@@ -120,3 +122,15 @@ def payload_paths(lake: Lake, table: str, shards: Iterable[str]) -> dict[str, tu
         (table, wanted),
     )
     return {shard: tuple(lake.data_path + path for path in paths) for shard, paths in found}
+
+
+def pending_vectors(lake: Lake, plan: Plan, score: Score) -> Iterator[list[WorkItem]]:
+    """Contents with a vector that lack a row of ``score``, which is made of vectors; with the files of these."""
+    vectors = plan.scorer(score.vector_table)
+    sql = f"""SELECT v.shard, list(v.{score.key} ORDER BY v.{score.key}) AS keys FROM
+        (SELECT shard, {score.key} FROM {score.vector_table} WHERE scorer = '{vectors}') v
+        ANTI JOIN (SELECT {score.key} FROM {score.table} WHERE scorer = '{plan.scorer(score.table)}') s
+        ON s.{score.key} = v.{score.key} GROUP BY v.shard"""
+    for rows in by_rounds(lake, sql):
+        files = score_paths(lake, score.vector_table, vectors, [row[0] for row in rows])
+        yield [WorkItem(shard, tuple(keys), files[shard], (score.table,)) for shard, keys in rows]

@@ -5,23 +5,18 @@ recipe, because a row that fell at a cheap stage has no dear score: attributing 
 wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from difflib import get_close_matches
+from functools import cached_property
 
 from catalog.lake.error import BadRecipe
 from catalog.recipe import predicate
 from catalog.recipe.recipe import Recipe, Rule
+from catalog.terms.declared import IMAGE_COLUMNS, SENTENCE_COLUMNS, declared, scores_of
+from catalog.terms.score import Score, Stage
 
-
-class Stage(IntEnum):
-    """When a score exists; a stage sees the rows that pass the rules of all stages before it."""
-
-    INGEST = 0
-    PIXELS = 1
-    CLIP = 2
-    ASSOCIATE = 3
-    CAPTION = 4
+READABLE = Rule.model_construct(name="readable", keep="brightness IS NOT NULL")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,30 +27,7 @@ class ScoreColumns:
     stage: Stage
     columns: Mapping[str, str]
     source: Mapping[str, str]
-
-
-def _table(table: str, stage: Stage, renamed: Mapping[str, str] | None = None, **columns: str) -> ScoreColumns:
-    source = {name: (renamed or {}).get(name, name) for name in columns}
-    return ScoreColumns(table, stage, columns, source)
-
-
-IMAGE_TABLES = (
-    _table("images", Stage.INGEST, width="INTEGER", height="INTEGER", format="VARCHAR", n_bytes="BIGINT",
-           url="VARCHAR", alt_text="VARCHAR", position="INTEGER"),
-    _table("image_quality", Stage.PIXELS, sharpness="DOUBLE", brightness="DOUBLE", colourfulness="DOUBLE",
-           image_entropy="DOUBLE"),
-    _table("image_similarity", Stage.ASSOCIATE, alt_similarity="DOUBLE", match_similarity="DOUBLE",
-           best_similarity="DOUBLE"),
-    _table("captions", Stage.CAPTION, {"caption": "text", "caption_status": "status", "caption_tokens": "n_tokens"},
-           caption="VARCHAR", caption_status="VARCHAR", caption_tokens="INTEGER"),
-    _table("caption_similarity", Stage.CAPTION, caption_similarity="DOUBLE"),
-)  # fmt: skip
-SENTENCE_TABLES = (
-    _table("sentence_content", Stage.INGEST, text="VARCHAR", repeats="BIGINT"),
-    _table("sentence_quality", Stage.PIXELS, n_words="INTEGER", text_entropy="DOUBLE", has_url="BOOLEAN",
-           has_emoji="BOOLEAN", is_boilerplate="BOOLEAN", language="VARCHAR"),
-)  # fmt: skip
-READABLE = Rule.model_construct(name="readable", keep="brightness IS NOT NULL")
+    by_input: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,7 +43,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Plan:
-    """A recipe, its compiled rules and the digests of the scorers that this run uses, by table.
+    """A recipe, its compiled rules, the scores that it asks for, and the digests of the scorers in use, by table.
 
     ``scorers`` grows while a run goes on: what is made from centroids has an identity only once they are trained.
     """
@@ -80,6 +52,7 @@ class Plan:
     image_checks: tuple[Check, ...]
     sentence_checks: tuple[Check, ...]
     scorers: Mapping[str, str]
+    scores: tuple[Score, ...]
 
     def with_scorer(self, table: str, digest: str) -> "Plan":
         return replace(self, scorers={**self.scorers, table: digest})
@@ -88,33 +61,78 @@ class Plan:
         """The digest in use for ``table``; '' where it cannot be known yet, which no row has."""
         return self.scorers.get(table, "")
 
+    @cached_property
+    def image_tables(self) -> tuple[ScoreColumns, ...]:
+        """What rules on images may read: of the image itself, then of each score of the plan."""
+        return tables_of("image", self.scores)
 
-def compile_plan(recipe: Recipe, scorers: Mapping[str, str]) -> Plan:
+    @cached_property
+    def sentence_tables(self) -> tuple[ScoreColumns, ...]:
+        """The same of sentences."""
+        return tables_of("sentence", self.scores)
+
+
+def tables_of(kind: str, scores: Sequence[Score]) -> tuple[ScoreColumns, ...]:
+    """The columns that rules may read of ``kind`` ('image', 'sentence'): its own first, then those of ``scores``."""
+    table, own = ("images", IMAGE_COLUMNS) if kind == "image" else ("sentence_content", SENTENCE_COLUMNS)
+    types = {name: sql_type for name, (sql_type, _) in own.items()}
+    base = ScoreColumns(table, Stage.INGEST, types, {name: name for name in types})
+    return base, *(
+        ScoreColumns(score.table, score.stage, score.rule_columns, score.source, score.by_input)
+        for score in scores_of(kind, scores)
+        if score.rule_columns
+    )
+
+
+def compile_plan(recipe: Recipe, scorers: Mapping[str, str], scores: Sequence[Score] | None = None) -> Plan:
     """Check every rule of ``recipe`` before any work and sort them by the stage from which they bite.
 
-    Raises BadPredicate for a rule that is not one scalar boolean over known columns, BadRecipe for a rule on a score
-    that this recipe does not compute.
+    ``scores`` are those that may be asked for, by default all that this installation declares. Raises BadPredicate for
+    a rule that is not one scalar boolean over known columns, BadRecipe for a rule on a score that this recipe does not
+    compute, and for a score that nothing declares.
     """
-    absent = () if recipe.captioners else ("captions", "caption_similarity")
-    images = _compile((READABLE, *recipe.images), IMAGE_TABLES, absent, recipe.name)
-    sentences = _compile(tuple(recipe.sentences), SENTENCE_TABLES, (), recipe.name)
-    return Plan(recipe, images, sentences, dict(scorers))
+    known = declared() if scores is None else tuple(scores)
+    _check_asked(recipe, known)
+    images = _compile((READABLE, *recipe.images), tables_of("image", known), recipe, known)
+    sentences = _compile(tuple(recipe.sentences), tables_of("sentence", known), recipe, known)
+    read = {table for check in (*images, *sentences) for table in check.tables}
+    asked = tuple(
+        score
+        for score in known
+        if has_section(recipe, score) and (not score.on_demand or score.table in read or score.name in recipe.scores)
+    )
+    return Plan(recipe, images, sentences, dict(scorers), asked)
+
+
+def has_section(recipe: Recipe, score: Score) -> bool:
+    """Whether the recipe has the section that the score needs, if it needs one."""
+    return not score.needs or bool(getattr(recipe, score.needs))
+
+
+def _check_asked(recipe: Recipe, known: Sequence[Score]) -> None:
+    names = [score.name for score in known if score.on_demand]
+    for name in recipe.scores:
+        if name not in names:
+            near = get_close_matches(name, names, n=1)
+            remedy = f"did you mean '{near[0]}'?" if near else "install the package that declares it."
+            raise BadRecipe(f"recipe '{recipe.name}', scores: nothing declares '{name}'; {remedy}")
 
 
 def _compile(
-    rules: tuple[Rule, ...], tables: tuple[ScoreColumns, ...], absent: tuple[str, ...], recipe: str
+    rules: tuple[Rule, ...], tables: Sequence[ScoreColumns], recipe: Recipe, scores: Sequence[Score]
 ) -> tuple[Check, ...]:
     home = {column: table for table in tables for column in table.columns}
     known = {column: table.columns[column] for column, table in home.items()}
+    needs = {score.table: score.needs for score in scores if not has_section(recipe, score)}
     checks = []
     for rule in rules:
         columns = tuple(sorted(predicate.check(rule.name, rule.keep, known)))
         homes = {home[column] for column in columns}
         for table in homes:
-            if table.table in absent:
+            if table.table in needs:
                 raise BadRecipe(
-                    f"recipe '{recipe}', rule '{rule.name}': this recipe computes no {table.table}; add a captioner to "
-                    "'captioners' or remove the rule"
+                    f"recipe '{recipe.name}', rule '{rule.name}': this recipe computes no {table.table}; give it "
+                    f"`{needs[table.table]}` or remove the rule"
                 )
         stage = max((table.stage for table in homes), default=Stage.INGEST)
         keep = predicate.normal_form(rule.name, rule.keep)

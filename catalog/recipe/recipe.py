@@ -34,6 +34,9 @@ class Recipe(Settings):
     """What a dataset is made of."""
 
     name: Name = Field(description="The dataset's name.")
+    scores: dict[Name, dict[str, Any]] = Field(
+        {}, description="Scores to compute although no rule reads them, with settings of theirs."
+    )
     seed: int = Field(0, ge=0, description="Of samples, orders and cluster training.")
     sources: list[str] = Field([], description="Places to ingest when a run names none, as after --source.")
     models: dict[str, ModelSpec] = Field(description="`clip` and whatever captioners and fusion name.")
@@ -74,6 +77,8 @@ class Recipe(Settings):
                                      "fetch": {"connections", "per_host", "seconds", "retries"},
                                      "ingest": {"payload"}}  # fmt: skip
         content = self.model_dump(mode="json", exclude=placement)
+        if not self.scores:  # as recipes were before there were any
+            del content["scores"]
         text = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

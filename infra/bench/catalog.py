@@ -24,7 +24,7 @@ from catalog.cut.publication import publish
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.pending.worklist import pending_images
-from catalog.recipe.plan import Stage
+from catalog.terms.score import Stage
 from infra.bench.made_lake import fill, plan
 from infra.bench.measure import Row, Seconds, cpu, exponent, finish, parser, peak_mb, timed, wall
 

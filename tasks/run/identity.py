@@ -1,55 +1,108 @@
-"""Who scores what: every scorer's identity, from the recipe, the ops' versions and the models' content digests."""
+"""The identity of every scorer that a recipe uses: its op's version and settings, its model's content, its inputs."""
 
-from functools import cache
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache, reduce
+from typing import Any
 
+from catalog.lake.error import BadRecipe
+from catalog.recipe.parts import Captioner
 from catalog.recipe.plan import Plan, compile_plan
-from catalog.recipe.recipe import Captioner, Recipe
+from catalog.recipe.recipe import Recipe
+from catalog.terms.error import PairmillError
+from catalog.terms.score import Score
 from catalog.write.scorer import Scorer
+from ops.batch import Batch
 from ops.image.decode import Decode
-from ops.image.image_quality import ImageQuality
-from ops.image.phash import PerceptualHash
 from ops.models.clip import Clip
 from ops.models.model_digest import model_digest
 from ops.models.vlm import VisionLanguageModel
-from ops.text.sentence_quality import SentenceQuality
+
+# Fields of an op that are no setting: hashed in a way of their own, or placement.
+_OWN_FIELDS = {"version", "model", "batch_size"}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A declared score made ready for one recipe: its op with the settings, and the digest of its scorer."""
+
+    score: Score
+    op: Callable[[Batch], Batch]
+    digest: str
 
 
 def plan(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
-    """The compiled recipe with the scorers that are known before the run, and these scorers to be put on record.
+    """Compile the recipe, with the scorers that are known before the run; these are also returned, to be recorded.
 
-    Reads the models' bytes once a process. Raises ModelError for a missing model and BadPredicate for a bad rule, both
-    before any work.
+    Reads the models' bytes once a process. Raises ModelError for a missing model, BadPredicate for a bad rule and
+    BadRecipe for a setting that an op does not have, all before any work.
     """
     compiled = compile_plan(recipe, {})
     for name in {part.model for part in (*recipe.captioners, recipe.fuse) if part}:
         _digest(recipe.models[name])
-    known = [*_image_scorers(recipe), *_sentence_scorers(recipe)]
-    for scorer in known:
-        compiled = compiled.with_scorer(scorer.table, scorer.digest)
+    known = []
+    for score in sorted((score for score in compiled.scores if score.op), key=lambda score: bool(score.vector_table)):
+        scorer = _scorer(compiled, score)
+        compiled = compiled.with_scorer(score.table, scorer.digest)
+        known.append(scorer)
     return compiled, known
 
 
-def _image_scorers(recipe: Recipe) -> list[Scorer]:
-    decode = Decode(side=recipe.decoding.side, mode=recipe.decoding.mode)
-    pixels = {"decode": decode.version, "side": decode.side, "mode": decode.mode}
-    return [
-        Scorer("image_quality", "image_quality", ImageQuality().version, pixels),
-        Scorer("image_hash", "image_hash", PerceptualHash().version, pixels),
-        Scorer(
-            "image_embedding",
-            "image_embedding",
-            clip(recipe).version,
-            {**pixels, **_precision(recipe)},
-            _weights(recipe),
-        ),
-    ]
+def bound(plan: Plan, kind: str) -> tuple[Bound, ...]:
+    """The scores of ``kind`` ('image', 'sentence') that the plan asks for and an op computes."""
+    scores = (score for score in plan.scores if score.op and score.of == kind)
+    return tuple(Bound(score, _op(plan.recipe, score), plan.scorer(score.table)) for score in scores)
 
 
-def _sentence_scorers(recipe: Recipe) -> list[Scorer]:
-    return [
-        Scorer("sentence_quality", "sentence_quality", SentenceQuality().version, {}),
-        Scorer("sentence_embedding", "sentence_embedding", clip(recipe).version, _precision(recipe), _weights(recipe)),
-    ]
+def _scorer(plan: Plan, score: Score) -> Scorer:
+    op = _op(plan.recipe, score)
+    settings = {field.name: getattr(op, field.name) for field in fields(op) if field.name not in _OWN_FIELDS}
+    if not {"pixels", "luma"}.isdisjoint(score.reads):
+        decode = decoder(plan.recipe)
+        settings |= {"decode": decode.version, "side": decode.side, "mode": decode.mode}
+    made_from = (plan.scorer(score.vector_table),) if score.vector_table else ()
+    weights = _digest(op.model) if score.model else ""
+    return Scorer(score.name, score.table, op.version, settings, weights, made_from)
+
+
+def _op(recipe: Recipe, score: Score) -> Any:
+    """The declared op with its settings of the recipe. Raises BadRecipe for one that it does not have."""
+    made = _op_class(score)
+    known = {field.name for field in fields(made)}
+    given: dict[str, Any] = {name: reduce(getattr, key.split("."), recipe) for name, key in score.settings.items()}
+    asked = recipe.scores.get(score.name, {})
+    if unknown := sorted(asked.keys() - (known - {"version", "model"})):
+        may = ", ".join(sorted(known - {"version", "model"})) or "none"
+        raise BadRecipe(f"recipe '{recipe.name}', scores.{score.name}: no setting '{unknown[0]}'; it has {may}.")
+    if score.model:
+        given["model"] = recipe.models.get(score.model, score.default_model)
+        if not given["model"]:
+            raise BadRecipe(f"recipe '{recipe.name}': the score '{score.name}' needs `models.{score.model}`; name one.")
+    return made(**given, **asked)
+
+
+def _op_class(score: Score) -> Any:
+    module, _, name = score.op.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise PairmillError(
+            f"package '{score.package}', score '{score.name}': its op {score.op} cannot be imported: {error}. Update "
+            "or uninstall the package."
+        ) from error
+    if not is_dataclass(made) or "version" not in {field.name for field in fields(made)}:
+        raise PairmillError(
+            f"package '{score.package}', score '{score.name}': {score.op} is no dataclass with a field `version`. "
+            "Update or uninstall the package."
+        )
+    return made
+
+
+def decoder(recipe: Recipe) -> Decode:
+    """The one decode that feeds all image scores."""
+    settings = recipe.decoding
+    return Decode(side=settings.side, mode=settings.mode, max_pixels=recipe.ingest.max_pixels)
 
 
 def clip(recipe: Recipe) -> Clip:
@@ -57,17 +110,9 @@ def clip(recipe: Recipe) -> Clip:
     return Clip(recipe.models["clip"], recipe.clip.precision, recipe.clip.batch_size)
 
 
-def _precision(recipe: Recipe) -> dict[str, str]:
-    return {"precision": recipe.clip.precision}
-
-
 @cache
 def _digest(spec: str) -> str:
     return model_digest(spec)
-
-
-def _weights(recipe: Recipe) -> str:
-    return _digest(recipe.models["clip"])
 
 
 def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:

@@ -8,7 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from catalog.lake.arrow import TYPES
 from catalog.pending.item import WorkItem
+from catalog.terms.error import PairmillError
+from catalog.terms.score import Score
+from ops.batch import Batch
 
 
 def read_rows(item: WorkItem, columns: list[str], key: str) -> pa.Table:
@@ -95,3 +99,35 @@ def quarantine(
             "payload_ref": pa.array(items if payloads is None else payloads, pa.string()),
         }
     )
+
+
+def measured(score: Score, batch: Batch) -> dict[str, list]:
+    """The values of a score's columns as they are stored, out of the batch that its op gave back, by column.
+
+    Raises PairmillError when the op gave no such column, or not a value a row.
+    """
+    rows = {len(batch[name]) for name in score.reads}
+    found = {}
+    for column in score.columns:
+        if column.name not in batch or {len(batch[column.name])} != rows:
+            raise PairmillError(
+                f"package '{score.package}', score '{score.name}': its op adds no column '{column.name}' of a value a "
+                "row. Update or uninstall the package."
+            )
+        found[column.name] = _stored(column.type, batch[column.name])
+    return found
+
+
+def score_rows(score: Score, keys: list[str], values: dict[str, list]) -> pa.Table:
+    """Rows of a score's table: its key and its columns, NULL where ``values`` has no such column."""
+    columns = {column.name: pa.array(values.get(column.name, [None] * len(keys)), TYPES[column.type])
+               for column in score.columns}  # fmt: skip
+    return pa.table({score.key: pa.array(keys, pa.string()), **columns})
+
+
+def _stored(kind: str, values) -> list:
+    if kind == "BLOB":
+        return to_blobs(np.asarray(values)).to_pylist()
+    if kind == "DOUBLE":
+        return scalars(values)
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.ask.histogram import BINS, bins, passing
-from catalog.recipe.plan import IMAGE_TABLES, compile_plan
+from catalog.recipe.plan import compile_plan, tables_of
 from catalog.recipe.recipe import validated
 from catalog.recipe.thresholds import Quantity, quantities
+from catalog.terms.declared import declared
 
-TYPES = {column: kind for table in IMAGE_TABLES for column, kind in table.columns.items()}
+TYPES = {column: kind for table in tables_of("image", declared()) for column, kind in table.columns.items()}
 
 
 def found(keep: str) -> list[tuple]:

@@ -14,8 +14,9 @@ from catalog.pending.assignment import grouped
 from catalog.pending.eligible import current_scores, sentence_rows, surviving_sentences
 from catalog.pending.item import WorkItem
 from catalog.pending.worklist import pending_images, pending_sentences, rounds
-from catalog.recipe.plan import Plan, Stage, compile_plan
+from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
+from catalog.terms.score import Stage
 
 SCORERS = {"image_quality": "q", "image_embedding": "e", "sentence_quality": "s", "image_similarity": "i"}
 SHARDS = 3

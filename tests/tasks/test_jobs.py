@@ -6,14 +6,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog.pending.item import WorkItem
+from catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_HASH, IMAGE_QUALITY
 from ops.image.decode import Decode
-from ops.models.clip import Clip
+from ops.image.image_quality import ImageQuality
+from ops.image.phash import PerceptualHash
+from ops.models.clip_scores import EmbedImages
 from ops.models.vlm import VisionLanguageModel
 from ops.read.places import retries
 from ops.read.source import open_source
 from tasks.caption import CaptionPictures, FuseTexts
 from tasks.ingest import Ingest, IngestSettings, listing, shard_item
 from tasks.run import stage
+from tasks.run.identity import Bound
 from tasks.run.stage import Job, Output
 from tasks.score_images import ScoreImages
 from tests.ops.read.test_s3_unwell import bucket, fill, fresh_filesystem, quick, server, unwell
@@ -21,8 +25,9 @@ from tests.ops.read.test_s3_unwell import bucket, fill, fresh_filesystem, quick,
 __all__ = ["bucket", "quick", "server"]  # fixtures
 
 MODEL = VisionLanguageModel("hf:nowhere")
-SCORERS = {"image_quality": "q", "image_hash": "h", "image_embedding": "e"}
-IMAGES = ScoreImages(Decode(), Clip("open_clip:local-dir:nowhere"), SCORERS)
+EMBED = EmbedImages("open_clip:local-dir:nowhere")
+OPS = ((IMAGE_QUALITY, ImageQuality()), (IMAGE_HASH, PerceptualHash()), (IMAGE_EMBEDDING, EMBED))
+IMAGES = ScoreImages(Decode(), tuple(Bound(score, op, score.name) for score, op in OPS))
 CAPTIONS = CaptionPictures(MODEL, Decode(), "main", "Describe.", 8, "c")
 FUSED = FuseTexts(MODEL, Decode(), "Combine {caption}", 8, "f")
 INPUTS = {"input_digests": ("d", "d"), "captions": ["", ""], "tags": [[], []], "sentences": ["", ""]}

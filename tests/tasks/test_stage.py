@@ -11,11 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog.pending.item import WorkItem
+from catalog.terms.scores import SENTENCE_QUALITY
 from catalog.write.commit import Manifest
+from ops.text.sentence_quality import SentenceQuality
 from tasks.run import stage
+from tasks.run.identity import Bound
 from tasks.run.stage import Output, Part, Placement
 from tasks.score_sentences import ScoreSentences
 
+JOB = ScoreSentences((Bound(SENTENCE_QUALITY, SentenceQuality(), "a-scorer"),))
 SENTENCES = ["A red fox sleeps.", "See www.example.com now", "Nothing", "The old bridge crosses the river twice."]
 
 
@@ -26,7 +30,7 @@ def items(tmp_path: Path) -> list[WorkItem]:
         contents = [f"{shard}-{n}" for n in range(len(SENTENCES))]
         path = tmp_path / f"sentences-{shard}.parquet"
         pq.write_table(pa.table({"content": contents, "text": SENTENCES}), path)
-        made.append(WorkItem(f"shard-{shard}", tuple(contents[:3]), (str(path),)))
+        made.append(WorkItem(f"shard-{shard}", tuple(contents[:3]), (str(path),), (SENTENCE_QUALITY.table,)))
     return made
 
 
@@ -44,7 +48,7 @@ def rows(manifests: list[Manifest]) -> dict[str, list[dict]]:
 
 @pytest.mark.slow
 def test_a_process_pool_and_ray_write_equal_rows_under_equal_partition_ids(items: list[WorkItem], tmp_path: Path):
-    job = ScoreSentences("a-scorer")
+    job = JOB
     pooled = flat(stage.run(items, job, output(tmp_path / "pool"), Placement(workers=2)))
     on_ray = flat(stage.run(items, job, output(tmp_path / "ray"), Placement(workers=2, ray_address="local")))
     assert len(pooled) == 6
@@ -52,7 +56,7 @@ def test_a_process_pool_and_ray_write_equal_rows_under_equal_partition_ids(items
 
 
 def test_rows_carry_shard_scorer_and_commit_and_only_the_asked_keys(items: list[WorkItem], tmp_path: Path):
-    (first,) = flat(stage.run(items[:1], ScoreSentences("a-scorer"), output(tmp_path), Placement(workers=1)))
+    (first,) = flat(stage.run(items[:1], JOB, output(tmp_path), Placement(workers=1)))
     written = pq.read_table(first.path, partitioning=None).to_pylist()
     assert [row["content"] for row in written] == ["0-0", "0-1", "0-2"]
     assert {(row["shard"], row["scorer"], row["commit"]) for row in written} == {("shard-0", "a-scorer", 7)}
@@ -60,7 +64,7 @@ def test_rows_carry_shard_scorer_and_commit_and_only_the_asked_keys(items: list[
 
 
 def test_no_work_starts_no_worker(tmp_path: Path):
-    assert list(stage.run([], ScoreSentences("x"), output(tmp_path), Placement())) == []
+    assert list(stage.run([], JOB, output(tmp_path), Placement())) == []
 
 
 @dataclass(frozen=True)

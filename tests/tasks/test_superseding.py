@@ -13,7 +13,7 @@ from catalog.ask.why_image import image
 from catalog.cut.publication import sentence_funnel
 from catalog.pending.eligible import image_rows, sentence_rows
 from catalog.pending.superseded import gone, silenced
-from catalog.recipe.plan import Stage
+from catalog.terms.score import Stage
 from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from ops.read.source import open_source

@@ -6,11 +6,11 @@ PLACEMENT is pool or ray. ``ingest`` makes the lake, ``score`` does what ``tasks
 import sys
 
 from catalog.pending.worklist import pending_images
-from catalog.recipe.plan import Stage
+from catalog.terms.score import Stage
 from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from tasks.ingest import ingest
-from tasks.score_images import PIXEL_TABLES, image_job
+from tasks.score_images import image_job
 
 
 def main(what: str, folder: str, lake: str, placement: str) -> None:
@@ -20,7 +20,7 @@ def main(what: str, folder: str, lake: str, placement: str) -> None:
         if what == "ingest":
             ingest(held)
         else:
-            for items in pending_images(held.lake, held.plan, PIXEL_TABLES, Stage.PIXELS):
+            for items in pending_images(held.lake, held.plan, ("image_quality", "image_hash"), Stage.PIXELS):
                 held.work("score images", items, image_job(held))
             print(held.lake.query("SELECT count(*), count(phash) FROM image_hash")[0])
 

@@ -1,0 +1,115 @@
+"""Every score that this installation declares: Pairmill's own, and those that other packages bring."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from catalog.terms.error import PairmillError
+from catalog.terms.score import INPUTS, TYPES, Score, Stage
+from catalog.terms.scores import OWN
+
+GROUP = "pairmill.scorers"
+# What rules read of the picture or sentence itself, before anything is scored: name -> (SQL type, what it is).
+IMAGE_COLUMNS = {
+    "width": ("INTEGER", "pixels, as shown (turned by EXIF)"),
+    "height": ("INTEGER", "pixels, as shown"),
+    "format": ("VARCHAR", "jpeg, png, webp, …, by the file's own bytes"),
+    "n_bytes": ("BIGINT", "size of the file"),
+    "url": ("VARCHAR", "where the document says that it is"),
+    "alt_text": ("VARCHAR", "what the document says that it shows"),
+    "position": ("INTEGER", "its place in the document, from 0"),
+}
+SENTENCE_COLUMNS = {
+    "text": ("VARCHAR", "the sentence"),
+    "repeats": ("BIGINT", "how often it occurs in all documents that count"),
+}
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_TAKEN = {"shard", "scorer", "commit", "input_digest", "sha256", "content", "key", "dropped_by", "dropped_value"}
+
+
+@cache
+def declared() -> tuple[Score, ...]:
+    """All declarations, Pairmill's own first, then by package and name. Raises PairmillError as `checked` does."""
+    found = sorted(entry_points(group=GROUP), key=lambda point: (_package(point), point.name))
+    return checked([*OWN, *(_loaded(point) for point in found)])
+
+
+def checked(scores: Sequence[Score]) -> tuple[Score, ...]:
+    """The declarations, if they go together.
+
+    Raises PairmillError for a name, type or input that there is none of, and where two declare one table or column.
+    """
+    for score in scores:
+        if fault := next(_faults(score), None):
+            raise PairmillError(f"package '{score.package}', score '{score.name}': {fault}. Update or uninstall it.")
+    for score in scores:
+        _alone(score, "table", [score.table], [(other, [other.table]) for other in scores])
+        _alone(score, "column", score.rule_columns, [(other, other.rule_columns) for other in scores])
+    return tuple(scores)
+
+
+def scores_of(kind: str, scores: Iterable[Score]) -> tuple[Score, ...]:
+    """Those of ``kind``: 'image' or 'sentence'."""
+    return tuple(score for score in scores if score.of == kind)
+
+
+def find(table: str) -> Score:
+    """The declaration that fills ``table``. Raises KeyError when there is none."""
+    for score in declared():
+        if score.table == table:
+            return score
+    raise KeyError(table)
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "?"
+
+
+def _loaded(point: EntryPoint) -> Score:
+    try:
+        score = point.load()
+    except Exception as error:
+        raise PairmillError(
+            f"package '{_package(point)}' declares the score '{point.name}' as {point.value}, which cannot be "
+            f"imported: {type(error).__name__}: {error}. Update or uninstall it."
+        ) from error
+    if not isinstance(score, Score):
+        raise PairmillError(
+            f"package '{_package(point)}': {point.value} is no catalog.terms.score.Score. Update or uninstall it."
+        )
+    object.__setattr__(score, "package", _package(point))
+    return score
+
+
+def _faults(score: Score) -> Iterator[str]:
+    base = IMAGE_COLUMNS if score.of == "image" else SENTENCE_COLUMNS
+    for name in (score.name, score.table, *(column.name for column in score.columns), *score.rule_columns):
+        if not _NAME.fullmatch(name):
+            yield f"'{name}' is no name of letters, digits and underscores in lower case"
+    for column in score.columns:
+        if column.type not in TYPES:
+            yield f"column '{column.name}' has the type {column.type}; a score may have {', '.join(TYPES)}"
+        if column.name in _TAKEN or column.rule_name in base:
+            yield f"column '{column.name}' has a name that Pairmill itself uses"
+    unknown = set(score.reads) - set(INPUTS[score.of])
+    if unknown:
+        yield f"it reads '{min(unknown)}'; a score of {score.of}s reads of {', '.join(INPUTS[score.of])}"
+    if score.package != "pairmill" and not (score.reads and score.op):
+        yield "it names no `op`, or nothing that this reads"
+    if score.stage not in (Stage.PIXELS, Stage.CLIP) and score.op:
+        yield f"its stage is {score.stage.name}; a declared op runs at PIXELS or CLIP"
+    if score.vector_table and (score.stage != Stage.CLIP or len(score.reads) > 1):
+        yield "it reads CLIP's vectors, so its stage is CLIP and it reads nothing else"
+
+
+def _alone(score: Score, what: str, names: Iterable[str], others: list[tuple[Score, Iterable[str]]]) -> None:
+    for name in names:
+        twice = [other for other, theirs in others if name in theirs and other is not score and other.of == score.of]
+        if what == "table":
+            twice = [other for other, theirs in others if name in theirs and other is not score]
+        if twice:
+            raise PairmillError(
+                f"the packages '{score.package}' and '{twice[0].package}' both declare the {what} '{name}' (scores "
+                f"'{score.name}' and '{twice[0].name}'). Uninstall one of them."
+            )

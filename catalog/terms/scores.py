@@ -1,0 +1,154 @@
+"""Pairmill's own scores, each declared once."""
+
+from catalog.terms.score import Column, Score, Stage
+
+IMAGE_QUALITY = Score(
+    "image_quality",
+    "image",
+    (
+        Column("sharpness", "DOUBLE", "variance of the Laplacian of the luma, >= 0; compare within one source only"),
+        Column("brightness", "DOUBLE", "mean luma, 0 to 1; NULL where the picture cannot be decoded"),
+        Column("colourfulness", "DOUBLE", "Hasler and Süsstrunk 2003: 0 for gray, about 100 for very colourful"),
+        Column("image_entropy", "DOUBLE", "entropy of the luma histogram, 0 to 8 bits"),
+    ),
+    reads=("pixels", "luma"),
+    op="ops.image.image_quality:ImageQuality",
+    on_demand=False,
+    unusable="brightness IS NULL",
+)
+IMAGE_HASH = Score(
+    "image_hash",
+    "image",
+    (Column("phash", "UBIGINT", "64-bit perceptual hash; near copies differ in few bits", rule=""),),
+    reads=("luma",),
+    op="ops.image.phash:PerceptualHash",
+    on_demand=False,
+    unusable="phash IS NULL",
+)
+IMAGE_EMBEDDING = Score(
+    "image_embedding",
+    "image",
+    (Column("image_vector", "BLOB", "CLIP vector of unit length", rule=""),),
+    stage=Stage.CLIP,
+    reads=("pixels",),
+    op="ops.models.clip_scores:EmbedImages",
+    settings={"precision": "clip.precision", "batch_size": "clip.batch_size"},
+    model="clip",
+    on_demand=False,
+    unusable="image_vector IS NULL",
+)
+IMAGE_SIMILARITY = Score(
+    "image_similarity",
+    "image",
+    (
+        Column("alt_similarity", "DOUBLE", "cosine with its best alt text, -1 to 1; NULL without one"),
+        Column("match_similarity", "DOUBLE", "cosine with its best retrieved sentence, -1 to 1; NULL without one"),
+        Column("best_similarity", "DOUBLE", "the larger of the two"),
+    ),
+    stage=Stage.ASSOCIATE,
+    made_from=("image_embedding", "matches"),
+    by_input=True,
+    on_demand=False,
+    step="score similarity",
+)
+CAPTIONS = Score(
+    "caption",
+    "image",
+    (
+        Column("captioner", "VARCHAR", "name of the captioner in the recipe", rule=""),
+        Column("prompt", "VARCHAR", "what the model was asked", rule=""),
+        Column("text", "VARCHAR", "the first captioner's text", rule="caption"),
+        Column("status", "VARCHAR", "ok, empty, repeating or cut_off", rule="caption_status"),
+        Column("n_tokens", "INTEGER", "tokens generated", rule="caption_tokens"),
+        Column("seconds", "DOUBLE", "the batch's time over its rows", rule=""),
+    ),
+    stage=Stage.CAPTION,
+    needs="captioners",
+    on_demand=False,
+    step="caption",
+    unusable="status = 'empty'",
+    table="captions",
+)
+CAPTION_SIMILARITY = Score(
+    "caption_similarity",
+    "image",
+    (Column("caption_similarity", "DOUBLE", "cosine of the picture and its caption, -1 to 1"),),
+    stage=Stage.CAPTION,
+    made_from=("captions", "image_embedding"),
+    by_input=True,
+    needs="captioners",
+    on_demand=False,
+    step="score captions",
+)
+TAGS = Score(
+    "tags",
+    "image",
+    (
+        Column("tags", "VARCHAR[]", "words of the vocabulary, the nearest first", rule=""),
+        Column("tag_similarities", "DOUBLE[]", "their cosines", rule=""),
+    ),
+    stage=Stage.CAPTION,
+    made_from=("image_embedding",),
+    needs="tags",
+    on_demand=False,
+    step="tag",
+)
+SYNTHETIC = Score(
+    "fuse",
+    "image",
+    (
+        Column("prompt", "VARCHAR", "what the model was asked", rule=""),
+        Column("synthetic_text", "VARCHAR", "the fused text"),
+        Column("synthetic_status", "VARCHAR", "ok, empty, repeating or cut_off"),
+        Column("n_tokens", "INTEGER", "tokens generated", rule="synthetic_tokens"),
+        Column("seconds", "DOUBLE", "the batch's time over its rows", rule=""),
+    ),
+    stage=Stage.CAPTION,
+    made_from=("captions", "tags", "matches"),
+    by_input=True,
+    needs="fuse",
+    on_demand=False,
+    step="fuse",
+    unusable="synthetic_status = 'empty'",
+    table="synthetic",
+)
+SENTENCE_QUALITY = Score(
+    "sentence_quality",
+    "sentence",
+    (
+        Column("n_words", "INTEGER", 'words, "don\'t" being one'),
+        Column("text_entropy", "DOUBLE", "entropy of the words inside the sentence, 0 to log2(n_words) bits"),
+        Column("has_url", "BOOLEAN", "holds a web or mail address"),
+        Column("has_emoji", "BOOLEAN", "holds an emoji"),
+        Column("is_boilerplate", "BOOLEAN", "a phrase that pages say about themselves; English only"),
+        Column("language", "VARCHAR", "ISO 639-1, a guess on fewer than five words"),
+    ),
+    reads=("text",),
+    op="ops.text.sentence_quality:SentenceQuality",
+    on_demand=False,
+)
+SENTENCE_EMBEDDING = Score(
+    "sentence_embedding",
+    "sentence",
+    (Column("sentence_vector", "BLOB", "CLIP vector of unit length", rule=""),),
+    stage=Stage.CLIP,
+    reads=("text",),
+    op="ops.models.clip_scores:EmbedSentences",
+    settings={"precision": "clip.precision", "batch_size": "clip.batch_size"},
+    model="clip",
+    on_demand=False,
+    step="embed sentences",
+)
+
+OWN = (
+    IMAGE_QUALITY,
+    IMAGE_HASH,
+    IMAGE_EMBEDDING,
+    IMAGE_SIMILARITY,
+    CAPTIONS,
+    CAPTION_SIMILARITY,
+    TAGS,
+    SYNTHETIC,
+    SENTENCE_QUALITY,
+    SENTENCE_EMBEDDING,
+)
