@@ -1,7 +1,6 @@
-"""What a run would do, found without running: the steps themselves, over a session that counts instead of working.
+"""What a run would do, found without running: the steps themselves, over a session that notes instead of working.
 
-Global steps that compute before they store (training, comparing hashes) are asked whether they are due. What lies
-downstream of a due one has no identity yet, so all that reaches it will be done.
+Where centroids would be trained, what lies downstream has no identity yet: all that reaches it will be done.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,21 +8,22 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from catalog.lake.lake import Lake
-from catalog.pending import fetches, training
 from catalog.pending.item import WorkItem
-from catalog.pending.training import IMAGES, SENTENCES
 from catalog.recipe.plan import Plan
 from catalog.write.lease import Writer
-from ops.read.source import SourceError, open_source
+from ops.read.source import SourceError
 from tasks.associate import associate
 from tasks.caption import caption, fuse, tag
-from tasks.cluster import centroid_scorer, cluster, outgrown
-from tasks.duplicates import perceptual, perceptual_scorer, regroup, semantic, uncompared
-from tasks.ingest import listing, new_shards
+from tasks.cluster import cluster
+from tasks.duplicates import group_duplicates
+from tasks.fetch import fetch
+from tasks.ingest import ingest
 from tasks.run.session import Session
 from tasks.run.stage import Output, Placement
 from tasks.score_images import score_images
 from tasks.score_sentences import score_sentences
+
+Step = Callable[[Session], Any]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Stands where a session keeps its writer: it can be read from, and that is all."""
+    """A lake in the place of a session's writer: it can be read, and that is all."""
 
     lake: Lake
     run_id: str = ""
@@ -51,14 +51,25 @@ class Survey(Session):
 
     found: list[Pending] = field(default_factory=list)
     step: str = ""
-    unresolved: bool = False
+
+    @property
+    def unresolved(self) -> bool:
+        """Whether centroids would be trained, on whose content the identity of all that follows depends."""
+        return any(each.work.startswith("train ") for each in self.found)
 
     def work(self, step: str, items: Sequence[WorkItem], job: Any) -> int:
         self.saw(step, sum(len(item.keys) for item in items), len(items))
         return len(items)
 
-    def store(self, step: str, item: WorkItem, parts: Any) -> None:
-        self.saw(step, 1, 1)
+    def compute(self, step: str, rows: int, run: Callable[[], Any], items: int = 1) -> bool:
+        self.saw(step, rows, items)
+        return False
+
+    def follow(self, run: Callable[[], Any]) -> None:
+        """Nothing was done, so nothing follows."""
+
+    def is_due(self, *steps: str) -> bool:
+        return any(each.rows for each in self.found if each.work in steps)
 
     def begin(self, step: str) -> Output:
         raise AssertionError(f"'{step}' would write")
@@ -70,13 +81,19 @@ class Survey(Session):
 
 
 def survey(lake: Lake, plan: Plan, sources: Sequence[str]) -> Survey:
-    """Walk through the steps of curate on a lake that may be read-only."""
-    seen = Survey(cast(Writer, _Reader(lake)), plan, Placement(), tuple(sources))
-    steps: tuple[Callable[[Survey], Any], ...] = (
-        _ingest, _fetch, score_images, score_sentences, _cluster, _group_duplicates, associate, caption, tag, fuse
+    """Walk through the steps of curate on a lake that may be read-only. A source out of reach is a note."""
+    seen = Survey(cast(Writer, _Reader(lake)), plan, Placement())
+    for uri in sources:
+        seen.step, seen.sources = "ingest", (uri,)
+        try:
+            ingest(seen)
+        except SourceError as error:
+            seen.note(str(error))
+    steps: tuple[Step, ...] = (
+        fetch, score_images, score_sentences, cluster, group_duplicates, associate, caption, tag, fuse
     )  # fmt: skip
     for step in steps:
-        seen.step = step.__name__.strip("_")
+        seen.step = step.__name__
         before = len(seen.found)
         step(seen)
         if len(seen.found) == before and seen.unresolved and _wanted(seen):
@@ -86,52 +103,6 @@ def survey(lake: Lake, plan: Plan, sources: Sequence[str]) -> Survey:
 
 def _wanted(seen: Survey) -> bool:
     recipe = seen.recipe
-    absent = {"caption": not recipe.captioners, "tag": recipe.tags is None, "fuse": recipe.fuse is None}
+    absent = {"fetch": recipe.fetch is None, "caption": not recipe.captioners, "tag": recipe.tags is None,
+              "fuse": recipe.fuse is None}  # fmt: skip
     return not absent.get(seen.step, False)
-
-
-def _ingest(seen: Survey) -> None:
-    for uri in seen.sources:
-        try:
-            source = open_source(uri)
-            seen.work("ingest", new_shards(seen, source, listing(source)), None)
-        except SourceError as error:
-            seen.note(str(error))
-
-
-def _fetch(seen: Survey) -> None:
-    if seen.recipe.fetch is not None:
-        n = fetches.count_unfetched(seen.lake)
-        seen.saw("fetch", n, -(-n // fetches.PORTION))
-
-
-def _cluster(seen: Survey) -> None:
-    """Due where centroids are missing or outgrown; else only vectors wait to be assigned."""
-    due = False
-    sizes = (seen.recipe.association.clusters, seen.recipe.balance.clusters)
-    for kind, at_most in zip((SENTENCES, IMAGES), sizes, strict=True):
-        scorer = centroid_scorer(seen, kind, at_most)
-        n = training.eligible(seen.lake, seen.plan, kind)
-        found = training.trained(seen.lake, scorer.digest)
-        if found is None or outgrown(seen, found, n):
-            seen.saw(f"train {kind.kind} centroids", n, 1)
-            due = True
-    if due:
-        seen.unresolved = True
-    else:
-        cluster(seen)
-
-
-def _group_duplicates(seen: Survey) -> None:
-    before = len(seen.found)
-    seen.use("perceptual_edges", perceptual_scorer(seen))
-    if uncompared(seen):
-        seen.saw("perceptual duplicates", 1, 1)
-    else:
-        perceptual(seen)
-    if not seen.unresolved:
-        semantic(seen)
-    if any(each.rows for each in seen.found[before:]):
-        seen.saw("group duplicates", 1, 1)
-    elif not seen.unresolved:
-        regroup(seen)

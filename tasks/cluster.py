@@ -50,21 +50,23 @@ def trained(session: Session, kind: Kind, at_most: int) -> Trained | None:
     session.use(kind.centroids, scorer)
     n = training.eligible(session.lake, session.plan, kind)
     found = training.trained(session.lake, scorer.digest)
-    if not outgrown(session, found, n):
+    if found is not None and not outgrown(session, found, n):
         return found
+    k = min(at_most, max(1, n // 40))
+    if not session.compute(f"train {kind.kind} centroids", n, lambda: train(session, kind, scorer, k, n)):
+        return None
     if found is not None:
         times = n / found.eligible
         session.note(
             f"{kind.kind} clusters were trained anew, on {n:,} rows, {times:.1f} times those of the training before: "
             "what was assigned to them, and what follows from that, was done again."
         )
-    train(session, kind, scorer, min(at_most, max(1, n // 40)), n)
     return training.trained(session.lake, scorer.digest)
 
 
-def outgrown(session: Session, found: Trained | None, n: int) -> bool:
-    """Whether ``n`` eligible rows ask for a (new) training."""
-    return n > 0 and (found is None or n > session.recipe.association.retrain_at * found.eligible)
+def outgrown(session: Session, found: Trained, n: int) -> bool:
+    """Whether ``n`` eligible rows ask for another training."""
+    return n > session.recipe.association.retrain_at * found.eligible
 
 
 def centroid_scorer(session: Session, kind: Kind, at_most: int) -> Scorer:

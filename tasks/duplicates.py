@@ -32,10 +32,15 @@ def group_duplicates(session: Session) -> None:
 def perceptual(session: Session) -> None:
     """Edges between hashes at most ``duplicates.phash`` bits apart; in this process, by 36 bytes a picture and 90 more
     while they are compared: 200M pictures take 25 GB, and there it stops."""
-    digest = session.use("perceptual_edges", perceptual_scorer(session))
-    if not uncompared(session):
-        return
-    done = index_ranges.newest(session.lake, "duplicate_edges", digest)
+    hashed = session.plan.scorer("image_hash")
+    settings = {"phash": session.recipe.duplicates.phash}
+    scorer = Scorer("perceptual_edges", "duplicate_edges", 1, settings, "", (hashed,))
+    done = index_ranges.newest(session.lake, "duplicate_edges", session.use("perceptual_edges", scorer))
+    if index_ranges.newest(session.lake, "image_hash", hashed) > done:
+        session.compute("perceptual duplicates", 1, lambda: _compare_hashes(session, scorer.digest, done))
+
+
+def _compare_hashes(session: Session, digest: str, done: int) -> None:
     keys, hashes, commits = duplicate_edges.hashes(session.lake, session.plan.scorer("image_hash"))
     left, right, distance = hamming_edges(hashes, commits > done, session.recipe.duplicates.phash)
     session.store(
@@ -43,17 +48,6 @@ def perceptual(session: Session) -> None:
         WorkItem("all", (str(done),)),
         [edges(_names(keys, left), _names(keys, right), distance, "perceptual", digest)],
     )
-
-
-def perceptual_scorer(session: Session) -> Scorer:
-    settings = {"phash": session.recipe.duplicates.phash}
-    return Scorer("perceptual_edges", "duplicate_edges", 1, settings, "", (session.plan.scorer("image_hash"),))
-
-
-def uncompared(session: Session) -> bool:
-    """Whether hashes came after the last comparison."""
-    done = index_ranges.newest(session.lake, "duplicate_edges", session.plan.scorer("perceptual_edges"))
-    return index_ranges.newest(session.lake, "image_hash", session.plan.scorer("image_hash")) > done
 
 
 def semantic(session: Session) -> None:
@@ -129,8 +123,12 @@ def regroup(session: Session) -> None:
     settings = {"max_group": session.recipe.duplicates.max_group}
     digest = session.use("image_groups", Scorer("image_groups", "image_groups", 1, settings, "", scorers))
     newest_edge = max(index_ranges.newest(session.lake, "duplicate_edges", scorer) for scorer in scorers)
-    if index_ranges.newest(session.lake, "image_groups", digest) >= newest_edge:
-        return
+    waiting = session.is_due("perceptual duplicates", "semantic duplicates")
+    if waiting or index_ranges.newest(session.lake, "image_groups", digest) < newest_edge:
+        session.compute("group duplicates", 1, lambda: _join_edges(session, scorers, digest, newest_edge))
+
+
+def _join_edges(session: Session, scorers: tuple[str, ...], digest: str, newest_edge: int) -> None:
     keys, left, right, looseness = duplicate_edges.edges(session.lake, scorers)
     if not len(left):
         return

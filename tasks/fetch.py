@@ -24,21 +24,23 @@ from tasks.run.session import Session
 from tasks.run.stage import Part
 
 
-def fetch(session: Session) -> int:
-    """Ask for every address that was never asked for, if the recipe has a ``fetch`` section. Returns how many items.
+def fetch(session: Session) -> None:
+    """Ask for every address that was never asked for, if the recipe has a ``fetch`` section.
 
     A round is at most a million addresses; what is fetched counts as ingested at its end, and a run that was killed
     goes on with the addresses that have no row yet.
     """
-    if session.recipe.fetch is None:
-        if n := fetches.count_unfetched(session.lake):
-            session.note(f"{n:,} addresses of pictures are not fetched: the recipe has no `fetch` section.")
-        return 0
-    done = 0
+    n = fetches.count_unfetched(session.lake)
+    if session.recipe.fetch is not None:
+        session.compute("fetch", n, lambda: _fetch_all(session), -(-n // fetches.PORTION))
+        session.follow(lambda: joined(session))
+    elif n:
+        session.note(f"{n:,} addresses of pictures are not fetched: the recipe has no `fetch` section.")
+
+
+def _fetch_all(session: Session) -> None:
     while items := fetches.unfetched(session.lake):
-        done += session.work("fetch", items, fetcher(session, len(items)))
-    joined(session)
-    return done
+        session.work("fetch", items, fetcher(session, len(items)))
 
 
 def fetch_again(session: Session, reason: str = "") -> int:

@@ -57,10 +57,15 @@ def ingest(session: Session) -> int:
             )
     if again := retries.made() - before + contents.retries(session.lake, session.writer.run_id):
         session.note(f"{again:,} requests to the sources failed for a while and were made again.")
+    session.follow(lambda: _settle(session, shards))
+    return shards
+
+
+def _settle(session: Session, shards: int) -> None:
+    """Give what was read its homes, and the places of pictures that the lake only refers to."""
     contents.index(session.lake, lambda: session.begin("index contents").commit)
     if shards and session.recipe.ingest.payload == "reference":
         remember(session, other_places.of_run(session.writer.run_id))
-    return shards
 
 
 def listing(source: Source) -> list[tuple]:

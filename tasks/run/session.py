@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from catalog.lake.lake import Lake
 from catalog.pending.item import WorkItem
@@ -80,6 +81,20 @@ class Session:
         """The same for a work list that comes in rounds; the next is asked for when the one before is committed."""
         for items in rounds:
             self.work(step, items, job)
+
+    def compute(self, step: str, rows: int, run: Callable[[], Any], items: int = 1) -> bool:
+        """Do a global step over ``rows``, if there are any. Returns whether it is done: a survey only notes it."""
+        if rows:
+            run()
+        return True
+
+    def follow(self, run: Callable[[], Any]) -> None:
+        """Do what follows from work that was done; a survey, which does none, leaves it."""
+        run()
+
+    def is_due(self, *steps: str) -> bool:
+        """Whether any of these is still to be done: in a run each is, by then; a survey knows what it noted."""
+        return False
 
     def _watched(self, step: str, items: Sequence[WorkItem], job: Job, output: Output) -> Iterator[list[Manifest]]:
         self.progress(step, 0, len(items))
