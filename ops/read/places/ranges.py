@@ -18,7 +18,7 @@ class Ranges(AbstractBufferedFile):
     """Read a file of ``size`` bytes of which ``fetch(start, end)`` gives [start, end), whole or by an exception."""
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes]) -> None:
-        super().__init__(None, "", block_size=RANGE, cache_type="readahead", size=size)
+        super().__init__(None, "", block_size=RANGE, cache_type="readahead", size=size)  # pyright: ignore[reportArgumentType]
         self._fetch = fetch
 
     def _fetch_range(self, start: int, end: int) -> bytes:
