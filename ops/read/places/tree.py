@@ -74,7 +74,7 @@ class Tree(Protocol):
         ...
 
     def open(self, path: str) -> IO[bytes]:
-        """Open a file to be read at any place. Raises FileNotFoundError, PermissionError; SourceError as ``read`` does."""
+        """Open a file to be read at any place. Raises OSError, and SourceError as ``read`` does."""
         ...
 
     def where(self, path: str) -> Place | None:
