@@ -1,9 +1,7 @@
 """The lake: DuckDB with a DuckLake catalog attached, and the manners for a catalog that others read and write too."""
 
 import os
-import random
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
@@ -13,11 +11,10 @@ import duckdb
 import pyarrow as pa
 
 from catalog.lake.attach import attach_pinned, detach_pinned
-from catalog.lake.error import PairmillError, is_transient, translated
 from catalog.lake.location import Location
 from catalog.lake.metadata import Metadata
+from catalog.lake.patience import patiently
 
-PATIENCE_SECONDS = 60.0
 Result = TypeVar("Result")
 
 
@@ -134,19 +131,4 @@ class Lake:
 
     def _run(self, body: Callable[[], Result]) -> Result:
         with self._lock:
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            for attempt in range(1, 1_000_000):
-                try:
-                    return body()
-                except (duckdb.Error, OSError) as error:
-                    if not is_transient(error):
-                        raise translated(error, self.uri) from error
-                    if self._depth:  # only the whole transaction can be tried again, by its outermost `retrying`
-                        raise
-                    if time.monotonic() > deadline:
-                        raise PairmillError(
-                            f"lake '{self.uri}': its catalog was busy for {PATIENCE_SECONDS:.0f} s. See who writes "
-                            f"with `pairmill status`, wait for it and run again; nothing was lost. ({error})"
-                        ) from error
-                time.sleep(random.uniform(0.01, 0.05) * 2 ** min(attempt, 6))
-        raise AssertionError("unreachable")
+            return patiently(body, self.uri, is_inside=self._depth > 0, doublings=6)

@@ -4,9 +4,7 @@ Always through DuckDB's own SQLite, never Python's: with two SQLite libraries in
 drops the locks of the other and removes its write-ahead log under it (seen here: a crash or a hang within 30 commits).
 """
 
-import random
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,10 +13,10 @@ from typing import Any, TypeVar
 import duckdb
 
 from catalog.lake.attach import quoted
-from catalog.lake.error import PairmillError, is_transient, translated
+from catalog.lake.error import PairmillError
 from catalog.lake.location import Location
+from catalog.lake.patience import patiently
 
-PATIENCE_SECONDS = 60.0
 LEASE_TABLE = """CREATE TABLE IF NOT EXISTS pairmill_lease (slot INTEGER PRIMARY KEY, token VARCHAR, holder VARCHAR,
 host VARCHAR, pid INTEGER, started DOUBLE, run_id VARCHAR, purpose VARCHAR, heartbeat VARCHAR, expires VARCHAR)"""
 Result = TypeVar("Result")
@@ -93,13 +91,4 @@ class Metadata:
 
     def _retrying(self, body: Callable[[], Result]) -> Result:
         with self._lock:
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while True:
-                try:
-                    return body()
-                except duckdb.Error as error:
-                    if self._in_transaction:
-                        raise
-                    if not is_transient(error) or time.monotonic() > deadline:
-                        raise translated(error, self._location.uri) from error
-                time.sleep(random.uniform(0.01, 0.1))
+            return patiently(body, self._location.uri, is_inside=self._in_transaction, doublings=1)

@@ -1,4 +1,4 @@
-"""Which network addresses a fetch may contact: public ones, and those that its operator allows by name.
+"""Decide which network addresses a fetch may contact: public ones, and those that its operator allows.
 
 A list of links comes from strangers. Without this a link could make us read the services of our own network (server
 side request forgery), so the address itself is asked, never the way in which it was written or found.
@@ -36,12 +36,12 @@ TRANSLATED = IPv6Network("64:ff9b::/96")
 
 
 class BlockedAddress(OSError):
-    """This address must not be contacted. An OSError, because it is raised where a connection would be refused."""
+    """An address that must not be contacted. An OSError, because it is raised where a connection would be refused."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """``allowed`` are networks (CIDR text) that may be contacted although they are not public, such as a test's own.
+    """Check addresses; ``allowed`` are networks (CIDR text) that may be contacted although they are not public.
 
     Raises ValueError for a text that is no network.
     """
@@ -66,8 +66,10 @@ class Reach:
 
 
 def numeric(host: str) -> str:
-    """The address that a URL's host is, '' for a name. "127.1", "0x7f.1" and "2130706433" are addresses too: sockets
-    understand them."""
+    """Return a URL's host as a numeric address, '' for a name.
+
+    "127.1", "0x7f.1" and "2130706433" are addresses too: sockets understand them.
+    """
     try:
         return str(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:
@@ -79,7 +81,7 @@ def numeric(host: str) -> str:
 
 
 def embedded(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for (mapped, translated, 6to4), else the address itself."""
+    """Return the IPv4 address that an IPv6 address stands for (mapped, translated, 6to4), else the address itself."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped

@@ -1,4 +1,4 @@
-"""What became of one address: its picture's bytes, or why there are none."""
+"""Hold what became of one address: its picture's bytes, or why there are none."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ops.fault import Fault
 
 @dataclass(frozen=True)
 class Answer:
-    """``fault`` is None exactly when ``data`` holds a picture that may be used.
+    """The outcome of one address; ``fault`` is None exactly when ``data`` holds a picture that may be used.
 
     ``http_status`` is the last answer's, 0 where nobody answered; ``final_url`` is where redirects ended. ``passing``
-    says that the same address may answer another time (time-outs, 429, 5xx, lost connections). ``attempts`` counts
-    requests beside redirects, ``seconds`` is the time of all attempts, waiting for a turn left out; ``retry_after`` is
-    how many seconds the host asked for.
+    means that the same address may answer another time (time-outs, 429, 5xx, lost connections). ``attempts`` counts
+    requests without redirects; ``seconds`` is the time of all attempts without waiting for a turn; ``retry_after`` is
+    the wait in seconds that the host asked for.
     """
 
     url: str

@@ -1,4 +1,4 @@
-"""The body of an answer, held only as far as it may be a picture that is taken."""
+"""Read an answer's body only as far as it may be a picture that is taken."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ PACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
 async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | Fault:
-    """Bytes of at most ``max_bytes``, of an image by their first ones; else a Fault without an item.
+    """Read at most ``max_bytes`` that begin as an image does; else a Fault without an item.
 
-    Raises what the connection raises. A body that is packed although we asked for none is unpacked as it comes, so a
-    few bytes cannot grow beyond the limit.
+    A body that is packed although that was not asked for is unpacked as it comes, so a few bytes cannot grow beyond the
+    limit. Raises what the connection raises.
     """
     length = response.headers.get("Content-Length", "")
     if length.isdigit() and int(length) > max_bytes:

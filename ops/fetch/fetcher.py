@@ -1,4 +1,7 @@
-"""Pictures by their addresses: many at once, few from one host, nothing from where it must not come."""
+"""Fetch pictures by their addresses: many at once, few from one host, none from where it must not come.
+
+aiohttp repeats no request; tenacity would save no line, since an answer, not an exception, says whether to try again.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +41,10 @@ FIRST_PAUSE = 0.5
 
 @dataclass(frozen=True)
 class Fetcher:
-    """A batch of addresses to answers, in their order; none raises.
+    """Fetch a batch of addresses; answers are in their order, and none raises.
 
     Once answers of ``most_held`` bytes are there, no further address is asked and the rest has no answer: a batch of
-    hostile pictures must not fill the memory. Whoever asks asks again for the rest; the first is always asked.
+    hostile pictures must not fill the memory. The caller asks again for the rest; the first is always asked.
 
     ``connections`` at once in this process, ``per_host`` of them to one host; ``seconds`` for one attempt, its
     redirects included; ``retries`` after time-outs, lost connections, 429 and 5xx, with back-off. A body is cut off
@@ -59,13 +62,13 @@ class Fetcher:
     lookup: Lookup = system_lookup
 
     def __call__(self, urls: Sequence[str]) -> list[Answer]:
-        """Blocks until each of ``urls`` that is asked has its answer."""
+        """Fetch ``urls``; blocks until each that is asked has its answer. None raises."""
         return _runner().run(_work(self, urls))
 
 
 @cache
 def _runner() -> asyncio.Runner:
-    """One event loop a process, so that names and connections outlive a batch."""
+    """Make the process's one event loop, so that names and connections outlive a batch."""
     return asyncio.Runner()
 
 
@@ -98,7 +101,7 @@ def _session(fetcher: Fetcher) -> aiohttp.ClientSession:
 
 
 class _Line:
-    """One batch in work. Turns are taken for the host first: who waits for a slow host keeps no connection idle."""
+    """Work on one batch. Turns are taken for the host first: who waits for a slow host keeps no connection idle."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self.fetcher = fetcher
@@ -129,7 +132,7 @@ class _Line:
         return answer
 
     async def _attempt(self, url: str) -> Answer:
-        """One request with its redirects; whatever happens is an answer."""
+        """Make one request with its redirects; whatever happens is an answer."""
         spent = _Spent(self.fetcher.seconds)
         at = url
         try:
@@ -149,7 +152,7 @@ class _Line:
             return replace(_failed(url, error, self.fetcher.seconds), final_url=at, seconds=spent.so_far())
 
     def _target(self, url: str) -> URL | Fault:
-        """The address made ready, or why it is not contacted. Names are asked later, when connecting."""
+        """Parse and check an address; a Fault says why it is not contacted. Names are looked up when connecting."""
         try:
             target = URL(url).with_fragment(None).with_user(None)
             host, port = target.host, target.port  # a port beyond 65535 is found only now
@@ -174,7 +177,7 @@ class _Line:
         return self.session.get(target, allow_redirects=False)
 
     async def _answer(self, url: str, response: aiohttp.ClientResponse) -> Answer | None:
-        """None for a redirect."""
+        """Read a response; None for a redirect."""
         if response.status in REDIRECTS and response.headers.get("Location"):
             return None
         headers = response.headers
@@ -200,7 +203,7 @@ class _Line:
 
 
 class _Spent:
-    """The time of one attempt: it stands still while the attempt waits for its turn."""
+    """Measure the time of one attempt: the clock stands still while the attempt waits for its turn."""
 
     def __init__(self, seconds: float) -> None:
         self._left = seconds
@@ -236,13 +239,15 @@ def _failed(url: str, error: Exception, seconds: float) -> Answer:
 
 
 def _pause(answer: Answer, attempt: int) -> float:
-    """Seconds before the next attempt: twice as long each time, spread by a half so that hosts are not hit in step,
-    and never less than the host asked for."""
+    """Return the seconds before the next attempt: never less than the host asked for.
+
+    Doubled each time, and spread by a half so that hosts are not hit in step.
+    """
     return max(FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.5), answer.retry_after)
 
 
 def _seconds_until(text: str) -> float:
-    """``Retry-After`` (RFC 9110, 10.2.3): seconds, or a date; 0 for what is neither."""
+    """Parse ``Retry-After`` (RFC 9110, 10.2.3): seconds, or a date; 0 for what is neither."""
     # OverflowError: a year or an hour of twelve digits.
     with contextlib.suppress(ValueError, TypeError, OverflowError):
         return float(text) if text.strip().isdigit() else parsedate_to_datetime(text).timestamp() - time.time()

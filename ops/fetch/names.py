@@ -1,4 +1,4 @@
-"""Names to addresses, remembered, and only such as may be contacted."""
+"""Resolve names to addresses that may be contacted, and remember them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Lookup = Callable[[str, int, socket.AddressFamily], list[ResolveResult]]
 
 
 def system_lookup(host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
-    """Numeric addresses of ``host`` by the operating system. OSError (gaierror) when there is none."""
+    """Look up ``host`` by the operating system. Raises OSError (gaierror) when it has no address."""
     found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     results = {}
     for kind, _, protocol, _, address in found:
@@ -34,7 +34,7 @@ def system_lookup(host: str, port: int, family: socket.AddressFamily) -> list[Re
 
 @dataclass
 class Names(AbstractResolver):
-    """A resolver for aiohttp. A name, found or not, is asked once in five minutes, however many wait for it.
+    """Resolve names for aiohttp; each, found or not, is looked up once in five minutes, however many wait for it.
 
     A name of which any address is closed is closed as a whole: it is either a mistake or an attack.
     """
@@ -47,7 +47,7 @@ class Names(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Raises BlockedAddress, or the OSError that the lookup gave."""
+        """Resolve ``host``. Raises BlockedAddress, or the OSError of the lookup."""
         key = (host, port, family)
         found = self._known.get(key)
         if found is None or found[0] < time.monotonic():

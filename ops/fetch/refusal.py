@@ -1,4 +1,4 @@
-"""Who does not want to be fetched: by an answer's ``X-Robots-Tag``, or by the user's list of hosts."""
+"""Heed who does not want to be fetched: by an answer's ``X-Robots-Tag``, or by the user's list of hosts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ OPT_OUT = frozenset(("noai", "noimageai", "noindex", "noimageindex"))
 
 
 def opted_out(tags: Iterable[str]) -> str:
-    """The directive of ``X-Robots-Tag`` header values that tells us to stay away, or ''.
+    """Return the directive of ``X-Robots-Tag`` header values that forbids the fetch, or ''.
 
-    ``none`` stands for noindex, nofollow. Directives behind another robot's name ("otherbot: noindex") are not ours.
+    ``none`` stands for noindex, nofollow. Directives behind another robot's name ("otherbot: noindex") do not count.
     """
     for value in tags:
         about_us = True
@@ -31,7 +31,7 @@ def opted_out(tags: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Banned:
-    """Hosts (``example.org``, its subdomains with it) and beginnings of addresses (``https://example.org/private/``)."""
+    """Match addresses against hosts (``example.org`` with subdomains) and prefixes (``https://example.org/private/``)."""
 
     entries: tuple[str, ...] = ()
 
@@ -41,7 +41,7 @@ class Banned:
         object.__setattr__(self, "_prefixes", tuple(sorted(e for e in entries if "/" in e)))
 
     def entry(self, url: str) -> str:
-        """The entry that bans ``url``, or ''."""
+        """Return the entry that bans ``url``, or ''."""
         hosts: frozenset[str] = self._hosts  # type: ignore[attr-defined]
         prefixes: tuple[str, ...] = self._prefixes  # type: ignore[attr-defined]
         host = (urlsplit(url).hostname or "").strip(".")

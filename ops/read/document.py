@@ -1,4 +1,4 @@
-"""What every reader yields, and what every format is."""
+"""Declare what formats yield (documents, pictures, texts, units) and what a format must do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ops.read.places.tree import Entry, Place, Tree
 class Unit:
     """The smallest piece that is read at once: a page, a picture file, a row group of a table.
 
-    ``uri`` is unique in the source; the unit must be read again when ``etag`` is no longer the same. ``size`` in bytes.
+    ``uri`` is unique in the source; ``size`` in bytes; a unit whose ``etag`` has changed must be read again.
     """
 
     uri: str
@@ -25,10 +25,10 @@ class Unit:
 
 @dataclass(frozen=True)
 class Picture:
-    """An image as the document shows it. ``position`` counts the pictures of a document in reading order from 0.
+    """A picture of a document; ``position`` counts from 0 in reading order.
 
-    ``data`` is empty exactly when ``fault`` says why the bytes could not be had. The bytes are not looked at here.
-    ``place`` is where they can be read again, if anywhere.
+    ``data`` are the encoded bytes, not looked at here; they are empty exactly when ``fault`` says why they could not be
+    had. ``place`` is where they can be read again, None for nowhere.
     """
 
     position: int
@@ -40,7 +40,7 @@ class Picture:
 
 
 def shown_file(tree: Tree, path: str, content: bytes | Fault, position: int, url: str, alt_text: str) -> Picture:
-    """The picture in a file of the source; ``content`` is what reading it gave."""
+    """Make a Picture of a source's file; ``content`` is what reading it gave."""
     if isinstance(content, Fault):
         return Picture(position, url, alt_text, b"", content)
     return Picture(position, url, alt_text, content, place=tree.where(path))
@@ -48,14 +48,14 @@ def shown_file(tree: Tree, path: str, content: bytes | Fault, position: int, url
 
 @dataclass(frozen=True)
 class Text:
-    """A block of running text (a paragraph, a heading, a list item); white space is collapsed, never empty."""
+    """A block of running text (a paragraph, a heading, a list item), never empty, white space collapsed."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Document:
-    """Text and pictures in reading order. ``metadata`` holds only what JSON can."""
+    """Texts and pictures in reading order. ``metadata`` holds only what JSON can hold."""
 
     uri: str
     title: str
@@ -64,23 +64,27 @@ class Document:
 
 
 class Claim(NamedTuple):
-    """What a format takes of a tree: its units, and the paths of all files that are read with them."""
+    """What a format takes of a tree: its units, and the paths of every file that is read with them."""
 
     units: list[Unit]
     taken: set[str]
 
 
 class Format(Protocol):
-    """One kind of source; see html_folder, image_folder and obelics."""
+    """What a format must do; the shortest examples are realsyn and url_list."""
 
     name: str
     expects: str
     suffixes: frozenset[str]
 
     def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        """Whether any of the files is of this kind, by content where the name does not tell."""
+        """Whether any of the files is of this format, by content where the name does not decide."""
         ...
 
-    def claim(self, tree: Tree, entries: list[Entry]) -> Claim: ...
+    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
+        """Take the units of this format, and name every file that is read with them."""
+        ...
 
-    def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]: ...
+    def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        """Yield the documents of one unit in a fixed order, and a Fault for each that cannot be read."""
+        ...

@@ -1,4 +1,4 @@
-"""What came along with a document, brought into a shape that JSON and every table can hold."""
+"""Bring a document's metadata into a shape that JSON and every table can hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DIGESTS = (16, 20, 32, 64)
 
 
 def parsed(value: Any) -> Any:
-    """JSON text as what it says, anything else as it is; None for what cannot be read: metadata is an extra."""
+    """Parse JSON text, and return anything else as it is; None for what cannot be parsed. Never raises."""
     if not isinstance(value, str | bytes):
         return value
     try:
@@ -25,9 +25,9 @@ def parsed(value: Any) -> Any:
 
 
 def storable(value: Any) -> dict[str, object]:
-    """A dict that JSON and a table can hold: dates as text, digests in hex, other bytes left out, NaN as null.
+    """Make a dict storable as JSON: dates as text, digests in hex, other bytes left out, NaN as null.
 
-    {} for anything else.
+    {} for anything but a dict.
     """
     if not isinstance(value, dict):
         return {}
@@ -57,7 +57,7 @@ def _hex(value: object) -> object:
 
 
 def clean(value: object) -> str:
-    """One line of text, '' for what is no text: white space collapsed, control codes and half letters gone."""
+    """Make one line of text: white space collapsed, control codes and lone surrogates removed; '' for no text."""
     return " ".join(printable(value).split()) if isinstance(value, str) else ""
 
 

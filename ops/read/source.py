@@ -1,6 +1,6 @@
-"""Sources of interleaved documents: units that can be listed cheaply, documents and faults that are read from each.
+"""Open a source of interleaved documents, list its units and read their documents and faults.
 
-To add a format: one file beside this one with a class like ``Format``, and its instance in FORMATS.
+To add a format: one file in ``formats`` with a class like ``Format``, and its instance in READERS.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ WEB = ("https://", "http://")
 
 @dataclass
 class Source:
-    """A place with documents. Its files may be a mixture: every format takes what is its own.
+    """List and read the documents of one place, which may hold several formats: each takes the files that are its own.
 
-    ``uri`` is spelled one way, from whatever folder and however the place was named: it is a part of documents' ids.
-    Pickles small: the listing stays behind, so a worker can read units but lists anew if asked to.
+    ``uri`` is the same from whatever folder and however the place was named: ids of documents are made from it. Pickles
+    small: the listing is left out, so a worker can read units, and lists anew only when asked to.
     """
 
     uri: str
@@ -67,15 +67,24 @@ class Source:
         return {**self.__dict__, "_listed": None}
 
     def units(self) -> list[Unit]:
-        """What can be read, sorted by uri. SourceError when there is nothing or the place cannot be reached."""
+        """List what can be read, sorted by uri.
+
+        Raises SourceError when nothing can be read or the place cannot be reached.
+        """
         return self._list()[0]
 
     def ignored(self) -> list[Fault]:
-        """Files of the source that belong to no unit and no document, each with the reason, sorted by uri."""
+        """List the files that belong to no unit and no document, each with the reason, sorted by uri.
+
+        Raises SourceError as ``units`` does.
+        """
         return self._list()[1]
 
     def read(self, unit: Unit) -> Iterator[Document | Fault]:
-        """The documents of one unit in a fixed order. What cannot be read is a Fault among them."""
+        """Yield the documents of one unit in a fixed order, and a Fault for each that cannot be read.
+
+        Raises SourceError when the place as a whole stops answering (S3, the web).
+        """
         return FORMATS[unit.format].read(self.tree, unit)
 
     def _list(self) -> tuple[list[Unit], list[Fault]]:
@@ -119,12 +128,12 @@ def _nothing(uri: str, entries: list[Entry], formats: tuple[str, ...]) -> str:
 
 
 def open_source(uri: str) -> Source:
-    """The source at a local path, ``s3://bucket/prefix``, or a list at ``https://host/name.parquet``; one file is a
-    source too.
+    """Open a local path, ``s3://bucket/prefix`` or a list at ``https://host/name.parquet``; one file is a source too.
 
-    Its content tells the formats, of which one tree may hold several; a name of FORMATS before the place allows only
-    that one: ``obelics:s3://bucket/prefix``. Raises SourceError for an unknown format or scheme and a missing local
-    path; an empty or unreachable place is told by ``units()``.
+    The formats are told apart by content, and one tree may hold several; a name of FORMATS before the place allows only
+    that one: ``obelics:s3://bucket/prefix``. Nothing is listed yet: an empty or unreachable place shows in ``units()``.
+
+    Raises SourceError for an unknown format or scheme, and for a local path that does not exist.
     """
     format, place = split_format(uri)
     if format and format not in FORMATS:
@@ -137,7 +146,7 @@ def open_source(uri: str) -> Source:
 
 
 def split_format(uri: str) -> tuple[str, str]:
-    """('obelics', 's3://bucket') of 'obelics:s3://bucket'; ('', uri) where no format stands before the place."""
+    """Split 'obelics:s3://bucket' into ('obelics', 's3://bucket'); ('', uri) when no format stands before the place."""
     name, marked, place = uri.partition(":")
     is_scheme = place.startswith("//") and name not in FORMATS
     if not marked or is_scheme or not FORMAT_NAME.fullmatch(name) or os.path.exists(uri):

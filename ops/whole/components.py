@@ -1,4 +1,7 @@
-"""Connected components of a graph of edges, and tighter ones where a component is too large."""
+"""Find the connected components of a graph, and split those that are too large by keeping only their tighter edges.
+
+scipy.sparse.csgraph takes 1.5 to 3 times the CPU for groups of copies that lie anywhere (0.6 to 0.9 for neighbours).
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,12 @@ STEPS = 20
 
 @dataclass(frozen=True)
 class Recut:
-    """What was done to one component over the limit: its smallest member, its size, how many parts it became, the
-    distance up to which edges still counted in the tightest of them, and how many of its parts had to be dealt out
-    in index order because even their tightest edges hold more than the limit together."""
+    """How one component over the limit was split.
+
+    ``label`` its smallest member, ``size`` in nodes, ``parts`` their number, ``distance`` up to which edges count in
+    the tightest of them; ``dealt`` parts were dealt out in index order, because even their tightest edges join more
+    nodes than the limit.
+    """
 
     label: int
     size: int
@@ -24,7 +30,7 @@ class Recut:
 
 
 def components(n: int, edges: tuple[np.ndarray, ...]) -> np.ndarray:
-    """(n,) int64: for each of ``n`` nodes the smallest node that it is connected with, itself if there is none smaller.
+    """Label each of ``n`` nodes with the smallest node it is connected with: (n,) int64.
 
     ``edges`` is (i, j, …): two arrays of ends, any order, doubles and loops allowed; further arrays are not looked at.
     """
@@ -44,12 +50,14 @@ def components(n: int, edges: tuple[np.ndarray, ...]) -> np.ndarray:
 def recut(
     n: int, edges: tuple[np.ndarray, np.ndarray], distance: np.ndarray, max_group: int
 ) -> tuple[np.ndarray, list[Recut]]:
-    """Components in which no group has more than ``max_group`` nodes: (labels (n,) int64, what was cut).
+    """Label components so that no group has more than ``max_group`` nodes: (labels (n,) int64, what was split).
 
     A component over the limit keeps only edges of a smaller distance, a twentieth of its span at a time, and so do
     those of its parts that are still over it; the others stay as they are. ``distance`` (m,): smaller is more alike,
     and kinds of edges must be on one scale (each divided by its own limit). Nodes at the smallest distance of all
     (equal hashes, say) cannot be parted by distance: they are dealt out in index order, ``max_group`` at a time.
+
+    Raises ValueError for a ``max_group`` under 1.
     """
     if max_group < 1:
         raise ValueError(f"max_group is {max_group}; it must be at least 1")
@@ -76,7 +84,7 @@ def recut(
 def _tighten(
     n: int, edges: tuple[np.ndarray, np.ndarray], distance: np.ndarray, max_group: int
 ) -> tuple[np.ndarray, float, int]:
-    """One component's own labels, the smallest limit that was needed, and the parts that had to be dealt out."""
+    """Label the parts of one component: (labels, the smallest distance limit needed, parts that were dealt out)."""
     lowest, highest = float(distance.min()), float(distance.max())
     labels = np.zeros(n, dtype=np.int64)
     tightest, dealt = highest, 0

@@ -1,4 +1,4 @@
-"""Pairs of 64-bit hashes that differ in few bits, without comparing all with all.
+"""Find pairs of 64-bit hashes that differ in few bits, without comparing all with all.
 
 Pigeonhole: cut the 64 bits into ``radius + agree`` bands; two hashes at most ``radius`` bits apart agree in at least
 ``agree`` of them. So for every choice of ``agree`` bands, hashes are sorted by the bits of those bands and only equal
@@ -22,12 +22,14 @@ Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def hamming_edges(hashes: np.ndarray, is_new: np.ndarray, radius: int) -> Edges:
-    """(i, j, distance): int64, int64, int64, i < j, sorted; pairs at most ``radius`` bits apart with a new end.
+    """Find the pairs at most ``radius`` bits apart with a new end: (i, j, distance) int64, i < j, sorted.
 
     ``hashes`` (n,) uint64, ``is_new`` (n,) bool. Equal hashes (white pictures come in thousands) are not paired each
     with each: one of them, the first old one or else the first, is joined with every new one at distance 0, and it
     alone carries the edges to other hashes. Between distinct hashes every pair within ``radius`` has its edge, so the
     connected components are those of all pairs.
+
+    Raises ValueError for a ``radius`` outside [0, 16].
     """
     hashes, is_new = np.asarray(hashes, dtype=np.uint64), np.asarray(is_new, dtype=bool)
     if not 0 <= radius <= 16:
@@ -49,7 +51,10 @@ def hamming_edges(hashes: np.ndarray, is_new: np.ndarray, radius: int) -> Edges:
 
 
 def _near(hashes: np.ndarray, is_new: np.ndarray, radius: int, free: int = ALL_BITS) -> Edges:
-    """All pairs of distinct ``hashes`` within ``radius`` and with a new end; outside ``free`` their bits are equal."""
+    """Find all pairs of distinct ``hashes`` within ``radius`` and with a new end.
+
+    Outside ``free`` their bits are equal.
+    """
     if radius == 0 or len(hashes) < 2 or not is_new.any():
         return _none()
     # Bits that all hashes share tell none of them apart.
@@ -66,7 +71,7 @@ def _near(hashes: np.ndarray, is_new: np.ndarray, radius: int, free: int = ALL_B
 
 
 def _bands(free: int, radius: int, n: int) -> list[int]:
-    """Bit masks of the bands, as many as make sorting and comparing cheapest for ``n`` hashes."""
+    """Cut the free bits into bands (bit masks), as many as make sorting and comparing cheapest for ``n`` hashes."""
     places = [place for place in range(64) if free >> place & 1]
 
     def cost(agree: int) -> float:  # 20 comparisons cost about what sorting one hash costs
@@ -86,7 +91,7 @@ def _parts(places: list[int], bands: int) -> list[list[int]]:
 def _equal(hashes: np.ndarray, key: int, is_new: np.ndarray, radius: int, free: int):
     """Yield (left, right) of pairs within ``radius`` with equal bits under ``key`` and a new end.
 
-    A bucket that is over-full is searched by itself.
+    A bucket of over BUCKET hashes is searched by itself.
     """
     order, starts = _sorted(hashes, key)
     sizes = np.diff(np.r_[starts, len(order)])
@@ -117,7 +122,7 @@ def _equal(hashes: np.ndarray, key: int, is_new: np.ndarray, radius: int, free: 
 
 
 def _sorted(hashes: np.ndarray, key: int) -> tuple[np.ndarray, np.ndarray]:
-    """(order, starts): rows by their bits under ``key``, ties by row, and where each run of equal bits starts.
+    """Sort rows by their bits under ``key``, ties by row: (order, starts of each run of equal bits).
 
     Bits and row number share one integer where they fit: sorting integers takes a tenth of the time of sorting rows.
     """
@@ -135,7 +140,7 @@ def _sorted(hashes: np.ndarray, key: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _gathered(hashes: np.ndarray, key: int) -> np.ndarray:
-    """The bits under ``key`` moved together to the low end, in their order; a run of bits at a time."""
+    """Move the bits under ``key`` together to the low end, in their order; a run of bits at a time."""
     found = np.zeros_like(hashes)
     place = filled = 0
     while key >> place:

@@ -1,4 +1,4 @@
-"""Spherical k-means: unit centroids for unit vectors, nearest by dot product."""
+"""Train spherical k-means (unit centroids for unit vectors) and assign vectors to their nearest centroids."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ REFINEMENTS = 2
 
 
 def train(vectors: np.ndarray, k: int, seed: int = 0, iterations: int = 10, flat_limit: int = FLAT_LIMIT) -> np.ndarray:
-    """``vectors`` (n, d), any float type or a memory map, to (min(k, n), d) float32 unit centroids.
+    """Train centroids on ``vectors`` (n, d), any float type or a memory map: (min(k, n), d) float32 of length 1.
 
     The same input and seed give the same centroids. At most 256 points a centroid are looked at, chosen by ``seed``;
     the caller orders the rows by an id's hash, so that they do not depend on the order of arrival. Equal vectors may
     give equal centroids; the later of those get no member. Above ``flat_limit`` centroids it works in two levels,
     sqrt(k) groups and in each its share of k by its points (one group in memory at a time), then two steps over all.
+
+    Raises ValueError for k < 1 or no vectors.
     """
     if k < 1 or len(vectors) < 1:
         raise ValueError(f"k-means of {len(vectors)} vectors into {k} clusters; both must be at least 1")
@@ -51,7 +53,7 @@ def train(vectors: np.ndarray, k: int, seed: int = 0, iterations: int = 10, flat
 
 
 def _refined(vectors: np.ndarray, centroids: np.ndarray, seed: int) -> np.ndarray:
-    """One step of k-means over all groups: a vector near a group's border may belong to a centroid beyond it."""
+    """Take one step of k-means over all groups: a vector near a group's border may belong to a centroid beyond it."""
     router = build_router(centroids, seed)
     sums = np.zeros(centroids.shape, dtype=np.float64)
     for part in blocks(len(vectors), vectors.shape[1]):
@@ -87,7 +89,7 @@ def _sample(vectors: np.ndarray, most: int, seed: int) -> np.ndarray:
 
 
 def _shares(sizes: np.ndarray, k: int) -> np.ndarray:
-    """``k`` dealt out by size, largest remainder first: 1 at least for a group with points, at most its points."""
+    """Deal out ``k`` by size, largest remainder first: at least 1 to a group with points, at most its points."""
     wanted = sizes * (k / sizes.sum())
     shares = np.minimum(np.maximum(np.floor(wanted).astype(np.int64), sizes > 0), sizes)
     while (missing := k - shares.sum()) != 0:
@@ -100,9 +102,10 @@ def _shares(sizes: np.ndarray, k: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Router:
-    """A coarse index over many centroids: ``heads`` (g, d) and the centroids' numbers group by group.
+    """A coarse index over many centroids: ``heads`` (g, d) float32, and the centroids' numbers group by group.
 
-    A function of the centroids alone, so that every worker builds the same one, or is sent it.
+    Centroid numbers of group i are ``members[offsets[i]:offsets[i + 1]]``. A function of the centroids alone, so that
+    every worker builds the same one, or is sent it.
     """
 
     heads: np.ndarray
@@ -111,7 +114,7 @@ class Router:
 
 
 def build_router(centroids: np.ndarray, seed: int = 0) -> Router:
-    """Group (k, d) centroids into sqrt(k) groups of like direction."""
+    """Group (k, d) centroids into about sqrt(k) groups of like direction."""
     heads = train(centroids, max(1, round(len(centroids) ** 0.5)), seed)
     of_group = assign(centroids, heads)[:, 0]
     members = np.argsort(of_group, kind="stable")
@@ -121,7 +124,7 @@ def build_router(centroids: np.ndarray, seed: int = 0) -> Router:
 def assign(
     vectors: np.ndarray, centroids: np.ndarray, probes: int = 1, router: Router | None = None, groups: int = 16
 ) -> np.ndarray:
-    """(n, min(probes, k)) int32 numbers of the nearest centroids, nearest first, ties by the smaller number.
+    """Assign each vector to its nearest centroids: (n, min(probes, k)) int32, nearest first, ties by number.
 
     Exact without a ``router``: n × k dot products in blocks of bounded memory. With one, only the centroids of the
     ``groups`` nearest groups are looked at, which may miss the nearest (rarely: see the tests); a row whose groups hold

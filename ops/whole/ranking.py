@@ -1,4 +1,4 @@
-"""What the whole-lake algorithms share about vectors: unit length, and top-k that no rounding can reorder."""
+"""Rank vectors by dot product so that rounding cannot reorder them, and scale vectors to length 1."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ GROUPS = 64
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """(n, d) of any float type to float32 rows of length 1; a row of zeros stays zeros."""
+    """Scale rows to length 1: (n, d) of any float type to float32; a row of zeros stays zeros."""
     rows = np.asarray(vectors, dtype=np.float32)
     lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
     return rows / np.where(lengths > 0, lengths, 1)
 
 
 def blocks(n: int, columns: int, most: int = 2**31) -> Iterator[slice]:
-    """Slices of ``range(n)``, of at most ``most``, whose float32 product with ``columns`` stays near BLOCK_BYTES."""
+    """Yield slices of ``range(n)``, ``most`` long at most; float32 product with ``columns`` near BLOCK_BYTES."""
     step = min(most, max(1, BLOCK_BYTES // (4 * max(1, columns))))
     return (slice(start, min(n, start + step)) for start in range(0, n, step))
 
 
 def products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Dot products along the last axis, float32; the same bits for the same two vectors wherever they stand."""
+    """Multiply along the last axis, float32; two vectors give the same bits wherever they stand."""
     return (left * right).sum(axis=-1, dtype=np.float32)
 
 
 def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ``min(k, len(vectors))`` rows of ``vectors`` with the largest dot product, for a block of queries.
+    """Find the ``min(k, len(vectors))`` rows of ``vectors`` with the largest dot product, for a block of queries.
 
-    (indices int64, products float32), best first, ties by the smaller index; both inputs float32. Exact: rough
-    products only choose the candidates, generously by the bound of their error.
+    (indices int64, products float32), best first, ties by the smaller index; both inputs float32. Exact: rough products
+    only choose the candidates, generously by the bound of their error.
     """
     k = min(k, len(vectors))
     best = np.empty((len(queries), k), dtype=np.int64)
@@ -63,7 +63,7 @@ def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarra
 
 @cache
 def multiplies_bfloat16() -> bool:
-    """Whether this CPU has instructions for products of bfloat16; without them it is slower than float32."""
+    """Whether this CPU has instructions for bfloat16 products; without them they are slower than float32."""
     import torch
 
     found = getattr(torch.cpu, "get_capabilities", dict)()
@@ -72,7 +72,7 @@ def multiplies_bfloat16() -> bool:
 
 @dataclass(frozen=True)
 class _Rough:
-    """Rows as the matmul takes them (a tensor), their exact lengths, and how far each is from its exact row."""
+    """Rows as the matmul takes them (a tensor), their exact lengths, and each row's distance from its exact one."""
 
     values: Any
     lengths: np.ndarray
@@ -88,7 +88,7 @@ class _Rough:
         return _Rough(values, torch.linalg.vector_norm(exact, dim=1).numpy(), errors.numpy())
 
     def off(self, other: _Rough) -> np.ndarray:
-        """(n,) how far a rough product of each of these rows with any row of ``other`` may be from the exact one."""
+        """Bound the error of each row's rough products with any row of ``other``: (n,)."""
         longest, furthest = other.lengths.max(), other.errors.max()
         stored = HALF_STEP if multiplies_bfloat16() else 0.0  # the product is rounded to bfloat16 too
         rounding = (ROUNDING + stored) * (self.lengths + self.errors) * (longest + furthest)
@@ -96,7 +96,7 @@ class _Rough:
 
 
 def _candidates(queries: _Rough, vectors: _Rough, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """(query, vector) of every pair that may be among the query's ``k`` best, in order of the query."""
+    """Find each (query, vector) pair that may be among the query's ``k`` best, in order of the query."""
     import torch
 
     rough = queries.values @ vectors.values.T
@@ -126,7 +126,7 @@ def _candidates(queries: _Rough, vectors: _Rough, k: int) -> tuple[np.ndarray, n
 def _ranked(
     queries: np.ndarray, vectors: np.ndarray, rows: np.ndarray, columns: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The best ``k`` of each query's candidates, by products that do not depend on their company."""
+    """Rank each query's candidates and keep the best ``k``, by products that do not depend on the block."""
     exact = np.empty(len(rows), dtype=np.float32)
     step = max(1, SCANNED // (4 * queries.shape[1]))
     for start in range(0, len(rows), step):

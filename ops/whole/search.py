@@ -1,4 +1,4 @@
-"""Search by dot product inside clusters."""
+"""Search inside the probed clusters for the vectors with the largest dot product, and measure recall."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from ops.whole.ranking import blocks, nearest
 def top_k(
     queries: np.ndarray, query_clusters: np.ndarray, vectors: np.ndarray, offsets: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each query the ``k`` most similar vectors of the clusters that it probes.
+    """Find for each query the ``k`` most similar vectors of the clusters that it probes.
 
-    ``queries`` (n, d); ``query_clusters`` (n, probes) int, distinct in a row, -1 for none; ``vectors`` (m, d) sorted
-    by cluster, float32, float16 or a memory map; ``offsets`` (clusters + 1,): cluster c is
-    ``vectors[offsets[c]:offsets[c + 1]]``. Returns (rows of ``vectors`` (n, k) int64, similarities (n, k) float32),
-    best first, ties by the smaller row; where the probed clusters hold fewer than k, rows are -1 and similarities -inf.
-    The values do not depend on which queries come together. Queries are grouped by cluster: one product a cluster and
-    block of its queries.
+    ``queries`` (n, d); ``query_clusters`` (n, probes) int, distinct in a row, -1 for none; ``vectors`` (m, d) sorted by
+    cluster, float32, float16 or a memory map; ``offsets`` (clusters + 1,): cluster c is ``vectors[offsets[c]:offsets[c
+    + 1]]``. Returns (rows of ``vectors`` (n, k) int64, similarities (n, k) float32), best first, ties by the smaller
+    row; where the probed clusters hold fewer than k, rows are -1 and similarities -inf. The values do not depend on
+    which queries come together. Queries are grouped by cluster: one product a cluster and block of its queries.
     """
     asked = np.asarray(queries, dtype=np.float32)
     ids = np.full((len(asked), k), -1, dtype=np.int64)
@@ -44,7 +43,7 @@ def top_k(
 def _merge(
     ids: np.ndarray, similarities: np.ndarray, rows: np.ndarray, found: np.ndarray, values: np.ndarray, first: int
 ) -> None:
-    """Put one cluster's answers among those that ``rows`` have already; a row comes once, as clusters are distinct."""
+    """Merge one cluster's results into those that ``rows`` have already; a row comes once, as clusters are distinct."""
     k = ids.shape[1]
     all_ids = np.concatenate([ids[rows], found + first], axis=1)
     all_values = np.concatenate([similarities[rows], values], axis=1)
@@ -54,7 +53,7 @@ def _merge(
 
 
 def recall_at_k(found_similarities: np.ndarray, exact_similarities: np.ndarray, k: int) -> float:
-    """Share of the exact top ``k`` that was found, [0, 1], over (n, >= k) similarities of both, best first.
+    """Measure the share of the exact top ``k`` that was found, [0, 1]; both inputs (n, >= k), best first.
 
     A hit is a found similarity of at least the exact k-th less 1e-4: another vector as near is as good. Missing places
     are -inf; a query that has fewer than k answers at all counts those it has; 1.0 when there is nothing to find.

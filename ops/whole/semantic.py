@@ -1,4 +1,4 @@
-"""Pairs of like vectors, looked for inside clusters."""
+"""Find pairs of similar vectors inside clusters."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ROWS = 128
 def edges_within(
     vectors: np.ndarray, is_new: np.ndarray, rows: np.ndarray, clusters: np.ndarray, threshold: float, most: int = 1_000
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(i, j, similarity): int64, int64, float32, i < j, sorted; pairs of cosine >= ``threshold`` with a new end.
+    """Find the pairs of cosine >= ``threshold`` with a new end.
 
-    ``vectors`` (n, d) of length 1, float32 or float16; ``is_new`` (n,) bool; row ``rows[m]`` of ``vectors`` is a member
-    of ``clusters[m]``. Only members of one cluster are compared, so a pair on a border may be missed; a row may be in
-    several clusters, and a pair that meets twice is reported once. A row with more than ``most`` neighbours after it in
-    a cluster keeps the nearest of those: its component is larger than ``most`` anyway, and with ``most`` at least the
-    largest group allowed, no group that is allowed loses an edge.
-    Memory is bounded by a block of products and the edges.
+    Returns (i, j, similarity), int64, int64, float32, i < j, sorted. ``vectors`` (n, d) of length 1, float32 or
+    float16; ``is_new`` (n,) bool; row ``rows[m]`` of ``vectors`` is a member of ``clusters[m]``. Only members of one
+    cluster are compared, so a pair on a border may be missed; a row may be in several clusters, and a pair that meets
+    twice is reported once. A row with more than ``most`` neighbours after it in a cluster keeps the nearest of those:
+    its component is larger than ``most`` anyway, and with ``most`` at least the largest group allowed, no group that is
+    allowed loses an edge. Memory is bounded by a block of products and the edges.
     """
     if len(vectors) == 0 or not np.any(is_new):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
@@ -42,7 +42,7 @@ def edges_within(
 
 
 def _inside(vectors: np.ndarray, members: np.ndarray, is_new: np.ndarray, threshold: float, most: int):
-    """Yield i * n + j of the like pairs of one cluster, i < j; ``members`` are rows in ascending order."""
+    """Yield i * n + j of the similar pairs of one cluster, i < j; ``members`` are rows in ascending order."""
     new = is_new[members]
     n_new = int(new.sum())
     if n_new == 0 or len(members) < 2:

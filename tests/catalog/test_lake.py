@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from catalog.lake import lake as lake_module
+from catalog.lake import patience
 from catalog.lake.attach import connect
 from catalog.lake.error import BadQuery, NewerLake, PairmillError
 from catalog.lake.opening import create_or_open
@@ -165,7 +165,7 @@ def test_a_transaction_that_another_commit_overtook_is_run_again_as_a_whole(tmp_
 def test_a_catalog_that_stays_locked_is_given_up_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lake_module, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(patience, "SECONDS", 0.2)
     with create_or_open(tmp_path / "lake") as lake:
 
         def locked() -> None:
@@ -225,7 +225,7 @@ def as_another_user() -> list[str]:
 
 def test_a_lake_that_may_not_be_written_says_so_and_can_still_be_read() -> None:
     script = (
-        "import sys; from catalog.lake.lake import create_or_open\n"
+        "import sys; from catalog.lake.opening import create_or_open\n"
         "print(create_or_open(sys.argv[1], read_only=True).query('SELECT count(*) FROM images'))\n"
         "try: create_or_open(sys.argv[1])\nexcept Exception as error: print(type(error).__name__, error)\n"
     )

@@ -161,7 +161,7 @@ def test_of_many_processes_that_race_for_the_lease_one_wins(tmp_path: Path) -> N
 
 
 def test_processes_that_create_a_lake_together_all_get_it(tmp_path: Path) -> None:
-    script = "import sys; from catalog.lake.lake import create_or_open; create_or_open(sys.argv[1]).close()"
+    script = "import sys; from catalog.lake.opening import create_or_open; create_or_open(sys.argv[1]).close()"
     command = [sys.executable, "-c", script, str(tmp_path / "lake")]
     creators = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     ends = [(creator.communicate(timeout=100)[1], creator.returncode) for creator in creators]

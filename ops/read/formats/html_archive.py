@@ -1,4 +1,4 @@
-"""HTML pages with their pictures, or pictures alone, packed in a zip or tar. One archive is a unit."""
+"""Read HTML pages with their pictures, or pictures alone, from a zip or tar. One archive is a unit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INSIDE = (HtmlFolder(), ImageFolder())
 
 
 class HtmlArchive:
-    """Reads an archive as the folder that it would unpack to. Tars of samples without pages are webdataset's."""
+    """Read an archive as the folder that it would unpack to. Tars of samples without pages belong to webdataset."""
 
     name = "html_archive"
     suffixes: frozenset[str] = frozenset(("zip", "tar", "tgz", "gz"))

@@ -1,4 +1,4 @@
-"""Folders of HTML pages with their pictures beside them or embedded. One page, one unit, one document."""
+"""Read folders of HTML pages with their pictures beside them or embedded. One page is a unit and a document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_BAD = 0.1
 
 
 class HtmlFolder:
-    """Pages; a picture file that any of them shows is taken with it and is no document of its own.
+    """Read pages; a picture file that any page shows is taken with it and is no document of its own.
 
     A page is read again when its own file changes, or that of a picture that it shows.
     """
@@ -34,7 +34,7 @@ class HtmlFolder:
         return any(entry.suffix in SUFFIXES for entry in entries)
 
     def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        """Every page is parsed here when picture files lie among them (0.3 ms a page), to know which ones are shown."""
+        """Claim pages and the pictures they show; where picture files are, every page is parsed for it (0.3 ms)."""
         pages = [entry for entry in entries if entry.suffix in SUFFIXES]
         files = {entry.path: entry.etag for entry in entries}
         has_pictures = any(entry.suffix in PICTURE_SUFFIXES for entry in entries)
@@ -60,7 +60,7 @@ class HtmlFolder:
 
 
 def fault_of(uri: str, parsed: page.Page) -> Fault | None:
-    """Why the page cannot be used as a document, if so."""
+    """Say why a parsed page cannot be used as a document; None when it can."""
     if parsed.n_bad > MAX_BAD * parsed.n_letters:
         detail = f"{parsed.n_bad} of {parsed.n_letters} letters are no text in {parsed.charset}"
         return Fault(uri, "bad_encoding", detail)
@@ -94,7 +94,7 @@ def _document(tree: Tree, path: str, parsed: page.Page) -> Document:
 
 
 def _files(tree: Tree, links: list[Link]) -> dict[str, bytes | Fault]:
-    """Contents by path of what the page most likely shows: each file once, all at once."""
+    """Read the files that the page most likely shows, each once and all at once: contents by path."""
     paths = sorted({link.paths[0] for link in links if link.paths})
     return dict(zip(paths, tree.read_many(paths), strict=True))
 
@@ -102,7 +102,7 @@ def _files(tree: Tree, links: list[Link]) -> dict[str, bytes | Fault]:
 def _picture(
     tree: Tree, links: list[Link], files: dict[str, bytes | Fault], nowhere: str, position: int, alt_text: str
 ) -> Picture:
-    """What the first link shows that has any bytes; if none has, the first one's address and fault."""
+    """Take the first link that has bytes; if none has, the first one's address with its fault."""
     refused: list[tuple[str, Fault]] = []
     for link in links:
         if link.data:
@@ -122,7 +122,7 @@ def _picture(
 
 
 def _shown_by(tree: Tree, pages: list[Entry], files: Container[str]) -> list[Sequence[str]]:
-    """Of each page the picture files that it shows, in order of their names."""
+    """List for each page the picture files that it shows, sorted by name."""
     found = tree.read_many([entry.path for entry in pages])
     return [
         () if isinstance(data, Fault) else sorted(_shown(tree, entry.path, data, files))
@@ -131,7 +131,7 @@ def _shown_by(tree: Tree, pages: list[Entry], files: Container[str]) -> list[Seq
 
 
 def _shown(tree: Tree, path: str, data: bytes, files: Container[str]) -> set[str]:
-    """Those of the source's files that the page shows as pictures; of a picture's alternatives the one it will have."""
+    """Collect the source's files that the page shows; of a picture's alternatives only the one that will be taken."""
     parsed = page.parse(data)
     if fault_of(path, parsed):
         return set()

@@ -1,4 +1,4 @@
-"""Picture files, each a document of its own; a .txt of the same stem is its caption, a .json what else is known."""
+"""Read picture files, each a document; a .txt of the same stem is its caption, a .json its metadata."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CAPTIONS = ("caption", "text", "alt", "alt_text")
 
 
 class ImageFolder:
-    """One picture, one unit, one document."""
+    """Read one picture as one unit and one document."""
 
     name = "image_folder"
     suffixes: frozenset[str] = SUFFIXES

@@ -1,4 +1,4 @@
-"""Parquet with the pictures inside: Hugging Face's ``{bytes, path}`` structs, single or listed, and binary columns."""
+"""Read Parquet that holds the pictures: Hugging Face's ``{bytes, path}`` structs (one or a list), binary columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ops.read.records import columns, tables
 
 
 class ImageTable:
-    """A row is a document: its pictures, then its captions; the other columns are metadata."""
+    """Read a row as a document: its pictures, then its captions; every other column is metadata."""
 
     name = "image_table"
     suffixes: frozenset[str] = tables.PARQUET

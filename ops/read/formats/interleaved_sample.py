@@ -1,4 +1,4 @@
-"""A WebDataset sample that is a document: ``texts`` and ``images`` in parallel with nulls, as MINT-1T releases PDFs.
+"""Read a WebDataset sample with parallel ``texts`` and ``images`` lists, as MINT-1T releases PDFs.
 
 A picture is a member of the sample or of the archive, a page of the sample's multi-page TIFF (the n-th name of
 ``images`` is its n-th page, as ``image_metadata`` counts), or an address on the web. Shape after the dataset cards of
@@ -27,6 +27,10 @@ Sample = dict[str, str]
 
 
 def document(packed: ArchiveTree, uri: str, sample: Sample, about: dict[str, Any]) -> Document | Fault:
+    """Make the document of sample ``uri``; ``about`` is its JSON with the lists ``texts`` and ``images``.
+
+    A Fault instead when the lists are not parallel or hold nothing.
+    """
     texts, images = about["texts"], about["images"]
     if len(texts) != len(images):
         detail = f"the lists differ in length: {len(images)} images, {len(texts)} texts"
@@ -79,7 +83,7 @@ def _member(packed: ArchiveTree, sample: Sample, name: str) -> str:
 
 
 def _pages(packed: ArchiveTree, sample: Sample, n: int) -> list[bytes | Fault]:
-    """The first ``n`` pages of the sample's TIFF, each as a lossless PNG; a TIFF of one page as its own bytes."""
+    """Split the sample's TIFF into its first ``n`` pages, each a lossless PNG; a TIFF of one page stays as it is."""
     path = next((sample[extension] for extension in TIFF if extension in sample), "")
     data = packed.read(path) if path else b""
     if isinstance(data, Fault) or not data:

@@ -1,4 +1,4 @@
-"""JSON lines of Multimodal C4: ``text_list``, and ``image_info`` that says at which text each picture belongs.
+"""Read JSON lines of Multimodal C4: ``text_list``, and ``image_info`` with the text that each picture belongs to.
 
 Pictures lie beside the file under their ``image_name``, else they are at their ``raw_url``. A picture comes before the
 text it is matched to (``matched_text_index``). Released as ``docs_….jsonl.zip``. After the dataset's card (arXiv
@@ -24,7 +24,7 @@ LEFT_OUT = ("text_list", "similarity_matrix")
 
 
 class Mmc4:
-    """A line is a document."""
+    """Read a line as a document."""
 
     name = "mmc4"
     suffixes: frozenset[str] = tables.LINES | {"gz", "zip"}
@@ -34,7 +34,7 @@ class Mmc4:
         return bool(tables.shaped(tree, entries, _fits))
 
     def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        """All lines are read here when picture files lie among the entries, to know which ones they name."""
+        """Claim the files and the pictures their lines name; every line is read for that if picture files are there."""
         ours = tables.shaped(tree, entries, _fits)
         units = [unit for entry in ours for unit in tables.units(tree, entry, self.name)]
         others = {entry.path for entry in entries if entry.suffix in PICTURE_SUFFIXES}

@@ -1,4 +1,4 @@
-"""Parquet tables of interleaved documents in the shape of OBELICS: one row a document, lists in parallel.
+"""Read Parquet of interleaved documents in the shape of OBELICS: one row a document, lists in parallel.
 
 Columns: ``images`` and ``texts``, lists of equal length in which one of the two is null at every place; an image is an
 address or a path, or a struct of ``bytes`` and ``path``; ``image_bytes`` (list of binary, in parallel) may hold the
@@ -31,7 +31,7 @@ ROWS_AT_ONCE = 16
 
 
 class Obelics:
-    """One row group of one file is a unit."""
+    """Read one row group of one file as a unit."""
 
     name = "obelics"
     suffixes: frozenset[str] = SUFFIXES
@@ -85,7 +85,7 @@ def _read_group(tree: Tree, path: str, file: IO[bytes], group: int) -> Iterator[
 
 
 def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
-    """ValueError, KeyError or TypeError when the row has not the promised shape."""
+    """Make the document of a row. Raises ValueError, KeyError or TypeError when the row has another shape."""
     images, texts, embedded = row["images"], row["texts"], row.get("image_bytes")
     if images is None or texts is None:
         raise ValueError("'images' or 'texts' is null")
@@ -140,14 +140,14 @@ def _picture(
 
 
 def _each(value: Any, n: int) -> list[dict[str, Any]]:
-    """Metadata by place; empty where there is none."""
+    """Parse the metadata of each place; an empty dict where there is none."""
     whole = parsed(value)
     places = [parsed(place) for place in whole] if isinstance(whole, list) and len(whole) == n else [None] * n
     return [place if isinstance(place, dict) else {} for place in places]
 
 
 def _named(tree: Tree, path: str) -> set[str]:
-    """Paths that the rows of a file name as images."""
+    """Collect the paths that the rows of a file name as images."""
     with tree.open(path) as file:
         try:
             table = pq.ParquetFile(file)

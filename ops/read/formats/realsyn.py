@@ -1,4 +1,4 @@
-"""The released form of RealSyn, which is also what export writes: an address, three real texts and a synthetic one."""
+"""Read RealSyn's released form, which export writes too: an address, three real texts and a synthetic one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ADDRESS, TEXTS = "raw_image_url", ("text1", "text2", "text3")
 
 
 class RealSyn:
-    """A row is a document: its picture and its real texts. The synthetic text is no document's own: metadata."""
+    """Read a row as a document of its picture and real texts; the synthetic text, no document's own, is metadata."""
 
     name = "realsyn"
     suffixes: frozenset[str] = tables.SUFFIXES

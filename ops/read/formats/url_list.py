@@ -1,4 +1,4 @@
-"""Lists of picture addresses with captions, as LAION and its kin are released: Parquet, CSV, TSV or JSON lines.
+"""Read lists of picture addresses with captions, as LAION is released: Parquet, CSV, TSV or JSON lines.
 
 Nothing is fetched here: a picture on the web is a fault 'missing' that keeps its address and the row's metadata.
 """
@@ -14,7 +14,7 @@ from ops.read.records import columns, tables
 
 
 class UrlList:
-    """A table with an address column (url, URL, image_url …) and captions (TEXT, caption, alt …), a row a document."""
+    """Read a row as a document; an address column (url, image_url …) is needed, captions (TEXT, alt …) may be there."""
 
     name = "url_list"
     suffixes: frozenset[str] = tables.SUFFIXES

@@ -1,7 +1,7 @@
-"""WARC and WARC.gz: the HTML responses of a crawl as documents, their pictures from the same file by address.
+"""Read the HTML responses of WARC and WARC.gz as documents, with those pictures that the same file holds.
 
-ISO 28500, as Common Crawl, Heritrix, wget and browsers' crawlers write it. A file is a unit. It is gone through twice:
-first every response is found, then the pages are read; a picture that the file does not hold stays to be fetched.
+ISO 28500, as Common Crawl, Heritrix, wget and browsers' crawlers write it. A file is a unit, read in two passes: the
+first finds every response, the second reads the pages; a picture that the file does not hold is left to be fetched.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOWHERE = LocalTree("/nowhere")
 
 
 class Warc:
-    """Pages in the order of the file, each a document whose metadata tells address, date and record."""
+    """Read pages in the order of the file; a document's metadata holds address, date and record id."""
 
     name = "warc"
     suffixes: frozenset[str] = frozenset(("warc", "gz"))
@@ -116,7 +116,7 @@ def _picture(
     base: str,
     others: dict[str, Record],
 ) -> Picture:
-    """The first of the picture's addresses that the file holds; else the first on the web, to be fetched."""
+    """Take the first of the picture's addresses that the file holds; else the first on the web, to be fetched."""
     alt = reference.alt_text
     refused: list[tuple[str, Fault]] = []
     for source in reference.sources:

@@ -1,4 +1,4 @@
-"""WebDataset tars: members of one stem are a sample (picture, caption, JSON), as img2dataset and others write them.
+"""Read WebDataset tars: members of one stem are a sample (picture, caption, JSON), as img2dataset writes them.
 
 The members of a sample may stand anywhere in the tar. img2dataset's sidecar ``NAME.parquet`` beside ``NAME.tar`` gives
 the metadata of samples without JSON and the addresses of the pictures that could not be fetched. A sample whose JSON
@@ -35,7 +35,7 @@ Sample = dict[str, str]
 
 
 class WebDataset:
-    """One tar is a unit; its etag covers the sidecar."""
+    """Read one tar as a unit; its etag covers the sidecar."""
 
     name = "webdataset"
     suffixes: frozenset[str] = frozenset(("tar", "tgz", "gz"))
@@ -79,7 +79,7 @@ def _beside(path: str) -> tuple[str, str]:
 
 
 def _sidecar(tree: Tree, path: str) -> dict[str, dict[str, Any]] | Fault:
-    """Rows of the sidecar by key; {} when there is none."""
+    """Read the sidecar's rows by key; {} when there is none, a Fault when it cannot be used."""
     if not tree.exists(path):
         return {}
     try:
@@ -136,7 +136,7 @@ def _json(packed: ArchiveTree, sample: Sample) -> dict[str, Any]:
 
 
 def _captions(packed: ArchiveTree, sample: Sample, about: dict[str, Any]) -> list[str]:
-    """Distinct captions: of the text member first, then of the metadata."""
+    """Collect distinct captions: of the text member first, then of the metadata."""
     found = [packed.read(sample[extension]) for extension in CAPTIONS if extension in sample]
     texts = [clean(decode_text(data).text) for data in found if not isinstance(data, Fault)]
     texts += [clean(about.get(name)) for name in CAPTION_NAMES]
@@ -144,7 +144,7 @@ def _captions(packed: ArchiveTree, sample: Sample, about: dict[str, Any]) -> lis
 
 
 def _not_fetched(uri: str, row: dict[str, Any]) -> Document:
-    """A sample that only its address is left of: it joins when the address is fetched."""
+    """Make the document of a sample of which only the address is left: it is complete once that is fetched."""
     caption = next((clean(row.get(name)) for name in CAPTION_NAMES if clean(row.get(name))), "")
     url = clean(row.get("url")) or uri
     said = clean(row.get("error_message")) or clean(row.get("status"))

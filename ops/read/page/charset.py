@@ -1,4 +1,4 @@
-"""From bytes to text as a browser would guess it: byte order mark, declaration, UTF-8, then Windows-1252."""
+"""Decode text as a browser would: byte order mark, declaration, UTF-8, then Windows-1252."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEANT = {
 
 
 class Decoded(NamedTuple):
-    """``n_bad`` letters could not be read: they stand as U+FFFD in ``text``, or were control codes and are gone."""
+    """``n_bad`` characters could not be decoded: they are U+FFFD in ``text``, or were control codes and are removed."""
 
     text: str
     charset: str
@@ -35,7 +35,7 @@ class Decoded(NamedTuple):
 
 
 def decode_text(data: bytes) -> Decoded:
-    """The text of a page or a caption; never raises."""
+    """Decode a page or a caption. Never raises."""
     for mark, charset in MARKS:
         if data.startswith(mark):
             return _decode(data[len(mark) :], charset)
@@ -50,7 +50,7 @@ def decode_text(data: bytes) -> Decoded:
 
 
 def printable(text: str) -> str:
-    """Without control codes and half letters: no table can hold a surrogate, and many end a text at a NUL."""
+    """Remove control codes and lone surrogates: no table holds a surrogate, and many end a text at a NUL."""
     return CONTROL.sub("", text)
 
 
@@ -61,7 +61,7 @@ def _decode(data: bytes, charset: str, errors: str = "replace") -> Decoded:
 
 
 def _unmarked_utf16(data: bytes) -> str:
-    """UTF-16 without its mark: of Latin text every second byte is NUL."""
+    """Detect UTF-16 without its mark: of Latin text every second byte is NUL."""
     start = data[:512]
     if len(start) < 4 or b"\0" not in start:
         return ""

@@ -1,4 +1,4 @@
-"""Where a document says its pictures are: a file of the same source, bytes in the link itself, or neither."""
+"""Resolve where a document says its pictures are: a file of the same source, bytes in the link, or neither."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
 
 
 def is_link(picture: Picture) -> bool:
-    """Whether the picture's bytes are to be fetched from its address."""
+    """Whether the picture's bytes are still to be fetched from its address."""
     fault = picture.fault
     return fault is not None and fault.reason == "missing" and fault.detail.startswith(NOT_FETCHED)
 
 
 @dataclass(frozen=True)
 class Link:
-    """A resolved link. ``paths`` are the places in the source to look, best first; ``data`` holds embedded bytes.
+    """A resolved link: ``paths`` are the source's files to look at, best first; ``data`` holds embedded bytes.
 
-    ``fault`` is set when there is nothing to look at. ``url`` is absolute: a file's uri, a web address, or for
-    embedded bytes the shortened data: URI.
+    ``fault`` is set when neither is there. ``url`` is absolute: a file's uri, a web address, or for embedded bytes the
+    shortened data: URI.
     """
 
     url: str
@@ -41,7 +41,7 @@ class Link:
 
 
 def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
-    """``reference`` as written in the document at path ``page``, whose ``<base href>`` is ``base``. Never raises."""
+    """Resolve ``reference`` as written in the document at path ``page`` with ``<base href>`` ``base``. Never raises."""
     # Half letters, which JSON may smuggle in, are in no URL and no file's name.
     reference = reference.strip(" \t\r\n\f").encode("utf-8", "replace").decode()
     try:
@@ -77,9 +77,9 @@ def _folder(page: str, base: str) -> str:
 
 
 def _inside(folder: str, path: str, query: str) -> list[str]:
-    """Paths that a reference may mean, only those inside the source.
+    """List the paths that a reference may mean, only those inside the source.
 
-    First as a browser reads it (percent signs decoded), then as a saved page may mean it: letters as they stand, the
+    First as a browser reads it (percent signs decoded), then as a saved page may mean it: characters as they are, the
     query as a part of the file's name, a backslash as a slash. An absolute path starts at the source's root.
     """
     readings = [path]
@@ -111,7 +111,7 @@ def _refused(url: str, reason: str, detail: str) -> Link:
 
 
 def _embedded(reference: str) -> Link:
-    """Bytes of a data: URI (RFC 2397): base64 as lenient as a browser's (white space, missing '='), or percent text."""
+    """Decode a data: URI (RFC 2397): base64 as lenient as a browser's (white space, missing '='), or percent text."""
     url = reference if len(reference) <= 100 else f"{reference[:80]}...({len(reference)} characters)"
     head, comma, body = reference.partition(",")
     if not comma:

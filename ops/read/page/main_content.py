@@ -1,4 +1,4 @@
-"""Which text blocks of a page are its main content, by resiliparse's rules, and by two of our own for what they lose.
+"""Find which text blocks of a page are its main content, by resiliparse's rules and two of our own.
 
 Rules of resiliparse alone lose every <figcaption> and some lists; trafilatura, the other library made for this, loses
 captions too and a sixth of a manual, at four times the cost. So the library only votes, block by block: the
@@ -36,7 +36,7 @@ MOST_DEPTHS = 2_000_000
 
 
 def is_main(root: Any, blocks: list[str], captions: list[bool], depths: int) -> list[bool]:
-    """Whether each text block of the page is main content; all are when there is none to be told from the rest.
+    """Decide for each text block whether it is main content; all are when none can be told from the rest.
 
     ``captions`` says which blocks are of a figure or a table's caption: these always are. ``depths`` is the sum of the
     depths of all elements. A block counts when half of its word triples are in the library's text.

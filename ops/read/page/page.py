@@ -1,4 +1,4 @@
-"""One HTML page: its tree, however broken the bytes are, and what it says about itself."""
+"""Parse one HTML page, however broken its bytes, and read what it says about itself."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ SAID |= {"article:published_time", "article:modified_time"}
 
 @dataclass
 class Page:
-    """``root`` is None when there is nothing at all; ``broken`` tells why markup is lost, '' when none is.
+    """``root`` is lxml's element, None when the page is empty; ``broken`` says why markup is lost, '' when none is.
 
-    ``n_bad`` letters could not be decoded, ``n_letters`` could.
+    ``n_bad`` of ``n_letters`` characters could not be decoded.
     """
 
     root: Any
@@ -39,7 +39,7 @@ class Page:
 
 
 def parse(data: bytes) -> Page:
-    """The page's tree, however broken the markup; never raises."""
+    """Parse a page into its tree, however broken the markup. Never raises."""
     decoded = decode_text(data)
     if len(decoded.text) > MANY_ATTRIBUTES and _compared(decoded.text) > MOST_COMPARED:
         return Page(None, "tags of too many attributes", decoded.charset, decoded.n_bad, len(decoded.text))
@@ -56,13 +56,13 @@ def parse(data: bytes) -> Page:
 
 
 def _compared(text: str) -> int:
-    """Pairs of attributes that a parser which looks for doubles has to compare; tags of some hundred do not count."""
+    """Count the pairs of attributes that a parser has to compare for doubles; tags of some hundred do not count."""
     long = (tag[0] for tag in TAG.finditer(text) if len(tag[0]) > 5000)
     return sum(len(ATTRIBUTE.findall(QUOTED.sub("='", tag))) ** 2 for tag in long)
 
 
 def title(root: Any) -> str:
-    """The <title>, else the first heading, else ''."""
+    """Find the <title>, else the first heading, else ''."""
     for tag in ("title", "h1"):
         for element in root.iter(tag):
             words = " ".join("".join(element.itertext()).split())
@@ -72,7 +72,7 @@ def title(root: Any) -> str:
 
 
 def metadata(root: Any) -> dict[str, object]:
-    """What a page says about itself: language, description, keywords, author, licence, dates, its own address."""
+    """Collect what a page says about itself: language, description, keywords, author, licence, dates, address."""
     found: dict[str, object] = {}
     if root.get("lang"):
         found["language"] = root.get("lang")
@@ -89,4 +89,5 @@ def metadata(root: Any) -> dict[str, object]:
 
 
 def base(root: Any) -> str:
+    """Find the href of the page's <base>; '' when it has none."""
     return next((element.get("href") for element in root.iter("base") if element.get("href")), "")

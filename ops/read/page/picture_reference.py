@@ -1,4 +1,4 @@
-"""The pictures that elements of a page show: where a page says that they are, best first."""
+"""Find the pictures that elements of a page show, and the addresses the page gives for each, best first."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ SHOWING = ("img", "image", "input", "object", "embed", "video")
 
 @dataclass(frozen=True)
 class PictureReference:
-    """A picture element; ``sources`` are its possible addresses as written, best first."""
+    """One picture element; ``sources`` are its possible addresses as written, best first."""
 
     sources: tuple[str, ...]
     alt_text: str
 
 
 def references(root: Any) -> Iterator[PictureReference]:
-    """Of all pictures of a page or a part of it, without its text."""
+    """Yield the pictures of a page or a part of it, without its text."""
     return (found for element in root.iter(*SHOWING) if (found := picture(element)))
 
 
 def picture(element: Any) -> PictureReference | None:
-    """The reference of an element that shows a picture: img, SVG image, input, object, embed, a video's poster."""
+    """Read an element that shows a picture (img, SVG image, input, object, embed, a video's poster), else None."""
     tag = element.tag
     if tag == "img":
         sources = _image_sources(element)
@@ -50,7 +50,10 @@ def picture(element: Any) -> PictureReference | None:
 
 
 def _image_sources(element: Any) -> list[str | None]:
-    """src first, but after the lazy address when src is only a placeholder; then srcset and the <picture>'s sources."""
+    """List an img's addresses, best first.
+
+    src first, but after the lazy address when src is only a placeholder; then srcset, then the <picture>'s sources.
+    """
     src = (element.get("src") or "").strip()
     lazy = [element.get(name) for name in LAZY if element.get(name)]
     for name in LAZY_SETS:
@@ -65,7 +68,7 @@ def _image_sources(element: Any) -> list[str | None]:
 
 
 def _srcset(value: str) -> list[str]:
-    """Addresses of a srcset, the largest picture first; an address may itself hold commas (data: URIs, CDNs)."""
+    """List the addresses of a srcset, largest picture first; an address may hold commas itself (data: URIs, CDNs)."""
     sized: list[tuple[float, str]] = []
     value = " ".join(value.split())  # a run of spaces would cost its square below
     for found in re.finditer(r"\s*([^\s,]\S*[^\s,]|[^\s,])(?:\s+([\d.]+)[wxh])?[^,]*(?:,|$)", value):

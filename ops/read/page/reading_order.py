@@ -1,4 +1,4 @@
-"""A page's text blocks and pictures in reading order: scripts, menus and frames left out, then what is no content."""
+"""Walk a page's text blocks and pictures in reading order, without scripts, menus and what is no content."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ SENTENCE_END = re.compile(r"""[.!?:;…。！？]["'”’)\]»]*$""")
 
 
 def items(root: Any) -> list[Text | PictureReference]:
-    """Text blocks of the main content, and all pictures, as a reader meets them.
+    """List the text blocks of the main content, and all pictures, as a reader meets them.
 
-    Text of scripts, navigation, site headers and footers, asides and form controls is dropped, then what is_main takes
-    for no content; their pictures are kept. A form that holds paragraphs or headings is a page's frame (some servers
-    wrap every page so) and keeps its text.
+    Text of scripts, navigation, site headers and footers, asides and form controls is left out, then what is_main
+    rejects; their pictures are kept. A form that holds paragraphs or headings is a page's frame (some servers wrap
+    every page so) and keeps its text.
     """
     walk = _Walk()
     for event, element in etree.iterwalk(root, events=("start", "end")):
@@ -69,6 +69,7 @@ class _Walk:
     depths: int = 0
 
     def enter(self, element: Any) -> None:
+        """Handle an element's start."""
         tag = element.tag
         if tag in BLOCKS or tag == "br":
             self.flush()
@@ -84,6 +85,7 @@ class _Walk:
             self.words.append(element.text)
 
     def leave(self, element: Any) -> None:
+        """Handle an element's end."""
         tag = element.tag
         if tag in BLOCKS:
             self.flush()
@@ -95,6 +97,7 @@ class _Walk:
             self.words.append(element.tail)
 
     def flush(self) -> None:
+        """End the current text block."""
         text = " ".join("".join(self.words).split())
         if text:
             self.found.append(Text(text))
@@ -103,7 +106,7 @@ class _Walk:
         self.words, self.waiting = [], []
 
     def _show(self, reference: PictureReference) -> None:
-        """A picture between two sentences parts them; an icon inside a sentence waits until its block ends."""
+        """Add a picture: between two sentences it parts them; an icon inside a sentence waits until its block ends."""
         # The last pieces only: a paragraph of ten thousand icons must not be joined for each of them.
         tail = "".join(self.words[-4:]).rstrip()[-8:]
         self.waiting.append(reference)
@@ -112,7 +115,7 @@ class _Walk:
             self.flush()
 
     def _repeats(self, reference: PictureReference, element: Any) -> bool:
-        """A <noscript> repeats for old browsers the picture that a script would load."""
+        """Whether a <noscript> repeats, for old browsers, the picture that a script would load."""
         if not self.last or not set(reference.sources) & set(self.last.sources):
             return False
         return next(element.iterancestors("noscript"), None) is not None

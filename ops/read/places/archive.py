@@ -1,4 +1,4 @@
-"""A tar or zip as a tree of files, so that what reads a folder reads an archive."""
+"""Open a tar or zip as a tree of files, so that what reads a folder reads an archive."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PEEKED_BYTES = 8 * 2**20
 
 
 class ArchiveTree:
-    """The plain files of an open archive. Not picklable: it lives as long as one unit is read.
+    """Read the plain files of an open archive. Not picklable: it lives as long as one unit is read.
 
-    ``begins`` is where the archive's own bytes begin, if they stand somewhere as ``file`` gives them.
+    ``begins`` is where the archive's own bytes can be read again, None when ``file`` is an unpacked copy.
     """
 
     def __init__(self, root: str, file: IO[bytes], faults: list[Fault], begins: Place | None) -> None:
@@ -40,7 +40,7 @@ class ArchiveTree:
                     self._tar[found.name] = found
 
     def list(self) -> tuple[list[Entry], list[Fault]]:
-        """In the order of the archive; names that begin with a dot are left out."""
+        """List members in the order of the archive, and its faults; names that begin with a dot are left out."""
         sizes = self._zip.names() if self._zip else ((each.name, each.size) for each in self._tar.values())
         return [Entry(name, size, "") for name, size in sizes if not _hidden(name)], self._faults
 
@@ -70,7 +70,7 @@ class ArchiveTree:
         return io.BytesIO(b"" if isinstance(data, Fault) else data)
 
     def where(self, path: str) -> Place | None:
-        """A tar holds its members as they are; a zip may have packed any of them."""
+        """Locate a member's bytes: a tar holds them as they are; a zip may have packed any of them, so None."""
         if self._begins is None or path not in self._tar:
             return None
         return Place(self._begins.uri, self._begins.offset + self._tar[path].offset)
@@ -78,18 +78,22 @@ class ArchiveTree:
 
 @contextmanager
 def archive(tree: Tree, path: str) -> Iterator[ArchiveTree]:
-    """The archive at ``path``, gzipped or not. OSError when it is not there."""
+    """Open the archive at ``path``, gzipped or not.
+
+    Raises OSError when it is not there, SourceError when S3 or the web fails.
+    """
     with seekable(tree, path) as (file, faults, as_it_is):
         yield ArchiveTree(tree.uri(path), file, faults, tree.where(path) if as_it_is else None)
 
 
 def is_tar_name(path: str) -> bool:
+    """Whether a file's name ends as a tar's does, gzipped or not."""
     return path.lower().endswith((".tar", ".tgz", ".tar.gz"))
 
 
 @lru_cache(maxsize=65_536)
 def peek(tree: Tree, entry: Entry) -> tuple[str, ...]:
-    """Names of the first members; () for what is no archive or cannot be read. Read once a listing."""
+    """List the names of the first members; () for what is no archive or cannot be read. Done once a listing."""
     try:
         if entry.suffix == "zip":
             with tree.open(entry.path) as file:
@@ -109,6 +113,7 @@ def _names(file: IO[bytes]) -> tuple[str, ...]:
 
 
 def is_zip(file: IO[bytes]) -> bool:
+    """Whether the file begins as a zip does; it is left at its start."""
     mark = file.read(4)
     file.seek(0)
     return mark in (b"PK\3\4", b"PK\5\6")

@@ -1,4 +1,4 @@
-"""Pictures that a lake refers to instead of keeping: their bytes are read where their source has them."""
+"""Read pictures that a lake refers to instead of keeping, where their source has them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REMEDY = (
 
 
 class Reference(NamedTuple):
-    """``length`` bytes from ``offset`` on of the file or S3 object ``uri``, whose id was ``sha256``."""
+    """``length`` bytes from byte ``offset`` of the file or S3 object ``uri``, which had the content id ``sha256``."""
 
     sha256: str
     uri: str
@@ -26,10 +26,11 @@ class Reference(NamedTuple):
 
 
 def contents(references: Sequence[Reference]) -> list[bytes | Fault | SourceError]:
-    """The bytes of each; a Fault 'missing' where its file is gone, cannot be read or holds other bytes by now.
+    """Read the bytes of each reference.
 
-    A SourceError stands where the place as a whole is out of reach (a folder that is not mounted, S3 that does not
-    answer): its pictures are not lost, and must not be taken for it.
+    A Fault 'missing' where its file is gone, unreadable or holds other bytes by now. A SourceError is returned, not
+    raised, where the place as a whole cannot be reached (a folder that is not mounted, S3 that does not answer): its
+    pictures are not lost, and must not be recorded as lost.
     """
     far = [each for each in references if each.uri.startswith("s3://")]
     found = dict(zip(far, _of_s3(far), strict=True)) if far else {}

@@ -1,4 +1,4 @@
-"""How often this process had to ask a distant place again: a run's end tells it, since retries cost time unseen."""
+"""Count the requests to S3 and the web that this process made again: a run's end reports them, since they cost time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ _made = 0
 
 
 def add(n: int = 1) -> None:
+    """Count ``n`` repeated requests. Any thread may call it."""
     global _made
     with _lock:
         _made += n
 
 
 def made() -> int:
-    """Requests to S3 and the web that were made again in this process, since it began."""
+    """Return the number of requests that were made again in this process since it began."""
     return _made

@@ -1,4 +1,4 @@
-"""A source in S3 or what speaks its language, through s3fs; the AWS_* variables apply, AWS_ENDPOINT_URL included."""
+"""Read a source in S3 or a compatible store, through s3fs; AWS_* variables apply, AWS_ENDPOINT_URL included."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ops.read.places.tree import MAX_BYTES, Entry, Place, SourceError, refused
 
 @dataclass(frozen=True)
 class S3Tree:
-    """Keys under ``root`` ('s3://bucket/prefix'), or the one key ``only``. Keys are names, so no '..' climbs out."""
+    """Read keys under ``root`` ('s3://bucket/prefix'), or the key ``only``. Keys are names: no '..' climbs out."""
 
     root: str
     only: str = ""
@@ -28,7 +28,7 @@ class S3Tree:
         return self.uri(self.only) if self.only else self.root
 
     def list(self) -> tuple[list[Entry], list[Fault]]:
-        """As Tree.list. SourceError when the place cannot be reached or listed."""
+        """List as Tree.list. Raises SourceError when the place cannot be reached or listed."""
         start = self.root.removeprefix("s3://")
         try:
             found = filesystem().find(start + (f"/{self.only}" if self.only else ""), detail=True)
@@ -77,7 +77,10 @@ class S3Tree:
         return [_content(uri, content) for uri, content in zip(uris, found, strict=True)]
 
     def open(self, path: str) -> IO[bytes]:
-        """As Tree.open. What S3 refuses in the end is a SourceError: a table must not seem to end there."""
+        """Open as Tree.open. Raises FileNotFoundError and PermissionError.
+
+        Opening and reading raise SourceError for what S3 refuses in the end: a table must not seem to end there.
+        """
         uri = self.uri(path)
         return buffered(told(uri, lambda: filesystem().size(uri)), lambda start, end: range_of(uri, start, end))
 
@@ -101,7 +104,7 @@ def _content(uri: str, content: bytes | Exception) -> bytes | Fault:
 
 
 def _asked_again(uri: str, start: int = 0, end: int = MAX_BYTES + 1) -> bytes | Exception:
-    """It may have been the answer 'no such object' that broke off."""
+    """Ask again for what broke off; that answer may have been 'no such object'."""
     try:
         return again(lambda: filesystem().cat_file(uri, start=start, end=end))
     except UNREACHABLE as error:
@@ -109,8 +112,11 @@ def _asked_again(uri: str, start: int = 0, end: int = MAX_BYTES + 1) -> bytes | 
 
 
 def ranges(wanted: list[tuple[str, int, int]]) -> list[bytes | Exception]:
-    """Bytes [start, end) of each (uri, start, end), all at once, or why not: the object is gone, shorter by now, or not
-    for us. SourceError when S3 cannot be reached, or shows nothing of the object's bucket either."""
+    """Read bytes [start, end) of each (uri, start, end), all at once.
+
+    An exception stands in place of what is gone, shorter by now, or forbidden. Raises SourceError when S3 cannot be
+    reached, or does not show the object's bucket either.
+    """
     uris, starts, ends = (list(each) for each in zip(*wanted, strict=True))
     found = filesystem().cat_ranges(uris, starts, ends, on_error="return")
     for number, content in enumerate(found):
@@ -126,7 +132,10 @@ def ranges(wanted: list[tuple[str, int, int]]) -> list[bytes | Exception]:
 
 
 def _bucket_is_there(uri: str) -> None:
-    """Else SourceError: what tells a lost object from a lost bucket, and from expired credentials."""
+    """Raise SourceError unless the bucket can be listed.
+
+    That tells a lost object from a lost bucket and from expired credentials.
+    """
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     try:
         filesystem().call_s3("list_objects_v2", Bucket=bucket, Prefix=key, MaxKeys=1)
@@ -135,7 +144,7 @@ def _bucket_is_there(uri: str) -> None:
 
 
 def s3_tree(uri: str, file_suffixes: frozenset[str]) -> S3Tree:
-    """Tree of a prefix, or of one key when its name ends in a known suffix. Nothing is asked of S3 before a listing."""
+    """Make the tree of a prefix, or of one key when its name ends in a known suffix, without asking S3."""
     root, _, name = uri.rpartition("/")
     is_key = name.rpartition(".")[2].lower() in file_suffixes and root.count("/") >= 2
     return S3Tree(root, only=name) if is_key else S3Tree(uri.rstrip("/"))

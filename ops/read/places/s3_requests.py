@@ -1,4 +1,7 @@
-"""Requests to S3, through s3fs: made again where a failure may pass, counted, and never taken for the end of a file."""
+"""Ask S3 through s3fs: again where a failure may pass, counted, and never taking it for the end of a file.
+
+botocore repeats refused requests; s3fs's own repetition counts nothing, and multiplies botocore's by five.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ UNREACHABLE = (BotoCoreError, ClientError, OSError, asyncio.TimeoutError, aiohtt
 
 @cache
 def filesystem() -> Any:
-    """One a process; never pickled."""
+    """Make the process's one file system; never pickled."""
     usual = {"AWS_MAX_ATTEMPTS": ("total_max_attempts", ATTEMPTS), "AWS_RETRY_MODE": ("mode", "standard")}
     found = s3fs.S3FileSystem(
         config_kwargs={
@@ -44,12 +47,13 @@ def filesystem() -> Any:
 
 
 def _count(parsed: dict[str, Any] | None = None, exception: Any = None, **_: object) -> None:
-    """Told by botocore at the end of a request, whatever became of it, with how often it was made again."""
+    """Count the retries of a finished request; botocore calls it whatever became of the request."""
     said = parsed if parsed is not None else getattr(exception, "response", None) or {}
     retries.add(said.get("ResponseMetadata", {}).get("RetryAttempts", 0))
 
 
 def range_of(uri: str, start: int, end: int) -> bytes:
+    """Read bytes [start, end) of an object. Raises SourceError when S3 fails or the object became shorter."""
     found = told(uri, lambda: again(lambda: filesystem().cat_file(uri, start=start, end=end)))
     if len(found) < end - start:
         raise SourceError(f"'{uri}' became shorter while it was read; run again")
@@ -60,7 +64,7 @@ Asked = TypeVar("Asked")
 
 
 def again(ask: Callable[[], Asked]) -> Asked:
-    """An answer that broke off is asked for again, with growing waits."""
+    """Ask once more, up to ``len(WAITS)`` times, for an answer that broke off. Raises what the last attempt raises."""
     for wait in WAITS:
         try:
             return ask()
@@ -71,6 +75,7 @@ def again(ask: Callable[[], Asked]) -> Asked:
 
 
 def told(uri: str, ask: Callable[[], Asked]) -> Asked:
+    """Ask, with S3's failures raised as SourceError; FileNotFoundError and PermissionError are raised as they are."""
     try:
         return ask()
     except (FileNotFoundError, PermissionError):
@@ -80,4 +85,5 @@ def told(uri: str, ask: Callable[[], Asked]) -> Asked:
 
 
 def cannot(uri: str, error: Exception) -> str:
+    """Word the message of a failure, with the remedy."""
     return f"'{uri}' cannot be read from S3: {error}; run again, what is finished is kept"

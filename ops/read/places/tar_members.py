@@ -1,4 +1,4 @@
-"""The members of a tar file, told from their headers alone; written so that no header can cost memory or leave the tar.
+"""Find the members of a tar by their headers alone; no header can cost memory or lead out of the tar.
 
 POSIX.1-2001 (ustar, pax) and GNU tar, as the standard library and webdataset write them.
 """
@@ -17,7 +17,7 @@ MAX_EXTENSION = 64 * 1024
 
 
 class Member(NamedTuple):
-    """A regular file: its path with '/' inside the archive, and where its bytes stand."""
+    """A regular file: its path with '/' inside the archive, and its bytes' offset and size in the tar."""
 
     name: str
     offset: int
@@ -25,9 +25,10 @@ class Member(NamedTuple):
 
 
 def members(file: IO[bytes], uri: str, at_most: int | None = None) -> Iterator[Member | Fault]:
-    """Every member in the order of the file; a Fault for each that is no plain file, and one for the rest of a cut tar.
+    """Yield every member in the order of the file.
 
-    Names are safe: neither absolute nor with '..'. The first of two members of one name counts.
+    A Fault stands for each that is no plain file, and for the rest of a cut or damaged tar. Names are safe: neither
+    absolute nor with '..'. The first of two members of one name counts.
     """
     end = file.seek(0, 2)
     at, seen, extra = 0, set(), {}
@@ -86,7 +87,7 @@ def _member(uri: str, header: bytes, at: int, size: int, end: int, extra: dict, 
 
 
 def _size(header: bytes, extra: dict[str, bytes | str]) -> int | None:
-    """Bytes of the member, None when the block is no header (its checksum is wrong)."""
+    """Read the member's size in bytes; None when the block is no header (its checksum is wrong)."""
     total = sum(header) - sum(header[148:156]) + 8 * 32
     if _number(header[148:156]) != total:
         return None
@@ -98,7 +99,7 @@ def _size(header: bytes, extra: dict[str, bytes | str]) -> int | None:
 
 
 def _number(field: bytes) -> int | None:
-    """Octal digits, or GNU's base 256 for what they cannot hold."""
+    """Parse octal digits, or GNU's base 256 for numbers that they cannot hold."""
     if field[0] in (0x80, 0xFF):
         return int.from_bytes(field[1:], "big", signed=field[0] == 0xFF)
     try:
@@ -113,7 +114,7 @@ def _name(header: bytes) -> bytes:
 
 
 def _extension(kind: bytes, data: bytes) -> dict[str, bytes | str]:
-    """What a GNU long name or a pax header says of the next member."""
+    """Parse what a GNU long name or a pax header says of the next member."""
     if kind == b"L":
         return {"path": data.split(b"\0")[0]}
     found: dict[str, bytes | str] = {}
@@ -135,5 +136,5 @@ def is_unsafe(name: str) -> bool:
 
 
 def plain(name: str) -> str:
-    """Without './' at the start and doubled slashes."""
+    """Remove './' at the start and doubled slashes."""
     return "/".join(part for part in name.split("/") if part not in ("", "."))

@@ -1,4 +1,4 @@
-"""A source's files: listed once, read by relative path, wherever they lie (a local folder or an s3 prefix)."""
+"""List and read a source's files by relative path, in a local folder or behind the same protocol elsewhere."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MAX_BYTES = 256 * 2**20
 
 
 class SourceError(Exception):
-    """A source as a whole cannot be used; the message says which, why, and the remedy."""
+    """A source as a whole cannot be used; the message says which one, why, and the remedy."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One listed file: ``path`` relative to the source, '/' between names; ``size`` in bytes, ``etag`` of its state."""
+    """One listed file: ``path`` in the source with '/', ``size`` in bytes; ``etag`` changes with its content."""
 
     path: str
     size: int
@@ -35,10 +35,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Place:
-    """Bytes that stand in a file as they are: from byte ``offset`` of the file or object ``uri`` on.
+    """Bytes that are in a file unpacked: from byte ``offset`` of the file or object ``uri`` on.
 
-    In a local path '/./' stands behind the source's folder, as rsync writes it: whether that is there tells a source
-    that is not mounted from a file that was deleted.
+    In a local path '/./' stands behind the source's folder, as rsync writes it: whether that folder is there tells a
+    source that is not mounted from a file that was deleted.
     """
 
     uri: str
@@ -52,7 +52,10 @@ class Tree(Protocol):
     def root(self) -> str: ...
 
     def list(self) -> tuple[list[Entry], list[Fault]]:
-        """Every file, sorted by path, and what could not be listed. Names that begin with a dot are left out."""
+        """List every file, sorted by path, and a Fault for what could not be listed.
+
+        Names that begin with a dot are left out. Raises SourceError when the place as a whole cannot be listed.
+        """
         ...
 
     def uri(self, path: str) -> str: ...
@@ -60,24 +63,31 @@ class Tree(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def read(self, path: str) -> bytes | Fault:
-        """The whole file, or why not: missing, empty, too_large, unsafe_path (a link that leaves the source)."""
+        """Read a whole file; or the Fault missing, empty, too_large or unsafe_path (a link that leaves the source).
+
+        Raises SourceError when the place as a whole stops answering.
+        """
         ...
 
     def read_many(self, paths: list[str]) -> list[bytes | Fault]:
-        """As ``read`` of each; many at a time where the place is far away."""
+        """Read each as ``read`` does; many at a time where the place is far away."""
         ...
 
-    def open(self, path: str) -> IO[bytes]: ...
+    def open(self, path: str) -> IO[bytes]:
+        """Open a file to be read at any place. Raises OSError, and SourceError as ``read`` does."""
+        ...
 
     def where(self, path: str) -> Place | None:
-        """Where the file's bytes can be read again for as long as the source lasts; None where they are packed, or
-        the place is not one that lasts (an address on the web)."""
+        """Locate the file's bytes for as long as the source lasts.
+
+        None where they are packed, or where the place does not last (an address on the web).
+        """
         ...
 
 
 @dataclass(frozen=True)
 class LocalTree:
-    """A folder of this machine, or one file of it (``only``). ``root`` is absolute and free of links."""
+    """Read a folder of this machine, or one file of it (``only``). ``root`` is absolute and free of links."""
 
     root: str
     only: str = ""
@@ -167,7 +177,7 @@ class LocalTree:
 
 
 def is_storable(path: str) -> bool:
-    """Whether a path can be written into a table and read back: Python marks bytes that are not UTF-8 by surrogates."""
+    """Whether a path can be written into a table: Python marks bytes that are not UTF-8 by surrogates."""
     try:
         return bool(path.encode())
     except UnicodeEncodeError:
@@ -179,14 +189,14 @@ def _entry(path: str, stat: os.stat_result) -> Entry:
 
 
 def refused(uri: str, size: int) -> Fault | None:
-    """Why a file of this many bytes is not read, if so."""
+    """Say why a file of this many bytes is not read; None when it is."""
     if size == 0:
         return Fault(uri, "empty", "no bytes")
     return Fault(uri, "too_large", f"{size} bytes; at most {MAX_BYTES} are read") if size > MAX_BYTES else None
 
 
 def local_tree(uri: str) -> LocalTree:
-    """Tree of a local folder or file (a path or ``file://`` URI). SourceError when there is none."""
+    """Make the tree of a local folder or file (a path or ``file://`` URI). Raises SourceError when there is none."""
     if not uri.removeprefix("file://").strip():
         raise SourceError("source '': an empty name; give a folder or a file, '.' for the folder where this runs")
     try:

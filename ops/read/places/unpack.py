@@ -1,4 +1,4 @@
-"""Packed files as bounded streams: what is cut gives what came before the cut, what would swell without end is stopped.
+"""Unpack files as bounded streams: of a cut file what came before the cut, of a bomb no more than a limit.
 
 Limits: Common Crawl's WARC unpack 4 to 6 times, JSON lines up to 30 times, a gzip of zeros 1,030 times.
 """
@@ -27,7 +27,7 @@ FAR_CHUNK = 8 * 2**20
 
 
 class Inflated(io.RawIOBase):
-    """A gzip file's content, all its members one behind the other. Damage ends the stream and stands in ``fault``."""
+    """Stream a gzip file's content, all its members in a row. Damage ends the stream and is kept in ``fault``."""
 
     def __init__(self, file: IO[bytes], uri: str) -> None:
         self.fault: Fault | None = None
@@ -81,7 +81,7 @@ class Inflated(io.RawIOBase):
 
 
 class Near(NamedTuple):
-    """A file to be read here and there, what was wrong with it, and whether its bytes stand so in the source too."""
+    """A file that can be read at any place, what was wrong with it, and whether the source holds the same bytes."""
 
     file: IO[bytes]
     faults: list[Fault]
@@ -90,10 +90,10 @@ class Near(NamedTuple):
 
 @contextmanager
 def seekable(tree: Tree, path: str) -> Iterator[Near]:
-    """The file, unpacked when it is gzip by its first bytes.
+    """Open a file to be read at any place, unpacked when its first bytes are gzip's.
 
-    A packed or a distant file is brought once into a temporary file: gzip cannot be read backwards, and S3 would be
-    asked for every member.
+    A packed or a distant file is first copied into a temporary file: gzip cannot be read backwards, and S3 would be
+    asked for every member. Raises what ``tree.open`` raises.
     """
     with tree.open(path) as file:
         packed = is_gzip(file)
@@ -110,7 +110,7 @@ def seekable(tree: Tree, path: str) -> Iterator[Near]:
 
 
 def head(tree: Tree, path: str, size: int) -> bytes:
-    """The first bytes of the unpacked file, to tell what it is; b'' when it cannot be read."""
+    """Read the first ``size`` bytes of the unpacked file, to tell what it is; b'' when it cannot be read."""
     try:
         with tree.open(path) as file:
             if not is_gzip(file):
@@ -121,6 +121,7 @@ def head(tree: Tree, path: str, size: int) -> bytes:
 
 
 def is_gzip(file: IO[bytes]) -> bool:
+    """Whether the file begins as gzip does; it is left at its start."""
     mark = file.read(2)
     file.seek(0)
     return mark == b"\x1f\x8b"

@@ -1,4 +1,4 @@
-"""The members of a zip file, bounded: no member is unpacked beyond what a worker may hold."""
+"""Find and unpack the members of a zip, none beyond what a worker may hold."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOCAL = struct.Struct("<4sHHHHHIIIHH")
 
 
 class ZipMembers:
-    """``found`` holds the plain files by name, ``faults`` what is none; a zip without its directory is walked."""
+    """List plain files by name in ``found``, the rest in ``faults``; a zip without its directory is walked."""
 
     def __init__(self, file: IO[bytes], uri: str) -> None:
         self.uri = uri
@@ -67,7 +67,7 @@ class ZipMembers:
         self.faults.append(Fault(item.encode("utf-8", "replace").decode(), reason, detail))
 
     def _walk(self) -> None:
-        """What stands before the cut, member by member, as far as the local headers tell their sizes."""
+        """Find members before the cut one by one, as far as the local headers state their sizes."""
         at = 0
         while True:
             self._file.seek(at)
@@ -99,7 +99,7 @@ class ZipMembers:
         return data
 
     def _content(self, place: zipfile.ZipInfo | tuple[int, int, int], size: int) -> bytes:
-        """At most one byte more than ``size``. Raises one of DAMAGED."""
+        """Unpack at most one byte more than ``size``. Raises one of DAMAGED."""
         if isinstance(place, zipfile.ZipInfo):
             assert self._zip is not None
             with self._zip.open(place) as member:

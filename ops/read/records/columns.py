@@ -1,4 +1,4 @@
-"""Which columns of a table of pictures are what: address, bytes, captions; the names that released datasets use."""
+"""Recognise a picture table's columns (address, bytes, captions) by the names that released datasets use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CAPTION_STARTS = ("caption_", "text_", "alt_text_", "sentence", "top_caption")
 
 
 def address(columns: Mapping[str, str]) -> str:
-    """Name of the column of picture addresses, '' for none."""
+    """Name the column of picture addresses; '' for none."""
     lower = {name.lower(): name for name, kind in reversed(list(columns.items())) if kind == "text"}
     return next((lower[name] for name in ADDRESSES if name in lower), "")
 
@@ -42,7 +42,7 @@ def is_interleaved(kinds: Mapping[str, str]) -> bool:
 
 
 def held(columns: Mapping[str, str]) -> list[str]:
-    """Names of the columns that hold encoded pictures: structs with bytes, or binary under a picture's name."""
+    """Name the columns that hold encoded pictures: structs with bytes, or binary under a picture's name."""
     return [
         name
         for name, kind in columns.items()
@@ -55,21 +55,24 @@ def _is_picture_name(name: str) -> bool:
 
 
 def captions(columns: Mapping[str, str]) -> list[str]:
-    """Names of the columns with captions, single or lists, best first."""
+    """Name the columns with captions, single or lists, best first."""
     found = [name for name, kind in columns.items() if kind in ("text", "texts", "list")]
     named = sorted((name for name in found if name.lower() in CAPTIONS), key=lambda name: CAPTIONS.index(name.lower()))
     return named + [name for name in found if name.lower().startswith(CAPTION_STARTS) and name not in named]
 
 
 def texts(row: dict[str, Any], names: list[str]) -> list[str]:
-    """Distinct, non-empty captions of a row in order."""
+    """Collect a row's distinct, non-empty captions in order."""
     values = [row.get(name) for name in names]
     flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
     return [text for text in dict.fromkeys(clean(each) for each in flat) if text]
 
 
 def addressed(tree: Tree, path: str, uri: str, row: dict[str, Any], column: str, alt: str) -> Picture | Fault:
-    """The picture at an address of the row: a file of the source, a data: URI, or one that must be fetched."""
+    """Make the picture at the row's address: a file of the source, a data: URI, or one still to be fetched.
+
+    A Fault instead when the row has no address. Raises SourceError when the place stops answering.
+    """
     reference = row.get(column)
     if not isinstance(reference, str) or not reference.strip():
         detail = f"expected an address in column '{column}', found {reference!r:.60}"
@@ -81,6 +84,6 @@ def addressed(tree: Tree, path: str, uri: str, row: dict[str, Any], column: str,
 
 
 def document(uri: str, row: dict[str, Any], pictures: list[Picture], words: list[str], used: list[str]) -> Document:
-    """Pictures, then captions; every other column of the row is kept as metadata."""
+    """Make the row's document: pictures, then captions; every other column is metadata."""
     about = storable({name: value for name, value in row.items() if name not in used})
     return Document(uri, clean(row.get("title")), about, (*pictures, *(Text(text) for text in words)))

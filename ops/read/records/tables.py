@@ -1,4 +1,4 @@
-"""Rows of Parquet, CSV, TSV and JSON lines, one at a time and in bounded memory, whatever a row is about.
+"""Read rows of Parquet, CSV, TSV and JSON lines one at a time and in bounded memory.
 
 A unit is a row group, a range of a JSONL file's bytes, or a whole CSV or packed file (a quoted CSV field may hold line
 ends, so that no byte tells where a row begins; a packed file is read from its start). A row's uri ends in ``#row=N``,
@@ -37,7 +37,7 @@ AT_ONCE = 16
 class Header(NamedTuple):
     """``columns``: kind by name ('text', 'texts', 'binary', 'held', 'helds', 'list', 'other'); held: struct with bytes.
 
-    ``groups`` are the sizes of the row groups in bytes, () for other than Parquet.
+    ``groups`` are the sizes of Parquet's row groups in bytes, () for other tables.
     """
 
     columns: dict[str, str]
@@ -45,13 +45,13 @@ class Header(NamedTuple):
 
 
 def format_of(path: str) -> str:
-    """'parquet', 'jsonl', 'csv', 'tsv' or '', by name."""
+    """Return 'parquet', 'jsonl', 'csv', 'tsv' or '', by name."""
     return "parquet" if path.lower().rpartition(".")[2] in PARQUET else text_rows_format(path)
 
 
 @lru_cache(maxsize=65_536)
 def header(tree: Tree, entry: Entry) -> Header | None:
-    """The columns of a table, None for what is none or cannot be read. Read once a listing."""
+    """Read a table's columns; None for what is no table or cannot be read. Done once a listing."""
     format = format_of(entry.path)
     if not format:
         return None
@@ -71,7 +71,7 @@ def header(tree: Tree, entry: Entry) -> Header | None:
 
 
 def shaped(tree: Tree, entries: list[Entry], fits: Callable[[dict[str, str]], bool]) -> list[Entry]:
-    """The tables among the entries whose columns ``fits`` says yes to. Many at a time: on S3 a footer is two reads."""
+    """Select the tables whose columns ``fits`` accepts. Many at a time: on S3 a footer is two reads."""
     tables = [entry for entry in entries if format_of(entry.path)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         headers = list(pool.map(lambda entry: header(tree, entry), tables))
@@ -79,7 +79,7 @@ def shaped(tree: Tree, entries: list[Entry], fits: Callable[[dict[str, str]], bo
 
 
 def kinds(schema: pa.Schema) -> dict[str, str]:
-    """Kind of each column, as Header names them."""
+    """Name the kind of each column, as Header does."""
     return {field.name: _kind(field.type) for field in schema}
 
 
@@ -105,7 +105,7 @@ def _json_kind(value: Any) -> str:
 
 
 def units(tree: Tree, entry: Entry, format: str) -> list[Unit]:
-    """The units of one table for the reader called ``format``."""
+    """Cut one table into units for the format ``format``."""
     uri, found = tree.uri(entry.path), header(tree, entry)
     if found and found.groups:
         return [
@@ -123,7 +123,7 @@ def units(tree: Tree, entry: Entry, format: str) -> list[Unit]:
 
 
 def path_of(tree: Tree, unit: Unit) -> str:
-    """Path of the file that a unit is a part of."""
+    """Return the path of the file that a unit is a part of."""
     uri = unit.uri
     for mark in ("#row-group=", "#bytes="):
         uri = uri.rpartition(mark)[0] or uri
@@ -131,7 +131,11 @@ def path_of(tree: Tree, unit: Unit) -> str:
 
 
 def rows(tree: Tree, unit: Unit) -> Iterator[Row | Fault]:
-    """(uri, row) of every row of the unit in order; a Fault for a row that cannot be read, and for a damaged rest."""
+    """Yield (uri, row) of every row of the unit in order.
+
+    A Fault stands for a row that cannot be read, and for a damaged rest. Raises SourceError when the place as a whole
+    stops answering.
+    """
     path = path_of(tree, unit)
     try:
         if format_of(path) == "parquet":
@@ -164,7 +168,7 @@ def _parquet_rows(tree: Tree, path: str, group: int) -> Iterator[Row | Fault]:
 
 
 def _one_by_one(batch: pa.RecordBatch, uri: str, first: int) -> Iterator[Row | Fault]:
-    """Rows of a batch in which one holds what Python cannot: bad UTF-8, a date beyond the year 9999."""
+    """Yield a batch's rows when one holds what Python cannot: bad UTF-8, a date beyond the year 9999."""
     for place in range(batch.num_rows):
         item = f"{uri}#row={first + place}"
         try:

@@ -1,4 +1,4 @@
-"""Rows of JSON lines, CSV and TSV, packed or not, one at a time; damage costs a row, or the rest of the file."""
+"""Read rows of JSON lines, CSV and TSV, packed or not, one at a time; damage costs a row, or the rest of the file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = tuple[str, dict[str, Any]]
 
 
 def format_of(path: str) -> str:
-    """'jsonl', 'csv', 'tsv' or '', by name; .gz and .zip around it do not count."""
+    """Return 'jsonl', 'csv', 'tsv' or '', by name; a .gz or .zip around it does not count."""
     name = path.lower()
     for packing in (".gz", ".zip"):
         name = name.removesuffix(packing)
@@ -34,9 +34,10 @@ def format_of(path: str) -> str:
 
 
 def text_rows(tree: Tree, path: str, start: int, end: int | None, uri: str) -> Iterator[Row | Fault]:
-    """Rows that begin in the bytes [start, end) of a JSONL file; ``end`` None: to its end, as always of the others.
+    """Yield rows that begin in bytes [start, end) of a JSONL file; ``end`` None means to its end.
 
-    Raises FileNotFoundError, and one of zip_members.DAMAGED where nothing more can be read.
+    Of CSV, TSV and packed files always the whole. Raises FileNotFoundError, UnicodeDecodeError, and one of
+    zip_members.DAMAGED where nothing more can be read.
     """
     with ExitStack() as stack:
         file = stack.enter_context(tree.open(path))
@@ -66,7 +67,7 @@ def _only_member(file: IO[bytes], uri: str) -> IO[bytes]:
 
 
 def _lines(file: IO[bytes], start: int, end: int | None, uri: str) -> Iterator[Row | Fault]:
-    """JSON lines that begin in [start, end): a line that reaches in from before belongs to the range before."""
+    """Yield JSON lines that begin in [start, end): a line that reaches in from before belongs to the range before."""
     at = start
     if start:
         file.seek(start - 1)

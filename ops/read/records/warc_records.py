@@ -1,4 +1,8 @@
-"""The records of a WARC file and the web servers' answers inside them, bounded: encodings undone, bombs stopped."""
+"""Read the records of a WARC file and the HTTP responses in them, encodings undone, within bounds.
+
+FastWARC takes a cut header or block for whole, fails on bodies that are named chunked and are not, and takes 1.7 times
+the CPU (warcio 5.6 times).
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,10 @@ MAX_HEADER = 64 * 1024
 
 
 class Record(NamedTuple):
-    """A response or resource: its address and date, its own kind of content, and where its block stands.
+    """A response or resource: its address and date, the type of its block, and the block's offset and size in bytes.
 
-    ``digest`` is of its payload, with the algorithm before it: 'sha1:…' in base 32, as a rule.
+    ``kind`` is 'http' for a response, else the record's own content type; ``digest`` is the payload's, with the
+    algorithm before it ('sha1:…' in base 32, as a rule).
     """
 
     url: str
@@ -30,6 +35,10 @@ class Record(NamedTuple):
 
 
 def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
+    """Yield the responses and resources of an unpacked file in order; blocks are skipped, not read.
+
+    A Fault ends it where a header is damaged or the file is cut.
+    """
     end = file.seek(0, 2)
     at = 0
     while at < end:
@@ -61,7 +70,7 @@ def _record(fields: dict[str, str], start: int, size: int) -> Record:
 
 
 def _fields(file: IO[bytes]) -> dict[str, str] | None:
-    """Header lines up to the empty one; None when they do not end. Names in lower case, the first of each counts."""
+    """Read header lines up to the empty one; None without it. Names in lower case, the first of each counts."""
     found: dict[str, str] = {}
     left = MAX_HEADER
     while left > 0:
@@ -77,13 +86,15 @@ def _fields(file: IO[bytes]) -> dict[str, str] | None:
 
 
 class Answer(NamedTuple):
+    """Status, header fields by lower-case name, and body size in bytes of an HTTP response."""
+
     status: int
     fields: dict[str, str]
     size: int
 
 
 def _answer(file: IO[bytes], record: Record) -> Answer | None:
-    """Header of the response, the file then standing at its body; None for what is no answer of a web server."""
+    """Read a response's header and leave the file at its body; None for what is no HTTP response."""
     file.seek(record.offset)
     if record.kind != "http":
         return Answer(200, {"content-type": record.kind}, record.size)
@@ -94,12 +105,17 @@ def _answer(file: IO[bytes], record: Record) -> Answer | None:
 
 
 def kind_of(file: IO[bytes], record: Record) -> str:
+    """Return the content type of what the record holds, in lower case and without parameters; '' for none."""
     answer = _answer(file, record)
     return answer.fields.get("content-type", "").split(";")[0].strip().lower() if answer else ""
 
 
 def body(file: IO[bytes], uri: str, record: Record) -> bytes | Fault:
-    """The response's content, transfer and content encoding undone."""
+    """Read the response's content with transfer and content encoding undone, MAX_BYTES at most.
+
+    A Fault instead for another status than 200, and for damaged, cut, empty or bomb-like content. Never raises of
+    content.
+    """
     item = f"{uri}#byte={record.offset}"
     answer = _answer(file, record)
     if answer is None:
@@ -133,7 +149,7 @@ def _inflated(item: str, data: bytes, window: int) -> bytes | Fault:
 
 
 def _unchunked(data: bytes) -> bytes:
-    """The body without its chunk sizes (RFC 9112, 7.1); as it stands when it is not chunked, as many crawlers store."""
+    """Remove chunk sizes (RFC 9112, 7.1); a body that is not chunked, as many crawlers store it, stays as it is."""
     parts, at = [], 0
     while at < len(data):
         end = data.find(b"\n", at, at + 1024)
