@@ -3,12 +3,12 @@
 from functools import partial, update_wrapper
 
 from catalog.cut.publication import Published
-from flows.curate import Do, curate_steps
+from flows.curate import RunStep, curate_steps
 from tasks.reopen import replay
 from tasks.run.session import Session
 
 
-def replay_steps(session: Session, reason: str, do: Do) -> Published:
+def replay_steps(session: Session, reason: str, run_step: RunStep) -> Published:
     """The steps of curate after one that opens what was closed. The session has no source: nothing new is listed."""
-    do(update_wrapper(partial(replay, reason=reason), replay), session)
-    return curate_steps(session, do)
+    run_step(update_wrapper(partial(replay, reason=reason), replay), session)
+    return curate_steps(session, run_step)

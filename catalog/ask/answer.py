@@ -13,7 +13,7 @@ def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
     try:
         cursor = lake.connection.execute(sql)
     except duckdb.Error as error:
-        raise _told(error, lake) from error
+        raise _as_user_error(error, lake) from error
     if cursor is None:  # blanks or a comment
         raise BadQuery('there is no statement; ask one, such as pairmill sql "SELECT count(*) FROM images".')
     return [column[0] for column in cursor.description or ()], _rows(lake, cursor)
@@ -24,10 +24,10 @@ def _rows(lake: Lake, cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple]:
         while chunk := cursor.fetchmany(2048):
             yield from chunk
     except duckdb.Error as error:
-        raise _told(error, lake) from error
+        raise _as_user_error(error, lake) from error
 
 
-def _told(error: duckdb.Error, lake: Lake) -> Exception:
+def _as_user_error(error: duckdb.Error, lake: Lake) -> Exception:
     """Whatever DuckDB refuses here, the statement is its user's own."""
-    told = translated(error, lake.uri)
-    return told if isinstance(told, PairmillError) else BadQuery(str(error))
+    error_with_remedy = translated(error, lake.uri)
+    return error_with_remedy if isinstance(error_with_remedy, PairmillError) else BadQuery(str(error))

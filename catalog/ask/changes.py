@@ -9,7 +9,7 @@ from catalog.ask.datasets import Dataset
 from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
 
-READ = ("raw_image_url", "text1", "text2", "text3", "syn_text", "caption", "alt_text", "tags", "width", "height",
+COMPARED = ("raw_image_url", "text1", "text2", "text3", "syn_text", "caption", "alt_text", "tags", "width", "height",
         "similarity1", "similarity2", "similarity3", "best_similarity", "cluster")  # fmt: skip
 
 
@@ -38,25 +38,27 @@ def changes(lake: Lake, before: Dataset, after: Dataset) -> list[Change]:
 
 def changed(before: Dataset, after: Dataset) -> str:
     """SQL: ``item_id``, ``kind`` and ``cause`` of every image whose pair differs, as :class:`Change` tells them."""
-    differing = ", ".join(f"CASE WHEN a.{name} IS DISTINCT FROM b.{name} THEN '{name}' END" for name in READ)
+    differing = ", ".join(f"CASE WHEN a.{name} IS DISTINCT FROM b.{name} THEN '{name}' END" for name in COMPARED)
     return f"""WITH met AS MATERIALIZED (
         SELECT coalesce(a.image_id, b.image_id) AS item_id, if(a.image_id IS NULL, 'entered',
             if(b.image_id IS NULL, 'left', 'changed')) AS kind, concat_ws(', ', {differing}) AS columns
-        FROM (SELECT * FROM pairs WHERE {_of(before)}) a FULL JOIN (SELECT * FROM pairs WHERE {_of(after)}) b
+        FROM (SELECT * FROM pairs WHERE {_version_filter(before)}) a
+            FULL JOIN (SELECT * FROM pairs WHERE {_version_filter(after)}) b
         ON a.image_id = b.image_id)
     SELECT item_id, kind, columns AS cause FROM met WHERE kind = 'changed' AND columns <> ''
-    UNION ALL {_fell("entered", before, "new")} UNION ALL {_fell("left", after, "gone")}"""
+    UNION ALL {_with_cause("entered", before, "new")} UNION ALL {_with_cause("left", after, "gone")}"""
 
 
-def _fell(kind: str, other: Dataset, unknown: str) -> str:
+def _with_cause(kind: str, other: Dataset, unknown: str) -> str:
     """SQL: pairs that one version has alone, with what the other one says of the image."""
     alone = f"SELECT item_id FROM met WHERE kind = '{kind}'"
-    said = f"SELECT item_id, dropped_by FROM decisions WHERE {_of(other)} AND kind = 'image' AND item_id IN ({alone})"
+    of_other = f"{_version_filter(other)} AND kind = 'image' AND item_id IN ({alone})"
+    said = f"SELECT item_id, dropped_by FROM decisions WHERE {of_other}"
     return (
         f"SELECT m.item_id, m.kind, coalesce(nullif(d.dropped_by, ''), '{unknown}') FROM met m LEFT JOIN ({said}) d "
         f"ON d.item_id = m.item_id WHERE m.kind = '{kind}'"
     )
 
 
-def _of(dataset: Dataset) -> str:
+def _version_filter(dataset: Dataset) -> str:
     return f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"

@@ -24,7 +24,7 @@ MOST = 20  # of each kind of thing that is listed
 
 
 @dataclass(frozen=True)
-class Named:
+class Resolved:
     """What an item may stand for: image ids, contents of sentences, documents, addresses that documents name, and its
     rows of quarantine."""
 
@@ -39,7 +39,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Scope:
     """Through whose eyes: a dataset's plan, commit and scorers by name; of the newest rows when there is none.
 
     ``filled`` are the tables with rows in files: to ask an empty one takes longer (0.05 s) than a full one.
@@ -66,16 +66,16 @@ class Seen:
         return {name: value for name, value in last.items() if name not in ("scorer", "commit")}
 
 
-def seen_by(lake: Lake, dataset: Dataset | None) -> Seen:
+def scope_of(lake: Lake, dataset: Dataset | None) -> Scope:
     held = lake.query("SELECT table_name FROM ducklake_table_info('lake') WHERE file_count > 0")
     filled = frozenset(name for (name,) in held)
     if dataset is None:
-        return Seen(filled)
+        return Scope(filled)
     scorers = lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (dataset.scorers,))
-    return Seen(filled, dataset, plan_of(lake, dataset), dict(scorers))
+    return Scope(filled, dataset, plan_of(lake, dataset), dict(scorers))
 
 
-def named(lake: Lake, item: str, content: str) -> Named:
+def resolve(lake: Lake, item: str, content: str) -> Resolved:
     """Find ``item``: any id, a sha256 of 32 or 64 digits, the address of a picture or page (or how it ends), a
     sentence's text. ``content`` is the id of the item read as a sentence."""
     if re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", item):
@@ -88,18 +88,18 @@ def named(lake: Lake, item: str, content: str) -> Named:
     return found
 
 
-def _by_id(lake: Lake, key: str) -> Named:
+def _by_id(lake: Lake, key: str) -> Resolved:
     """An id names one kind of thing: the tables are asked in turn, the smaller ones first. What became of an image's
     bytes is part of its story."""
     for where in ("image_id = ?", "sha256 = ?"):
         images = lake.query(f"SELECT image_id FROM images WHERE {where}", (key,))
         if images:
-            return Named(images=sorted(row[0] for row in images))
+            return Resolved(images=sorted(row[0] for row in images))
     faults = quarantine(lake, "item = ? OR payload_ref = ?", (key, key))
-    documents = facts(lake, f"SELECT {_DOCUMENT} FROM documents WHERE document_id = ? ORDER BY uri", (key,))
+    documents = select_rows(lake, f"SELECT {_DOCUMENT} FROM documents WHERE document_id = ? ORDER BY uri", (key,))
     if documents:
-        return Named(documents=documents, quarantine=faults)
-    return Named(sentences=_sentences(lake, key), quarantine=faults)
+        return Resolved(documents=documents, quarantine=faults)
+    return Resolved(sentences=_sentences(lake, key), quarantine=faults)
 
 
 def _sentences(lake: Lake, key: str) -> list[str]:
@@ -114,15 +114,15 @@ def _sentences(lake: Lake, key: str) -> list[str]:
     return []
 
 
-def _by_address(lake: Lake, address: str, value: str, content: str) -> Named:
+def _by_address(lake: Lake, address: str, value: str, content: str) -> Resolved:
     images = f"SELECT image_id FROM images WHERE {address.format('url')} ORDER BY ALL"
     documents = f"SELECT {_DOCUMENT} FROM documents WHERE {address.format('uri')} ORDER BY uri"
-    return Named(
+    return Resolved(
         [row[0] for row in lake.query(images, (value,))],
         _sentences(lake, content),
-        facts(lake, documents, (value,)),
+        select_rows(lake, documents, (value,)),
         quarantine(lake, f"{address.format('item')} OR payload_ref = ?", (value, value)),
-        facts(lake, _ADDRESSES.format(where=address.format("url")), (value, value)),
+        select_rows(lake, _ADDRESSES.format(where=address.format("url")), (value, value)),
     )
 
 
@@ -134,7 +134,7 @@ _ADDRESSES = f"""
     (PARTITION BY url ORDER BY "commit" DESC) = 1) f ON f.url = l.url ORDER BY l.url"""
 
 
-def superseded(lake: Lake, document_id: str) -> int | None:
+def superseded_at(lake: Lake, document_id: str) -> int | None:
     """The commit since which the document no longer counts, because its source says something else; else None."""
     said = lake.query('SELECT "commit", gone FROM superseded WHERE document_id = ?', (document_id,))
     commit, gone = max(said, default=(0, False))
@@ -144,39 +144,47 @@ def superseded(lake: Lake, document_id: str) -> int | None:
 def quarantine(lake: Lake, where: str, values: tuple) -> list[Facts]:
     columns = "item, source, stage, reason, detail, run_id"
     sql = f"SELECT DISTINCT {columns} FROM quarantine WHERE {where} ORDER BY ALL LIMIT {MOST}"
-    return facts(lake, sql, values)
+    return select_rows(lake, sql, values)
 
 
-def facts(lake: Lake, sql: str, values: tuple = ()) -> list[Facts]:
+def select_rows(lake: Lake, sql: str, values: tuple = ()) -> list[Facts]:
     return lake.table(sql, values).to_pylist()
 
 
-def known(lake: Lake, seen: Seen, table: str, columns: str, key: str, value: str, where: str = "") -> list[Facts]:
+def rows_of_key(
+    lake: Lake, scope: Scope, table: str, columns: str, key: str, value: str, where: str = ""
+) -> list[Facts]:
     """What a table says of one key."""
-    if table not in seen.filled:
+    if table not in scope.filled:
         return []
-    return facts(lake, f"SELECT {columns} FROM {table} WHERE {key} = ?{where}", (value,))
+    return select_rows(lake, f"SELECT {columns} FROM {table} WHERE {key} = ?{where}", (value,))
 
 
-def home(lake: Lake, table: str, key: str, value: str) -> str:
+def home_filter(lake: Lake, table: str, key: str, value: str) -> str:
     """SQL: narrows a query to the shard where ``value`` is scored; nothing where it has no home in ``table`` yet."""
     found = lake.query(f"SELECT shard FROM {table} WHERE {key} = ?", (value,))
     return "".join(f" AND shard = {quoted(shard)}" for (shard,) in found[:1] if shard is not None)
 
 
-def scores(lake: Lake, seen: Seen, tables: tuple[ScoreColumns, ...], key: str, value: str, home: str) -> Facts:
+def scores(
+    lake: Lake, scope: Scope, tables: tuple[ScoreColumns, ...], key: str, value: str, in_home_shard: str
+) -> Facts:
     """Values by column: of each score table the row by the dataset's scorer; the newest where no dataset is asked."""
     found: Facts = {}
     for table in tables[1:]:
         columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())
-        digest = seen.plan.scorer(table.table) if seen.plan else ""
-        if seen.plan and not digest:
+        digest = scope.plan.scorer(table.table) if scope.plan else ""
+        if scope.plan and not digest:
             continue
-        found |= seen.newest(known(lake, seen, table.table, f'{columns}, scorer, "commit"', key, value, home), digest)
+        found |= scope.newest(
+            rows_of_key(lake, scope, table.table, f'{columns}, scorer, "commit"', key, value, in_home_shard), digest
+        )
     return found
 
 
-def judged(lake: Lake, checks: tuple[Check, ...], tables: tuple[ScoreColumns, ...], values: Facts) -> list[Facts]:
+def evaluate_rules(
+    lake: Lake, checks: tuple[Check, ...], tables: tuple[ScoreColumns, ...], values: Facts
+) -> list[Facts]:
     """Each rule with the values that it reads; ``kept`` is None where a score is missing: it fell before."""
     if not checks:
         return []

@@ -10,17 +10,17 @@ import duckdb
 from catalog.lake import schema, score_tables, spill
 from catalog.lake.attach import attach, connect, extensions_for, quoted, use_s3_credentials
 from catalog.lake.error import NewerLake, PairmillError, translated
-from catalog.lake.hold import hold
 from catalog.lake.lake import Lake
+from catalog.lake.lease_row import hold
 from catalog.lake.location import Location, locate
 from catalog.lake.metadata import Metadata
 
-TROUBLE = (duckdb.Error, OSError)
+OPENING_ERRORS = (duckdb.Error, OSError)
 S3_MARK = "lake.txt"
 WAIT_SECONDS = 60.0
 
 
-def attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
+def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
     """Connect and attach; a lake that is not there is created for a writer, an error for a reader."""
     nothing = PairmillError(f"there is no lake at '{location.uri}'. Check --lake, or make one with `pairmill run`.")
     if read_only and not location.on_postgres and not Path(location.metadata).is_file():
@@ -58,7 +58,7 @@ def _attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only
     try:
         attach(connection, location, read_only)
     except duckdb.InvalidInputException as error:
-        raise _version_trouble(error, location.uri) or error from error
+        raise _format_version_error(error, location.uri) or error from error
 
 
 def bring_up_to_date(lake: Lake) -> None:
@@ -69,7 +69,7 @@ def bring_up_to_date(lake: Lake) -> None:
             "Install that version or a later one; the lake was not touched."
         )
     if version:
-        _find_data(lake)
+        _check_data_path(lake)
     if version < schema.NEWEST and not lake.read_only:
         with hold(lake.metadata, lake.uri, "-", f"migrate to schema {schema.NEWEST}", WAIT_SECONDS):
             schema.migrate(lake)
@@ -80,7 +80,7 @@ def bring_up_to_date(lake: Lake) -> None:
             score_tables.add(lake)
 
 
-def _find_data(lake: Lake) -> None:
+def _check_data_path(lake: Lake) -> None:
     """A lake that was moved, or copied, tells plain DuckDB readers where its data lies now; one whose data was left
     behind, or whose lake.yaml points elsewhere, is refused."""
     where = "key = 'data_path' AND scope IS NULL"
@@ -110,7 +110,7 @@ def _reach_s3(connection: duckdb.DuckDBPyConnection, location: Location, read_on
     connection.execute("RESET http_retries; RESET http_timeout")
 
 
-def _version_trouble(error: Exception, uri: str) -> NewerLake | PairmillError | None:
+def _format_version_error(error: Exception, uri: str) -> NewerLake | PairmillError | None:
     """DuckLake's own format has a version too."""
     found = re.search(r"catalog version is ([\d.]+).*requires version ([\d.]+)", str(error))
     if not found:
@@ -129,12 +129,12 @@ def create_or_open(uri: str | os.PathLike[str], read_only: bool = False) -> Lake
     """
     location = locate(uri)
     try:
-        lake = Lake(location, *attached(location, read_only), read_only)
+        lake = Lake(location, *_attached(location, read_only), read_only)
         try:
             bring_up_to_date(lake)
         except BaseException:
             lake.close()
             raise
         return lake
-    except TROUBLE as error:
+    except OPENING_ERRORS as error:
         raise translated(error, location.uri) from error

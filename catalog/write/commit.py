@@ -36,19 +36,19 @@ def commit(lake: Lake, manifests: Sequence[Manifest]) -> int:
     """
     if not manifests:
         return 0
-    placed = {(m.table, m.partition_id): (m, _inside(lake, m)) for m in reversed(manifests)}
+    placed = {(m.table, m.partition_id): (m, _relative_path(lake, m)) for m in reversed(manifests)}
 
     def body() -> int:
         known = _known(lake, [partition_id for _, partition_id in placed])
         new = [pair for key, pair in placed.items() if key not in known]
-        _register(lake, new)
-        _remember(lake, [m for m, _ in new], [path for _, path in new])
+        _register_files(lake, new)
+        _insert_partitions(lake, [m for m, _ in new], [path for _, path in new])
         return len(new)
 
     return lake.retrying(body)
 
 
-def _inside(lake: Lake, manifest: Manifest) -> str:
+def _relative_path(lake: Lake, manifest: Manifest) -> str:
     """The path relative to the data path. A file elsewhere would be stored by its absolute path, and the lake could not
     be moved: DuckLake keeps a path relative only below the table's own folder."""
     path = manifest.path.removeprefix(lake.data_path)
@@ -67,7 +67,7 @@ def _known(lake: Lake, partition_ids: list[str]) -> set[tuple[str, str]]:
     return {(row[0], row[1]) for row in lake.query(sql, (partition_ids,))}
 
 
-def _register(lake: Lake, new: list[tuple[Manifest, str]]) -> None:
+def _register_files(lake: Lake, new: list[tuple[Manifest, str]]) -> None:
     paths: dict[str, list[str]] = defaultdict(list)
     for manifest, path in new:
         if path:
@@ -76,7 +76,7 @@ def _register(lake: Lake, new: list[tuple[Manifest, str]]) -> None:
         lake.execute("CALL ducklake_add_data_files('lake', ?, ?)", (table, sorted(files)))
 
 
-def _remember(lake: Lake, manifests: list[Manifest], paths: list[str]) -> None:
+def _insert_partitions(lake: Lake, manifests: list[Manifest], paths: list[str]) -> None:
     if not manifests:
         return
     columns = ("table", "partition_id", "shard", "scorer", "rows", "bytes", "seconds", "run_id", "commit")

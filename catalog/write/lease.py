@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from catalog.lake.error import LeaseLost
-from catalog.lake.hold import hold, holder_of
 from catalog.lake.lake import Lake
+from catalog.lake.lease_row import hold, holder_of
 from catalog.write.commit import Manifest, commit
 
 

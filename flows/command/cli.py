@@ -26,9 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        from flows.trouble import told
+        from flows.user_error import user_message
 
-        if (line := told(error)) is None:
+        if (line := user_message(error)) is None:
             raise
         print(f"pairmill: {line}", file=sys.stderr)
         return 1
@@ -63,12 +63,12 @@ def _compute_options(command: argparse.ArgumentParser) -> None:
 
 
 def _again(commands: Any) -> None:
-    fetch = _command(commands, "fetch", "pairmill_again:fetch", "fetch pictures that are named by an address")
+    fetch = _command(commands, "fetch", "pairmill_retry:fetch_addresses", "fetch pictures that are named by an address")
     failed = "only those that failed for a passing reason: time-outs, 429, 5xx, lost connections"
     fetch.add_argument("--retry-failed", action="store_true", help=failed)
     fetch.add_argument("--source", action="append", default=[], metavar="URI",
                        help="list it first, into a lake that may be new; may repeat")  # fmt: skip
-    replay = _command(commands, "replay", "pairmill_again:replay", "try quarantined items again, and curate")
+    replay = _command(commands, "replay", "pairmill_retry:replay", "try quarantined items again, and curate")
     replay.set_defaults(source=[])
     replay.add_argument("--reason", required=True, metavar="REASON", help="as `pairmill quarantine` shows it")
     for command in (fetch, replay):
@@ -102,17 +102,17 @@ def _up(commands: Any) -> None:
 
 
 def _readers(commands: Any) -> None:
-    sql = _command(commands, "sql", "pairmill_read:sql", "ask the lake in SQL")
+    sql = _command(commands, "sql", "pairmill_read:answer_sql", "ask the lake in SQL")
     sql.add_argument("query", metavar="SQL")
-    status = _command(commands, "status", "pairmill_read:status", "what is pending, who writes, the last runs")
+    status = _command(commands, "status", "pairmill_status:status", "what is pending, who writes, the last runs")
     status.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="default: those of the datasets here")
     _recipe_options(status)
-    why = _command(commands, "why", "pairmill_read:why", "where an item came from, its scores, why it fell")
+    why = _command(commands, "why", "pairmill_why:why", "where an item came from, its scores, why it fell")
     why.add_argument("item", metavar="ITEM", help="any id, sha256, address of a picture or page, or a sentence's text")
     why.add_argument("--dataset", default="", metavar="NAME[@V]", help="default: the newest one")
-    datasets = _command(commands, "datasets", "pairmill_read:datasets", "the published datasets")
-    quarantine = _command(commands, "quarantine", "pairmill_read:quarantine", "what could not be used, and why")
-    export = _command(commands, "export", "pairmill_read:export", "write a dataset out")
+    datasets = _command(commands, "datasets", "pairmill_read:list_datasets", "the published datasets")
+    quarantine = _command(commands, "quarantine", "pairmill_read:list_quarantine", "what could not be used, and why")
+    export = _command(commands, "export", "pairmill_read:write_export", "write a dataset out")
     export.add_argument("dataset", metavar="NAME[@V]")
     export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
     export.add_argument("--format", choices=("webdataset", "parquet"), default="webdataset")

@@ -34,7 +34,7 @@ class Display:
         self._bars.update(self._now, visible=False)
         self._bars.stop()
 
-    def carry_out(self, step: Callable[[Session], Any], session: Session) -> Any:
+    def run_step(self, step: Callable[[Session], Any], session: Session) -> Any:
         """Do a step as it is; its name stands below the bars meanwhile."""
         self._bars.update(self._now, description=step.__name__.replace("_", " "), visible=True)
         return step(session)

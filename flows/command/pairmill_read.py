@@ -15,17 +15,17 @@ from typing import Any
 
 from rich.markup import escape
 
-from catalog.ask import datasets as published
+from catalog.ask import datasets
 from catalog.ask.answer import answer
 from catalog.lake.error import PairmillError
 from catalog.lake.opening import create_or_open
-from catalog.pending import quarantine as quarantined
+from catalog.pending import quarantine
 from flows.command.terminal import console, table
 
 SHOWN = 100
 
 
-def sql(args: Namespace) -> int:
+def answer_sql(args: Namespace) -> int:
     """Answer one statement as a table (its first rows), as CSV with a header line, or as a JSON list of objects."""
     with create_or_open(args.lake, read_only=True) as lake:
         columns, rows = answer(lake, args.query)
@@ -34,9 +34,9 @@ def sql(args: Namespace) -> int:
     return 0
 
 
-def datasets(args: Namespace) -> int:
+def list_datasets(args: Namespace) -> int:
     with create_or_open(args.lake, read_only=True) as lake:
-        found = published.published(lake)
+        found = datasets.published(lake)
     if not found and args.format == "table":
         print("no dataset yet; make one with `pairmill run RECIPE`.")
         return 0
@@ -49,9 +49,9 @@ def datasets(args: Namespace) -> int:
     return 0
 
 
-def quarantine(args: Namespace) -> int:
+def list_quarantine(args: Namespace) -> int:
     with create_or_open(args.lake, read_only=True) as lake:
-        found = quarantined.kinds(lake)
+        found = quarantine.kinds(lake)
     if not found and args.format == "table":
         print("nothing is in quarantine.")
         return 0
@@ -59,29 +59,17 @@ def quarantine(args: Namespace) -> int:
     return 0
 
 
-def status(args: Namespace) -> int:
-    from flows.command.pairmill_status import status as tell_status
-
-    return tell_status(args)
-
-
-def why(args: Namespace) -> int:
-    from flows.command.pairmill_why import why as tell_why
-
-    return tell_why(args)
-
-
-def export(args: Namespace) -> int:
+def write_export(args: Namespace) -> int:
     """Write the dataset's files; they are put on record, so it takes the lease for that moment."""
     from flows.command.display import Display
-    from tasks.out.export import export as write
+    from tasks.out.export import export
 
     if not Path(args.lake).exists():  # opened for writing, a lake that is not there would be made
         raise PairmillError(f"there is no lake at '{args.lake}'. Check --lake.")
     with create_or_open(args.lake) as lake, Display(console()) as display:
-        dataset = published.find(lake, args.dataset)
+        dataset = datasets.find(lake, args.dataset)
         shown = partial(display.progress, f"export {dataset}")
-        found = write(lake, dataset.name, dataset.version, args.to, args.format, progress=shown)
+        found = export(lake, dataset.name, dataset.version, args.to, args.format, progress=shown)
     print(f"{found.uri}: {found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB")
     return 0
 

@@ -14,15 +14,15 @@ def run(args: Namespace) -> int:
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
     with screen.status(f"recipe '{recipe.name}': checking rules, models and sources"):
         from flows.command.display import Display
-        from flows.command.tell import tell
+        from flows.command.outcome_text import print_outcome
         from flows.curate import curate_steps  # torch, 3 s
         from flows.outcome import outcome
         from flows.run_start import session
     with session(recipe, args.source, args.lake, compute_of(args)) as opened, Display(screen) as display:
         opened.progress = display.progress
-        published = curate_steps(opened, display.carry_out)
+        published = curate_steps(opened, display.run_step)
     found = outcome(args.lake, f"{published.name}@{published.version}")
-    tell(screen, found, opened.notes, published.is_new)
+    print_outcome(screen, found, opened.notes, published.is_new)
     return 0
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from catalog.lake.error import PairmillError
 from flows.command.pairmill_run import overrides
 from flows.command.terminal import console
-from flows.settings import found_source, load_recipe
+from flows.settings import load_recipe, resolve_source
 from flows.with_prefect.local_prefect import deployments, prepare, server, worker
 from flows.with_prefect.processes import Child
 
@@ -55,7 +55,7 @@ def stay(children: list[Child], api: str, screen: Console) -> int:
 
 def run_once(client, children: list[Child], args: Namespace, api: str, screen: Console) -> int:
     """Run one deployment through the server and the worker, show what it logs, tell what came of it."""
-    from flows.command.tell import tell
+    from flows.command.outcome_text import print_outcome
     from flows.outcome import outcome
 
     deployment = client.read_deployment_by_name(args.once)
@@ -67,14 +67,14 @@ def run_once(client, children: list[Child], args: Namespace, api: str, screen: C
     if not state.is_completed():
         raise PairmillError(f"{args.once} ended as {state.name}: {state.message or 'without a message'}")
     found = outcome(run.parameters.get("lake") or args.lake, recipe_name(run.parameters))
-    tell(screen, found, [], is_new=found.dataset.run_id == run.id.hex)
+    print_outcome(screen, found, [], is_new=found.dataset.run_id == run.id.hex)
     screen.print(f"interface {interface(api)}  (`pairmill up` brings it back)")
     return 0
 
 
 def parameters(args: Namespace) -> dict:
     """What the command line sets for this one run; all else is as the deployment has it."""
-    given = {"sources": [_absolute(found_source(uri)) for uri in args.source], "overrides": overrides(args.set)}
+    given = {"sources": [_absolute(resolve_source(uri)) for uri in args.source], "overrides": overrides(args.set)}
     given |= {"models": args.models} if args.models != "recipe" else {}
     return {name: value for name, value in given.items() if value}
 

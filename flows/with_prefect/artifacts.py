@@ -31,11 +31,11 @@ class ProgressArtifacts:
 
     def __call__(self, step: str, done: int, total: int) -> None:
         try:
-            self._tell(step, done, total)
+            self._update(step, done, total)
         except (HTTPError, PrefectException) as error:
             get_logger(__name__).warning(f"{step}: its progress could not be told: {error}")
 
-    def _tell(self, step: str, done: int, total: int) -> None:
+    def _update(self, step: str, done: int, total: int) -> None:
         if step not in self._bars or done == 0:
             bar = create_progress_artifact(0.0, key=_key(step), description=f"{step}: {total} work items")
             self._bars[step] = (bar, time.monotonic())
@@ -45,7 +45,7 @@ class ProgressArtifacts:
             self._bars[step] = (bar, time.monotonic())
 
 
-def leave(found: Outcome) -> None:
+def create_artifacts(found: Outcome) -> None:
     """The outcome as artifacts under keys of the dataset's name, so that their history is its versions."""
     name = str(found.dataset)
     rows = [

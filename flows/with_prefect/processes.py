@@ -84,7 +84,7 @@ def finish(child: Child, seconds: float) -> None:
 def stop(child: Child) -> None:
     """End the child and all that it started. Its own children first: a flow run then closes its lake and says how it
     ended while the worker still listens; what does not end in time is killed. A second Ctrl-C cuts none of it short."""
-    with _deaf():
+    with _signals_ignored():
         _stop(child)
 
 
@@ -106,7 +106,7 @@ def _stop(child: Child) -> None:
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
+def _signals_ignored() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 TRAILER, EXTENSION, FRAME = 0x3B, 0x21, 0x2C
 # A GIF of the largest size that is taken has 200,000 blocks; a hostile one could have 25 million empty ones.
-MOST_STEPS = 400_000
+MAX_BLOCKS = 400_000
 
 
 def is_animated(data: bytes, format: str) -> bool:
@@ -26,7 +26,7 @@ def is_animated(data: bytes, format: str) -> bool:
 def _gif(data: bytes) -> bool:
     """GIF89a: a second image descriptor."""
     at, frames, is_inside = 13 + _palette(data[10]), 0, False
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_BLOCKS):
         kind = data[at]
         if is_inside:
             at += kind + 1
@@ -55,7 +55,7 @@ def _palette(flags: int) -> int:
 def _png(data: bytes) -> bool:
     """APNG: acTL before the pixels counts the frames, to which a picture without a control of its own adds one."""
     at, counted, is_first = 8, 0, False
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_BLOCKS):
         length, kind = struct.unpack_from(">I4s", data, at)
         if kind in (b"IDAT", b"IEND"):
             break
@@ -71,7 +71,7 @@ def _webp(data: bytes) -> bool:
     if data[12:16] != b"VP8X" or not data[20] & 2:
         return False
     at, frames = 12, 0
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_BLOCKS):
         name, length = struct.unpack_from("<4sI", data, at)
         frames += name == b"ANMF"
         if frames == 2:

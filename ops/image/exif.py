@@ -25,11 +25,11 @@ def exif(data: bytes) -> dict[str, str]:
     except HOSTILE:
         return {}
     named = {ExifTags.TAGS.get(tag, str(tag)): value for tag, value in tags.items()}
-    shown = {name: _shown(value) for name, value in named.items() if name not in ("MakerNote", "UserComment")}
+    shown = {name: _printable(value) for name, value in named.items() if name not in ("MakerNote", "UserComment")}
     return {name: shown[name] for name in sorted(name for name in shown if shown[name])[:MOST_TAGS]}
 
 
-def _shown(value: object) -> str:
+def _printable(value: object) -> str:
     if isinstance(value, bytes):
         value = value.decode("latin-1") if value.isascii() else value[:32].hex()
     text = "".join(letter for letter in str(value) if letter.isprintable())

@@ -70,7 +70,7 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
         return Fault("", "too_large", f"{len(data)} bytes; at most {max_bytes} are taken")
     format = format_of(data)
     if not format:
-        return Fault("", "not_an_image", f"no known image format; begins with {_shown(data)}")
+        return Fault("", "not_an_image", f"no known image format; begins with {_first_bytes(data)}")
     try:
         stored = stored_size(data, format)
     except (Cut, struct.error):
@@ -221,5 +221,5 @@ PARSERS: dict[str, Callable[[bytes], Stored]] = {
 }
 
 
-def _shown(data: bytes) -> str:
+def _first_bytes(data: bytes) -> str:
     return repr(data[:24].decode("latin-1"))

@@ -33,12 +33,12 @@ def generate(
         rows = [row for row, picture in enumerate(pictures) if (picture is not None) == with_picture]
         for batch in text_batches([len(prompts[row]) for row in rows], batch_size):
             chosen = [rows[place] for place in batch]
-            found = _halving(model, [pictures[row] for row in chosen], [prompts[row] for row in chosen], max_tokens)
+            found = _answer_rows(model, [pictures[row] for row in chosen], [prompts[row] for row in chosen], max_tokens)
             answers.update(zip(chosen, found, strict=True))
     return [answers[row] for row in range(len(prompts))]
 
 
-def _halving(
+def _answer_rows(
     model: LoadedVlm, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int
 ) -> list[Generation]:
     """Answer a batch; when the device has no room, answer its halves."""
@@ -50,8 +50,8 @@ def _halving(
     if len(prompts) == 1:
         return [Generation("", 0, False, 0.0, "out_of_memory")]
     half = len(prompts) // 2
-    first = _halving(model, pictures[:half], prompts[:half], max_tokens)
-    return first + _halving(model, pictures[half:], prompts[half:], max_tokens)
+    first = _answer_rows(model, pictures[:half], prompts[:half], max_tokens)
+    return first + _answer_rows(model, pictures[half:], prompts[half:], max_tokens)
 
 
 class LoadedVlm:

@@ -22,12 +22,12 @@ def generation_status(text: str, finished: bool) -> str:
     words = [word.casefold() for word in WORD.findall(text)]
     if not words:
         return "empty"
-    if _circles(words) or CHARACTER_LOOP.search(text):
+    if _has_loop(words) or CHARACTER_LOOP.search(text):
         return "repeating"
     return "ok" if finished else "cut_off"
 
 
-def _circles(words: list[str]) -> bool:
+def _has_loop(words: list[str]) -> bool:
     """Whether some unit of words stands often enough in a row: then a stretch of words equals the one a unit before."""
     for unit in range(1, min(LONGEST_UNIT, len(words) // 2) + 1):
         needed = unit * ((TIMES_SHORT if unit <= SHORT_UNIT else TIMES) - 1)

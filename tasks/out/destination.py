@@ -29,19 +29,19 @@ class Written:
     sha256: str
 
 
-class Digesting:
+class HashingFile:
     """A binary file to write to that counts and digests what goes through it."""
 
-    def __init__(self, file: Any, told: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(self, file: Any, explaining_errors: Callable[[], AbstractContextManager[None]]) -> None:
         self._file = file
-        self._told = told
+        self._explaining_errors = explaining_errors
         self._digest = hashlib.sha256()
         self.n_bytes = 0
 
     def write(self, data: bytes) -> int:
         self._digest.update(data)
         self.n_bytes += len(data)
-        with self._told():
+        with self._explaining_errors():
             self._file.write(data)
         return len(data)
 
@@ -59,7 +59,7 @@ class Destination:
         self._is_local = not is_s3
 
     @contextmanager
-    def _told(self, *expected: type[Exception]) -> Iterator[None]:
+    def _explaining_errors(self, *expected: type[Exception]) -> Iterator[None]:
         """Trouble with the place, but for what is ``expected``, becomes a PairmillError that says what to do."""
         try:
             yield
@@ -76,19 +76,19 @@ class Destination:
 
     def prepare(self) -> None:
         if self._is_local:
-            with self._told():
+            with self._explaining_errors():
                 os.makedirs(self._root, exist_ok=True)
 
     @contextmanager
-    def file(self, name: str) -> Iterator[Digesting]:
+    def file(self, name: str) -> Iterator[HashingFile]:
         """A new file, there under its name only once the body has ended well."""
         path = f"{self._root}/{name}"
         place = f"{path}.part" if self._is_local else path
-        with self._told():
+        with self._explaining_errors():
             file = self._filesystem.open(place, "wb", autocommit=self._is_local)
         try:
-            yield Digesting(file, self._told)
-            with self._told():
+            yield HashingFile(file, self._explaining_errors)
+            with self._explaining_errors():
                 file.close()
                 os.replace(place, path) if self._is_local else file.commit()
         except BaseException:
@@ -107,7 +107,7 @@ class Destination:
     def read_json(self, name: str) -> dict[str, Any]:
         """The content of a small JSON file, {} when there is none or it is no JSON object."""
         try:
-            with self._told(FileNotFoundError):
+            with self._explaining_errors(FileNotFoundError):
                 content = json.loads(self._filesystem.cat_file(f"{self._root}/{name}"))
         except (FileNotFoundError, ValueError):
             return {}
@@ -121,16 +121,16 @@ class Destination:
     def holds(self, file: Written) -> bool:
         """Whether the file is there at its size; its bytes are not read again."""
         try:
-            with self._told(FileNotFoundError):
+            with self._explaining_errors(FileNotFoundError):
                 return self._filesystem.info(f"{self._root}/{file.name}")["size"] == file.bytes
         except FileNotFoundError:
             return False
 
     def remove(self, name: str) -> None:
-        with suppress(FileNotFoundError), self._told(FileNotFoundError):
+        with suppress(FileNotFoundError), self._explaining_errors(FileNotFoundError):
             self._filesystem.rm_file(f"{self._root}/{name}")
 
     def names(self) -> list[str]:
         self._filesystem.invalidate_cache()
-        with self._told():
+        with self._explaining_errors():
             return sorted(path.rsplit("/", 1)[-1] for path in self._filesystem.ls(self._root, detail=False))

@@ -19,7 +19,7 @@ from catalog.ask.datasets import Dataset
 from catalog.lake.error import PairmillError
 from catalog.lake.lake import Lake
 from catalog.write import lease
-from tasks.out.destination import MANIFEST, PROGRESS, Destination, Digesting, Written
+from tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
 from tasks.out.webdataset_tars import write_tar
 
 Format = Literal["webdataset", "parquet"]
@@ -157,7 +157,7 @@ def _spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _write_table(table: Any, out: Digesting) -> None:
+def _write_table(table: Any, out: HashingFile) -> None:
     rest = [name for name in exports.PAIR_COLUMNS if name not in (*REALSYN, "dataset", "version")]
     buffer = io.BytesIO()
     pq.write_table(table.select([*REALSYN, *rest]), buffer, compression="zstd")

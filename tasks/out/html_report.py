@@ -8,8 +8,7 @@ from typing import Any
 import jinja2
 import yaml
 
-from catalog.ask import datasets
-from catalog.ask import report as facts
+from catalog.ask import datasets, report
 from catalog.ask.datasets import Dataset
 from catalog.ask.histogram import histograms
 from catalog.lake.lake import Lake
@@ -64,23 +63,23 @@ def _template() -> jinja2.Template:
 
 
 def _content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
-    plan = facts.plan_of(lake, dataset)
+    plan = report.plan_of(lake, dataset)
     recipe = plan.recipe
-    scorers = [_scorer(row) for row in facts.scorers(lake, dataset)]
-    n_clusters, sizes = facts.cluster_sizes(lake, dataset, plan)
+    scorers = [_scorer(row) for row in report.scorers(lake, dataset)]
+    n_clusters, sizes = report.cluster_sizes(lake, dataset, plan)
     return {
         "dataset": dataset,
         "recipe": recipe,
         "recipe_yaml": _yaml(dataset.recipe),
-        "totals": facts.totals(lake, dataset),
+        "totals": report.totals(lake, dataset),
         "funnels": _funnels(lake, dataset, plan),
         "charts": [charts.chart(each) for each in histograms(lake, plan, dataset.commit)],
         "clusters": charts.clusters(n_clusters, sizes, recipe.balance.cap),
-        "duplicates": facts.duplicates(lake, dataset),
-        "generated": facts.generated(lake, dataset, plan),
+        "duplicates": report.duplicates(lake, dataset),
+        "generated": report.generated(lake, dataset, plan),
         "pairs": _gallery(lake, dataset, recipe.seed),
-        "quarantine": facts.quarantine(lake, dataset),
-        "steps": facts.steps(lake, dataset),
+        "quarantine": report.quarantine(lake, dataset),
+        "steps": report.steps(lake, dataset),
         "scorers": scorers,
         "libraries": {name: version for each in scorers for name, version in each["libraries"].items()},
     }
@@ -111,7 +110,7 @@ def _share(part: int, total: int) -> float:
 
 
 def _gallery(lake: Lake, dataset: Dataset, seed: int) -> list[dict[str, Any]]:
-    pairs = facts.gallery(lake, dataset, seed, PAIRS_SHOWN)
+    pairs = report.gallery(lake, dataset, seed, PAIRS_SHOWN)
     pictures = thumbnails(lake, [(pair["sha256"], pair["shard"]) for pair in pairs if pair["shard"]])
     for pair in pairs:
         texts = [(pair[f"text{n}"], pair[f"similarity{n}"]) for n in (1, 2, 3)]

@@ -11,13 +11,13 @@ from catalog.lake.error import PairmillError
 from catalog.pending.item import WorkItem
 from ops.fault import Fault
 from ops.read.places.tree import SourceError
-from tasks.out.destination import Digesting
+from tasks.out.destination import HashingFile
 from tasks.run.payloads import payloads
 
 _EXTENSION = {"jpeg": "jpg", "tiff": "tif"}
 
 
-def write_tar(rows: list[dict[str, Any]], paths: dict[str, tuple[str, ...]], out: Digesting) -> None:
+def write_tar(rows: list[dict[str, Any]], paths: dict[str, tuple[str, ...]], out: HashingFile) -> None:
     """Write pairs, in order of their shards, as samples; ``paths`` are the files with the pictures' bytes by shard.
 
     Holds the pictures that these rows take from one shard. The bytes of the tar depend on the rows alone.

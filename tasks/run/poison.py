@@ -14,9 +14,9 @@ from tasks.run.rows import quarantine
 Result = TypeVar("Result")
 
 # A killer must kill twice by itself: once may have been the machine, out of memory for another's sake.
-DEATHS_EACH = 2
+DEATHS_PER_KILLER = 2
 # More killers in one item than this are no bad rows: a library or the machine is at fault, and all would go.
-MOST_KILLERS = 8
+MAX_KILLERS = 8
 
 
 @dataclass
@@ -36,14 +36,14 @@ def isolate(item: WorkItem, attempt: Callable[[WorkItem], Result | None]) -> Iso
     waiting = [item]
     while waiting:
         part = waiting.pop()
-        tries = DEATHS_EACH if len(part.keys) == 1 else 1
+        tries = DEATHS_PER_KILLER if len(part.keys) == 1 else 1
         result = next((done for done in (attempt(part) for _ in range(tries)) if done is not None), None)
         if result is not None:
             found.results.append(result)
         elif len(part.keys) > 1 and _is_by_row(part):
             middle = len(part.keys) // 2
             waiting += [part.only(part.keys[middle:]), part.only(part.keys[:middle])]
-        elif len(part.keys) == 1 and _is_by_row(part) and len(found.killers) < MOST_KILLERS:
+        elif len(part.keys) == 1 and _is_by_row(part) and len(found.killers) < MAX_KILLERS:
             found.killers.append(part.keys[0])
         else:
             raise PairmillError(f"shard {item.shard}: worker processes die again and again ({len(part.keys)} rows)")
@@ -57,7 +57,7 @@ def _is_by_row(item: WorkItem) -> bool:
     return all(isinstance(value, Sequence) and len(value) == len(item.keys) for value in item.inputs.values())
 
 
-def without_killers(
+def quarantine_killers(
     item: WorkItem, job: Job, output: Output, attempt: Callable[[WorkItem], list[Manifest] | None]
 ) -> list[Manifest]:
     """The manifests of an item that may kill its worker: its good rows, and a quarantine row for each killer.

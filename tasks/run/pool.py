@@ -14,7 +14,7 @@ from typing import Any
 from catalog.pending.item import WorkItem
 from catalog.write.commit import Manifest
 from tasks.run.partition import Job, Output, Worker
-from tasks.run.poison import without_killers
+from tasks.run.poison import quarantine_killers
 
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -51,20 +51,22 @@ def _pool(n_workers: int) -> ProcessPoolExecutor:
 
 def _new_pool(n_workers: int) -> ProcessPoolExecutor:
     warm_up()
-    return ProcessPoolExecutor(n_workers, multiprocessing.get_context("forkserver"), _begin, (dict(os.environ),))
+    return ProcessPoolExecutor(
+        n_workers, multiprocessing.get_context("forkserver"), _set_up_worker, (dict(os.environ),)
+    )
 
 
-def _begin(environment: dict[str, str]) -> None:
+def _set_up_worker(environment: dict[str, str]) -> None:
     """Take the caller's environment as it is now (S3 keys), which may differ from when the forking began.
 
     A worker whose caller was killed ends itself; the process that it was forked from then ends too.
     """
     os.environ.clear()
     os.environ.update(environment | ONE_THREAD)
-    threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
+    threading.Thread(target=_exit_with, args=(multiprocessing.parent_process(),), daemon=True).start()
 
 
-def _end_with(caller: Any) -> None:
+def _exit_with(caller: Any) -> None:
     caller.join()
     os._exit(1)
 
@@ -84,7 +86,7 @@ def run_in_pool(items: Sequence[WorkItem], job: Job, output: Output, n_workers: 
     while waiting:
         suspects = yield from _until_a_worker_dies(waiting, payload, n_workers)
         for item in suspects:
-            yield _alone(item, payload, job, output)
+            yield _run_apart(item, payload, job, output)
 
 
 def _until_a_worker_dies(
@@ -112,7 +114,7 @@ def _until_a_worker_dies(
     return []
 
 
-def _alone(item: WorkItem, payload: bytes, job: Job, output: Output) -> list[Manifest]:
+def _run_apart(item: WorkItem, payload: bytes, job: Job, output: Output) -> list[Manifest]:
     """The manifests of an item that may kill its worker, tried in processes of its own."""
     pools: list[ProcessPoolExecutor] = []
 
@@ -126,7 +128,7 @@ def _alone(item: WorkItem, payload: bytes, job: Job, output: Output) -> list[Man
             return None
 
     try:
-        return without_killers(item, job, output, attempt)
+        return quarantine_killers(item, job, output, attempt)
     finally:
         for pool in pools:
             pool.shutdown()

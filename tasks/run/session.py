@@ -73,7 +73,7 @@ class Session:
         self.counts[step] = self.counts.get(step, 0) + len(items)
         if items:
             output = self.begin(step)
-            commit_stream(self.writer, self._watched(step, items, job, output), self.commit_files)
+            commit_stream(self.writer, self._run_with_progress(step, items, job, output), self.commit_files)
         return len(items)
 
     def work_rounds(self, step: str, rounds: Iterable[Sequence[WorkItem]], job: Job) -> None:
@@ -81,7 +81,9 @@ class Session:
         for items in rounds:
             self.work(step, items, job)
 
-    def _watched(self, step: str, items: Sequence[WorkItem], job: Job, output: Output) -> Iterator[list[Manifest]]:
+    def _run_with_progress(
+        self, step: str, items: Sequence[WorkItem], job: Job, output: Output
+    ) -> Iterator[list[Manifest]]:
         self.progress(step, 0, len(items))
         for done, manifests in enumerate(stage.run(items, job, output, self.placement), 1):
             yield manifests

@@ -22,7 +22,7 @@ from catalog.pending.item import WorkItem
 from catalog.write.commit import Manifest
 from tasks.run import pool
 from tasks.run.partition import Job, Output, Part, Worker, write_parts
-from tasks.run.poison import without_killers
+from tasks.run.poison import quarantine_killers
 from tasks.run.pool import ONE_THREAD, run_in_pool
 
 __all__ = ["Job", "Output", "Part", "Placement", "run", "warm_up", "write_parts"]
@@ -79,28 +79,28 @@ def _run_on_ray(items: Sequence[WorkItem], job: Job, output: Output, placement: 
     payload = pickle.dumps(Worker(job, output))
     waiting = dict(enumerate(items))
     while waiting:
-        desk = ray.remote(num_cpus=0)(_Desk).remote()
+        in_flight = ray.remote(num_cpus=0)(_InFlight).remote()
         try:
-            for number, manifests in _stream(waiting, payload, desk, placement):
+            for number, manifests in _stream(waiting, payload, in_flight, placement):
                 del waiting[number]
                 yield manifests
         except RayError as error:
-            suspects = [n for n in ray.get(desk.in_work.remote()) if n in waiting]
+            suspects = [n for n in ray.get(in_flight.numbers.remote()) if n in waiting]
             if not suspects or not isinstance(error, RayActorError):
                 raise
             for number in suspects:
-                yield _alone(waiting.pop(number), payload, job, output, placement)
+                yield _run_apart(waiting.pop(number), payload, job, output, placement)
 
 
 def _stream(
-    waiting: dict[int, WorkItem], payload: bytes, desk: Any, placement: Placement
+    waiting: dict[int, WorkItem], payload: bytes, in_flight: Any, placement: Placement
 ) -> Iterator[tuple[int, list[Manifest]]]:
     import ray
 
     rows = [{"number": number, "item": pickle.dumps(item)} for number, item in waiting.items()]
     dataset = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
         _RayWorker,
-        fn_constructor_args=(payload, desk),
+        fn_constructor_args=(payload, in_flight),
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(min_size=1, max_size=min(len(rows), _actors(placement))),
         num_cpus=_cpu_share(placement),
@@ -112,42 +112,42 @@ def _stream(
         yield row["number"], pickle.loads(row["manifests"])
 
 
-class _Desk:
+class _InFlight:
     """Where a worker says which item it takes up; who dies cannot say so."""
 
     def __init__(self) -> None:
-        self.open: set[int] = set()
+        self._numbers: set[int] = set()
 
-    def take(self, number: int) -> None:
-        self.open.add(number)
+    def start(self, number: int) -> None:
+        self._numbers.add(number)
 
     def finish(self, number: int) -> None:
-        self.open.discard(number)
+        self._numbers.discard(number)
 
-    def in_work(self) -> list[int]:
-        return sorted(self.open)
+    def numbers(self) -> list[int]:
+        return sorted(self._numbers)
 
 
 class _RayWorker:
-    def __init__(self, payload: bytes, desk: Any = None) -> None:
+    def __init__(self, payload: bytes, in_flight: Any = None) -> None:
         self.worker: Worker = pickle.loads(payload)
-        self.desk = desk
+        self.in_flight = in_flight
 
     def __call__(self, batch: dict) -> dict:
         import ray
 
         manifests = []
         for number, item in zip(batch["number"], batch["item"], strict=True):
-            ray.get(self.desk.take.remote(int(number)))
+            ray.get(self.in_flight.start.remote(int(number)))
             manifests.append(pickle.dumps(self.worker(pickle.loads(item))))
-            self.desk.finish.remote(int(number))
+            self.in_flight.finish.remote(int(number))
         return {"number": batch["number"], "manifests": manifests}
 
     def work(self, item: WorkItem) -> list[Manifest]:
         return self.worker(item)
 
 
-def _alone(item: WorkItem, payload: bytes, job: Job, output: Output, placement: Placement) -> list[Manifest]:
+def _run_apart(item: WorkItem, payload: bytes, job: Job, output: Output, placement: Placement) -> list[Manifest]:
     """The manifests of an item that may kill its worker, tried in actors of its own."""
     import ray
     from ray.exceptions import RayActorError
@@ -164,7 +164,7 @@ def _alone(item: WorkItem, payload: bytes, job: Job, output: Output, placement: 
             alive.clear()
             return None
 
-    return without_killers(item, job, output, attempt)
+    return quarantine_killers(item, job, output, attempt)
 
 
 def _actors(placement: Placement) -> int:

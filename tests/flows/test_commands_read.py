@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from catalog.ask import datasets
-from catalog.ask.why import seen_by
+from catalog.ask.why import scope_of
 from catalog.ask.why_image import image
 from catalog.lake.opening import create_or_open
 from catalog.terms.ids import content_id, text_id
@@ -94,7 +94,7 @@ def test_why_knows_an_image_by_any_of_its_names(capsys, lake: str, name: str):
 def stories(lake: str) -> dict[str, dict]:
     """What `why` knows of every image of the lake."""
     with create_or_open(lake, read_only=True) as opened:
-        seen = seen_by(opened, datasets.find(opened, "small"))
+        seen = scope_of(opened, datasets.find(opened, "small"))
         return {image_id: image(opened, image_id, seen) for (image_id,) in opened.query("SELECT image_id FROM images")}
 
 

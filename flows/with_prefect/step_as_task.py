@@ -6,7 +6,7 @@ from typing import Any
 from prefect import Task, get_run_logger
 from prefect.cache_policies import NO_CACHE
 
-from flows.trouble import told
+from flows.user_error import user_message
 from tasks.run.session import Session
 
 
@@ -41,4 +41,4 @@ def as_task(step: Callable[[Session], Any], session: Session) -> Any:
 def _may_pass(task: Any, run: Any, state: Any) -> bool:
     """What its user must mend fails again however often it is tried."""
     error = state.result(raise_on_failure=False)
-    return not (isinstance(error, BaseException) and told(error) is not None)
+    return not (isinstance(error, BaseException) and user_message(error) is not None)

@@ -3,7 +3,7 @@
 import errno
 
 
-def told(error: BaseException) -> str | None:
+def user_message(error: BaseException) -> str | None:
     """The line to show for ``error``, or None when it is a fault of the program."""
     from catalog.lake.error import PairmillError
     from ops.models.model_digest import ModelError

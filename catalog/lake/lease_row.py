@@ -82,8 +82,8 @@ def holder_of(metadata: Metadata) -> Holder | None:
 def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float) -> tuple[str, bool]:
     deadline = time.monotonic() + wait_seconds
     while True:
-        mine = _mine(run_id, purpose)
-        before, taken = metadata.retrying(lambda mine=mine: _take(metadata, mine))
+        mine = _new_holder(run_id, purpose)
+        before, taken = metadata.retrying(lambda mine=mine: _try_take(metadata, mine))
         if taken:
             return mine.token, before is not None
         if time.monotonic() >= deadline:
@@ -94,7 +94,7 @@ def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_secon
         time.sleep(min(1.0, max(0.05, deadline - time.monotonic())))
 
 
-def _take(metadata: Metadata, mine: Holder) -> tuple[Holder | None, bool]:
+def _try_take(metadata: Metadata, mine: Holder) -> tuple[Holder | None, bool]:
     """Become the holder unless there is one whose time is not over. Returns who was there before, and whether it did:
     asked again, a holder that ends just then would seem to have been replaced."""
     before = holder_of(metadata)
@@ -109,7 +109,7 @@ def _take(metadata: Metadata, mine: Holder) -> tuple[Holder | None, bool]:
     return before, over
 
 
-def _mine(run_id: str, purpose: str) -> Holder:
+def _new_holder(run_id: str, purpose: str) -> Holder:
     process = psutil.Process()
     holder = f"{socket.gethostname()}:{process.pid}"
     return Holder(uuid.uuid4().hex, holder, host(), process.pid, process.create_time(), run_id, purpose, *_times())

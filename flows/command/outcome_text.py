@@ -9,7 +9,7 @@ from flows.command.terminal import table
 from flows.outcome import Outcome
 
 
-def tell(console: Console, found: Outcome, notes: list[str], is_new: bool = True) -> None:
+def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bool = True) -> None:
     """Print it all: what a person reads after a run."""
     dataset = found.dataset
     said = "published" if is_new else "unchanged: the newest version already is this dataset"
