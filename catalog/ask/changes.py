@@ -1,4 +1,4 @@
-"""What differs between two versions of a dataset, and by what cause: which pairs entered, left, or read otherwise.
+"""Compare two versions of a dataset: which pairs entered, left or changed, and why.
 
 Only pairs count: an image that both versions dropped, by whatever rule, is in neither.
 """
@@ -15,7 +15,7 @@ COMPARED = ("raw_image_url", "text1", "text2", "text3", "syn_text", "caption", "
 
 @dataclass(frozen=True)
 class Change:
-    """``n`` pairs of one ``kind``, by ``cause``:
+    """Number ``n`` of pairs of one ``kind`` that differ for one ``cause``:
 
     - 'entered': the rule by which the version before dropped the image, 'new' when it did not know it;
     - 'left': the rule by which the version after drops it, 'gone' when it knows it no longer;
@@ -28,7 +28,7 @@ class Change:
 
 
 def changes(lake: Lake, before: Dataset, after: Dataset) -> list[Change]:
-    """Every cause with its number of pairs: what entered, what left, what changed; the commonest first."""
+    """Count the pairs that entered, left and changed by cause; within a kind the commonest cause first."""
     sql = f"SELECT kind, cause, count(*) AS n FROM ({changed(before, after)}) GROUP BY ALL"
     rows = lake.query(
         f"SELECT * FROM ({sql}) ORDER BY list_position(['entered', 'left', 'changed'], kind), n DESC, cause"
@@ -37,7 +37,7 @@ def changes(lake: Lake, before: Dataset, after: Dataset) -> list[Change]:
 
 
 def changed(before: Dataset, after: Dataset) -> str:
-    """SQL: ``item_id``, ``kind`` and ``cause`` of every image whose pair differs, as :class:`Change` tells them."""
+    """SQL: ``item_id``, ``kind`` and ``cause`` (see :class:`Change`) of every image whose pair differs."""
     differing = ", ".join(f"CASE WHEN a.{name} IS DISTINCT FROM b.{name} THEN '{name}' END" for name in COMPARED)
     return f"""WITH met AS MATERIALIZED (
         SELECT coalesce(a.image_id, b.image_id) AS item_id, if(a.image_id IS NULL, 'entered',
@@ -50,7 +50,7 @@ def changed(before: Dataset, after: Dataset) -> str:
 
 
 def _with_cause(kind: str, other: Dataset, unknown: str) -> str:
-    """SQL: pairs that one version has alone, with what the other one says of the image."""
+    """SQL: pairs that only one version has, with the rule by which the ``other`` one dropped the image."""
     alone = f"SELECT item_id FROM met WHERE kind = '{kind}'"
     of_other = f"{_version_filter(other)} AND kind = 'image' AND item_id IN ({alone})"
     said = f"SELECT item_id, dropped_by FROM decisions WHERE {of_other}"

@@ -1,10 +1,9 @@
-"""Why is an item where it is? What an id, an address or a text stands for, and what is known of it.
+"""Look up what an id, an address or a text refers to, and the rows that explain why an item was kept or dropped.
 
-A query asks for one key by ``=``, which row groups' ranges and bloom filters answer without being read, and what is
-kept by content is asked for in the content's home shard alone: one file instead of hundreds. It compares and orders by
-little else, because for every column that is compared DuckLake looks through what it knows of all files, and twice
-where rows are ordered (200 files a table: 0.10 s instead of 0.03): the few rows that come are chosen among here. What
-is told is plain: dictionaries of names and values, with no digest where a word says it.
+A query filters by one key with ``=``, which row groups' ranges and bloom filters answer unread; scores by content are
+read in the content's home shard alone: one file instead of hundreds. It filters and orders by little else, because for
+every column compared DuckLake scans its statistics of all files, twice where rows are ordered (200 files a table:
+0.10 s instead of 0.03); the few rows are filtered in Python. Results are dictionaries of names and plain values.
 """
 
 import re
@@ -20,13 +19,13 @@ from catalog.terms.declared import declared
 
 Facts = dict[str, Any]
 _DOCUMENT = "* EXCLUDE (shard)"
-MOST = 20  # of each kind of thing that is listed
+MOST = 20  # rows of each list
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """What an item may stand for: image ids, contents of sentences, documents, addresses that documents name, and its
-    rows of quarantine."""
+    """What an item refers to: image ids, content ids of sentences, rows of ``documents``, of ``quarantine``, and of
+    addresses that documents link to. False when it is nothing."""
 
     images: list[str] = field(default_factory=list)
     sentences: list[str] = field(default_factory=list)
@@ -40,9 +39,9 @@ class Resolved:
 
 @dataclass(frozen=True)
 class Scope:
-    """Through whose eyes: a dataset's plan, commit and scorers by name; of the newest rows when there is none.
+    """Which rows count: those of a dataset's commit and scorers (digests by name); without one, the newest.
 
-    ``filled`` are the tables with rows in files: to ask an empty one takes longer (0.05 s) than a full one.
+    ``filled`` are the tables with rows in files: to query an empty one takes longer (0.05 s) than a full one.
     """
 
     filled: frozenset[str]
@@ -60,13 +59,14 @@ class Scope:
         return tables_of(kind, scores)
 
     def newest(self, rows: list[Facts], scorer: str) -> Facts:
-        """The last row that counts, by ``scorer`` where a dataset is asked, without both; empty where there is none."""
+        """The last of ``rows`` in scope (of ``scorer`` under a dataset), without scorer and commit; {} for none."""
         by = (row for row in rows if row["commit"] <= self.upto and (self.dataset is None or row["scorer"] == scorer))
         last = max(by, key=lambda row: row["commit"], default={})
         return {name: value for name, value in last.items() if name not in ("scorer", "commit")}
 
 
 def scope_of(lake: Lake, dataset: Dataset | None) -> Scope:
+    """Return the scope of a dataset version, or of the newest rows when it is None."""
     held = lake.query("SELECT table_name FROM ducklake_table_info('lake') WHERE file_count > 0")
     filled = frozenset(name for (name,) in held)
     if dataset is None:
@@ -76,8 +76,8 @@ def scope_of(lake: Lake, dataset: Dataset | None) -> Scope:
 
 
 def resolve(lake: Lake, item: str, content: str) -> Resolved:
-    """Find ``item``: any id, a sha256 of 32 or 64 digits, the address of a picture or page (or how it ends), a
-    sentence's text. ``content`` is the id of the item read as a sentence."""
+    """Find what ``item`` refers to: an id, a sha256 of 32 or 64 hex digits, a picture's or page's address (or the end
+    of one), a sentence's text. ``content`` is the content id of ``item`` taken as a sentence."""
     if re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", item):
         found = _by_id(lake, item[:32])
         if found:
@@ -89,8 +89,10 @@ def resolve(lake: Lake, item: str, content: str) -> Resolved:
 
 
 def _by_id(lake: Lake, key: str) -> Resolved:
-    """An id names one kind of thing: the tables are asked in turn, the smaller ones first. What became of an image's
-    bytes is part of its story."""
+    """Look an id up in one table after the other, smaller ones first: it is of one kind only.
+
+    Quarantine rows of an image's bytes are not collected here: `explain_image` does.
+    """
     for where in ("image_id = ?", "sha256 = ?"):
         images = lake.query(f"SELECT image_id FROM images WHERE {where}", (key,))
         if images:
@@ -103,6 +105,7 @@ def _by_id(lake: Lake, key: str) -> Resolved:
 
 
 def _sentences(lake: Lake, key: str) -> list[str]:
+    """Content ids of the sentence with this content id or sentence id."""
     for where in (
         "sentence_content WHERE content = ?",
         "sentences WHERE content = ?",
@@ -115,6 +118,7 @@ def _sentences(lake: Lake, key: str) -> list[str]:
 
 
 def _by_address(lake: Lake, address: str, value: str, content: str) -> Resolved:
+    """Look up an address, or a sentence by its ``content``; ``address`` is the SQL condition with {} for the column."""
     images = f"SELECT image_id FROM images WHERE {address.format('url')} ORDER BY ALL"
     documents = f"SELECT {_DOCUMENT} FROM documents WHERE {address.format('uri')} ORDER BY uri"
     return Resolved(
@@ -126,7 +130,7 @@ def _by_address(lake: Lake, address: str, value: str, content: str) -> Resolved:
     )
 
 
-# What a fetch came to, if there was one, and who names the address.
+# Outcome of the last fetch, if there was one, and the number of documents that link to the address.
 _ADDRESSES = f"""
     SELECT l.url, l.documents, f.reason, f.http_status, f.detail, f.attempts, f.passing, f.fetched_at, f.final_url
     FROM (SELECT url, count(DISTINCT document_id) AS documents FROM links WHERE {{where}} GROUP BY url LIMIT {MOST}) l
@@ -135,33 +139,35 @@ _ADDRESSES = f"""
 
 
 def superseded_at(lake: Lake, document_id: str) -> int | None:
-    """The commit since which the document no longer counts, because its source says something else; else None."""
+    """Return the commit since which a newer version of its source replaces the document, else None."""
     said = lake.query('SELECT "commit", gone FROM superseded WHERE document_id = ?', (document_id,))
     commit, gone = max(said, default=(0, False))
     return commit if gone else None
 
 
 def quarantine(lake: Lake, where: str, values: tuple) -> list[Facts]:
+    """Select at most MOST rows of ``quarantine`` by an SQL condition."""
     columns = "item, source, stage, reason, detail, run_id"
     sql = f"SELECT DISTINCT {columns} FROM quarantine WHERE {where} ORDER BY ALL LIMIT {MOST}"
     return select_rows(lake, sql, values)
 
 
 def select_rows(lake: Lake, sql: str, values: tuple = ()) -> list[Facts]:
+    """Run a query and return its rows as dictionaries by column."""
     return lake.table(sql, values).to_pylist()
 
 
 def rows_of_key(
     lake: Lake, scope: Scope, table: str, columns: str, key: str, value: str, where: str = ""
 ) -> list[Facts]:
-    """What a table says of one key."""
+    """Select a table's rows of one key, [] without a query when the table is empty. ``where`` is SQL to append."""
     if table not in scope.filled:
         return []
     return select_rows(lake, f"SELECT {columns} FROM {table} WHERE {key} = ?{where}", (value,))
 
 
 def home_filter(lake: Lake, table: str, key: str, value: str) -> str:
-    """SQL: narrows a query to the shard where ``value`` is scored; nothing where it has no home in ``table`` yet."""
+    """SQL to append to a WHERE: the shard where ``value`` is scored; '' when ``table`` does not hold it yet."""
     found = lake.query(f"SELECT shard FROM {table} WHERE {key} = ?", (value,))
     return "".join(f" AND shard = {quoted(shard)}" for (shard,) in found[:1] if shard is not None)
 
@@ -169,7 +175,7 @@ def home_filter(lake: Lake, table: str, key: str, value: str) -> str:
 def scores(
     lake: Lake, scope: Scope, tables: tuple[ScoreColumns, ...], key: str, value: str, in_home_shard: str
 ) -> Facts:
-    """Values by column: of each score table the row by the dataset's scorer; the newest where no dataset is asked."""
+    """Return score values by column: from each table the row of the dataset's scorer, or the newest without one."""
     found: Facts = {}
     for table in tables[1:]:
         columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())
@@ -185,7 +191,7 @@ def scores(
 def evaluate_rules(
     lake: Lake, checks: tuple[Check, ...], tables: tuple[ScoreColumns, ...], values: Facts
 ) -> list[Facts]:
-    """Each rule with the values that it reads; ``kept`` is None where a score is missing: it fell before."""
+    """Evaluate each rule on ``values``; ``kept`` is None where a score is missing: an earlier rule dropped the item."""
     if not checks:
         return []
     types = {name: kind for table in tables for name, kind in table.columns.items()}

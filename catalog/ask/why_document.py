@@ -1,14 +1,14 @@
-"""All that is known of one document: whether it still counts, what became of its pictures, how much it says."""
+"""Collect what the lake knows of one document: whether it is superseded, decisions on its images, its sentences."""
 
 from catalog.ask.why import Facts, Scope, select_rows, superseded_at
 from catalog.lake.lake import Lake
 
 
 def explain_document(lake: Lake, origin: Facts, scope: Scope) -> Facts:
-    """Facts under the names ``origin, superseded, images, sentences``; ``origin`` is the document's row.
+    """Return ``origin`` (the document's row), ``superseded``, ``images`` and ``sentences``.
 
-    ``superseded`` is the commit since which it no longer counts, else None; the images, in the page's order, have what
-    the dataset decided, with ``dropped_by`` None where it knows them not; of the sentences it is their number.
+    ``superseded``: the commit since which it is replaced, else None. ``images``: in the page's order with the dataset's
+    decision, ``dropped_by`` None where it has none. ``sentences``: their number.
     """
     document_id = origin["document_id"]
     key = (scope.dataset.name, scope.dataset.version) if scope.dataset else ("", 0)

@@ -1,4 +1,4 @@
-"""All that is known of one image occurrence: where it came from, what was measured, why it stayed or fell."""
+"""Collect what the lake knows of one image occurrence: its origin, its scores, and why it was kept or dropped."""
 
 import re
 
@@ -20,8 +20,8 @@ from catalog.pending.superseded import gone
 
 
 def explain_image(lake: Lake, image_id: str, scope: Scope) -> Facts:
-    """Facts under the names ``origin, scores, rules, decision, group, cluster, matches, texts, quarantine, datasets``;
-    an empty one where there is nothing to tell."""
+    """Return ``origin, scores, rules, decision, group, cluster, matches, texts, quarantine, datasets``, empty where
+    nothing is known."""
     return lake.retrying(lambda: _explain(lake, image_id, scope))
 
 
@@ -50,7 +50,7 @@ def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
 
 
 def _origin(lake: Lake, image_id: str, scope: Scope) -> Facts:
-    """One question after the other, each with a constant: a join would read the column of every document."""
+    """The image's row with its page, run and number of occurrences, by single queries: a join scans all documents."""
     columns = 'image_id, sha256, url, position, alt_text, width, height, format, n_bytes, document_id, "commit"'
     rows = select_rows(lake, f"SELECT {columns} FROM images WHERE image_id = ?", (image_id,))
     found = max(rows, key=lambda row: row["commit"])
@@ -68,6 +68,7 @@ def _origin(lake: Lake, image_id: str, scope: Scope) -> Facts:
 
 
 def _decision(decided: list[Facts], scope: Scope) -> Facts:
+    """The decision of the dataset in scope, {} when it made none."""
     for row in decided:
         if scope.dataset and (row["dataset"], row["version"]) == (scope.dataset.name, scope.dataset.version):
             return {"dataset": str(scope.dataset), "dropped_by": row["dropped_by"], "value": row["value"]}
@@ -75,7 +76,7 @@ def _decision(decided: list[Facts], scope: Scope) -> Facts:
 
 
 def _group(lake: Lake, sha256: str, scope: Scope) -> Facts:
-    """The picture's row of the newest grouping, where there is one."""
+    """The picture's row of the newest ``image_groups`` in scope, {} when it is in no group."""
     rows = rows_of_key(lake, scope, "image_groups", "*", "sha256", sha256)
     if not rows:
         return {}
@@ -86,7 +87,7 @@ def _group(lake: Lake, sha256: str, scope: Scope) -> Facts:
 
 
 def _other_images(lake: Lake, sha256: str, group: Facts, scope: Scope) -> list[Facts]:
-    """The images of the other pictures of the group."""
+    """Occurrences of the other pictures of the group."""
     if not group:
         return []
     members = rows_of_key(lake, scope, "image_groups", 'sha256, scorer, "commit"', "group_id", group["group_id"])
@@ -98,7 +99,7 @@ def _other_images(lake: Lake, sha256: str, group: Facts, scope: Scope) -> list[F
 def _group_members(
     lake: Lake, sha256: str, group: Facts, others: list[Facts], decided: dict[str, list[Facts]], scope: Scope
 ) -> Facts:
-    """The duplicate group: how near its members are, and which of them the dataset keeps, those first."""
+    """The duplicate group: its size, and its other members with their distance and decision, kept ones first."""
     if not group:
         return {}
     near = _distances(lake, sha256, scope)
@@ -113,7 +114,7 @@ def _group_members(
 
 
 def _images_of(lake: Lake, pictures: list[str]) -> list[Facts]:
-    """Of a few one by one: `=` opens the files that hold a picture, `IN` reads the column of every file."""
+    """Occurrences of pictures; of a few one by one: `=` opens the files that hold one, `IN` reads all files."""
     if not pictures:
         return []
     keys = [quoted(sha256) for sha256 in pictures]
@@ -123,7 +124,7 @@ def _images_of(lake: Lake, pictures: list[str]) -> list[Facts]:
 
 
 def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
-    """How near other pictures are, as far as they were compared."""
+    """Kind and distance of every duplicate edge to another picture, as text by its sha256."""
     if "duplicate_edges" not in scope.filled:
         return {}
     sql = """SELECT if(a = ?, b, a), string_agg(DISTINCT kind || ' distance ' || distance, ', ') FROM duplicate_edges
@@ -132,12 +133,14 @@ def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
 
 
 def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
-    """The image cluster, and where the cap saw it the place among the survivors by which it decided."""
+    """The image cluster with the recipe's cap, and where the cap decided, the rank among the cluster's survivors."""
     cap = {"cap": scope.plan.recipe.balance.cap} if scope.plan else {}
     if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)", decision.get("value") or ""):
         return {"cluster": int(at[1]), "rank": int(at[2]), "survivors": int(at[3]), **cap}
     rows = rows_of_key(lake, scope, "clusters", 'cluster, scorer, "commit"', "key", sha256)
-    if scope.dataset is None:  # else its scorer tells them from the images' routes to sentences
+    if (
+        scope.dataset is None
+    ):  # else its scorer tells image clusters from the sentence clusters that images are routed to
         by = {digest for (digest,) in lake.query("SELECT digest FROM scorers WHERE name = 'image_clusters'")}
         rows = [row for row in rows if row["scorer"] in by]
     found = scope.newest(rows, scope.scorers.get("image_clusters", ""))
@@ -145,7 +148,7 @@ def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
 
 
 def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Facts) -> list[Facts]:
-    """The candidates by similarity; ``place`` is the text's number in the pair."""
+    """Candidate sentences, most similar first; ``place`` is the text's number in the pair, None outside it."""
     scorer = scope.scorers.get("matches", "")
     most = 4 * scope.plan.recipe.association.top_k if scope.plan else MOST
     rows = rows_of_key(lake, scope, "match_candidates", 'content, similarity, scorer, "commit"', "sha256", sha256)
@@ -166,13 +169,13 @@ def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Fac
 
 
 def _texts_of(lake: Lake, contents: list[str]) -> dict[str, str]:
-    """By constants, which are looked up in the order of the file; a join would read every sentence of the lake."""
+    """Texts by content id, with the ids as constants: a join would read every sentence of the lake."""
     keys = ", ".join(quoted(content) for content in contents)
     return dict(lake.query(f"SELECT content, text FROM sentence_content WHERE content IN ({keys})") if contents else ())
 
 
 def _text_numbers(lake: Lake, image_id: str, scope: Scope, decision: Facts) -> dict[str, int]:
-    """The texts of the image's pair, which only a kept image has, by their numbers."""
+    """Number (1 to 3) of each text of the image's pair; {} for an image that was not kept."""
     if scope.dataset is None or decision.get("dropped_by"):
         return {}
     of_dataset = f" AND dataset = {quoted(scope.dataset.name)} AND version = {scope.dataset.version}"
@@ -188,7 +191,7 @@ _TEXTS = {
 
 
 def _texts(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> list[Facts]:
-    """Captions of every captioner, tags and fused texts, oldest first; ``current`` are those of the dataset."""
+    """Captions of every captioner, tags and fused texts, oldest first; ``current``: made by the dataset's scorer."""
     current = set(scope.scorers.values())
     found = [
         {"current": row.pop("scorer") in current, **row}
@@ -199,18 +202,19 @@ def _texts(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> list[Fa
 
 
 def _quarantine_rows(lake: Lake, sha256: str, url: str, scope: Scope) -> list[Facts]:
+    """Quarantine rows of the image's bytes or address."""
     if "quarantine" not in scope.filled:
         return []
     return quarantine(lake, "item IN (?, ?) OR payload_ref = ?", (sha256, url, sha256))
 
 
 def decisions(lake: Lake, image_id: str) -> list[Facts]:
-    """What became of the image in every dataset version that knew it."""
+    """Return the decision of every dataset version on the image, by name and version."""
     return _decisions_of(lake, [image_id])[image_id]
 
 
 def _decisions_of(lake: Lake, image_ids: list[str]) -> dict[str, list[Facts]]:
-    """The same of several by one question: two take 0.07 s at 10M images and five versions, asked singly 0.10."""
+    """Decisions by image, in one query: two images take 0.07 s at 10M images and five versions, in two queries 0.10."""
     keys = ", ".join(quoted(image_id) for image_id in image_ids)
     rows = select_rows(
         lake, f"SELECT item_id, dataset, version, dropped_by, value FROM decisions WHERE item_id IN ({keys})"

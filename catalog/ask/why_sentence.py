@@ -1,11 +1,11 @@
-"""All that is known of one distinct sentence; its decision is computed here, no table holds it."""
+"""Collect what the lake knows of one distinct sentence; its decision is computed here, no table holds it."""
 
 from catalog.ask.why import MOST, Facts, Scope, evaluate_rules, home_filter, scores, select_rows
 from catalog.lake.lake import Lake
 
 
 def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
-    """Facts under the names ``origin, scores, rules, decision, cluster, candidate, used, datasets``."""
+    """Return ``origin, scores, rules, decision, cluster, candidate, used, datasets``, empty where nothing is known."""
     origin = _origin(lake, content)
     in_home_shard = home_filter(lake, "sentence_content", "content", content)
     measured = scores(lake, scope, scope.tables("sentence"), "content", content, in_home_shard)
@@ -26,6 +26,7 @@ def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
 
 
 def _origin(lake: Lake, content: str) -> Facts:
+    """Its text, the number of its occurrences and the first MOST of them."""
     found = select_rows(lake, "SELECT content, text FROM sentence_content WHERE content = ?", (content,))
     first = found or select_rows(lake, "SELECT content, text FROM sentences WHERE content = ? LIMIT 1", (content,))
     repeats = lake.query("SELECT count(*) FROM sentences WHERE content = ?", (content,))[0][0]
@@ -36,6 +37,7 @@ def _origin(lake: Lake, content: str) -> Facts:
 
 
 def _cluster(lake: Lake, content: str, scope: Scope) -> Facts:
+    """Its newest sentence cluster in scope, {} for none."""
     sql = """SELECT cluster FROM clusters WHERE kind = 'sentence' AND key = ? AND "commit" <= ?
         AND (scorer = ? OR ?) ORDER BY "commit" DESC LIMIT 1"""
     scorer = scope.scorers.get("sentence_clusters", "")
@@ -44,7 +46,7 @@ def _cluster(lake: Lake, content: str, scope: Scope) -> Facts:
 
 
 def _candidate(lake: Lake, content: str, scope: Scope) -> Facts:
-    """Of how many pictures it is a candidate, and the nearest of them."""
+    """The number of pictures that it is a candidate for, and the MOST similar of them."""
     scorer = scope.scorers.get("matches", "")
     where = "content = ? AND \"commit\" <= ? AND (scorer = ? OR ? = '')"
     rows = select_rows(
@@ -60,7 +62,7 @@ def _candidate(lake: Lake, content: str, scope: Scope) -> Facts:
 
 
 def _used(lake: Lake, text: str, scope: Scope) -> list[Facts]:
-    """The pairs of the dataset that carry it."""
+    """The first MOST pairs of the dataset that hold the text, and the number of the text in each."""
     if scope.dataset is None:
         return []
     sql = f"""SELECT image_id, raw_image_url AS url, list_position([text1, text2, text3], ?) AS place FROM pairs
@@ -69,6 +71,7 @@ def _used(lake: Lake, text: str, scope: Scope) -> list[Facts]:
 
 
 def _versions(lake: Lake, text: str) -> list[Facts]:
+    """The number of pairs that hold the text, by dataset version."""
     sql = """SELECT dataset, version, count(*) AS pairs FROM pairs WHERE ? IN (text1, text2, text3)
         GROUP BY ALL ORDER BY ALL"""
     return select_rows(lake, sql, (text,))

@@ -1,4 +1,4 @@
-"""Work items on a pool of processes of this machine."""
+"""Run work items on a pool of forked processes of this machine."""
 
 import functools
 import multiprocessing
@@ -27,7 +27,7 @@ PRELOADED = ["duckdb", "numpy", "pandas", "pyarrow.parquet", "simplejpeg", "torc
 
 
 def warm_up() -> None:
-    """Start the process that workers are forked from; it imports on its own while the caller goes on.
+    """Start the fork server, which imports PRELOADED while the caller goes on.
 
     Torch takes 1.6 CPU seconds and 0.5 GB: a worker that is forked from a process that has it shares both. Workers are
     as many as the CPUs, so each keeps to one thread: two workers of two threads on two busy CPUs wait for each other at
@@ -45,7 +45,7 @@ def warm_up() -> None:
 
 @functools.cache
 def _pool(n_workers: int) -> ProcessPoolExecutor:
-    """Kept for the life of the process: a worker that has loaded a model serves every later stage that uses it."""
+    """Pool of this size, kept for the life of the process: workers that loaded a model serve later stages too."""
     return _new_pool(n_workers)
 
 
@@ -57,9 +57,9 @@ def _new_pool(n_workers: int) -> ProcessPoolExecutor:
 
 
 def _set_up_worker(environment: dict[str, str]) -> None:
-    """Take the caller's environment as it is now (S3 keys), which may differ from when the forking began.
+    """Initialise a worker: the caller's environment as it is now (S3 keys), which the fork server may have older.
 
-    A worker whose caller was killed ends itself; the process that it was forked from then ends too.
+    A worker whose caller was killed ends itself; the fork server then ends too.
     """
     os.environ.clear()
     os.environ.update(environment | ONE_THREAD)
@@ -67,6 +67,7 @@ def _set_up_worker(environment: dict[str, str]) -> None:
 
 
 def _exit_with(caller: Any) -> None:
+    """End this process, without cleaning up, when ``caller`` has ended."""
     caller.join()
     os._exit(1)
 
@@ -81,6 +82,7 @@ def _work(payload: bytes, item: WorkItem) -> list[Manifest]:
 
 
 def run_in_pool(items: Sequence[WorkItem], job: Job, output: Output, n_workers: int) -> Iterator[list[Manifest]]:
+    """Run ``job`` on every item and yield its manifests; after a worker's death run the items in flight apart."""
     payload = pickle.dumps(Worker(job, output))
     waiting = list(reversed(items))
     while waiting:
@@ -92,7 +94,7 @@ def run_in_pool(items: Sequence[WorkItem], job: Job, output: Output, n_workers: 
 def _until_a_worker_dies(
     waiting: list[WorkItem], payload: bytes, n_workers: int
 ) -> Generator[list[Manifest], None, list[WorkItem]]:
-    """Take from ``waiting`` and yield results; the items in work when a worker died, one of which killed it."""
+    """Run items off the end of ``waiting``, yield results; return those in flight when a worker died, else []."""
     pool = _pool(n_workers)
     running: dict[Future, WorkItem] = {}
     try:
@@ -115,7 +117,7 @@ def _until_a_worker_dies(
 
 
 def _run_apart(item: WorkItem, payload: bytes, job: Job, output: Output) -> list[Manifest]:
-    """The manifests of an item that may kill its worker, tried in processes of its own."""
+    """Run an item that may kill its worker in a separate process, a new one after each death."""
     pools: list[ProcessPoolExecutor] = []
 
     def attempt(part: WorkItem) -> list[Manifest] | None:

@@ -1,4 +1,4 @@
-"""The one runner of all per-item stages, and the only file that knows Ray.
+"""Run a job over work items, on a local process pool or on Ray (the only file that imports it).
 
 A stage is a list of work items (``catalog.pending.item``) and a *job*: a picklable callable ``item -> list[Part]`` that
 reads the item's rows, works, and returns the rows of each table it fills. The runner writes each part as one Parquet
@@ -30,7 +30,7 @@ __all__ = ["Job", "Output", "Part", "Placement", "run", "warm_up", "write_parts"
 
 @dataclass(frozen=True)
 class Placement:
-    """Where work runs. Never part of an identity: any placement gives the same rows.
+    """Workers, CPUs and GPUs of a stage. Never part of an identity: any placement gives the same rows.
 
     ``workers`` 0 means one per CPU of this machine; on a cluster as many as it has CPUs (or GPUs, where workers take
     some) for when a stage starts, so name a number where it grows by itself. ``ray_address`` '' keeps to this machine,
@@ -49,17 +49,18 @@ class Placement:
 
 
 def warm_up(placement: Placement) -> None:
-    """Let the workers' imports begin while the caller still opens its lake."""
+    """Start the pool's fork server, so that imports run while the caller opens its lake. Does nothing for Ray."""
     if not placement.ray_address:
         pool.warm_up()
 
 
 def run(items: Sequence[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[list[Manifest]]:
-    """Work through ``items`` and yield each one's manifests (one a file) as it finishes.
+    """Run ``job`` on every item and yield each item's manifests (one a file) in the order in which items finish.
 
-    The files of one item belong to one transaction: half a shard must never count. A bad item is the job's business
-    (a quarantine row); an exception in a job fails the stage, what is already yielded stays committed. A
-    row that kills its worker process (a native crash, out of memory) is found and quarantined as ``poison``.
+    The files of one item belong to one transaction: half a shard must never count. A job turns bad rows into quarantine
+    rows itself; a row that kills its worker process (native crash, out of memory) is found and quarantined as
+    ``poison``. Raises what the job raises; what was yielded before stays committed. Raises PairmillError when workers
+    die of more than single rows.
     """
     if not items:
         return iter(())
@@ -70,8 +71,10 @@ def run(items: Sequence[WorkItem], job: Job, output: Output, placement: Placemen
 
 
 def _run_on_ray(items: Sequence[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[list[Manifest]]:
-    """Actors that die are not restarted by Ray, which would try a killing item for ever: the items in work at that
-    moment are tried alone, then all others go on."""
+    """Run the items on Ray actors; after an actor's death run those in flight apart, then go on with the others.
+
+    Ray itself must not restart actors: it would try a killing item for ever.
+    """
     import ray
     from ray.exceptions import RayActorError, RayError
 
@@ -95,6 +98,7 @@ def _run_on_ray(items: Sequence[WorkItem], job: Job, output: Output, placement: 
 def _stream(
     waiting: dict[int, WorkItem], payload: bytes, in_flight: Any, placement: Placement
 ) -> Iterator[tuple[int, list[Manifest]]]:
+    """Map the waiting items over a pool of Ray actors; yield (item number, its manifests)."""
     import ray
 
     rows = [{"number": number, "item": pickle.dumps(item)} for number, item in waiting.items()]
@@ -113,7 +117,7 @@ def _stream(
 
 
 class _InFlight:
-    """Where a worker says which item it takes up; who dies cannot say so."""
+    """Record, in a Ray actor of its own, the numbers of the items being worked on; a dead worker cannot report its."""
 
     def __init__(self) -> None:
         self._numbers: set[int] = set()
@@ -129,6 +133,8 @@ class _InFlight:
 
 
 class _RayWorker:
+    """Ray actor that unpickles its Worker once and runs items with it."""
+
     def __init__(self, payload: bytes, in_flight: Any = None) -> None:
         self.worker: Worker = pickle.loads(payload)
         self.in_flight = in_flight
@@ -148,7 +154,7 @@ class _RayWorker:
 
 
 def _run_apart(item: WorkItem, payload: bytes, job: Job, output: Output, placement: Placement) -> list[Manifest]:
-    """The manifests of an item that may kill its worker, tried in actors of its own."""
+    """Run an item that may kill its worker in a separate actor, a new one after each death."""
     import ray
     from ray.exceptions import RayActorError
 
@@ -168,6 +174,7 @@ def _run_apart(item: WorkItem, payload: bytes, job: Job, output: Output, placeme
 
 
 def _actors(placement: Placement) -> int:
+    """Number of actors: as set, else as many as this machine's CPUs, or the cluster's CPUs or GPUs, have room for."""
     if placement.workers or placement.ray_address in ("", "local"):
         return placement.n_workers
     import ray
@@ -179,7 +186,7 @@ def _actors(placement: Placement) -> int:
 
 
 def _cpu_share(placement: Placement) -> float:
-    """Actors that took every CPU would starve the tasks that feed them (seen: four of 0.4 on two CPUs hang)."""
+    """CPUs an actor, 80 % of all at most: else the tasks that feed actors starve (four of 0.4 on two CPUs hung)."""
     import ray
 
     cpus = ray.cluster_resources().get("CPU", 1.0)
