@@ -1,4 +1,4 @@
-"""The one verb that changes data: register finished files and remember them as partitions, in one transaction."""
+"""Commit finished files: register them with DuckLake and insert their `partitions` rows, in one transaction."""
 
 import os
 from collections import defaultdict
@@ -14,7 +14,7 @@ from catalog.lake.lake import Lake
 @dataclass(frozen=True)
 class Manifest:
     """One finished partition. ``path`` is absolute or relative to the lake's data path, and '' when it has no rows.
-    ``seconds`` is the work's own time; ``commit`` the number that Writer.begin gave and that stands in the rows."""
+    ``seconds`` is the time of the work; ``commit`` the number from Writer.begin, which its rows hold too."""
 
     table: str
     partition_id: str
@@ -29,10 +29,11 @@ class Manifest:
 
 
 def commit(lake: Lake, manifests: Sequence[Manifest]) -> int:
-    """Register the files and insert their `partitions` rows; all or nothing. Returns how many partitions were new.
+    """Register the files and insert their `partitions` rows, all or nothing. Returns how many partitions were new.
 
-    A (table, partition_id) that is known already is passed over: its file stays unregistered, for the sweep. DuckLake
-    itself would register a file twice and double its rows.
+    A (table, partition_id) that is committed already is skipped: its file stays unregistered, for the sweep. DuckLake
+    itself would register a file twice and double its rows. Raises PairmillError for a file outside its table's folder,
+    LeaseLost when the lease was taken over.
     """
     if not manifests:
         return 0
@@ -49,8 +50,10 @@ def commit(lake: Lake, manifests: Sequence[Manifest]) -> int:
 
 
 def _relative_path(lake: Lake, manifest: Manifest) -> str:
-    """The path relative to the data path. A file elsewhere would be stored by its absolute path, and the lake could not
-    be moved: DuckLake keeps a path relative only below the table's own folder."""
+    """The file's path relative to the data path; PairmillError when it is not in the table's folder.
+
+    DuckLake stores only a path below that folder as relative; a lake with an absolute one could not be moved.
+    """
     path = manifest.path.removeprefix(lake.data_path)
     if not path and manifest.rows == 0:
         return ""

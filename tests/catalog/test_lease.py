@@ -93,7 +93,7 @@ def test_a_dead_process_of_this_machine_is_replaced_at_once(lake: Lake) -> None:
 
 
 def test_the_heartbeat_keeps_a_lease_alive_beyond_its_expiry(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hold, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(lease_row, "BEAT_SECONDS", 0.05)
     with lease.writing(lake, "run", "test") as writer:
         first = lease_row.holder_of(lake.metadata)
         for _ in range(500):
