@@ -18,7 +18,7 @@ RunStep = Callable[[Callable[[Session], Any], Session], Any]
 
 
 def curate_steps(session: Session, run_step: RunStep) -> Published:
-    """All steps in order; ``do`` is how one is carried out: as it is, or as a Prefect task."""
+    """Run all steps in order; ``run_step`` calls one as it is, or as a Prefect task."""
     run_step(ingest, session)
     run_step(fetch, session)
     run_step(score_images, session)

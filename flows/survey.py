@@ -1,4 +1,4 @@
-"""What a run would do, found without running: the steps themselves, over a session that counts instead of working.
+"""Count what a run would do, without doing it: the steps run over a session that counts instead of working.
 
 Global steps that compute before they store (training, comparing hashes) are asked whether they are due. What lies
 downstream of a due one has no identity yet, so all that reaches it will be done.
@@ -28,7 +28,7 @@ from tasks.score_sentences import score_sentences
 
 @dataclass(frozen=True)
 class Pending:
-    """``rows`` that wait for ``work`` in ``items`` work items. ``due`` says what makes that number a lower bound."""
+    """Pending work: ``rows`` in ``items`` work items; ``due`` says why that is a lower bound, '' when it is exact."""
 
     step: str
     work: str
@@ -39,7 +39,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Stands where a session keeps its writer: it can be read from, and that is all."""
+    """Stand-in for a session's writer that only reads."""
 
     lake: Lake
     run_id: str = ""
@@ -47,7 +47,7 @@ class _Reader:
 
 @dataclass
 class Survey(Session):
-    """A session that notes what it is given to do."""
+    """A session that counts the work it is given instead of doing it."""
 
     found: list[Pending] = field(default_factory=list)
     step: str = ""
@@ -70,7 +70,7 @@ class Survey(Session):
 
 
 def survey(lake: Lake, plan: Plan, sources: Sequence[str]) -> Survey:
-    """Walk through the steps of curate on a lake that may be read-only."""
+    """Count the pending work of each step of curate; the lake may be read-only. Unreachable sources become notes."""
     seen = Survey(cast(Writer, _Reader(lake)), plan, Placement(), tuple(sources))
     steps: tuple[Callable[[Survey], Any], ...] = (
         _ingest, _fetch, score_images, score_sentences, _cluster, _group_duplicates, associate, caption, tag, fuse
@@ -106,7 +106,7 @@ def _fetch(seen: Survey) -> None:
 
 
 def _cluster(seen: Survey) -> None:
-    """Due where centroids are missing or outgrown; else only vectors wait to be assigned."""
+    """Count training where centroids are missing or outgrown; else the vectors to assign."""
     due = False
     sizes = (seen.recipe.association.clusters, seen.recipe.balance.clusters)
     for kind, at_most in zip((SENTENCES, IMAGES), sizes, strict=True):

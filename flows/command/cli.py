@@ -1,4 +1,4 @@
-"""The command line. It parses and hands over; ray, torch and prefect are imported by the command that uses them."""
+"""Parse the command line and call the command, which alone imports ray, torch or prefect."""
 
 import argparse
 import importlib
@@ -12,7 +12,7 @@ INTERRUPTED = "stopped. What was finished is committed; the same command again g
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status: 0, 1 for what its user can mend, 130 when interrupted."""
+    """Run one command; return its exit status: 0, 1 for an error that its user can mend, 130 when interrupted."""
     args = parser().parse_args(arguments)
     module, function = args.command.split(":")  # a module of this folder
     signal.signal(signal.SIGTERM, _interrupt)
@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
+    """Build the parser of all commands."""
     top = argparse.ArgumentParser(prog="pairmill", description="Curate image-text datasets from web documents.")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _run(commands)
@@ -97,7 +98,7 @@ def _up(commands: Any) -> None:
     command = _command(commands, "up", "pairmill_up:up", "start Prefect's server, its deployments and a worker")
     command.set_defaults(interrupted=INTERRUPTED)
     command.add_argument("--once", metavar="DEPLOYMENT", default="",
-                         help="run this deployment (curate/demo), tell what came of it, and stop")  # fmt: skip
+                         help="run this deployment (curate/demo), show its outcome, and stop")  # fmt: skip
     _recipe_options(command)
 
 
@@ -164,7 +165,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 
 def _end_workers() -> None:
-    """A pool waits for its running shards at exit, which may take minutes; what they do is done again anyway."""
+    """Terminate the pool's workers: at exit it would wait minutes for their shards, which are done again anyway."""
     from multiprocessing import active_children
 
     for child in active_children():

@@ -1,4 +1,4 @@
-"""The commands that read a lake; `export` alone takes the lease, for the moment in which it is put on record."""
+"""`pairmill sql`, `datasets`, `quarantine` and `export`: commands that read a lake."""
 
 import csv
 import json
@@ -26,7 +26,7 @@ SHOWN = 100
 
 
 def answer_sql(args: Namespace) -> int:
-    """Answer one statement as a table (its first rows), as CSV with a header line, or as a JSON list of objects."""
+    """Run one statement and print its rows: a table (the first SHOWN), CSV with a header line, or a JSON list."""
     with create_or_open(args.lake, read_only=True) as lake:
         columns, rows = answer(lake, args.query)
         if columns:
@@ -35,6 +35,7 @@ def answer_sql(args: Namespace) -> int:
 
 
 def list_datasets(args: Namespace) -> int:
+    """Print every version of every dataset."""
     with create_or_open(args.lake, read_only=True) as lake:
         found = datasets.published(lake)
     if not found and args.format == "table":
@@ -50,6 +51,7 @@ def list_datasets(args: Namespace) -> int:
 
 
 def list_quarantine(args: Namespace) -> int:
+    """Print the quarantined items, counted by reason, stage and source."""
     with create_or_open(args.lake, read_only=True) as lake:
         found = quarantine.kinds(lake)
     if not found and args.format == "table":
@@ -60,7 +62,7 @@ def list_quarantine(args: Namespace) -> int:
 
 
 def write_export(args: Namespace) -> int:
-    """Write the dataset's files; they are put on record, so it takes the lease for that moment."""
+    """Write a dataset's files; takes the lease for the moment of recording them in ``exports``."""
     from flows.command.display import Display
     from tasks.out.export import export
 
@@ -75,7 +77,7 @@ def write_export(args: Namespace) -> int:
 
 
 def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:
-    """Print rows as they come, so that an answer may be larger than memory (the table shows its first rows only)."""
+    """Print rows as they come, so that a result may be larger than memory; a table shows the first SHOWN only."""
     if form == "table":
         _show_table(columns, iter(rows))
     elif form == "csv":
@@ -116,7 +118,7 @@ def _text(value: Any) -> str:
 
 
 def _csv(value: Any) -> Any:
-    """NULL is an empty field, bytes are hex digits, a nested value is JSON."""
+    """Convert a value for CSV: NULL is an empty field, bytes are hex digits, a nested value is JSON."""
     if isinstance(value, list | dict):
         return json.dumps(_json(value), ensure_ascii=False)
     return value.hex() if isinstance(value, bytes | bytearray) else value

@@ -1,4 +1,4 @@
-"""`pairmill fetch` and `pairmill replay`: addresses, and quarantined items, that are tried (again)."""
+"""`pairmill fetch` and `pairmill replay`: fetch addresses, and try quarantined items again."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from tasks.run.session import Session
 
 
 def fetch_addresses(args: Namespace) -> int:
-    """List ``--source``, then ask for addresses: those never asked for, or those that failed for a passing reason."""
+    """Ingest ``--source``, then fetch addresses: those not fetched yet, or those that failed for a passing reason."""
     with _open_session(args, "fetch", _without_models) as session:
         from flows.command.display import Display
         from tasks.fetch import fetch, fetch_again
@@ -41,7 +41,7 @@ def fetch_addresses(args: Namespace) -> int:
 
 
 def replay(args: Namespace) -> int:
-    """Try again what is quarantined for ``--reason``, then curate with it."""
+    """Try items quarantined for ``--reason`` again, then curate with them."""
     quarantine.check(args.reason)
     screen = console()
     from tasks.run import identity
@@ -64,7 +64,10 @@ def replay(args: Namespace) -> int:
 
 @contextmanager
 def _open_session(args: Namespace, flow: str, plan: Callable[[Recipe], tuple[Plan, list[Scorer]]]) -> Iterator[Session]:
-    """A session by the recipe that is named or that of the newest run, with no source but those that are named."""
+    """Open a session with the recipe of the command line, else the newest run's, and the sources of the command line.
+
+    Raises PairmillError when there is no lake, or no recipe on record.
+    """
     from flows.run_start import resolve_sources, session_on
 
     named = named_recipe(args)
@@ -79,12 +82,12 @@ def _open_session(args: Namespace, flow: str, plan: Callable[[Recipe], tuple[Pla
 
 
 def _without_models(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
-    """Fetching scores nothing: a machine that fetches needs no weights."""
+    """Compile the plan without scorers: a machine that only fetches needs no weights."""
     return compile_plan(recipe, {}), []
 
 
 def _with_fetch_settings(recipe: Recipe) -> Recipe:
-    """Who says fetch means it, whatever the recipe says; its limits hold."""
+    """Return the recipe with fetch settings, the defaults where it has none."""
     return recipe if recipe.fetch is not None else recipe.model_copy(update={"fetch": Fetch.model_validate({})})
 
 

@@ -9,7 +9,7 @@ from flows.settings import Compute, load_recipe
 
 
 def run(args: Namespace) -> int:
-    """Check everything, curate, tell what came of it."""
+    """Check recipe, models and sources, curate, print the outcome."""
     screen = console()
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
     with screen.status(f"recipe '{recipe.name}': checking rules, models and sources"):
@@ -27,6 +27,7 @@ def run(args: Namespace) -> int:
 
 
 def compute_of(args: Namespace) -> Compute:
+    """Read the compute options of the command line."""
     return Compute(
         workers=args.workers,
         ray_address=args.ray,
@@ -36,7 +37,7 @@ def compute_of(args: Namespace) -> Compute:
 
 
 def named_recipe(args: Namespace) -> Recipe | None:
-    """The recipe of a command that may do without one. BadRecipe when there is none that its options could change."""
+    """Load the recipe of a command that may do without one. Raises BadRecipe when options change one not named."""
     if args.recipe:
         return load_recipe(args.recipe, overrides(args.set), args.models)
     if args.set or args.models != "recipe":
@@ -45,7 +46,7 @@ def named_recipe(args: Namespace) -> Recipe | None:
 
 
 def overrides(assignments: list[str]) -> dict[str, str]:
-    """``--set dotted.key=value`` as a mapping; the last of equal keys counts."""
+    """Parse ``--set dotted.key=value``; the last of equal keys counts. Raises BadRecipe for another form."""
     found = {}
     for each in assignments:
         key, equals, value = each.partition("=")

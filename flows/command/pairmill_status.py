@@ -1,4 +1,4 @@
-"""`pairmill status`: what a lake holds, who writes to it, its last runs, and what a recipe still has to do there."""
+"""`pairmill status`: show what a lake holds, who writes to it, its last runs, and what is pending for a recipe."""
 
 import json
 from argparse import Namespace
@@ -21,6 +21,7 @@ RUNS = 5
 
 
 def status(args: Namespace) -> int:
+    """Print the lake's state, and what is pending for the recipe named, else for those of its datasets."""
     screen = console()
     chosen = named_recipe(args)
     with create_or_open(args.lake, read_only=True) as lake:

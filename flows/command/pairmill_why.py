@@ -1,4 +1,4 @@
-"""`pairmill why ITEM`: one item's whole story, as text."""
+"""`pairmill why ITEM`: print where an item came from, its scores, and why it was kept or dropped."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -25,10 +25,11 @@ from flows.command.why_text import (
 )
 from ops.text.split import normalise
 
-IN_FULL = 1  # items told in full; of more, a line each
+IN_FULL = 1  # items printed in full; the others a line each
 
 
 def why(args: Namespace) -> int:
+    """Print what the lake knows of ``args.item``. Raises PairmillError when it knows nothing."""
     screen = console()
     with create_or_open(args.lake, read_only=True) as lake:
         item = _absolute_if_file(args.item)
@@ -43,7 +44,7 @@ def why(args: Namespace) -> int:
 
 
 def _absolute_if_file(item: str) -> str:
-    """A file is known to the lake by its whole path; a person names it as it lies before him."""
+    """Make the path of an existing file absolute, as the lake stores it; return other items as they are."""
     try:
         return str(Path(item).resolve()) if Path(item).exists() else item
     except OSError:  # a sentence may be too long for a file's name
@@ -51,7 +52,7 @@ def _absolute_if_file(item: str) -> str:
 
 
 def _dataset(lake: Lake, spec: str, found: Resolved) -> datasets.Dataset | None:
-    """The one asked for, else the newest that decided on the item, else the newest."""
+    """Return dataset ``spec``, else the newest that decided on the item, else the newest; None without any."""
     if spec:
         return datasets.find(lake, spec)
     by_age = sorted(datasets.published(lake), key=lambda each: each.created_at)

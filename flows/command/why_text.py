@@ -1,4 +1,4 @@
-"""The story of one item, as `why` prints it."""
+"""Print what `pairmill why` found of one image, document, address, sentence or quarantined item."""
 
 from typing import Any
 
@@ -108,6 +108,7 @@ def _rules(facts: Facts, screen: Console) -> None:
 
 
 def decision_text(row: Facts) -> str:
+    """Format a decision: kept, dropped by which rule with its value, or not decided."""
     if row.get("dropped_by") is None:
         return "not decided"
     if not row["dropped_by"]:

@@ -1,4 +1,4 @@
-"""What a run leaves to be seen in Prefect's interface: its progress, the funnel, sample pairs, the report."""
+"""Show a run in Prefect's interface as artifacts: its progress, the funnel, sample pairs, the report."""
 
 import re
 import time
@@ -21,9 +21,9 @@ EVERY_SECONDS = 2.0  # an update is a request of some 20 ms
 
 
 class ProgressArtifacts:
-    """A session's ``progress`` as one bar a step, brought up to date every few seconds.
+    """A session's ``progress`` as one bar a step, updated every EVERY_SECONDS.
 
-    What the server does not take is missing from the bar and nothing more: no work is lost for it.
+    An update that the server refuses is logged and skipped: no work is lost for it.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class ProgressArtifacts:
         try:
             self._update(step, done, total)
         except (HTTPError, PrefectException) as error:
-            get_logger(__name__).warning(f"{step}: its progress could not be told: {error}")
+            get_logger(__name__).warning(f"{step}: its progress could not be shown: {error}")
 
     def _update(self, step: str, done: int, total: int) -> None:
         if step not in self._bars or done == 0:
@@ -46,7 +46,7 @@ class ProgressArtifacts:
 
 
 def create_artifacts(found: Outcome) -> None:
-    """The outcome as artifacts under keys of the dataset's name, so that their history is its versions."""
+    """Create the outcome's artifacts, keyed by the dataset's name, so that their history is its versions."""
     name = str(found.dataset)
     rows = [
         {"kind": step.kind, "rule": step.rule, "in": step.n_in, "dropped": step.n_dropped,
@@ -71,7 +71,7 @@ def _markdown(found: Outcome) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text of the web with nothing that Markdown or HTML would act on."""
+    """Escape text of the web, so that neither Markdown nor HTML acts on it."""
     return re.sub(r"([\\`*_{}\[\]<>()#+!|&-])", r"\\\1", " ".join(text.split()))
 
 

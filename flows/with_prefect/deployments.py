@@ -1,4 +1,4 @@
-"""What Prefect deploys: the curate flow with the form its interface draws, and nothing that takes long to import."""
+"""Define the curate flow that Prefect deploys, with its form; nothing here takes long to import."""
 
 from typing import Annotated, Any, Literal
 
@@ -66,5 +66,5 @@ def _curated(recipe: Any, sources: list[str], lake: str, compute: Compute) -> St
 
 
 def _yaml(value: Setting) -> str:
-    """A form's value as the YAML text that a recipe's override takes."""
+    """Convert a form's value to the YAML text of a recipe override."""
     return value if isinstance(value, str) else str(value).lower()

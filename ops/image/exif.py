@@ -1,4 +1,4 @@
-"""What a camera wrote into a picture, as far as a table can hold it."""
+"""Read a picture's EXIF tags as text."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MARKS = (b"Exif\0\0", b"eXIf", b"EXIF", b"II*\0", b"MM\0*")
 
 
 def exif(data: bytes) -> dict[str, str]:
-    """Tag names of the base and the Exif directory to values as text, e.g. {"Make": "…", "FNumber": "2.8"}; {} when
-    there are none or they are broken. Never raises."""
+    """Read the base and Exif directories as {tag name: text}, e.g. {"Make": "…", "FNumber": "2.8"}; {} when there are
+    none or they are broken. At most MOST_TAGS tags of MOST_LETTERS letters. Never raises."""
     if not any(mark in data for mark in MARKS):
         return {}
     try:

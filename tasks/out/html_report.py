@@ -1,4 +1,4 @@
-"""The report of a published dataset: one HTML file that explains itself, to be shown to colleagues."""
+"""Write the report of a published dataset: one HTML file that needs nothing else."""
 
 import json
 import os
@@ -29,7 +29,7 @@ _STEPS = {
 def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
     """Write the report of ``dataset`` at ``version`` to the local file ``path`` and return that path.
 
-    One file that asks nothing of the network: pictures are embedded as small JPEGs, charts are inline SVG, and its own
+    The file makes no request: pictures are embedded as small JPEGs, charts are inline SVG, and its own
     policy forbids scripts and requests. It holds texts and pictures of the dataset, so share it as you would these.
     Every query is an aggregate or a bounded sample, so the file stays under 3 MB at any size of lake; the dearest reads
     are one pass over each score's column and over the shards that hold the 24 pictures. Needs no write access.
@@ -48,7 +48,7 @@ def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
 
 
 def _template() -> jinja2.Template:
-    """Escapes everything: texts and addresses come from the web."""
+    """Load the template, with all values escaped: texts and addresses come from the web."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(os.path.dirname(os.path.abspath(__file__))),
         autoescape=True,
@@ -63,6 +63,7 @@ def _template() -> jinja2.Template:
 
 
 def _content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
+    """Query the template's variables."""
     plan = report.plan_of(lake, dataset)
     recipe = plan.recipe
     scorers = [_scorer(row) for row in report.scorers(lake, dataset)]
@@ -86,7 +87,7 @@ def _content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
 
 
 def _funnels(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, list[dict[str, Any]]]:
-    """Rows by kind: the rule, what it asks, how many came in, dropped and are left, as shares of the first."""
+    """Funnel rows by kind: the rule, its condition, items in, dropped and left, and their percent of the first."""
     recipe = plan.recipe
     asks = _STEPS | {
         "duplicate": f"the best of its group (phash within {recipe.duplicates.phash} bits, or cosine from "
@@ -110,6 +111,7 @@ def _share(part: int, total: int) -> float:
 
 
 def _gallery(lake: Lake, dataset: Dataset, seed: int) -> list[dict[str, Any]]:
+    """Sample PAIRS_SHOWN pairs, with thumbnails."""
     pairs = report.gallery(lake, dataset, seed, PAIRS_SHOWN)
     pictures = thumbnails(lake, [(pair["sha256"], pair["shard"]) for pair in pairs if pair["shard"]])
     for pair in pairs:
