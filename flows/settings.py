@@ -1,4 +1,4 @@
-"""Settings of a run (lake, workers, models' and sources' paths); none is part of a dataset's identity."""
+"""Define the settings of a run (lake, workers, models' and sources' paths); none is part of a dataset's identity."""
 
 import os
 from ipaddress import ip_network

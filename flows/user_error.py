@@ -1,4 +1,4 @@
-"""Tell errors that a user can mend, shown in one line, from faults of this program, which keep their traceback."""
+"""Show errors that a user can mend in one line; faults of this program keep their traceback."""
 
 import errno
 

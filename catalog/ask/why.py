@@ -59,7 +59,7 @@ class Scope:
         return tables_of(kind, scores)
 
     def newest(self, rows: list[Facts], scorer: str) -> Facts:
-        """The last of ``rows`` in scope (of ``scorer`` under a dataset), without scorer and commit; {} for none."""
+        """Return the last of ``rows`` in scope (by ``scorer`` under a dataset) without scorer, commit; {} for none."""
         by = (row for row in rows if row["commit"] <= self.upto and (self.dataset is None or row["scorer"] == scorer))
         last = max(by, key=lambda row: row["commit"], default={})
         return {name: value for name, value in last.items() if name not in ("scorer", "commit")}
@@ -105,7 +105,7 @@ def _by_id(lake: Lake, key: str) -> Resolved:
 
 
 def _sentences(lake: Lake, key: str) -> list[str]:
-    """Content ids of the sentence with this content id or sentence id."""
+    """Return content ids of the sentence with this content id or sentence id."""
     for where in (
         "sentence_content WHERE content = ?",
         "sentences WHERE content = ?",

@@ -50,7 +50,7 @@ def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
 
 
 def _origin(lake: Lake, image_id: str, scope: Scope) -> Facts:
-    """The image's row with its page, run and number of occurrences, by single queries: a join scans all documents."""
+    """Return the image's row, page, run and number of occurrences, by single queries: a join scans all documents."""
     columns = 'image_id, sha256, url, position, alt_text, width, height, format, n_bytes, document_id, "commit"'
     rows = select_rows(lake, f"SELECT {columns} FROM images WHERE image_id = ?", (image_id,))
     found = max(rows, key=lambda row: row["commit"])
@@ -68,7 +68,7 @@ def _origin(lake: Lake, image_id: str, scope: Scope) -> Facts:
 
 
 def _decision(decided: list[Facts], scope: Scope) -> Facts:
-    """The decision of the dataset in scope, {} when it made none."""
+    """Return the decision of the dataset in scope, {} when it made none."""
     for row in decided:
         if scope.dataset and (row["dataset"], row["version"]) == (scope.dataset.name, scope.dataset.version):
             return {"dataset": str(scope.dataset), "dropped_by": row["dropped_by"], "value": row["value"]}
@@ -76,7 +76,7 @@ def _decision(decided: list[Facts], scope: Scope) -> Facts:
 
 
 def _group(lake: Lake, sha256: str, scope: Scope) -> Facts:
-    """The picture's row of the newest ``image_groups`` in scope, {} when it is in no group."""
+    """Return the picture's row of the newest ``image_groups`` in scope, {} when it is in no group."""
     rows = rows_of_key(lake, scope, "image_groups", "*", "sha256", sha256)
     if not rows:
         return {}
@@ -87,7 +87,7 @@ def _group(lake: Lake, sha256: str, scope: Scope) -> Facts:
 
 
 def _other_images(lake: Lake, sha256: str, group: Facts, scope: Scope) -> list[Facts]:
-    """Occurrences of the other pictures of the group."""
+    """Select occurrences of the other pictures of the group."""
     if not group:
         return []
     members = rows_of_key(lake, scope, "image_groups", 'sha256, scorer, "commit"', "group_id", group["group_id"])
@@ -99,22 +99,22 @@ def _other_images(lake: Lake, sha256: str, group: Facts, scope: Scope) -> list[F
 def _group_members(
     lake: Lake, sha256: str, group: Facts, others: list[Facts], decided: dict[str, list[Facts]], scope: Scope
 ) -> Facts:
-    """The duplicate group: its size, and its other members with their distance and decision, kept ones first."""
+    """Return the duplicate group: its size, and its other members with their distance and decision, kept ones first."""
     if not group:
         return {}
     near = _distances(lake, sha256, scope)
-    told = [
+    shown = [
         {"dropped_by": _decision(decided[row["image_id"]], scope).get("dropped_by"),
          "near": near.get(row.pop("sha256")), **row}
         for row in others
     ]  # fmt: skip
     order = {"": 0, None: 2}
-    told.sort(key=lambda row: (order.get(row["dropped_by"], 1), row["image_id"]))
-    return {"group_id": group["group_id"], "pictures": group["group_size"], "others": told[:MOST]}
+    shown.sort(key=lambda row: (order.get(row["dropped_by"], 1), row["image_id"]))
+    return {"group_id": group["group_id"], "pictures": group["group_size"], "others": shown[:MOST]}
 
 
 def _images_of(lake: Lake, pictures: list[str]) -> list[Facts]:
-    """Occurrences of pictures; of a few one by one: `=` opens the files that hold one, `IN` reads all files."""
+    """Select occurrences of pictures; of a few one by one: `=` opens the files that hold one, `IN` reads all files."""
     if not pictures:
         return []
     keys = [quoted(sha256) for sha256 in pictures]
@@ -124,7 +124,7 @@ def _images_of(lake: Lake, pictures: list[str]) -> list[Facts]:
 
 
 def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
-    """Kind and distance of every duplicate edge to another picture, as text by its sha256."""
+    """Return kind and distance of every duplicate edge to another picture, as text by its sha256."""
     if "duplicate_edges" not in scope.filled:
         return {}
     sql = """SELECT if(a = ?, b, a), string_agg(DISTINCT kind || ' distance ' || distance, ', ') FROM duplicate_edges
@@ -133,7 +133,7 @@ def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
 
 
 def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
-    """The image cluster with the recipe's cap, and where the cap decided, the rank among the cluster's survivors."""
+    """Return the image cluster with the recipe's cap, and where the cap decided, the rank among the cluster's survivors."""
     cap = {"cap": scope.plan.recipe.balance.cap} if scope.plan else {}
     if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)", decision.get("value") or ""):
         return {"cluster": int(at[1]), "rank": int(at[2]), "survivors": int(at[3]), **cap}
@@ -148,7 +148,7 @@ def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
 
 
 def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Facts) -> list[Facts]:
-    """Candidate sentences, most similar first; ``place`` is the text's number in the pair, None outside it."""
+    """List candidate sentences, most similar first; ``place``: the text's number in the pair, else None."""
     scorer = scope.scorers.get("matches", "")
     most = 4 * scope.plan.recipe.association.top_k if scope.plan else MOST
     rows = rows_of_key(lake, scope, "match_candidates", 'content, similarity, scorer, "commit"', "sha256", sha256)
@@ -169,13 +169,13 @@ def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Fac
 
 
 def _texts_of(lake: Lake, contents: list[str]) -> dict[str, str]:
-    """Texts by content id, with the ids as constants: a join would read every sentence of the lake."""
+    """Select texts by content id, with the ids as constants: a join would read every sentence of the lake."""
     keys = ", ".join(quoted(content) for content in contents)
     return dict(lake.query(f"SELECT content, text FROM sentence_content WHERE content IN ({keys})") if contents else ())
 
 
 def _text_numbers(lake: Lake, image_id: str, scope: Scope, decision: Facts) -> dict[str, int]:
-    """Number (1 to 3) of each text of the image's pair; {} for an image that was not kept."""
+    """Return the number (1 to 3) of each text of the image's pair; {} for an image that was not kept."""
     if scope.dataset is None or decision.get("dropped_by"):
         return {}
     of_dataset = f" AND dataset = {quoted(scope.dataset.name)} AND version = {scope.dataset.version}"
@@ -191,7 +191,7 @@ _TEXTS = {
 
 
 def _texts(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> list[Facts]:
-    """Captions of every captioner, tags and fused texts, oldest first; ``current``: made by the dataset's scorer."""
+    """List all captions, tags and fused texts, oldest first; ``current``: made by a scorer of the dataset."""
     current = set(scope.scorers.values())
     found = [
         {"current": row.pop("scorer") in current, **row}
@@ -202,7 +202,7 @@ def _texts(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> list[Fa
 
 
 def _quarantine_rows(lake: Lake, sha256: str, url: str, scope: Scope) -> list[Facts]:
-    """Quarantine rows of the image's bytes or address."""
+    """Select quarantine rows of the image's bytes or address."""
     if "quarantine" not in scope.filled:
         return []
     return quarantine(lake, "item IN (?, ?) OR payload_ref = ?", (sha256, url, sha256))
@@ -214,7 +214,7 @@ def decisions(lake: Lake, image_id: str) -> list[Facts]:
 
 
 def _decisions_of(lake: Lake, image_ids: list[str]) -> dict[str, list[Facts]]:
-    """Decisions by image, in one query: two images take 0.07 s at 10M images and five versions, in two queries 0.10."""
+    """Return decisions by image, in one query: two take 0.07 s at 10M images and five versions, in two queries 0.10."""
     keys = ", ".join(quoted(image_id) for image_id in image_ids)
     rows = select_rows(
         lake, f"SELECT item_id, dataset, version, dropped_by, value FROM decisions WHERE item_id IN ({keys})"

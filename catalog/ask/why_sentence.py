@@ -26,7 +26,7 @@ def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
 
 
 def _origin(lake: Lake, content: str) -> Facts:
-    """Its text, the number of its occurrences and the first MOST of them."""
+    """Return its text, the number of its occurrences and the first MOST of them."""
     found = select_rows(lake, "SELECT content, text FROM sentence_content WHERE content = ?", (content,))
     first = found or select_rows(lake, "SELECT content, text FROM sentences WHERE content = ? LIMIT 1", (content,))
     repeats = lake.query("SELECT count(*) FROM sentences WHERE content = ?", (content,))[0][0]
@@ -37,7 +37,7 @@ def _origin(lake: Lake, content: str) -> Facts:
 
 
 def _cluster(lake: Lake, content: str, scope: Scope) -> Facts:
-    """Its newest sentence cluster in scope, {} for none."""
+    """Return its newest sentence cluster in scope, {} for none."""
     sql = """SELECT cluster FROM clusters WHERE kind = 'sentence' AND key = ? AND "commit" <= ?
         AND (scorer = ? OR ?) ORDER BY "commit" DESC LIMIT 1"""
     scorer = scope.scorers.get("sentence_clusters", "")
@@ -46,7 +46,7 @@ def _cluster(lake: Lake, content: str, scope: Scope) -> Facts:
 
 
 def _candidate(lake: Lake, content: str, scope: Scope) -> Facts:
-    """The number of pictures that it is a candidate for, and the MOST similar of them."""
+    """Return the number of pictures that it is a candidate for, and the MOST similar of them."""
     scorer = scope.scorers.get("matches", "")
     where = "content = ? AND \"commit\" <= ? AND (scorer = ? OR ? = '')"
     rows = select_rows(
@@ -62,7 +62,7 @@ def _candidate(lake: Lake, content: str, scope: Scope) -> Facts:
 
 
 def _used(lake: Lake, text: str, scope: Scope) -> list[Facts]:
-    """The first MOST pairs of the dataset that hold the text, and the number of the text in each."""
+    """Select the first MOST pairs of the dataset that hold the text, and the number of the text in each."""
     if scope.dataset is None:
         return []
     sql = f"""SELECT image_id, raw_image_url AS url, list_position([text1, text2, text3], ?) AS place FROM pairs
@@ -71,7 +71,7 @@ def _used(lake: Lake, text: str, scope: Scope) -> list[Facts]:
 
 
 def _versions(lake: Lake, text: str) -> list[Facts]:
-    """The number of pairs that hold the text, by dataset version."""
+    """Count the pairs that hold the text, by dataset version."""
     sql = """SELECT dataset, version, count(*) AS pairs FROM pairs WHERE ? IN (text1, text2, text3)
         GROUP BY ALL ORDER BY ALL"""
     return select_rows(lake, sql, (text,))

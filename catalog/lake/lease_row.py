@@ -122,7 +122,7 @@ def _beat(metadata: Metadata, token: str, stop: threading.Event) -> None:
 
 
 def _times() -> tuple[str, str]:
-    """(now, when a lease renewed now expires) as UTC texts."""
+    """Return (now, when a lease renewed now expires) as UTC texts."""
     now = datetime.now(UTC)
     later = now + timedelta(seconds=EXPIRY_SECONDS)
     return now.isoformat(timespec="microseconds"), later.isoformat(timespec="microseconds")

@@ -113,7 +113,7 @@ def _reach_s3(connection: duckdb.DuckDBPyConnection, location: Location, read_on
 
 
 def _format_version_error(error: Exception, uri: str) -> NewerLake | PairmillError | None:
-    """The error for a lake whose DuckLake format this DuckDB does not read; None for another error."""
+    """Make the error for a lake whose DuckLake format this DuckDB does not read; None for another error."""
     found = re.search(r"catalog version is ([\d.]+).*requires version ([\d.]+)", str(error))
     if not found:
         return None

@@ -28,5 +28,5 @@ def folder(parent: str) -> str:
 
 
 def _here() -> str:
-    """This machine's name in letters that a file name may hold: a lake may lie on a shared disk."""
+    """Return this machine's name in letters that a file name may hold: a lake may lie on a shared disk."""
     return re.sub(r"[^\w.]", "-", host())

@@ -50,7 +50,7 @@ def commit(lake: Lake, manifests: Sequence[Manifest]) -> int:
 
 
 def _relative_path(lake: Lake, manifest: Manifest) -> str:
-    """The file's path relative to the data path; PairmillError when it is not in the table's folder.
+    """Return the file's path relative to the data path. Raises PairmillError when it is not in its table's folder.
 
     DuckLake stores only a path below that folder as relative; a lake with an absolute one could not be moved.
     """

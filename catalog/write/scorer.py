@@ -72,7 +72,7 @@ def _rows(scorers: Mapping[str, Scorer], commit: int) -> pa.Table:
 
 @cache
 def _libraries() -> str:
-    """Versions of the installed LIBRARIES, as JSON."""
+    """Return versions of the installed LIBRARIES, as JSON."""
     found = {}
     for name in LIBRARIES:
         try:

@@ -79,7 +79,7 @@ def export(
 
 
 def _head(dataset: Dataset, format: str) -> dict[str, Any]:
-    """What identifies an export in its manifest."""
+    """Make the part of the manifest that identifies an export."""
     return {
         "dataset": dataset.name,
         "version": dataset.version,
@@ -90,21 +90,21 @@ def _head(dataset: Dataset, format: str) -> dict[str, Any]:
 
 
 def _finished(place: Destination, dataset: Dataset, format: str) -> list[Written]:
-    """The files of a finished export of this content, [] when there is work to do; PairmillError for another export."""
+    """Return the files of a finished export of this content, else []. Raises PairmillError for another export."""
     manifest = place.read_json(MANIFEST)
     head = _head(dataset, format)
     for key in ("dataset", "version", "format"):
         if manifest and manifest.get(key) != head[key]:
             held = f"{manifest.get('dataset')}@{manifest.get('version')} as {manifest.get('format')}"
             raise PairmillError(f"'{place.uri}' holds the export of {held}. Give another folder, or empty this one.")
-    return _kept(place, manifest, head) if manifest.get("files") else []
+    return _listed_files(place, manifest, head) if manifest.get("files") else []
 
 
-def _kept(place: Destination, noted: dict[str, Any], head: dict[str, Any]) -> list[Written]:
-    """The files that a manifest or progress.json lists, if it is of this content and all of them exist; else []."""
-    if any(noted.get(key) != value for key, value in head.items()):
+def _listed_files(place: Destination, listing: dict[str, Any], head: dict[str, Any]) -> list[Written]:
+    """Return the files that a manifest or progress.json lists, if it is of this content and all exist; else []."""
+    if any(listing.get(key) != value for key, value in head.items()):
         return []
-    files = [Written(**file) for file in noted.get("files", [])]
+    files = [Written(**file) for file in listing.get("files", [])]
     return files if all(place.holds(file) for file in files) else []
 
 
@@ -114,7 +114,7 @@ def _write_all(
     """Write the files that progress.json does not list yet, and return all."""
     head = _head(dataset, format)
     place.prepare()
-    files = _kept(place, place.read_json(PROGRESS), head)
+    files = _listed_files(place, place.read_json(PROGRESS), head)
     place.remove(MANIFEST)
     place.write_json(PROGRESS, head, files)
     exports.gather(lake, dataset, by_shard=format == "webdataset")

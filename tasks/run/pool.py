@@ -45,7 +45,7 @@ def warm_up() -> None:
 
 @functools.cache
 def _pool(n_workers: int) -> ProcessPoolExecutor:
-    """Pool of this size, kept for the life of the process: workers that loaded a model serve later stages too."""
+    """Return the pool of this size, kept for the process's life: workers that loaded a model serve later stages."""
     return _new_pool(n_workers)
 
 

@@ -53,7 +53,7 @@ def to_halves(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 
 def _halves(chunk: pa.Array) -> np.ndarray:
-    """The fp16 values of one chunk of BLOBs, one after another, without a copy."""
+    """View the fp16 values of one chunk of BLOBs, one after another, without a copy."""
     _, _, data = chunk.buffers()
     if chunk.null_count or data is None:
         raise ValueError(f"{chunk.null_count} of {len(chunk)} vectors are null or hold nothing")

@@ -1,4 +1,4 @@
-"""The state of one run: its plan, its placement, its writer and its progress. Every step takes a session alone."""
+"""Hold the state of one run: its plan, its placement, its writer and its progress. Every step takes a session alone."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
