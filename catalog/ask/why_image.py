@@ -133,7 +133,7 @@ def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
 
 
 def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
-    """Return the image cluster with the recipe's cap, and where the cap decided, the rank among the cluster's survivors."""
+    """Return the image cluster and the recipe's cap; where the cap decided, also the rank among the survivors."""
     cap = {"cap": scope.plan.recipe.balance.cap} if scope.plan else {}
     if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)", decision.get("value") or ""):
         return {"cluster": int(at[1]), "rank": int(at[2]), "survivors": int(at[3]), **cap}
