@@ -14,19 +14,19 @@ from tasks.run.session import Session
 from tasks.score_images import score_images
 from tasks.score_sentences import score_sentences
 
-Do = Callable[[Callable[[Session], Any], Session], Any]
+RunStep = Callable[[Callable[[Session], Any], Session], Any]
 
 
-def curate_steps(session: Session, do: Do) -> Published:
-    """All steps in order; ``do`` is how one is carried out: as it is, or as a Prefect task."""
-    do(ingest, session)
-    do(fetch, session)
-    do(score_images, session)
-    do(score_sentences, session)
-    do(cluster, session)
-    do(group_duplicates, session)
-    do(associate, session)
-    do(caption, session)
-    do(tag, session)
-    do(fuse, session)
-    return do(publish, session)
+def curate_steps(session: Session, run_step: RunStep) -> Published:
+    """Run all steps in order; ``run_step`` calls one as it is, or as a Prefect task."""
+    run_step(ingest, session)
+    run_step(fetch, session)
+    run_step(score_images, session)
+    run_step(score_sentences, session)
+    run_step(cluster, session)
+    run_step(group_duplicates, session)
+    run_step(associate, session)
+    run_step(caption, session)
+    run_step(tag, session)
+    run_step(fuse, session)
+    return run_step(publish, session)

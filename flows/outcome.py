@@ -1,4 +1,4 @@
-"""What came of a run, told in the end: funnel, sample pairs, the report, and where to go on."""
+"""Collect what is shown after a run: the dataset's funnel, sample pairs, its report and an SQL query to go on."""
 
 import shlex
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from catalog.lake.opening import create_or_open
 
 @dataclass(frozen=True)
 class Outcome:
-    """One published version as people look at it first. ``report`` is the path of its HTML file, '' without one."""
+    """A published version with its funnel and sample pairs; ``report`` is the path of its HTML file, '' without one."""
 
     lake: str
     dataset: Dataset
@@ -22,13 +22,17 @@ class Outcome:
 
     @property
     def sql(self) -> str:
+        """A `pairmill sql` command that shows ten pairs."""
         where = f"dataset = '{self.dataset.name}' AND version = {self.dataset.version}"
         query = f"SELECT raw_image_url, text1, similarity1, caption FROM pairs WHERE {where} LIMIT 10"
         return f'pairmill sql "{query}" --lake {shlex.quote(self.lake)}'
 
 
 def outcome(uri: str, name: str) -> Outcome:
-    """The newest version of the dataset ``name`` in the lake at ``uri``; writes its report if that is not there yet."""
+    """Read the outcome of dataset ``name`` (or NAME@V) in the lake at ``uri``; write its report if it is missing.
+
+    Raises PairmillError when there is no such dataset.
+    """
     with create_or_open(uri, read_only=True) as lake:
         dataset = datasets.find(lake, name)
         steps, samples = datasets.funnel(lake, dataset), datasets.sample_pairs(lake, dataset)
@@ -36,7 +40,7 @@ def outcome(uri: str, name: str) -> Outcome:
 
 
 def written_report(lake: Lake, dataset: Dataset) -> str:
-    """The path of the dataset's report, made now if it is missing: a published version does not change."""
+    """Return the path of the dataset's report, written now if it is missing."""
     from tasks.out.html_report import write_report
 
     path = report_path(lake.uri, dataset)
@@ -47,7 +51,7 @@ def written_report(lake: Lake, dataset: Dataset) -> str:
 
 
 def report_path(uri: str, dataset: Dataset) -> Path:
-    """``reports/`` in the lake's folder, or beside its lake.yaml when the data lies elsewhere."""
+    """Return the report's path: in ``reports/`` of the lake's folder, or beside its lake.yaml."""
     place = Path(uri).expanduser().absolute()
     folder = place if place.is_dir() else place.parent
     return folder / "reports" / f"{dataset.name}-{dataset.version}.html"

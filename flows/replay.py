@@ -1,14 +1,15 @@
-"""Replay: what was quarantined for one reason is tried again, and what comes of it joins the dataset."""
+"""Replay: try items quarantined for one reason again, and curate with what comes of them."""
 
 from functools import partial, update_wrapper
 
 from catalog.cut.publication import Published
-from flows.curate import Do, curate_steps
+from flows.curate import RunStep, curate_steps
 from tasks.reopen import replay
 from tasks.run.session import Session
 
 
-def replay_steps(session: Session, reason: str, do: Do) -> Published:
-    """The steps of curate after one that opens what was closed. The session has no source: nothing new is listed."""
-    do(update_wrapper(partial(replay, reason=reason), replay), session)
-    return curate_steps(session, do)
+def replay_steps(session: Session, reason: str, run_step: RunStep) -> Published:
+    """Reopen items quarantined for ``reason``, then run the steps of curate. The session has no source: nothing new is
+    ingested."""
+    run_step(update_wrapper(partial(replay, reason=reason), replay), session)
+    return curate_steps(session, run_step)

@@ -1,4 +1,4 @@
-"""Open a run: everything that can be wrong is found before any work, then the lease is taken."""
+"""Start a run: check recipe, models and sources before any work, then take the lease."""
 
 import os
 import uuid
@@ -12,7 +12,7 @@ from catalog.recipe.recipe import Recipe
 from catalog.write import runs
 from catalog.write.lease import writing
 from catalog.write.scorer import Scorer
-from flows.settings import Compute, found_source
+from flows.settings import Compute, resolve_source
 from ops.read.source import SourceError, open_source
 from tasks.run import identity, stage
 from tasks.run.session import Session
@@ -22,17 +22,20 @@ from tasks.run.session import Session
 def session(
     recipe: Recipe, sources: Sequence[str], lake: str, compute: Compute, flow: str = "curate"
 ) -> Iterator[Session]:
-    """A session that holds the lake's lease, after the recipe, its models and its sources were found good."""
+    """Check recipe, models and sources, open the lake, and yield a session that holds its lease.
+
+    Raises BadRecipe, ModelError, SourceError or PairmillError with the remedy, LeaseHeld when another process writes.
+    """
     stage.warm_up(compute.placement())
     checked = identity.plan(recipe)
-    uris = found_sources(recipe, sources)
-    with create_or_open(lake) as opened, held(opened, checked, compute, flow, uris) as session:
+    uris = resolve_sources(recipe, sources)
+    with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris) as session:
         yield session
 
 
-def found_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:
-    """The sources that are named, or else the recipe's own. SourceError when there is none, or nothing in one."""
-    uris = tuple(found_source(uri) for uri in (sources or recipe.sources))
+def resolve_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:
+    """Return ``sources``, else the recipe's own. Raises SourceError when there is none, or nothing in one."""
+    uris = tuple(resolve_source(uri) for uri in (sources or recipe.sources))
     if not uris:
         raise SourceError(
             f"recipe '{recipe.name}' names no source; give one: --source FOLDER, FILE, s3://bucket/prefix or https://host/list"
@@ -43,12 +46,13 @@ def found_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:
 
 
 @contextmanager
-def held(
+def session_on(
     lake: Lake, checked: tuple[Plan, list[Scorer]], compute: Compute, flow: str, uris: tuple[str, ...] = ()
 ) -> Iterator[Session]:
-    """A session on an open lake: the lease is held, the run on record. ``checked`` is what ``identity.plan`` gave."""
+    """Yield a session on an open lake, with its lease held and the run recorded. ``checked`` comes from
+    ``identity.plan``. Raises LeaseHeld when another process writes."""
     plan, known = checked
-    run_id = run_name()
+    run_id = current_run_id()
     shown = [open_source(uri).uri for uri in uris]  # without the secrets that an address may hold
     with (
         writing(lake, run_id, f"{flow} {plan.recipe.name}") as writer,
@@ -59,6 +63,6 @@ def held(
         yield session
 
 
-def run_name() -> str:
-    """Prefect's id of the flow run where there is one, so that both sides name a run alike."""
+def current_run_id() -> str:
+    """Return Prefect's id of the flow run without dashes, so that both sides name a run alike; else a new id."""
     return os.environ.get("PREFECT__FLOW_RUN_ID", "").replace("-", "") or uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""Where things are and where work runs; nothing here is part of a dataset's identity."""
+"""Define the settings of a run (lake, workers, models' and sources' paths); none is part of a dataset's identity."""
 
 import os
 from ipaddress import ip_network
@@ -8,9 +8,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from catalog.lake.error import BadRecipe
-from catalog.recipe import recipe as recipes
 from catalog.recipe.parts import check_vocabulary
-from catalog.recipe.recipe import Recipe
+from catalog.recipe.recipe import Recipe, changed, load
 from tasks.run.stage import Placement
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +29,7 @@ Network = Annotated[str, AfterValidator(_network)]
 
 
 class Compute(BaseModel):
-    """Where and how wide a run works. Any setting gives the same dataset."""
+    """Workers, CPUs, GPUs and Ray cluster of a run. Any setting gives the same dataset."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -50,25 +49,27 @@ class Compute(BaseModel):
 
 
 def default_lake() -> str:
-    """``PAIRMILL_LAKE``, else the folder ``lake`` where the command runs."""
+    """Return ``PAIRMILL_LAKE``, else the folder ``lake`` in the working directory."""
     return os.environ.get("PAIRMILL_LAKE") or "lake"
 
 
 def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo_models: str = "") -> Recipe:
-    """A recipe by name or path, its model folders found; ``demo_models`` 'demo' swaps in the shipped small ones, with
-    the settings that go with them, before anything is overridden."""
+    """Load a recipe by name or path, with ``overrides`` by dotted key and the paths of its models resolved.
+
+    ``demo_models`` 'demo' swaps in the shipped small models and their settings before the overrides. Raises BadRecipe.
+    """
     if demo_models == "demo":
-        small = with_demo_models(recipes.load(name_or_path, None, RECIPES))
-        return with_found_models(recipes.changed(small, overrides or {}))
-    return with_found_models(recipes.load(name_or_path, overrides, RECIPES))
+        small = with_demo_models(load(name_or_path, None, RECIPES))
+        return with_resolved_paths(changed(small, overrides or {}))
+    return with_resolved_paths(load(name_or_path, overrides, RECIPES))
 
 
 def with_demo_models(recipe: Recipe) -> Recipe:
-    """The recipe with every model swapped for the small one of its kind that ships, shown pictures at their size."""
+    """Return the recipe with its CLIP and generating models swapped for the shipped small ones, and their settings."""
     generating = {part.model for part in (*recipe.captioners, recipe.fuse) if part}
     small_of = {"clip": DEMO_MODELS["clip"]} | dict.fromkeys(generating, DEMO_MODELS["captioner"])
     models = {name: small_of.get(name, spec) for name, spec in recipe.models.items()}
-    small = recipes.load("demo", None, RECIPES)
+    small = load("demo", None, RECIPES)
     prompt = {"prompt": small.captioners[0].prompt, "side": small.captioners[0].side, "precision": "fp32"}
     captioners = [each.model_copy(update={**prompt, "max_tokens": 32}) for each in recipe.captioners]
     fuse = small.fuse if recipe.fuse else None
@@ -83,29 +84,36 @@ def with_demo_models(recipe: Recipe) -> Recipe:
     )
 
 
-def with_found_models(recipe: Recipe) -> Recipe:
-    """Model folders and word lists named relative to the repository are found from any working directory."""
-    update: dict = {"models": {name: _found(spec) for name, spec in recipe.models.items()}}
+def with_resolved_paths(recipe: Recipe) -> Recipe:
+    """Resolve model folders and word lists named relative to the repository, from any working directory.
+
+    Raises BadRecipe for a word list that is missing or not valid.
+    """
+    update: dict = {"models": {name: _resolve_model(spec) for name, spec in recipe.models.items()}}
     if recipe.tags is not None and isinstance(recipe.tags.vocabulary, str):
-        words = _lines(recipe.tags.vocabulary, "tags: there is no vocabulary file", "write one word or phrase per line")
+        words = _read_lines(
+            recipe.tags.vocabulary, "tags: there is no vocabulary file", "write one word or phrase per line"
+        )
         try:
             update["tags"] = recipe.tags.model_copy(update={"vocabulary": check_vocabulary(words)})
         except ValueError as error:
             raise BadRecipe(f"tags: the vocabulary '{recipe.tags.vocabulary}' {error}") from None
     if recipe.fetch is not None and isinstance(recipe.fetch.banned, str):
-        hosts = _lines(recipe.fetch.banned, "fetch.banned: there is no file", "write one host or address per line")
+        hosts = _read_lines(recipe.fetch.banned, "fetch.banned: there is no file", "write one host or address per line")
         update["fetch"] = recipe.fetch.model_copy(update={"banned": hosts})
     return recipe.model_copy(update=update)
 
 
-def _lines(file: str, trouble: str, remedy: str) -> list[str]:
+def _read_lines(file: str, trouble: str, remedy: str) -> list[str]:
+    """Read the lines of a file, relative to the working directory or the repository. Raises BadRecipe without one."""
     path = next((path for path in (Path(file), ROOT / file) if path.is_file()), None)
     if path is None:
         raise BadRecipe(f"{trouble} '{file}'; {remedy}, or list them")
     return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
-def _found(spec: str) -> str:
+def _resolve_model(spec: str) -> str:
+    """Make the folder of a model spec absolute when it lies in the repository."""
     for prefix in ("open_clip:local-dir:", "hf:"):
         folder = spec.removeprefix(prefix)
         if spec.startswith(prefix) and not Path(folder).exists() and (ROOT / folder).is_dir():
@@ -113,8 +121,8 @@ def _found(spec: str) -> str:
     return spec
 
 
-def found_source(uri: str) -> str:
-    """A source named relative to the repository (the demo's is) is found from any working directory."""
+def resolve_source(uri: str) -> str:
+    """Resolve a source named relative to the repository (the demo's is), from any working directory."""
     from ops.read.source import split_format  # pyarrow and the readers of all formats: 0.3 s
 
     _, place = split_format(uri)

@@ -1,4 +1,4 @@
-"""What a run would do, found without running: the steps themselves, over a session that notes instead of working.
+"""Count what a run would do, without doing it: the steps run over a session that notes instead of working.
 
 Where centroids would be trained, what lies downstream has no identity yet: all that reaches it will be done.
 """
@@ -28,7 +28,7 @@ Step = Callable[[Session], Any]
 
 @dataclass(frozen=True)
 class Pending:
-    """``rows`` that wait for ``work`` in ``items`` work items. ``due`` says what makes that number a lower bound."""
+    """Pending work: ``rows`` in ``items`` work items; ``due`` says why that is a lower bound, '' when it is exact."""
 
     step: str
     work: str
@@ -39,7 +39,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class _Reader:
-    """A lake in the place of a session's writer: it can be read, and that is all."""
+    """Stand-in for a session's writer that only reads."""
 
     lake: Lake
     run_id: str = ""
@@ -47,7 +47,7 @@ class _Reader:
 
 @dataclass
 class Survey(Session):
-    """A session that notes what it is given to do."""
+    """A session that counts the work it is given instead of doing it."""
 
     found: list[Pending] = field(default_factory=list)
     step: str = ""
@@ -81,7 +81,7 @@ class Survey(Session):
 
 
 def survey(lake: Lake, plan: Plan, sources: Sequence[str]) -> Survey:
-    """Walk through the steps of curate on a lake that may be read-only. A source out of reach is a note."""
+    """Count the pending work of each step of curate; the lake may be read-only. Unreachable sources become notes."""
     seen = Survey(cast(Writer, _Reader(lake)), plan, Placement())
     for uri in sources:
         seen.step, seen.sources = "ingest", (uri,)

@@ -1,4 +1,4 @@
-"""What an op reads and returns: columns of equal length by name."""
+"""Define Batch, what ops read and return: columns of equal length by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bad item is data: what is wrong with it, from a closed list that the catalog's quarantine shares."""
+"""Describe an unusable item as data: a Fault with a reason from the closed list of the catalog's quarantine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from catalog.terms.reasons import REASONS
 
 @dataclass(frozen=True)
 class Fault:
-    """``item`` (an id, URI or URL) cannot be used; ``reason`` is one of REASONS, ``detail`` says it to a person.
+    """Why ``item`` (an id, URI or URL) cannot be used: ``reason`` is one of REASONS, ``detail`` text for a person.
 
-    An op that is given bytes alone does not know whose they are: it leaves ``item`` empty and its caller fills it.
+    An op that is given bytes alone leaves ``item`` empty for its caller to fill. Raises ValueError for another reason.
     """
 
     item: str
@@ -23,5 +23,5 @@ class Fault:
             raise ValueError(f"'{self.reason}' is not a quarantine reason; they are {', '.join(REASONS)}")
 
     def about(self, item: str) -> Fault:
-        """The same fault, of the named item."""
+        """Return the same fault with ``item`` set."""
         return Fault(item, self.reason, self.detail)

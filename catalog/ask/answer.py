@@ -1,4 +1,4 @@
-"""One question of a user's own in SQL, answered row by row: an answer may be larger than memory."""
+"""Run a user's own SQL statement, and return its rows one by one: a result may be larger than memory."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,14 @@ from catalog.lake.lake import Lake
 
 
 def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
-    """The column names and the rows of a statement; no columns when it answers nothing. BadQuery says what is wrong."""
+    """Run ``sql`` and return its column names ([] for a statement without a result) and an iterator over its rows.
+
+    Raises BadQuery when DuckDB refuses the statement or there is none, PairmillError when the lake cannot be read.
+    """
     try:
         cursor = lake.connection.execute(sql)
     except duckdb.Error as error:
-        raise _told(error, lake) from error
+        raise _as_user_error(error, lake) from error
     if cursor is None:  # blanks or a comment
         raise BadQuery('there is no statement; ask one, such as pairmill sql "SELECT count(*) FROM images".')
     return [column[0] for column in cursor.description or ()], _rows(lake, cursor)
@@ -24,10 +27,10 @@ def _rows(lake: Lake, cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple]:
         while chunk := cursor.fetchmany(2048):
             yield from chunk
     except duckdb.Error as error:
-        raise _told(error, lake) from error
+        raise _as_user_error(error, lake) from error
 
 
-def _told(error: duckdb.Error, lake: Lake) -> Exception:
-    """Whatever DuckDB refuses here, the statement is its user's own."""
-    told = translated(error, lake.uri)
-    return told if isinstance(told, PairmillError) else BadQuery(str(error))
+def _as_user_error(error: duckdb.Error, lake: Lake) -> Exception:
+    """Turn DuckDB's error into one that says the remedy, else into BadQuery: the statement is the user's."""
+    error_with_remedy = translated(error, lake.uri)
+    return error_with_remedy if isinstance(error_with_remedy, PairmillError) else BadQuery(str(error))

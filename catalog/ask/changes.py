@@ -1,4 +1,4 @@
-"""What differs between two versions of a dataset, and by what cause: which pairs entered, left, or read otherwise.
+"""Compare two versions of a dataset: which pairs entered, left or changed, and why.
 
 Only pairs count: an image that both versions dropped, by whatever rule, is in neither.
 """
@@ -9,13 +9,13 @@ from catalog.ask.datasets import Dataset
 from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
 
-READ = ("raw_image_url", "text1", "text2", "text3", "syn_text", "caption", "alt_text", "tags", "width", "height",
+COMPARED = ("raw_image_url", "text1", "text2", "text3", "syn_text", "caption", "alt_text", "tags", "width", "height",
         "similarity1", "similarity2", "similarity3", "best_similarity", "cluster")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Change:
-    """``n`` pairs of one ``kind``, by ``cause``:
+    """Number ``n`` of pairs of one ``kind`` that differ for one ``cause``:
 
     - 'entered': the rule by which the version before dropped the image, 'new' when it did not know it;
     - 'left': the rule by which the version after drops it, 'gone' when it knows it no longer;
@@ -28,7 +28,7 @@ class Change:
 
 
 def changes(lake: Lake, before: Dataset, after: Dataset) -> list[Change]:
-    """Every cause with its number of pairs: what entered, what left, what changed; the commonest first."""
+    """Count the pairs that entered, left and changed by cause; within a kind the commonest cause first."""
     sql = f"SELECT kind, cause, count(*) AS n FROM ({changed(before, after)}) GROUP BY ALL"
     rows = lake.query(
         f"SELECT * FROM ({sql}) ORDER BY list_position(['entered', 'left', 'changed'], kind), n DESC, cause"
@@ -37,26 +37,28 @@ def changes(lake: Lake, before: Dataset, after: Dataset) -> list[Change]:
 
 
 def changed(before: Dataset, after: Dataset) -> str:
-    """SQL: ``item_id``, ``kind`` and ``cause`` of every image whose pair differs, as :class:`Change` tells them."""
-    differing = ", ".join(f"CASE WHEN a.{name} IS DISTINCT FROM b.{name} THEN '{name}' END" for name in READ)
+    """SQL: ``item_id``, ``kind`` and ``cause`` (see :class:`Change`) of every image whose pair differs."""
+    differing = ", ".join(f"CASE WHEN a.{name} IS DISTINCT FROM b.{name} THEN '{name}' END" for name in COMPARED)
     return f"""WITH met AS MATERIALIZED (
         SELECT coalesce(a.image_id, b.image_id) AS item_id, if(a.image_id IS NULL, 'entered',
             if(b.image_id IS NULL, 'left', 'changed')) AS kind, concat_ws(', ', {differing}) AS columns
-        FROM (SELECT * FROM pairs WHERE {_of(before)}) a FULL JOIN (SELECT * FROM pairs WHERE {_of(after)}) b
+        FROM (SELECT * FROM pairs WHERE {_version_filter(before)}) a
+            FULL JOIN (SELECT * FROM pairs WHERE {_version_filter(after)}) b
         ON a.image_id = b.image_id)
     SELECT item_id, kind, columns AS cause FROM met WHERE kind = 'changed' AND columns <> ''
-    UNION ALL {_fell("entered", before, "new")} UNION ALL {_fell("left", after, "gone")}"""
+    UNION ALL {_with_cause("entered", before, "new")} UNION ALL {_with_cause("left", after, "gone")}"""
 
 
-def _fell(kind: str, other: Dataset, unknown: str) -> str:
-    """SQL: pairs that one version has alone, with what the other one says of the image."""
+def _with_cause(kind: str, other: Dataset, unknown: str) -> str:
+    """SQL: pairs that only one version has, with the rule by which the ``other`` one dropped the image."""
     alone = f"SELECT item_id FROM met WHERE kind = '{kind}'"
-    said = f"SELECT item_id, dropped_by FROM decisions WHERE {_of(other)} AND kind = 'image' AND item_id IN ({alone})"
+    of_other = f"{_version_filter(other)} AND kind = 'image' AND item_id IN ({alone})"
+    said = f"SELECT item_id, dropped_by FROM decisions WHERE {of_other}"
     return (
         f"SELECT m.item_id, m.kind, coalesce(nullif(d.dropped_by, ''), '{unknown}') FROM met m LEFT JOIN ({said}) d "
         f"ON d.item_id = m.item_id WHERE m.kind = '{kind}'"
     )
 
 
-def _of(dataset: Dataset) -> str:
+def _version_filter(dataset: Dataset) -> str:
     return f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"

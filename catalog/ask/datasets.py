@@ -1,4 +1,4 @@
-"""Published datasets: found by NAME (the newest version) or NAME@VERSION, with their funnel and a sample."""
+"""Find published datasets by NAME (the newest version) or NAME@VERSION, and read their funnel and sample pairs."""
 
 import re
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _COLUMNS = "name, version, recipe, commit, content_digest, amended, n_pairs, rec
 
 @dataclass(frozen=True)
 class Dataset:
-    """One row of ``datasets``. ``recipe`` is the recipe's JSON; ``commit`` the highest commit number that it saw,
+    """One row of ``datasets``: a version. ``recipe`` is JSON, ``commit`` the highest commit number that it read,
     ``scorers`` the digests of those it used."""
 
     name: str
@@ -34,7 +34,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class FunnelStep:
-    """One rule's bite: of ``n_in`` items of ``kind`` ('image' or 'sentence') that reached it, ``n_dropped`` fell."""
+    """One rule's effect: of ``n_in`` items of ``kind`` ('image' or 'sentence') it dropped ``n_dropped``."""
 
     kind: str
     rule: str
@@ -43,18 +43,18 @@ class FunnelStep:
 
 
 def published(lake: Lake) -> list[Dataset]:
-    """Every version, in the order of names and versions."""
+    """List every version of every dataset, by name and version."""
     return [Dataset(*row) for row in lake.query(f"SELECT {_COLUMNS} FROM datasets ORDER BY name, version")]
 
 
 def newest(lake: Lake, name: str) -> Dataset | None:
-    """The highest version of ``name``, None where there is none."""
+    """Return the highest version of ``name``, None when there is none."""
     rows = lake.query(f"SELECT {_COLUMNS} FROM datasets WHERE name = ? ORDER BY version DESC LIMIT 1", (name,))
     return Dataset(*rows[0]) if rows else None
 
 
 def find(lake: Lake, spec: str) -> Dataset:
-    """The dataset that ``NAME`` or ``NAME@VERSION`` names. PairmillError when there is no such one."""
+    """Return the dataset that ``NAME`` or ``NAME@VERSION`` names. Raises PairmillError when there is none."""
     name, _, version = spec.partition("@")
     if "@" in spec and not re.fullmatch(r"[1-9]\d*", version):
         raise PairmillError(f"dataset '{spec}': the version after '@' is a number from 1, as in {name or 'demo'}@3.")
@@ -73,12 +73,12 @@ def find(lake: Lake, spec: str) -> Dataset:
 
 
 def funnel(lake: Lake, dataset: Dataset) -> list[FunnelStep]:
-    """What each rule dropped, images first, in the order of the cut."""
+    """Return what each rule dropped, images first, in the order of the cut."""
     sql = "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? ORDER BY position"
     return [FunnelStep(*row) for row in lake.query(sql, (dataset.name, dataset.version))]
 
 
 def sample_pairs(lake: Lake, dataset: Dataset, n: int = 3) -> list[dict]:
-    """``n`` pairs as rows, those with the smallest sha256 of their id: the same ones whenever it is asked."""
+    """Return ``n`` pairs as rows, always the same: those with the smallest sha256 of their id."""
     sql = "SELECT * FROM pairs WHERE dataset = ? AND version = ? ORDER BY sha256(image_id) LIMIT ?"
     return lake.table(sql, (dataset.name, dataset.version, n)).to_pylist()

@@ -1,4 +1,4 @@
-"""The SQL of exports: a version's pairs in the order in which they are written, and the record of what was written."""
+"""Read a version's pairs in the order of an export, and record finished exports in ``exports``."""
 
 from datetime import UTC, datetime
 
@@ -33,28 +33,29 @@ def gather(lake: Lake, dataset: Dataset, by_shard: bool) -> None:
 
 
 def sizes(lake: Lake) -> np.ndarray:
-    """``sample_bytes`` of the gathered pairs in their order: int64, 8 bytes a pair."""
+    """Return ``sample_bytes`` of the gathered pairs in their order: int64, 8 bytes a pair."""
     return lake.table("SELECT sample_bytes FROM export_rows ORDER BY n")["sample_bytes"].to_numpy().astype(np.int64)
 
 
 def portion(lake: Lake, first: int, last: int) -> pa.Table:
-    """The gathered pairs numbered ``first`` to ``last`` - 1: the columns of ``pairs``, ``shard`` and ``format``."""
+    """Return gathered pairs number ``first`` to ``last`` - 1: the columns of ``pairs``, ``shard`` and ``format``."""
     names = ", ".join((*PAIR_COLUMNS, "shard", "format"))
     return lake.table(f"SELECT {names} FROM export_rows WHERE n >= ? AND n < ? ORDER BY n", (first, last))
 
 
 def picture_paths(lake: Lake) -> dict[str, tuple[str, ...]]:
-    """Files with the bytes of the gathered pairs' pictures, by shard."""
+    """Return, by shard, the files that hold the bytes of the gathered pairs' pictures."""
     shards = [row[0] for row in lake.query("SELECT DISTINCT shard FROM export_rows WHERE shard IS NOT NULL")]
     return payload_paths(lake, "payloads", shards)
 
 
 def release(lake: Lake) -> None:
+    """Drop the table that `gather` made."""
     lake.execute("DROP TABLE IF EXISTS temp.export_rows")
 
 
-def unchanged(lake: Lake, dataset: Dataset) -> None:
-    """Raise PairmillError when the version is no longer what it was: a takedown came in between."""
+def check_unchanged(lake: Lake, dataset: Dataset) -> None:
+    """Raise PairmillError when a takedown amended the version since ``dataset`` was read."""
     now = find(lake, str(dataset))
     if (now.content_digest, now.amended, now.n_pairs) != (dataset.content_digest, dataset.amended, dataset.n_pairs):
         raise PairmillError(
@@ -64,11 +65,14 @@ def unchanged(lake: Lake, dataset: Dataset) -> None:
 
 
 def record(lake: Lake, dataset: Dataset, format: str, uri: str, files: int, rows: int, n_bytes: int) -> None:
-    """One row in ``exports`` a dataset version, format and place; hold the lease."""
+    """Insert or replace the row of this version, format and place in ``exports``; the caller holds the lease.
+
+    Raises PairmillError when the version was amended meanwhile.
+    """
 
     def body() -> None:
         key = (dataset.name, dataset.version, format, uri)
-        unchanged(lake, dataset)
+        check_unchanged(lake, dataset)
         lake.execute("DELETE FROM exports WHERE dataset = ? AND version = ? AND format = ? AND uri = ?", key)
         row = (*key, files, rows, n_bytes, datetime.now(UTC))
         lake.execute("INSERT INTO exports VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)

@@ -1,4 +1,4 @@
-"""Histograms of scores as a dataset version saw them: aggregates only, two passes over the columns that they need."""
+"""Compute histograms of a dataset version's scores, in SQL: two passes over the columns that each needs."""
 
 import math
 from collections.abc import Sequence
@@ -16,8 +16,11 @@ STRETCH = 0.3
 
 @dataclass(frozen=True)
 class Histogram:
-    """``counts[i]`` values lie in [start + i * width, start + (i + 1) * width); the outer bins hold what is beyond too
-    where ``has_less`` or ``has_more``. ``n`` values in all, ``n_missing`` were scored without one."""
+    """Counts of one quantity: ``counts[i]`` values lie in [start + i * width, start + (i + 1) * width).
+
+    The outer bins also hold what lies beyond where ``has_less`` or ``has_more``. ``n`` values in all; ``n_missing``
+    items were scored without one; ``whole``: integers.
+    """
 
     quantity: Quantity
     kind: str
@@ -32,8 +35,10 @@ class Histogram:
 
 
 def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
-    """One a quantity that a rule of the plan compares, then one a numeric score that no rule reads; of distinct
-    pictures and sentences, in rows of commits <= ``upto``. What was never measured has none."""
+    """Return a histogram for each quantity that a rule compares, then for each numeric score that no rule reads.
+
+    Over distinct pictures and sentences, in rows of commits <= ``upto``. What was never measured has none.
+    """
     found = []
     for kind, checks, tables in (
         ("image", plan.image_checks, plan.image_tables),
@@ -47,6 +52,7 @@ def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
 
 
 def _wanted(checks: Sequence[Check], tables: Sequence[ScoreColumns]) -> list[Quantity]:
+    """List the quantities to draw: those of the rules, then the scores that none of them reads."""
     types = {column: sql_type for table in tables for column, sql_type in table.columns.items()}
     ruled = [quantity for check in checks for quantity in quantities(check, types)]
     drawn = {quantity.sql for quantity in ruled}
@@ -69,6 +75,7 @@ def _source(plan: Plan, quantity: Quantity, kind: str, tables: Sequence[ScoreCol
 
 
 def _base(kind: str, quantity: Quantity, upto: int) -> str:
+    """SQL: the rows that scores are joined to, distinct content unless ``quantity`` reads a column of an occurrence."""
     if kind == "sentence":
         repeats = f"SELECT content, count(*) AS repeats FROM sentences WHERE commit <= {upto} GROUP BY content"
         known = f"SELECT * FROM sentence_content WHERE commit <= {upto}"
@@ -79,6 +86,7 @@ def _base(kind: str, quantity: Quantity, upto: int) -> str:
 
 
 def _histogram(lake: Lake, source: str, quantity: Quantity, kind: str) -> Histogram | None:
+    """Compute one histogram of the SQL ``source``; None when no value is finite."""
     values = f"SELECT try_cast(q AS DOUBLE) AS q, typeof(q) AS t FROM (SELECT ({quantity.sql}) AS q FROM ({source}))"
     n_all, n, low, high, tails, sql_type = lake.query(
         f"SELECT count(*), count(q) FILTER (isfinite(q)), min(q) FILTER (isfinite(q)), max(q) FILTER (isfinite(q)), "
@@ -87,7 +95,7 @@ def _histogram(lake: Lake, source: str, quantity: Quantity, kind: str) -> Histog
     if not n:
         return None
     whole = "INT" in sql_type
-    start, width, n_bins = bins(quantity, (low, high), _shown(low, high, tails, whole), whole)
+    start, width, n_bins = bins(quantity, (low, high), _axis(low, high, tails, whole), whole)
     place = f"CAST(greatest(0, least({n_bins - 1}, floor((q - {start!r}) / {width!r}))) AS INTEGER)"
     found = dict(lake.query(f"SELECT {place} AS bin, count(*) FROM ({values}) WHERE isfinite(q) GROUP BY bin"))
     counts = tuple(found.get(bin, 0) for bin in range(n_bins))
@@ -96,8 +104,8 @@ def _histogram(lake: Lake, source: str, quantity: Quantity, kind: str) -> Histog
     return Histogram(quantity, kind, start, width, counts, n, n_all - n, whole, low < start, beyond)
 
 
-def _shown(low: float, high: float, tails: Sequence[float], whole: bool) -> tuple[float, float]:
-    """The range of the axis: all, unless few values far out would squeeze the rest."""
+def _axis(low: float, high: float, tails: Sequence[float], whole: bool) -> tuple[float, float]:
+    """(low, high) of the axis: all values, without a TAIL that would stretch it by over STRETCH."""
     if whole and high - low < BINS:
         return low, high
     inner_low, inner_high = max(low, tails[0]), min(high, tails[1])
@@ -108,8 +116,10 @@ def _shown(low: float, high: float, tails: Sequence[float], whole: bool) -> tupl
 def bins(
     quantity: Quantity, whole_range: tuple[float, float], shown: tuple[float, float], whole: bool
 ) -> tuple[float, float, int]:
-    """(start, width, number) of bins over ``shown`` and every threshold that lies among the values or near them, with a
-    threshold on an edge so that no bin is half kept."""
+    """Choose (start, width, number) of bins over ``shown`` and each threshold among or near the values.
+
+    A threshold lies on an edge, so that no bin is half kept.
+    """
     low, high = shown
     span = high - low
     least, most = min(whole_range[0], low - span), max(whole_range[1], high + span)
@@ -127,7 +137,7 @@ def bins(
 
 
 def passing(quantity: Quantity, whole: bool) -> tuple[float | None, float | None]:
-    """Where the values that pass begin and end, as edges of bins: of whole numbers `<= 81` ends at 82."""
+    """Return the (low, high) between which values pass, as edges of bins: of integers `<= 81` ends at 82."""
     low, high = quantity.low, quantity.high
     if whole:
         low = None if low is None else math.ceil(low) + (quantity.strict_low and low == math.ceil(low))

@@ -1,4 +1,4 @@
-"""What a lake holds in all: how much of what people ask for first, and the places that it came from."""
+"""Count a lake's documents, images, sentences and quarantined items, and list its sources."""
 
 from catalog.lake.lake import Lake
 
@@ -6,10 +6,10 @@ COUNTED = ("documents", "images", "sentences", "quarantine")
 
 
 def counts(lake: Lake) -> dict[str, int]:
-    """Rows by table."""
+    """Count the rows of each of COUNTED."""
     return {table: lake.query(f"SELECT count(*) FROM {table}")[0][0] for table in COUNTED}
 
 
 def sources(lake: Lake) -> list[str]:
-    """Every source of which something was read, sorted."""
+    """List every source that something was read from, sorted."""
     return [row[0] for row in lake.query("SELECT DISTINCT source FROM inputs ORDER BY source")]

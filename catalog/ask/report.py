@@ -1,4 +1,4 @@
-"""What a report says of a dataset version, read from the lake: every query is an aggregate or a bounded sample."""
+"""Query what the report of a dataset version shows: aggregates and bounded samples only."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ EXAMPLES = 3
 
 
 def plan_of(lake: Lake, dataset: Dataset) -> Plan:
-    """The plan that the version was cut by: its stored recipe, and its scorers by the table that they filled."""
+    """Compile the plan that the version was cut by: its stored recipe, and its scorers by the table they filled."""
     recipe = Recipe.model_validate(json.loads(dataset.recipe))
     sql = 'SELECT DISTINCT "table", scorer FROM partitions WHERE list_contains(?, scorer) ORDER BY ALL'
     tables = lake.query(sql, (dataset.scorers,))
@@ -26,7 +26,7 @@ def plan_of(lake: Lake, dataset: Dataset) -> Plan:
 
 
 def scorers(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
-    """The scorers of the version: what is needed to compute the same values again."""
+    """List the scorers of the version: what is needed to compute the same values again."""
     return _rows(
         lake,
         "SELECT digest, name, version, settings, model, libraries FROM scorers WHERE digest IN (SELECT unnest(scorers) "
@@ -36,14 +36,16 @@ def scorers(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def totals(lake: Lake, dataset: Dataset) -> dict[str, int]:
-    """Documents, pictures, sentences and faults that the lake held when the version was cut."""
+    """Count the documents and quarantine rows that the lake held when the version was cut."""
     parts = ", ".join(f"(SELECT count(*) FROM {t} WHERE commit <= ?) AS {t}" for t in ("documents", "quarantine"))
     return _rows(lake, f"SELECT {parts}", (dataset.commit,) * 2)[0]
 
 
 def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[tuple[int, int, int]]]:
-    """(clusters in all, [(rank, images before balance, images after)]), largest first, at most CLUSTERS_SHOWN of them
-    evenly over the ranks. Before are the images that only balance and what comes after it could still drop."""
+    """Return (number of clusters, [(rank, images before balance, images after)]), largest first.
+
+    At most CLUSTERS_SHOWN of them, evenly over the ranks. Before: images that only balance or a later step drops.
+    """
     late = {check.name for check in plan.image_checks} & _after_balance(lake, dataset)
     reached = ["", *STEPS[STEPS.index("balance") :], *sorted(late)]
     clusters = (
@@ -67,7 +69,7 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
 
 
 def _after_balance(lake: Lake, dataset: Dataset) -> set[str]:
-    """Rules that the cut applied after balance, from the order of the funnel."""
+    """Return the rules that the cut applied after balance, by their position in the funnel."""
     rows = lake.query(
         "SELECT rule FROM funnel WHERE dataset = ? AND version = ? AND kind = 'image' AND position > (SELECT "
         "coalesce(max(position), 0) FROM funnel WHERE dataset = ? AND version = ? AND rule = 'balance')",
@@ -77,7 +79,7 @@ def _after_balance(lake: Lake, dataset: Dataset) -> set[str]:
 
 
 def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:
-    """``edges`` by kind with how many pictures they touch, and the groups that they join into."""
+    """Count ``edges`` and their pictures by kind, and the ``groups``, ``members`` and ``largest`` that they form."""
     known = "scorer IN (SELECT unnest(scorers) FROM datasets WHERE name = ? AND version = ?) AND commit <= ?"
     key = (dataset.name, dataset.version, dataset.commit)
     edges = _rows(
@@ -96,7 +98,7 @@ def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:
 
 
 def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
-    """Captions and fused texts of the pairs by status, with their tokens and seconds."""
+    """Count captions and fused texts of the pairs by status, with the sums of their tokens and seconds."""
     found = []
     for score in scores_of("image", plan.scores):
         status = next((column.name for column in score.columns if column.rule_name.endswith("_status")), "")
@@ -114,7 +116,7 @@ def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
 
 
 def gallery(lake: Lake, dataset: Dataset, seed: int, n: int) -> list[dict[str, Any]]:
-    """The ``n`` pairs with the smallest sha256(image_id || seed), their long texts cut, with the picture's shard."""
+    """Sample ``n`` pairs, the smallest sha256(image_id || seed), texts cut at LONGEST, with the picture's shard."""
     texts = ("text1", "text2", "text3", "syn_text", "caption", "alt_text", "raw_image_url")
     cut = ", ".join(f"left({text}, {LONGEST}) AS {text}" for text in texts)
     of_version = "dataset = ? AND version = ?"
@@ -130,7 +132,7 @@ def gallery(lake: Lake, dataset: Dataset, seed: int, n: int) -> list[dict[str, A
 
 
 def quarantine(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
-    """Faults by reason and stage, the commonest first, with a few examples of each."""
+    """Count quarantine rows by reason and stage, the commonest first, with EXAMPLES of each."""
     return _rows(
         lake,
         "SELECT reason, stage, count(*) AS n, "
@@ -141,9 +143,9 @@ def quarantine(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def steps(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
-    """What each step wrote up to this version, over all its runs: worker seconds, bytes, and [(table, rows)].
+    """Sum what each step wrote up to this version, over all its runs: worker seconds, bytes, rows by table.
 
-    A job that fills several tables notes its seconds with each; a work item is told by its shard and its seconds.
+    A job that fills several tables has its seconds in the partition of each, so (shard, seconds) is counted once.
     """
     tables = _rows(
         lake,

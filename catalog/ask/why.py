@@ -1,10 +1,9 @@
-"""Why is an item where it is? What an id, an address or a text stands for, and what is known of it.
+"""Look up what an id, an address or a text refers to, and the rows that explain why an item was kept or dropped.
 
-A query asks for one key by ``=``, which row groups' ranges and bloom filters answer without being read, and what is
-kept by content is asked for in the content's home shard alone: one file instead of hundreds. It compares and orders by
-little else, because for every column that is compared DuckLake looks through what it knows of all files, and twice
-where rows are ordered (200 files a table: 0.10 s instead of 0.03): the few rows that come are chosen among here. What
-is told is plain: dictionaries of names and values, with no digest where a word says it.
+A query filters by one key with ``=``, which row groups' ranges and bloom filters answer unread; scores by content are
+read in the content's home shard alone: one file instead of hundreds. It filters and orders by little else, because for
+every column compared DuckLake scans its statistics of all files, twice where rows are ordered (200 files a table:
+0.10 s instead of 0.03); the few rows are filtered in Python. Results are dictionaries of names and plain values.
 """
 
 import re
@@ -20,13 +19,13 @@ from catalog.terms.declared import declared
 
 Facts = dict[str, Any]
 _DOCUMENT = "* EXCLUDE (shard)"
-MOST = 20  # of each kind of thing that is listed
+MOST = 20  # rows of each list
 
 
 @dataclass(frozen=True)
-class Named:
-    """What an item may stand for: image ids, contents of sentences, documents, addresses that documents name, and its
-    rows of quarantine."""
+class Resolved:
+    """What an item refers to: image ids, content ids of sentences, rows of ``documents``, of ``quarantine``, and of
+    addresses that documents link to. False when it is nothing."""
 
     images: list[str] = field(default_factory=list)
     sentences: list[str] = field(default_factory=list)
@@ -39,10 +38,10 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Through whose eyes: a dataset's plan, commit and scorers by name; of the newest rows when there is none.
+class Scope:
+    """Which rows count: those of a dataset's commit and scorers (digests by name); without one, the newest.
 
-    ``filled`` are the tables with rows in files: to ask an empty one takes longer (0.05 s) than a full one.
+    ``filled`` are the tables with rows in files: to query an empty one takes longer (0.05 s) than a full one.
     """
 
     filled: frozenset[str]
@@ -60,24 +59,25 @@ class Seen:
         return tables_of(kind, scores)
 
     def newest(self, rows: list[Facts], scorer: str) -> Facts:
-        """The last row that counts, by ``scorer`` where a dataset is asked, without both; empty where there is none."""
+        """Return the last of ``rows`` in scope (by ``scorer`` under a dataset) without scorer, commit; {} for none."""
         by = (row for row in rows if row["commit"] <= self.upto and (self.dataset is None or row["scorer"] == scorer))
         last = max(by, key=lambda row: row["commit"], default={})
         return {name: value for name, value in last.items() if name not in ("scorer", "commit")}
 
 
-def seen_by(lake: Lake, dataset: Dataset | None) -> Seen:
+def scope_of(lake: Lake, dataset: Dataset | None) -> Scope:
+    """Return the scope of a dataset version, or of the newest rows when it is None."""
     held = lake.query("SELECT table_name FROM ducklake_table_info('lake') WHERE file_count > 0")
     filled = frozenset(name for (name,) in held)
     if dataset is None:
-        return Seen(filled)
+        return Scope(filled)
     scorers = lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (dataset.scorers,))
-    return Seen(filled, dataset, plan_of(lake, dataset), dict(scorers))
+    return Scope(filled, dataset, plan_of(lake, dataset), dict(scorers))
 
 
-def named(lake: Lake, item: str, content: str) -> Named:
-    """Find ``item``: any id, a sha256 of 32 or 64 digits, the address of a picture or page (or how it ends), a
-    sentence's text. ``content`` is the id of the item read as a sentence."""
+def resolve(lake: Lake, item: str, content: str) -> Resolved:
+    """Find what ``item`` refers to: an id, a sha256 of 32 or 64 hex digits, a picture's or page's address (or the end
+    of one), a sentence's text. ``content`` is the content id of ``item`` taken as a sentence."""
     if re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", item):
         found = _by_id(lake, item[:32])
         if found:
@@ -88,21 +88,24 @@ def named(lake: Lake, item: str, content: str) -> Named:
     return found
 
 
-def _by_id(lake: Lake, key: str) -> Named:
-    """An id names one kind of thing: the tables are asked in turn, the smaller ones first. What became of an image's
-    bytes is part of its story."""
+def _by_id(lake: Lake, key: str) -> Resolved:
+    """Look an id up in one table after the other, smaller ones first: it is of one kind only.
+
+    Quarantine rows of an image's bytes are not collected here: `explain_image` does.
+    """
     for where in ("image_id = ?", "sha256 = ?"):
         images = lake.query(f"SELECT image_id FROM images WHERE {where}", (key,))
         if images:
-            return Named(images=sorted(row[0] for row in images))
+            return Resolved(images=sorted(row[0] for row in images))
     faults = quarantine(lake, "item = ? OR payload_ref = ?", (key, key))
-    documents = facts(lake, f"SELECT {_DOCUMENT} FROM documents WHERE document_id = ? ORDER BY uri", (key,))
+    documents = select_rows(lake, f"SELECT {_DOCUMENT} FROM documents WHERE document_id = ? ORDER BY uri", (key,))
     if documents:
-        return Named(documents=documents, quarantine=faults)
-    return Named(sentences=_sentences(lake, key), quarantine=faults)
+        return Resolved(documents=documents, quarantine=faults)
+    return Resolved(sentences=_sentences(lake, key), quarantine=faults)
 
 
 def _sentences(lake: Lake, key: str) -> list[str]:
+    """Return content ids of the sentence with this content id or sentence id."""
     for where in (
         "sentence_content WHERE content = ?",
         "sentences WHERE content = ?",
@@ -114,19 +117,20 @@ def _sentences(lake: Lake, key: str) -> list[str]:
     return []
 
 
-def _by_address(lake: Lake, address: str, value: str, content: str) -> Named:
+def _by_address(lake: Lake, address: str, value: str, content: str) -> Resolved:
+    """Look up an address, or a sentence by its ``content``; ``address`` is the SQL condition with {} for the column."""
     images = f"SELECT image_id FROM images WHERE {address.format('url')} ORDER BY ALL"
     documents = f"SELECT {_DOCUMENT} FROM documents WHERE {address.format('uri')} ORDER BY uri"
-    return Named(
+    return Resolved(
         [row[0] for row in lake.query(images, (value,))],
         _sentences(lake, content),
-        facts(lake, documents, (value,)),
+        select_rows(lake, documents, (value,)),
         quarantine(lake, f"{address.format('item')} OR payload_ref = ?", (value, value)),
-        facts(lake, _ADDRESSES.format(where=address.format("url")), (value, value)),
+        select_rows(lake, _ADDRESSES.format(where=address.format("url")), (value, value)),
     )
 
 
-# What a fetch came to, if there was one, and who names the address.
+# Outcome of the last fetch, if there was one, and the number of documents that link to the address.
 _ADDRESSES = f"""
     SELECT l.url, l.documents, f.reason, f.http_status, f.detail, f.attempts, f.passing, f.fetched_at, f.final_url
     FROM (SELECT url, count(DISTINCT document_id) AS documents FROM links WHERE {{where}} GROUP BY url LIMIT {MOST}) l
@@ -134,50 +138,60 @@ _ADDRESSES = f"""
     (PARTITION BY url ORDER BY "commit" DESC) = 1) f ON f.url = l.url ORDER BY l.url"""
 
 
-def superseded(lake: Lake, document_id: str) -> int | None:
-    """The commit since which the document no longer counts, because its source says something else; else None."""
+def superseded_at(lake: Lake, document_id: str) -> int | None:
+    """Return the commit since which a newer version of its source replaces the document, else None."""
     said = lake.query('SELECT "commit", gone FROM superseded WHERE document_id = ?', (document_id,))
     commit, gone = max(said, default=(0, False))
     return commit if gone else None
 
 
 def quarantine(lake: Lake, where: str, values: tuple) -> list[Facts]:
+    """Select at most MOST rows of ``quarantine`` by an SQL condition."""
     columns = "item, source, stage, reason, detail, run_id"
     sql = f"SELECT DISTINCT {columns} FROM quarantine WHERE {where} ORDER BY ALL LIMIT {MOST}"
-    return facts(lake, sql, values)
+    return select_rows(lake, sql, values)
 
 
-def facts(lake: Lake, sql: str, values: tuple = ()) -> list[Facts]:
+def select_rows(lake: Lake, sql: str, values: tuple = ()) -> list[Facts]:
+    """Run a query and return its rows as dictionaries by column."""
     return lake.table(sql, values).to_pylist()
 
 
-def known(lake: Lake, seen: Seen, table: str, columns: str, key: str, value: str, where: str = "") -> list[Facts]:
-    """What a table says of one key."""
-    if table not in seen.filled:
+def rows_of_key(
+    lake: Lake, scope: Scope, table: str, columns: str, key: str, value: str, where: str = ""
+) -> list[Facts]:
+    """Select a table's rows of one key, [] without a query when the table is empty. ``where`` is SQL to append."""
+    if table not in scope.filled:
         return []
-    return facts(lake, f"SELECT {columns} FROM {table} WHERE {key} = ?{where}", (value,))
+    return select_rows(lake, f"SELECT {columns} FROM {table} WHERE {key} = ?{where}", (value,))
 
 
-def home(lake: Lake, table: str, key: str, value: str) -> str:
-    """SQL: narrows a query to the shard where ``value`` is scored; nothing where it has no home in ``table`` yet."""
+def home_filter(lake: Lake, table: str, key: str, value: str) -> str:
+    """SQL to append to a WHERE: the shard where ``value`` is scored; '' when ``table`` does not hold it yet."""
     found = lake.query(f"SELECT shard FROM {table} WHERE {key} = ?", (value,))
     return "".join(f" AND shard = {quoted(shard)}" for (shard,) in found[:1] if shard is not None)
 
 
-def scores(lake: Lake, seen: Seen, tables: tuple[ScoreColumns, ...], key: str, value: str, home: str) -> Facts:
-    """Values by column: of each score table the row by the dataset's scorer; the newest where no dataset is asked."""
+def scores(
+    lake: Lake, scope: Scope, tables: tuple[ScoreColumns, ...], key: str, value: str, in_home_shard: str
+) -> Facts:
+    """Return score values by column: from each table the row of the dataset's scorer, or the newest without one."""
     found: Facts = {}
     for table in tables[1:]:
         columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())
-        digest = seen.plan.scorer(table.table) if seen.plan else ""
-        if seen.plan and not digest:
+        digest = scope.plan.scorer(table.table) if scope.plan else ""
+        if scope.plan and not digest:
             continue
-        found |= seen.newest(known(lake, seen, table.table, f'{columns}, scorer, "commit"', key, value, home), digest)
+        found |= scope.newest(
+            rows_of_key(lake, scope, table.table, f'{columns}, scorer, "commit"', key, value, in_home_shard), digest
+        )
     return found
 
 
-def judged(lake: Lake, checks: tuple[Check, ...], tables: tuple[ScoreColumns, ...], values: Facts) -> list[Facts]:
-    """Each rule with the values that it reads; ``kept`` is None where a score is missing: it fell before."""
+def evaluate_rules(
+    lake: Lake, checks: tuple[Check, ...], tables: tuple[ScoreColumns, ...], values: Facts
+) -> list[Facts]:
+    """Evaluate each rule on ``values``; ``kept`` is None where a score is missing: an earlier rule dropped the item."""
     if not checks:
         return []
     types = {name: kind for table in tables for name, kind in table.columns.items()}

@@ -1,23 +1,23 @@
-"""All that is known of one document: whether it still counts, what became of its pictures, how much it says."""
+"""Collect what the lake knows of one document: whether it is superseded, decisions on its images, its sentences."""
 
-from catalog.ask.why import Facts, Seen, facts, superseded
+from catalog.ask.why import Facts, Scope, select_rows, superseded_at
 from catalog.lake.lake import Lake
 
 
-def document(lake: Lake, origin: Facts, seen: Seen) -> Facts:
-    """Facts under the names ``origin, superseded, images, sentences``; ``origin`` is the document's row.
+def explain_document(lake: Lake, origin: Facts, scope: Scope) -> Facts:
+    """Return ``origin`` (the document's row), ``superseded``, ``images`` and ``sentences``.
 
-    ``superseded`` is the commit since which it no longer counts, else None; the images, in the page's order, have what
-    the dataset decided, with ``dropped_by`` None where it knows them not; of the sentences it is their number.
+    ``superseded``: the commit since which it is replaced, else None. ``images``: in the page's order with the dataset's
+    decision, ``dropped_by`` None where it has none. ``sentences``: their number.
     """
     document_id = origin["document_id"]
-    key = (seen.dataset.name, seen.dataset.version) if seen.dataset else ("", 0)
+    key = (scope.dataset.name, scope.dataset.version) if scope.dataset else ("", 0)
     images = """SELECT image_id, url, dropped_by, value FROM images i LEFT JOIN decisions d
         ON d.item_id = i.image_id AND d.dataset = ? AND d.version = ? WHERE i.document_id = ? ORDER BY position"""
     count = "SELECT count(*) FROM sentences WHERE document_id = ?"
     return {
         "origin": origin,
-        "superseded": superseded(lake, document_id),
-        "images": facts(lake, images, (*key, document_id)),
+        "superseded": superseded_at(lake, document_id),
+        "images": select_rows(lake, images, (*key, document_id)),
         "sentences": lake.query(count, (document_id,))[0][0],
     }

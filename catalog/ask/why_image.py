@@ -1,144 +1,158 @@
-"""All that is known of one image occurrence: where it came from, what was measured, why it stayed or fell."""
+"""Collect what the lake knows of one image occurrence: its origin, its scores, and why it was kept or dropped."""
 
 import re
 
-from catalog.ask.why import MOST, Facts, Seen, facts, home, judged, known, quarantine, scores, superseded
+from catalog.ask.why import (
+    MOST,
+    Facts,
+    Scope,
+    evaluate_rules,
+    home_filter,
+    quarantine,
+    rows_of_key,
+    scores,
+    select_rows,
+    superseded_at,
+)
 from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
 from catalog.pending.superseded import gone
 
 
-def image(lake: Lake, image_id: str, seen: Seen) -> Facts:
-    """Facts under the names ``origin, scores, rules, decision, group, cluster, matches, texts, quarantine, datasets``;
-    an empty one where there is nothing to tell."""
-    return lake.retrying(lambda: _image(lake, image_id, seen))
+def explain_image(lake: Lake, image_id: str, scope: Scope) -> Facts:
+    """Return ``origin, scores, rules, decision, group, cluster, matches, texts, quarantine, datasets``, empty where
+    nothing is known."""
+    return lake.retrying(lambda: _explain(lake, image_id, scope))
 
 
-def _image(lake: Lake, image_id: str, seen: Seen) -> Facts:
-    origin = _origin(lake, image_id, seen)
+def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
+    origin = _origin(lake, image_id, scope)
     sha256 = origin["sha256"]
-    at_home = home(lake, "image_content", "sha256", sha256)
-    measured = scores(lake, seen, seen.tables("image"), "sha256", sha256, at_home)
-    checks = seen.plan.image_checks if seen.plan else ()
-    group = _group(lake, sha256, seen)
-    others = _others(lake, sha256, group, seen)
-    decided = _decided(lake, [image_id, *(row["image_id"] for row in others)])
-    decision = _decision(decided[image_id], seen)
+    in_home_shard = home_filter(lake, "image_content", "sha256", sha256)
+    measured = scores(lake, scope, scope.tables("image"), "sha256", sha256, in_home_shard)
+    checks = scope.plan.image_checks if scope.plan else ()
+    group = _group(lake, sha256, scope)
+    others = _other_images(lake, sha256, group, scope)
+    decided = _decisions_of(lake, [image_id, *(row["image_id"] for row in others)])
+    decision = _decision(decided[image_id], scope)
     return {
         "origin": origin,
         "scores": measured,
-        "rules": judged(lake, checks, seen.tables("image"), {**origin, **measured}),
+        "rules": evaluate_rules(lake, checks, scope.tables("image"), {**origin, **measured}),
         "decision": decision,
-        "group": _told(lake, sha256, group, others, decided, seen),
-        "cluster": _cluster(lake, sha256, seen, decision),
-        "matches": _matches(lake, image_id, sha256, seen, decision),
-        "texts": _texts(lake, sha256, seen, at_home),
-        "quarantine": _faults(lake, sha256, origin["url"], seen),
+        "group": _group_members(lake, sha256, group, others, decided, scope),
+        "cluster": _cluster(lake, sha256, scope, decision),
+        "matches": _matches(lake, image_id, sha256, scope, decision),
+        "texts": _texts(lake, sha256, scope, in_home_shard),
+        "quarantine": _quarantine_rows(lake, sha256, origin["url"], scope),
         "datasets": decided[image_id],
     }
 
 
-def _origin(lake: Lake, image_id: str, seen: Seen) -> Facts:
-    """One question after the other, each with a constant: a join would read the column of every document."""
+def _origin(lake: Lake, image_id: str, scope: Scope) -> Facts:
+    """Return the image's row, page, run and number of occurrences, by single queries: a join scans all documents."""
     columns = 'image_id, sha256, url, position, alt_text, width, height, format, n_bytes, document_id, "commit"'
-    rows = facts(lake, f"SELECT {columns} FROM images WHERE image_id = ?", (image_id,))
+    rows = select_rows(lake, f"SELECT {columns} FROM images WHERE image_id = ?", (image_id,))
     found = max(rows, key=lambda row: row["commit"])
-    page = known(lake, seen, "documents", "uri AS document, title, source", "document_id", found["document_id"])
+    page = rows_of_key(lake, scope, "documents", "uri AS document, title, source", "document_id", found["document_id"])
     run = 'SELECT run_id, "at" AS ingested FROM commits WHERE list_contains(?, "commit")'
-    made = facts(lake, run, ([found.pop("commit")],))
+    made = select_rows(lake, run, ([found.pop("commit")],))
     counting = f"document_id NOT IN {gone()}"
-    same = facts(
+    same = select_rows(
         lake, f"SELECT count(*) AS occurrences FROM images WHERE sha256 = ? AND {counting}", (found["sha256"],)
     )
-    found["superseded"] = superseded(lake, found["document_id"])
+    found["superseded"] = superseded_at(lake, found["document_id"])
     absent = dict.fromkeys(("document", "title", "source", "run_id", "ingested"))
     return found | absent | {name: value for rows in (page, made, same) for row in rows[:1]
                              for name, value in row.items()}  # fmt: skip
 
 
-def _decision(decided: list[Facts], seen: Seen) -> Facts:
+def _decision(decided: list[Facts], scope: Scope) -> Facts:
+    """Return the decision of the dataset in scope, {} when it made none."""
     for row in decided:
-        if seen.dataset and (row["dataset"], row["version"]) == (seen.dataset.name, seen.dataset.version):
-            return {"dataset": str(seen.dataset), "dropped_by": row["dropped_by"], "value": row["value"]}
+        if scope.dataset and (row["dataset"], row["version"]) == (scope.dataset.name, scope.dataset.version):
+            return {"dataset": str(scope.dataset), "dropped_by": row["dropped_by"], "value": row["value"]}
     return {}
 
 
-def _group(lake: Lake, sha256: str, seen: Seen) -> Facts:
-    """The picture's row of the newest grouping, where there is one."""
-    rows = known(lake, seen, "image_groups", "*", "sha256", sha256)
+def _group(lake: Lake, sha256: str, scope: Scope) -> Facts:
+    """Return the picture's row of the newest ``image_groups`` in scope, {} when it is in no group."""
+    rows = rows_of_key(lake, scope, "image_groups", "*", "sha256", sha256)
     if not rows:
         return {}
     newest = """SELECT max("commit") FROM image_groups WHERE "commit" <= ? AND (scorer = ? OR ?)"""
-    asked = seen.upto, seen.scorers.get("image_groups", ""), seen.dataset is None
+    asked = scope.upto, scope.scorers.get("image_groups", ""), scope.dataset is None
     last = lake.query(newest, asked)[0][0]
     return next((row for row in rows if row["commit"] == last), {})
 
 
-def _others(lake: Lake, sha256: str, group: Facts, seen: Seen) -> list[Facts]:
-    """The images of the other pictures of the group."""
+def _other_images(lake: Lake, sha256: str, group: Facts, scope: Scope) -> list[Facts]:
+    """Select occurrences of the other pictures of the group."""
     if not group:
         return []
-    members = known(lake, seen, "image_groups", 'sha256, scorer, "commit"', "group_id", group["group_id"])
+    members = rows_of_key(lake, scope, "image_groups", 'sha256, scorer, "commit"', "group_id", group["group_id"])
     grouping = group["scorer"], group["commit"]
     same = [row["sha256"] for row in members if (row["scorer"], row["commit"]) == grouping]
     return _images_of(lake, [other for other in same if other != sha256])
 
 
-def _told(
-    lake: Lake, sha256: str, group: Facts, others: list[Facts], decided: dict[str, list[Facts]], seen: Seen
+def _group_members(
+    lake: Lake, sha256: str, group: Facts, others: list[Facts], decided: dict[str, list[Facts]], scope: Scope
 ) -> Facts:
-    """The duplicate group: how near its members are, and which of them the dataset keeps, those first."""
+    """Return the duplicate group: its size, and its other members with their distance and decision, kept ones first."""
     if not group:
         return {}
-    near = _near(lake, sha256, seen)
-    told = [
-        {"dropped_by": _decision(decided[row["image_id"]], seen).get("dropped_by"),
+    near = _distances(lake, sha256, scope)
+    shown = [
+        {"dropped_by": _decision(decided[row["image_id"]], scope).get("dropped_by"),
          "near": near.get(row.pop("sha256")), **row}
         for row in others
     ]  # fmt: skip
     order = {"": 0, None: 2}
-    told.sort(key=lambda row: (order.get(row["dropped_by"], 1), row["image_id"]))
-    return {"group_id": group["group_id"], "pictures": group["group_size"], "others": told[:MOST]}
+    shown.sort(key=lambda row: (order.get(row["dropped_by"], 1), row["image_id"]))
+    return {"group_id": group["group_id"], "pictures": group["group_size"], "others": shown[:MOST]}
 
 
 def _images_of(lake: Lake, pictures: list[str]) -> list[Facts]:
-    """Of a few one by one: `=` opens the files that hold a picture, `IN` reads the column of every file."""
+    """Select occurrences of pictures; of a few one by one: `=` opens the files that hold one, `IN` reads all files."""
     if not pictures:
         return []
     keys = [quoted(sha256) for sha256 in pictures]
     wheres = [f"= {key}" for key in keys] if len(keys) <= MOST else [f"IN ({', '.join(keys)})"]
     each = "SELECT image_id, url, width, height, sha256 FROM images WHERE sha256"
-    return facts(lake, " UNION ALL ".join(f"{each} {where}" for where in wheres))
+    return select_rows(lake, " UNION ALL ".join(f"{each} {where}" for where in wheres))
 
 
-def _near(lake: Lake, sha256: str, seen: Seen) -> dict[str, str]:
-    """How near other pictures are, as far as they were compared."""
-    if "duplicate_edges" not in seen.filled:
+def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
+    """Return kind and distance of every duplicate edge to another picture, as text by its sha256."""
+    if "duplicate_edges" not in scope.filled:
         return {}
     sql = """SELECT if(a = ?, b, a), string_agg(DISTINCT kind || ' distance ' || distance, ', ') FROM duplicate_edges
         WHERE a = ? OR b = ? GROUP BY ALL"""
     return dict(lake.query(sql, (sha256, sha256, sha256)))
 
 
-def _cluster(lake: Lake, sha256: str, seen: Seen, decision: Facts) -> Facts:
-    """The image cluster, and where the cap saw it the place among the survivors by which it decided."""
-    cap = {"cap": seen.plan.recipe.balance.cap} if seen.plan else {}
+def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
+    """Return the image cluster and the recipe's cap; where the cap decided, also the rank among the survivors."""
+    cap = {"cap": scope.plan.recipe.balance.cap} if scope.plan else {}
     if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)", decision.get("value") or ""):
         return {"cluster": int(at[1]), "rank": int(at[2]), "survivors": int(at[3]), **cap}
-    rows = known(lake, seen, "clusters", 'cluster, scorer, "commit"', "key", sha256)
-    if seen.dataset is None:  # else its scorer tells them from the images' routes to sentences
+    rows = rows_of_key(lake, scope, "clusters", 'cluster, scorer, "commit"', "key", sha256)
+    if (
+        scope.dataset is None
+    ):  # else its scorer tells image clusters from the sentence clusters that images are routed to
         by = {digest for (digest,) in lake.query("SELECT digest FROM scorers WHERE name = 'image_clusters'")}
         rows = [row for row in rows if row["scorer"] in by]
-    found = seen.newest(rows, seen.scorers.get("image_clusters", ""))
+    found = scope.newest(rows, scope.scorers.get("image_clusters", ""))
     return {"cluster": found["cluster"], **cap} if found else {}
 
 
-def _matches(lake: Lake, image_id: str, sha256: str, seen: Seen, decision: Facts) -> list[Facts]:
-    """The candidates by similarity; ``place`` is the text's number in the pair."""
-    scorer = seen.scorers.get("matches", "")
-    most = 4 * seen.plan.recipe.association.top_k if seen.plan else MOST
-    rows = known(lake, seen, "match_candidates", 'content, similarity, scorer, "commit"', "sha256", sha256)
-    rows = [row for row in rows if row["commit"] <= seen.upto and (not scorer or row["scorer"] == scorer)]
+def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Facts) -> list[Facts]:
+    """List candidate sentences, most similar first; ``place``: the text's number in the pair, else None."""
+    scorer = scope.scorers.get("matches", "")
+    most = 4 * scope.plan.recipe.association.top_k if scope.plan else MOST
+    rows = rows_of_key(lake, scope, "match_candidates", 'content, similarity, scorer, "commit"', "sha256", sha256)
+    rows = [row for row in rows if row["commit"] <= scope.upto and (not scorer or row["scorer"] == scorer)]
     newest = max(rows, key=lambda row: row["commit"])["scorer"] if rows else ""
     best: dict[str, float] = {}
     for row in rows:
@@ -146,7 +160,7 @@ def _matches(lake: Lake, image_id: str, sha256: str, seen: Seen, decision: Facts
             best[row["content"]] = max(row["similarity"], best.get(row["content"], row["similarity"]))
     found = sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
     text = _texts_of(lake, [content for content, _ in found])
-    place = _places(lake, image_id, seen, decision)
+    place = _text_numbers(lake, image_id, scope, decision)
     return [
         {"content": content, "text": text[content], "similarity": similarity, "place": place.get(text[content])}
         for content, similarity in found
@@ -155,17 +169,17 @@ def _matches(lake: Lake, image_id: str, sha256: str, seen: Seen, decision: Facts
 
 
 def _texts_of(lake: Lake, contents: list[str]) -> dict[str, str]:
-    """By constants, which are looked up in the order of the file; a join would read every sentence of the lake."""
+    """Select texts by content id, with the ids as constants: a join would read every sentence of the lake."""
     keys = ", ".join(quoted(content) for content in contents)
     return dict(lake.query(f"SELECT content, text FROM sentence_content WHERE content IN ({keys})") if contents else ())
 
 
-def _places(lake: Lake, image_id: str, seen: Seen, decision: Facts) -> dict[str, int]:
-    """The texts of the image's pair, which only a kept image has, by their numbers."""
-    if seen.dataset is None or decision.get("dropped_by"):
+def _text_numbers(lake: Lake, image_id: str, scope: Scope, decision: Facts) -> dict[str, int]:
+    """Return the number (1 to 3) of each text of the image's pair; {} for an image that was not kept."""
+    if scope.dataset is None or decision.get("dropped_by"):
         return {}
-    of_dataset = f" AND dataset = {quoted(seen.dataset.name)} AND version = {seen.dataset.version}"
-    rows = known(lake, seen, "pairs", "text1, text2, text3", "image_id", image_id, of_dataset)
+    of_dataset = f" AND dataset = {quoted(scope.dataset.name)} AND version = {scope.dataset.version}"
+    rows = rows_of_key(lake, scope, "pairs", "text1, text2, text3", "image_id", image_id, of_dataset)
     return {text: n for row in rows for n, text in enumerate(row.values(), 1)}
 
 
@@ -176,32 +190,35 @@ _TEXTS = {
 }
 
 
-def _texts(lake: Lake, sha256: str, seen: Seen, at_home: str) -> list[Facts]:
-    """Captions of every captioner, tags and fused texts, oldest first; ``current`` are those of the dataset."""
-    current = set(seen.scorers.values())
+def _texts(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> list[Facts]:
+    """List all captions, tags and fused texts, oldest first; ``current``: made by a scorer of the dataset."""
+    current = set(scope.scorers.values())
     found = [
         {"current": row.pop("scorer") in current, **row}
         for table, columns in _TEXTS.items()
-        for row in known(lake, seen, table, f'{columns}, scorer, "commit"', "sha256", sha256, at_home)
+        for row in rows_of_key(lake, scope, table, f'{columns}, scorer, "commit"', "sha256", sha256, in_home_shard)
     ]
     return sorted(found, key=lambda row: (row["commit"], row["kind"]))
 
 
-def _faults(lake: Lake, sha256: str, url: str, seen: Seen) -> list[Facts]:
-    if "quarantine" not in seen.filled:
+def _quarantine_rows(lake: Lake, sha256: str, url: str, scope: Scope) -> list[Facts]:
+    """Select quarantine rows of the image's bytes or address."""
+    if "quarantine" not in scope.filled:
         return []
     return quarantine(lake, "item IN (?, ?) OR payload_ref = ?", (sha256, url, sha256))
 
 
-def versions(lake: Lake, image_id: str) -> list[Facts]:
-    """What became of the image in every dataset version that knew it."""
-    return _decided(lake, [image_id])[image_id]
+def decisions(lake: Lake, image_id: str) -> list[Facts]:
+    """Return the decision of every dataset version on the image, by name and version."""
+    return _decisions_of(lake, [image_id])[image_id]
 
 
-def _decided(lake: Lake, image_ids: list[str]) -> dict[str, list[Facts]]:
-    """The same of several by one question: two take 0.07 s at 10M images and five versions, asked singly 0.10."""
+def _decisions_of(lake: Lake, image_ids: list[str]) -> dict[str, list[Facts]]:
+    """Return decisions by image, in one query: two take 0.07 s at 10M images and five versions, in two queries 0.10."""
     keys = ", ".join(quoted(image_id) for image_id in image_ids)
-    rows = facts(lake, f"SELECT item_id, dataset, version, dropped_by, value FROM decisions WHERE item_id IN ({keys})")
+    rows = select_rows(
+        lake, f"SELECT item_id, dataset, version, dropped_by, value FROM decisions WHERE item_id IN ({keys})"
+    )
     found: dict[str, list[Facts]] = {image_id: [] for image_id in image_ids}
     for row in sorted(rows, key=lambda row: (row["dataset"], row["version"])):
         found[row.pop("item_id")].append(row)

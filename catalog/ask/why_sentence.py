@@ -1,74 +1,77 @@
-"""All that is known of one distinct sentence; its decision is computed here, no table holds it."""
+"""Collect what the lake knows of one distinct sentence; its decision is computed here, no table holds it."""
 
-from catalog.ask.why import MOST, Facts, Seen, facts, home, judged, scores
+from catalog.ask.why import MOST, Facts, Scope, evaluate_rules, home_filter, scores, select_rows
 from catalog.lake.lake import Lake
 
 
-def sentence(lake: Lake, content: str, seen: Seen) -> Facts:
-    """Facts under the names ``origin, scores, rules, decision, cluster, candidate, used, datasets``."""
+def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
+    """Return ``origin, scores, rules, decision, cluster, candidate, used, datasets``, empty where nothing is known."""
     origin = _origin(lake, content)
-    at_home = home(lake, "sentence_content", "content", content)
-    measured = scores(lake, seen, seen.tables("sentence"), "content", content, at_home)
-    checks = seen.plan.sentence_checks if seen.plan else ()
+    in_home_shard = home_filter(lake, "sentence_content", "content", content)
+    measured = scores(lake, scope, scope.tables("sentence"), "content", content, in_home_shard)
+    checks = scope.plan.sentence_checks if scope.plan else ()
     values = {"text": origin["text"], "repeats": origin["repeats"], **measured}
-    rules = judged(lake, checks, seen.tables("sentence"), values)
+    rules = evaluate_rules(lake, checks, scope.tables("sentence"), values)
     fell = next((rule["rule"] for rule in rules if not rule["kept"]), "")
     return {
         "origin": origin,
         "scores": measured,
         "rules": rules,
-        "decision": {"dataset": str(seen.dataset), "dropped_by": fell} if seen.dataset else {},
-        "cluster": _cluster(lake, content, seen),
-        "candidate": _candidate(lake, content, seen),
-        "used": _used(lake, origin["text"], seen),
+        "decision": {"dataset": str(scope.dataset), "dropped_by": fell} if scope.dataset else {},
+        "cluster": _cluster(lake, content, scope),
+        "candidate": _candidate(lake, content, scope),
+        "used": _used(lake, origin["text"], scope),
         "datasets": _versions(lake, origin["text"]),
     }
 
 
 def _origin(lake: Lake, content: str) -> Facts:
-    found = facts(lake, "SELECT content, text FROM sentence_content WHERE content = ?", (content,))
-    first = found or facts(lake, "SELECT content, text FROM sentences WHERE content = ? LIMIT 1", (content,))
+    """Return its text, the number of its occurrences and the first MOST of them."""
+    found = select_rows(lake, "SELECT content, text FROM sentence_content WHERE content = ?", (content,))
+    first = found or select_rows(lake, "SELECT content, text FROM sentences WHERE content = ? LIMIT 1", (content,))
     repeats = lake.query("SELECT count(*) FROM sentences WHERE content = ?", (content,))[0][0]
     sql = f"""SELECT s.sentence_id, s.position, d.uri AS document, d.document_id, d.source FROM sentences s
         LEFT JOIN documents d ON d.document_id = s.document_id WHERE s.content = ?
         ORDER BY d.uri, s.position LIMIT {MOST}"""
-    return {**first[0], "repeats": repeats, "occurrences": facts(lake, sql, (content,))}
+    return {**first[0], "repeats": repeats, "occurrences": select_rows(lake, sql, (content,))}
 
 
-def _cluster(lake: Lake, content: str, seen: Seen) -> Facts:
+def _cluster(lake: Lake, content: str, scope: Scope) -> Facts:
+    """Return its newest sentence cluster in scope, {} for none."""
     sql = """SELECT cluster FROM clusters WHERE kind = 'sentence' AND key = ? AND "commit" <= ?
         AND (scorer = ? OR ?) ORDER BY "commit" DESC LIMIT 1"""
-    scorer = seen.scorers.get("sentence_clusters", "")
-    rows = facts(lake, sql, (content, seen.upto, scorer, seen.dataset is None))
+    scorer = scope.scorers.get("sentence_clusters", "")
+    rows = select_rows(lake, sql, (content, scope.upto, scorer, scope.dataset is None))
     return rows[0] if rows else {}
 
 
-def _candidate(lake: Lake, content: str, seen: Seen) -> Facts:
-    """Of how many pictures it is a candidate, and the nearest of them."""
-    scorer = seen.scorers.get("matches", "")
+def _candidate(lake: Lake, content: str, scope: Scope) -> Facts:
+    """Return the number of pictures that it is a candidate for, and the MOST similar of them."""
+    scorer = scope.scorers.get("matches", "")
     where = "content = ? AND \"commit\" <= ? AND (scorer = ? OR ? = '')"
-    rows = facts(
+    rows = select_rows(
         lake,
         f"""SELECT i.image_id, i.url, m.similarity, count(*) OVER () AS pictures FROM (
             SELECT sha256, max(similarity) AS similarity FROM match_candidates WHERE {where} GROUP BY sha256) m
         JOIN (SELECT sha256, min(image_id) AS image_id, arg_min(url, image_id) AS url FROM images GROUP BY sha256) i
             ON i.sha256 = m.sha256 ORDER BY m.similarity DESC, i.image_id LIMIT {MOST}""",
-        (content, seen.upto, scorer, scorer),
+        (content, scope.upto, scorer, scorer),
     )
     pictures = rows[0]["pictures"] if rows else 0
     return {"pictures": pictures, "nearest": [{k: v for k, v in row.items() if k != "pictures"} for row in rows]}
 
 
-def _used(lake: Lake, text: str, seen: Seen) -> list[Facts]:
-    """The pairs of the dataset that carry it."""
-    if seen.dataset is None:
+def _used(lake: Lake, text: str, scope: Scope) -> list[Facts]:
+    """Select the first MOST pairs of the dataset that hold the text, and the number of the text in each."""
+    if scope.dataset is None:
         return []
     sql = f"""SELECT image_id, raw_image_url AS url, list_position([text1, text2, text3], ?) AS place FROM pairs
         WHERE dataset = ? AND version = ? AND ? IN (text1, text2, text3) ORDER BY image_id LIMIT {MOST}"""
-    return facts(lake, sql, (text, seen.dataset.name, seen.dataset.version, text))
+    return select_rows(lake, sql, (text, scope.dataset.name, scope.dataset.version, text))
 
 
 def _versions(lake: Lake, text: str) -> list[Facts]:
+    """Count the pairs that hold the text, by dataset version."""
     sql = """SELECT dataset, version, count(*) AS pairs FROM pairs WHERE ? IN (text1, text2, text3)
         GROUP BY ALL ORDER BY ALL"""
-    return facts(lake, sql, (text,))
+    return select_rows(lake, sql, (text,))

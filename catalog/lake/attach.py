@@ -1,4 +1,4 @@
-"""DuckDB with a lake attached: extensions, S3 credentials, the ATTACH itself."""
+"""Open DuckDB and attach a lake to it: extensions, S3 credentials, the ATTACH itself."""
 
 import os
 from importlib.util import find_spec
@@ -14,12 +14,12 @@ _READER = ["READ_ONLY", "CREATE_IF_NOT_EXISTS false"]
 
 
 def quoted(text: str) -> str:
-    """A SQL string literal."""
+    """Return ``text`` as a SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def connect(*extensions: str) -> duckdb.DuckDBPyConnection:
-    """An in-memory DuckDB in UTC with these extensions loaded.
+    """Open an in-memory DuckDB in UTC with these extensions loaded. Raises PairmillError when one is not installed.
 
     They are loaded by path out of their packages: nothing is installed into ~/.duckdb, so it works offline, in a
     read-only home, and processes that start together cannot race on the first install.
@@ -44,9 +44,9 @@ def attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only:
 
 
 def attach_pinned(connection: duckdb.DuckDBPyConnection, location: Location, name: str) -> None:
-    """ATTACH the lake once more, as it is now, and USE that: to be read while others commit.
+    """ATTACH the lake once more at its current snapshot as ``name``, and USE that: to be read while others commit.
 
-    No statement may touch both: where another process closed the lake meanwhile, one would wait for the other's lock.
+    No statement may touch both: if another process closed the lake meanwhile, one would wait for the other's lock.
     """
     connection.execute(f"USE memory; DETACH DATABASE IF EXISTS {name}")
     snapshot = connection.execute("SELECT id FROM ducklake_current_snapshot('lake')").fetchall()[0][0]
@@ -54,7 +54,7 @@ def attach_pinned(connection: duckdb.DuckDBPyConnection, location: Location, nam
 
 
 def detach_pinned(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    """Back to the lake itself."""
+    """DETACH what `attach_pinned` attached and USE the lake again."""
     for statement in ("USE memory", f"DETACH DATABASE IF EXISTS {name}", "USE lake"):
         connection.execute(statement)
 
@@ -67,12 +67,13 @@ def _attach(connection: duckdb.DuckDBPyConnection, location: Location, name: str
 
 
 def extensions_for(location: Location) -> list[str]:
+    """List the DuckDB extensions that a lake at ``location`` needs."""
     metadata = "postgres_scanner" if location.on_postgres else "sqlite_scanner"
     return ["ducklake", metadata] + (["httpfs"] if location.on_s3 else [])
 
 
 def use_s3_credentials(connection: duckdb.DuckDBPyConnection) -> None:
-    """Keys, region and endpoint from the usual AWS_* variables; held in this connection's memory only."""
+    """Set S3 keys, region and endpoint from the AWS_* variables, in this connection's memory only."""
     environment = os.environ
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or ""
     options = {
@@ -83,7 +84,7 @@ def use_s3_credentials(connection: duckdb.DuckDBPyConnection) -> None:
     }
     if endpoint:
         parts = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
-        # Own endpoints (MinIO, moto, Ceph) rarely have a name a bucket.
+        # Other endpoints than Amazon's (MinIO, moto, Ceph) rarely have a host name a bucket.
         options |= {"ENDPOINT": parts.netloc, "URL_STYLE": "path", "USE_SSL": str(parts.scheme == "https").lower()}
     text = ", ".join(f"{key} {quoted(value)}" for key, value in options.items() if value)
     connection.execute(f"CREATE OR REPLACE SECRET pairmill_s3 (TYPE s3, {text})")

@@ -1,4 +1,4 @@
-"""What the catalog raises, and how foreign errors are told. A message says what is wrong, where, and the remedy."""
+"""Define the catalog's errors, and translate DuckDB's. A message says what is wrong, where, and the remedy."""
 
 import duckdb
 
@@ -6,15 +6,15 @@ from catalog.terms.error import PairmillError
 
 
 class LeaseHeld(PairmillError):
-    """Another process writes to this lake."""
+    """Another process holds the lake's lease."""
 
 
 class NewerLake(PairmillError):
-    """The lake was made by a newer version of this program."""
+    """The lake's schema or format is newer than this program reads."""
 
 
 class BadRecipe(PairmillError):
-    """A recipe, or an override of one, does not say what it must."""
+    """A recipe, or an override of one, is not valid."""
 
 
 class BadPredicate(BadRecipe):
@@ -26,7 +26,7 @@ class BadQuery(PairmillError):
 
 
 class LeaseLost(PairmillError):
-    """This process held the lease, stood still for too long, and another took it over."""
+    """This process did not renew its lease in time, and another took it over."""
 
 
 TRANSIENT = ("is locked", "conflict", "could not serialize", "deadlock detected", "unique constraint",
@@ -48,12 +48,12 @@ _REMEDIES = (
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same transaction may pass when it is tried again."""
+    """Whether the same transaction may succeed when it is retried: a lock or a conflict, no mistake in the SQL."""
     return not isinstance(error, _MISTAKES) and any(sign in str(error).lower() for sign in TRANSIENT)
 
 
 def translated(error: Exception, uri: str) -> Exception:
-    """The error with its remedy where the query or the surroundings are at fault; else itself."""
+    """Turn an error of SQL, disk, network or rights into a PairmillError with its remedy; return any other as it is."""
     if isinstance(error, _MISTAKES):
         return BadQuery(str(error))
     if isinstance(error, duckdb.InvalidInputException):

@@ -1,17 +1,13 @@
-"""Which machine this is, and whether one of its processes still runs."""
+"""Name this machine, and tell whether a process of it still runs."""
 
 import os
 import socket
-from typing import TYPE_CHECKING
 
 import psutil
 
-if TYPE_CHECKING:
-    pass
-
 
 def host() -> str:
-    """The name of this machine and of its process-number space: two containers may share the one, not the other."""
+    """Return the host's name and its pid namespace: two containers may share the name, not the namespace."""
     try:
         return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
@@ -19,7 +15,7 @@ def host() -> str:
 
 
 def is_running(pid: int, started: float) -> bool:
-    """Whether this very process runs still: the number may have been given to another since."""
+    """Whether the process begun at ``started`` (seconds since 1970) still runs: its pid may be another's by now."""
     try:
         process = psutil.Process(pid)
         return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - started) < 1.0

@@ -1,4 +1,4 @@
-"""The lake: DuckDB with a DuckLake catalog attached, and the manners for a catalog that others read and write too."""
+"""Query and change a lake: DuckDB with a DuckLake catalog attached, retried while other processes use it."""
 
 import os
 import threading
@@ -19,9 +19,12 @@ Result = TypeVar("Result")
 
 
 class Lake:
-    """``uri`` as given, ``data_path`` an absolute folder or s3 URL ending in a slash, ``connection`` DuckDB's, using
-    the lake. Threads may share a lake: a statement, or a whole transaction, has it to itself. ``guard`` runs at the end
-    of each of `retrying`'s transactions and may refuse it: under a lease it asks whether that holds."""
+    """An open lake. ``uri`` as given, ``data_path`` an absolute folder or s3 URL ending in a slash.
+
+    Threads may share a lake: a statement, or a whole transaction, locks it. ``guard`` runs at the end of each
+    transaction of `retrying` and refuses it by raising: under a lease it checks that the lease still holds. Methods
+    raise PairmillError with the remedy (disk, rights, network, busy for 60 s), BadQuery for wrong SQL.
+    """
 
     def __init__(
         self, location: Location, connection: duckdb.DuckDBPyConnection, metadata: Metadata, read_only: bool
@@ -37,20 +40,23 @@ class Lake:
         self._depth = 0
 
     def query(self, sql: str, params: Sequence[Any] = ()) -> list[tuple]:
+        """Run a statement and return its rows."""
         return self._run(lambda: self.connection.execute(sql, list(params)).fetchall())
 
     def table(self, sql: str, params: Sequence[Any] = ()) -> pa.Table:
+        """Run a query and return its result as an Arrow table."""
         return self._run(lambda: self.connection.execute(sql, list(params)).to_arrow_table())
 
     def blocks(self, sql: str, params: Sequence[Any] = (), *, rows: int) -> pa.RecordBatchReader:
-        """A result that may be larger than memory, ``rows`` at a time. Nothing else may be asked of it meanwhile."""
+        """Stream a result that may be larger than memory, ``rows`` at a time; run no other statement meanwhile."""
         return self._run(lambda: self.connection.execute(sql, list(params)).to_arrow_reader(rows))
 
     def execute(self, sql: str, params: Sequence[Any] = ()) -> None:
+        """Run a statement without reading a result."""
         self._run(lambda: self.connection.execute(sql, list(params)))
 
     def insert(self, table: str, rows: pa.Table) -> None:
-        """Append rows by column name."""
+        """Append ``rows`` to ``table`` by column name."""
 
         def body() -> None:
             self.connection.register("inserted_rows", rows)
@@ -63,7 +69,7 @@ class Lake:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing, once; a nested one joins. Use `retrying` where another process may commit meanwhile."""
+        """Commit the body as one transaction, without retry; a nested one joins the outer. See `retrying`."""
         with self._lock:
             outermost = self._depth == 0
             if outermost:
@@ -82,7 +88,7 @@ class Lake:
                 self._depth -= 1
 
     def retrying(self, body: Callable[[], Result]) -> Result:
-        """Run ``body`` in a transaction, the whole of it again while the catalog is locked or another commit conflicts.
+        """Run ``body`` in a transaction, and the whole of it again while the catalog is locked or a commit conflicts.
 
         On SQLite a transaction that has read is refused whenever another process committed since, whatever it wrote.
         """
@@ -97,10 +103,10 @@ class Lake:
 
     @contextmanager
     def pinned(self) -> Iterator[str]:
-        """Tables are read as they are now, whatever is committed meanwhile; gives the name of that catalog.
+        """Read the tables at the current snapshot, whatever is committed meanwhile; yields the name of that catalog.
 
-        A transaction would do so too, but has one thread alone read what was written in it: 28 s instead of 14 to write
-        10M rows out of a temporary table.
+        A transaction would do so too, but reads what was written in it with one thread: 28 s instead of 14 to write 10M
+        rows out of a temporary table.
         """
         name = "pinned"
         with self._lock:
@@ -111,13 +117,14 @@ class Lake:
                 self._run(lambda: detach_pinned(self.connection, name))
 
     def staging(self, table: str, run_id: str) -> str:
-        """The folder (or s3 prefix; no slash at its end) that a run's workers write files to; made if it is local."""
+        """Return the folder or s3 prefix (no slash at its end) for a run's files of ``table``; made if it is local."""
         folder = f"{self.data_path}main/{table}/{run_id}"
         if not folder.startswith("s3://"):
             self._run(lambda: os.makedirs(folder, exist_ok=True))
         return folder
 
     def close(self) -> None:
+        """Detach the lake and close both connections."""
         with suppress(duckdb.Error):
             self.connection.execute("USE memory; DETACH lake")
         self.metadata.close()
@@ -130,5 +137,6 @@ class Lake:
         self.close()
 
     def _run(self, body: Callable[[], Result]) -> Result:
+        """Run ``body`` until it succeeds, waiting 0.02 to 3 s in between, for PATIENCE_SECONDS at most."""
         with self._lock:
             return patiently(body, self.uri, is_inside=self._depth > 0, doublings=6)

@@ -1,4 +1,4 @@
-"""Where a lake lives: a folder, or a `lake.yaml` that names the metadata database and the data path."""
+"""Resolve a lake's folder or `lake.yaml` to its metadata database and its data path."""
 
 import os
 import re
@@ -15,8 +15,8 @@ SETTINGS_NAME = "lake.yaml"
 
 @dataclass(frozen=True)
 class Location:
-    """``uri`` as the user gave it; ``metadata`` an absolute SQLite path or a ``postgresql://`` URL without a password;
-    ``data_path`` an absolute folder or an ``s3://`` URL, ending in a slash."""
+    """Where a lake is. ``uri`` as the user gave it; ``metadata`` an absolute SQLite path or a ``postgresql://`` URL
+    without a password; ``data_path`` an absolute folder or an ``s3://`` URL, ending in a slash."""
 
     uri: str
     metadata: str
@@ -32,7 +32,10 @@ class Location:
 
 
 def locate(uri: str | os.PathLike[str]) -> Location:
-    """Resolve a folder or a `lake.yaml`; a folder that holds a `lake.yaml` follows it. Touches nothing."""
+    """Resolve a folder, or a `lake.yaml` (also one in the folder). Touches nothing.
+
+    Raises PairmillError for a URL, a missing or invalid lake.yaml, a password in it, or a file that is no lake.
+    """
     if "://" in str(uri):
         raise PairmillError(
             f"lake '{uri}': a lake is a local folder or a lake.yaml. To keep its data on S3 or its metadata in "

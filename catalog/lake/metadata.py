@@ -1,4 +1,4 @@
-"""The metadata database itself, beside DuckLake's own tables: one row for the lease, reached without a snapshot.
+"""Read and write the metadata database directly: the lease row beside DuckLake's own tables, without a snapshot.
 
 Always through DuckDB's own SQLite, never Python's: with two SQLite libraries in one process, closing a file in the one
 drops the locks of the other and removes its write-ahead log under it (seen here: a crash or a hang within 30 commits).
@@ -23,9 +23,11 @@ Result = TypeVar("Result")
 
 
 class Metadata:
-    """A connection of its own (a cursor of the lake's DuckDB), which any thread may use. DuckDB's SQL over the tables
-    of SQLite or Postgres; both refuse a transaction whose rows another one changed since it read them, so that read,
-    decide, write is atomic."""
+    """A second connection (a cursor of the lake's DuckDB) to the SQLite or Postgres database, safe for threads.
+
+    Both databases refuse a transaction whose rows another one changed since it read them, so that read, decide, write
+    is atomic.
+    """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
         self._location = location
@@ -45,13 +47,14 @@ class Metadata:
             self.write(LEASE_TABLE)
 
     def read(self, sql: str, params: Sequence[Any] = ()) -> list[tuple]:
+        """Run a statement and return its rows, retried for 60 s while locked. Raises PairmillError with the remedy."""
         return self._retrying(lambda: self._connection.execute(sql, list(params)).fetchall())
 
     def write(self, sql: str, params: Sequence[Any] = ()) -> None:
         self.read(sql, params)
 
     def retrying(self, body: Callable[[], Result]) -> Result:
-        """Run ``body`` (reads and writes) in a transaction, again while another one gets in its way."""
+        """Run ``body`` (reads and writes) in a transaction, and again, for 60 s, while another conflicts with it."""
 
         def once() -> Result:
             self._connection.execute("BEGIN")
@@ -70,12 +73,13 @@ class Metadata:
         return self._retrying(once)
 
     def has_lake(self) -> bool:
+        """Whether the database holds DuckLake's tables."""
         where = "database_name = 'pairmill_metadata' AND table_name = 'ducklake_metadata'"
         return bool(self.read(f"SELECT 1 FROM duckdb_tables() WHERE {where}"))
 
     def close(self) -> None:
-        """Once the lake is detached: leave one plain SQLite file behind, which can be copied as it is and read from a
-        read-only disk, unless others use it."""
+        """Close, after the lake is detached; unless others use it, merge SQLite's write-ahead log into its one file,
+        which can then be copied as it is and read from a read-only disk."""
         plain = not self._read_only and not self._location.on_postgres
         with self._lock, suppress(duckdb.Error, PairmillError):
             if plain and not self.read("SELECT 1 FROM pairmill_lease"):

@@ -1,4 +1,4 @@
-"""What happens when a lake is opened: create what is missing, migrate what is older, refuse what is newer."""
+"""Open a lake: create it when it is missing, migrate an older one, refuse a newer one."""
 
 import os
 import re
@@ -10,18 +10,18 @@ import duckdb
 from catalog.lake import schema, score_tables, spill
 from catalog.lake.attach import attach, connect, extensions_for, quoted, use_s3_credentials
 from catalog.lake.error import NewerLake, PairmillError, translated
-from catalog.lake.hold import hold
 from catalog.lake.lake import Lake
+from catalog.lake.lease_row import hold
 from catalog.lake.location import Location, locate
 from catalog.lake.metadata import Metadata
 
-TROUBLE = (duckdb.Error, OSError)
+OPENING_ERRORS = (duckdb.Error, OSError)
 S3_MARK = "lake.txt"
 WAIT_SECONDS = 60.0
 
 
-def attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
-    """Connect and attach; a lake that is not there is created for a writer, an error for a reader."""
+def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
+    """Connect and attach; create a missing lake for a writer. Raises PairmillError when it is missing for a reader."""
     nothing = PairmillError(f"there is no lake at '{location.uri}'. Check --lake, or make one with `pairmill run`.")
     if read_only and not location.on_postgres and not Path(location.metadata).is_file():
         raise nothing
@@ -38,6 +38,7 @@ def attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConnec
 
 
 def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection:
+    """Open DuckDB with what this lake needs: extensions, S3, spill folder, caches."""
     connection = connect(*extensions_for(location))
     if location.on_s3:
         use_s3_credentials(connection)
@@ -58,10 +59,11 @@ def _attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only
     try:
         attach(connection, location, read_only)
     except duckdb.InvalidInputException as error:
-        raise _version_trouble(error, location.uri) or error from error
+        raise _format_version_error(error, location.uri) or error from error
 
 
 def bring_up_to_date(lake: Lake) -> None:
+    """Migrate an older schema, under the lease; a reader leaves it. Raises NewerLake for a newer one, or LeaseHeld."""
     version = schema.version(lake)
     if version > schema.NEWEST:
         raise NewerLake(
@@ -69,7 +71,7 @@ def bring_up_to_date(lake: Lake) -> None:
             "Install that version or a later one; the lake was not touched."
         )
     if version:
-        _find_data(lake)
+        _check_data_path(lake)
     if version < schema.NEWEST and not lake.read_only:
         with hold(lake.metadata, lake.uri, "-", f"migrate to schema {schema.NEWEST}", WAIT_SECONDS):
             schema.migrate(lake)
@@ -80,9 +82,9 @@ def bring_up_to_date(lake: Lake) -> None:
             score_tables.add(lake)
 
 
-def _find_data(lake: Lake) -> None:
-    """A lake that was moved, or copied, tells plain DuckDB readers where its data lies now; one whose data was left
-    behind, or whose lake.yaml points elsewhere, is refused."""
+def _check_data_path(lake: Lake) -> None:
+    """Store the data path of a lake that was moved, for plain DuckDB readers. Raises PairmillError when the newest data
+    is not there: it was left behind, or lake.yaml points elsewhere."""
     where = "key = 'data_path' AND scope IS NULL"
     stored = lake.metadata.read(f"SELECT value FROM ducklake_metadata WHERE {where}")
     if not stored or stored[0][0] == lake.data_path:
@@ -100,18 +102,18 @@ def _find_data(lake: Lake) -> None:
 
 
 def _reach_s3(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
-    """Fail now, in seconds, rather than after the first shard: look for a small file, write it when it is not there."""
+    """Check that S3 answers, in seconds instead of after the first shard: look for a small file, else write it."""
     mark = quoted(location.data_path + S3_MARK)
     connection.execute("SET http_retries = 1; SET http_timeout = 10")
-    # A name without a wildcard would be taken for granted, not asked for.
+    # glob() asks S3 only for a name with a wildcard.
     found = connection.execute(f"SELECT 1 FROM glob({quoted(location.data_path + S3_MARK[:-1] + '*')})").fetchall()
     if not found and not read_only:
         connection.execute(f"COPY (SELECT 'The data of a Pairmill lake.') TO {mark} (FORMAT csv, HEADER false)")
     connection.execute("RESET http_retries; RESET http_timeout")
 
 
-def _version_trouble(error: Exception, uri: str) -> NewerLake | PairmillError | None:
-    """DuckLake's own format has a version too."""
+def _format_version_error(error: Exception, uri: str) -> NewerLake | PairmillError | None:
+    """Make the error for a lake whose DuckLake format this DuckDB does not read; None for another error."""
     found = re.search(r"catalog version is ([\d.]+).*requires version ([\d.]+)", str(error))
     if not found:
         return None
@@ -122,19 +124,19 @@ def _version_trouble(error: Exception, uri: str) -> NewerLake | PairmillError | 
 
 
 def create_or_open(uri: str | os.PathLike[str], read_only: bool = False) -> Lake:
-    """Open the lake at a folder or lake.yaml. A writer creates what is missing and brings an older lake up to date; a
-    reader needs a lake that exists, is never blocked by a writer and changes nothing.
+    """Open the lake at a folder or lake.yaml; a writer creates a missing one and migrates an older one.
 
-    PairmillError says what is in the way; NewerLake and LeaseHeld (a migration while another process writes) are kinds.
+    A reader needs a lake that exists, is never blocked by a writer and changes nothing. Raises PairmillError with the
+    remedy; NewerLake, and LeaseHeld (a migration while another process writes), are kinds of it.
     """
     location = locate(uri)
     try:
-        lake = Lake(location, *attached(location, read_only), read_only)
+        lake = Lake(location, *_attached(location, read_only), read_only)
         try:
             bring_up_to_date(lake)
         except BaseException:
             lake.close()
             raise
         return lake
-    except TROUBLE as error:
+    except OPENING_ERRORS as error:
         raise translated(error, location.uri) from error

@@ -1,4 +1,4 @@
-"""Where DuckDB puts what does not fit into memory: a folder for each instance.
+"""Name the folder that DuckDB spills to when memory does not suffice: one for each instance.
 
 Two instances that share a folder write into each other's files, and the first to close deletes the other's: DuckDB
 1.5.5 names them by size alone (duckdb/duckdb issue 15173). DuckDB makes the folder when it first spills and removes it
@@ -19,7 +19,7 @@ _NAME = re.compile(r"\.spill-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{32}")
 
 
 def folder(parent: str) -> str:
-    """A path below ``parent`` that no other instance has; those of this machine's ended processes are removed."""
+    """Return an unused path below ``parent``; remove the spill folders of this machine's ended processes."""
     for path in Path(parent).glob(".spill-*"):
         found = _NAME.fullmatch(path.name)
         if found and found["host"] == _here() and not psutil.pid_exists(int(found["pid"])):
@@ -28,5 +28,5 @@ def folder(parent: str) -> str:
 
 
 def _here() -> str:
-    """This machine, in letters that a name may hold: a lake may lie on a shared disk."""
+    """Return this machine's name in letters that a file name may hold: a lake may lie on a shared disk."""
     return re.sub(r"[^\w.]", "-", host())

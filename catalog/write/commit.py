@@ -1,4 +1,4 @@
-"""The one verb that changes data: register finished files and remember them as partitions, in one transaction."""
+"""Commit finished files: register them with DuckLake and insert their `partitions` rows, in one transaction."""
 
 import os
 from collections import defaultdict
@@ -14,7 +14,7 @@ from catalog.lake.lake import Lake
 @dataclass(frozen=True)
 class Manifest:
     """One finished partition. ``path`` is absolute or relative to the lake's data path, and '' when it has no rows.
-    ``seconds`` is the work's own time; ``commit`` the number that Writer.begin gave and that stands in the rows."""
+    ``seconds`` is the time of the work; ``commit`` the number from Writer.begin, which its rows hold too."""
 
     table: str
     partition_id: str
@@ -29,28 +29,31 @@ class Manifest:
 
 
 def commit(lake: Lake, manifests: Sequence[Manifest]) -> int:
-    """Register the files and insert their `partitions` rows; all or nothing. Returns how many partitions were new.
+    """Register the files and insert their `partitions` rows, all or nothing. Returns how many partitions were new.
 
-    A (table, partition_id) that is known already is passed over: its file stays unregistered, for the sweep. DuckLake
-    itself would register a file twice and double its rows.
+    A (table, partition_id) that is committed already is skipped: its file stays unregistered, for the sweep. DuckLake
+    itself would register a file twice and double its rows. Raises PairmillError for a file outside its table's folder,
+    LeaseLost when the lease was taken over.
     """
     if not manifests:
         return 0
-    placed = {(m.table, m.partition_id): (m, _inside(lake, m)) for m in reversed(manifests)}
+    placed = {(m.table, m.partition_id): (m, _relative_path(lake, m)) for m in reversed(manifests)}
 
     def body() -> int:
         known = _known(lake, [partition_id for _, partition_id in placed])
         new = [pair for key, pair in placed.items() if key not in known]
-        _register(lake, new)
-        _remember(lake, [m for m, _ in new], [path for _, path in new])
+        _register_files(lake, new)
+        _insert_partitions(lake, [m for m, _ in new], [path for _, path in new])
         return len(new)
 
     return lake.retrying(body)
 
 
-def _inside(lake: Lake, manifest: Manifest) -> str:
-    """The path relative to the data path. A file elsewhere would be stored by its absolute path, and the lake could not
-    be moved: DuckLake keeps a path relative only below the table's own folder."""
+def _relative_path(lake: Lake, manifest: Manifest) -> str:
+    """Return the file's path relative to the data path. Raises PairmillError when it is not in its table's folder.
+
+    DuckLake stores only a path below that folder as relative; a lake with an absolute one could not be moved.
+    """
     path = manifest.path.removeprefix(lake.data_path)
     if not path and manifest.rows == 0:
         return ""
@@ -67,7 +70,7 @@ def _known(lake: Lake, partition_ids: list[str]) -> set[tuple[str, str]]:
     return {(row[0], row[1]) for row in lake.query(sql, (partition_ids,))}
 
 
-def _register(lake: Lake, new: list[tuple[Manifest, str]]) -> None:
+def _register_files(lake: Lake, new: list[tuple[Manifest, str]]) -> None:
     paths: dict[str, list[str]] = defaultdict(list)
     for manifest, path in new:
         if path:
@@ -76,7 +79,7 @@ def _register(lake: Lake, new: list[tuple[Manifest, str]]) -> None:
         lake.execute("CALL ducklake_add_data_files('lake', ?, ?)", (table, sorted(files)))
 
 
-def _remember(lake: Lake, manifests: list[Manifest], paths: list[str]) -> None:
+def _insert_partitions(lake: Lake, manifests: list[Manifest], paths: list[str]) -> None:
     if not manifests:
         return
     columns = ("table", "partition_id", "shard", "scorer", "rows", "bytes", "seconds", "run_id", "commit")

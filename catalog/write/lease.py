@@ -1,8 +1,8 @@
-"""One writing flow at a time: the lease, its heartbeat, and the Writer that holds it.
+"""Write to a lake under its lease, which admits one writing flow at a time.
 
 The row lives in the metadata database beside DuckLake's own tables (view `lake.lease`), not in a DuckLake table, for
 two reasons. Taking it must be atomic: there the database itself refuses the second of two takers, whereas two DuckLake
-transactions that insert need not conflict. And a beat must cost nothing: in DuckLake each one would be a
+transactions that insert need not conflict. And a heartbeat must cost nothing: in DuckLake each one would be a
 snapshot, 4,320 a day.
 """
 
@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from catalog.lake.error import LeaseLost
-from catalog.lake.hold import hold, holder_of
 from catalog.lake.lake import Lake
+from catalog.lake.lease_row import hold, holder_of
 from catalog.write.commit import Manifest, commit
 
 
 class Writer:
-    """What may write to the lake while its lease holds."""
+    """The holder of a lake's lease: allocates commit numbers and commits partitions."""
 
     def __init__(self, lake: Lake, run_id: str, token: str) -> None:
         self.lake = lake
@@ -25,7 +25,10 @@ class Writer:
         self._token = token
 
     def begin(self, step: str) -> int:
-        """Allocate the commit number that the step's workers write into their rows; strictly increasing."""
+        """Allocate the commit number that the step's workers write into their rows; strictly increasing.
+
+        Raises LeaseLost when another process took the lease over.
+        """
 
         def allocate() -> int:
             number = self.lake.query('SELECT coalesce(max("commit"), 0) + 1 FROM commits')[0][0]
@@ -35,13 +38,15 @@ class Writer:
         return self.lake.retrying(allocate)
 
     def commit(self, manifests: Sequence[Manifest]) -> int:
-        """Register finished partitions; see catalog.write.commit. Returns how many were new."""
+        """Commit finished partitions; see catalog.write.commit. Returns how many were new."""
         return commit(self.lake, manifests)
 
     def check(self) -> None:
-        """Raise LeaseLost unless this process still holds the lease. Called at the end of each transaction (the lake's
-        guard): its body may have taken minutes, or the machine may have stood still. Whoever takes the lease over makes
-        a commit of partitions that is under way between this and its end conflict (see `writing`)."""
+        """Raise LeaseLost unless this process still holds the lease.
+
+        Called at the end of each transaction (the lake's guard): its body may have taken minutes, or the machine may
+        have been suspended. A commit between this check and its end conflicts with a takeover (see `writing`).
+        """
         held = holder_of(self.lake.metadata)
         if held is None or held.token != self._token:
             by = f"{held} took it over" if held else "it expired"
@@ -53,10 +58,10 @@ class Writer:
 
 @contextmanager
 def writing(lake: Lake, run_id: str, purpose: str, wait_seconds: float = 0.0) -> Iterator[Writer]:
-    """Hold the lake's lease. LeaseHeld when another process does and still does after ``wait_seconds``."""
+    """Hold the lake's lease for the body. Raises LeaseHeld when another still holds it after ``wait_seconds``."""
     with hold(lake.metadata, lake.uri, run_id, purpose, wait_seconds) as (token, took_over):
         if took_over:
-            # A comment alters the table, so a commit of the former holder that is still under way is refused.
+            # A comment alters the table, so a commit that the former holder has under way conflicts.
             lake.execute(f"COMMENT ON TABLE partitions IS 'lease {token}'")
         writer = Writer(lake, run_id, token)
         lake.guard = writer.check

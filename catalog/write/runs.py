@@ -1,4 +1,4 @@
-"""The record of runs: who ran what, when, and how it ended."""
+"""Record runs: which flow and recipe, when, and how each ended."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ class Run:
 
 @contextmanager
 def recorded(lake: Lake, run_id: str, flow: str, recipe: Recipe, sources: Sequence[str]) -> Iterator[None]:
-    """A row in ``runs`` for the time of the body; a run that was killed stays 'running' without an end."""
+    """Insert a row into ``runs`` and close it when the body ends; a killed run stays 'running', without an end."""
     row = (run_id, flow, recipe.name, "running", datetime.now(UTC), None, "")
     lake.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     lake.execute("INSERT INTO run_recipes VALUES (?, ?, ?)", (run_id, recipe.model_dump_json(), list(sources)))
@@ -39,14 +39,14 @@ def recorded(lake: Lake, run_id: str, flow: str, recipe: Recipe, sources: Sequen
 
 
 def latest(lake: Lake, n: int) -> list[Run]:
-    """The last ``n`` runs, the newest first."""
+    """Return the last ``n`` runs, newest first."""
     columns = "run_id, flow, recipe, state, started_at, finished_at, detail"
     sql = f"SELECT {columns} FROM runs ORDER BY started_at DESC LIMIT {n}"
     return [Run(*row) for row in lake.query(sql)]
 
 
 def latest_recipe(lake: Lake) -> Recipe:
-    """The recipe of the newest run, with the settings and models that it had."""
+    """Return the recipe of the newest run, with its settings and models. Raises PairmillError when there is no run."""
     rows = lake.query("SELECT p.recipe FROM run_recipes p JOIN runs USING (run_id) ORDER BY started_at DESC LIMIT 1")
     if not rows:
         raise PairmillError(f"no run of lake '{lake.uri}' has its recipe on record; name a recipe.")

@@ -1,4 +1,4 @@
-"""A scorer: what computes a score, and its digest, which is its identity. Placement is no part of it."""
+"""Identify scorers by a digest of all that changes their values, and register them in ``scorers``."""
 
 import hashlib
 import json
@@ -18,8 +18,9 @@ LIBRARIES = ("torch", "torchvision", "transformers", "open_clip_torch", "numpy",
 
 @dataclass(frozen=True)
 class Scorer:
-    """``settings`` hold everything that changes values (precision, decoder, resize, prompt, token limit ...) as plain
-    JSON; ``model`` is the content digest of the weights, '' without one; ``made_from`` the digests of what it reads."""
+    """What computes the scores of one table. ``settings``: all that changes values (precision, decoder, resize, prompt,
+    token limit ...) as plain JSON, but no placement; ``model``: the weights' content digest, '' without one;
+    ``made_from``: the digests of the scorers whose scores it reads."""
 
     name: str
     table: str
@@ -30,17 +31,17 @@ class Scorer:
 
     @property
     def digest(self) -> str:
-        """32 hex digits. The table is where the values go, not what they are; libraries are recorded, not hashed."""
+        """The identity, 32 hex digits. ``table`` is not hashed (it changes no value), nor are libraries (recorded)."""
         identity = [self.name, self.version, self.settings_json(), self.model, sorted(self.made_from)]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
     def settings_json(self) -> str:
-        """The settings as canonical JSON. TypeError names a value that JSON cannot hold, ValueError one that is NaN."""
+        """Return the settings as canonical JSON. Raises TypeError for a value JSON cannot hold, ValueError for NaN."""
         return json.dumps(dict(self.settings), sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
 def register(lake: Lake, scorers: Sequence[Scorer], commit: int) -> int:
-    """Record the scorers that the lake does not know yet, with this process's libraries. Returns how many were new."""
+    """Insert the scorers that the lake lacks, with this process's library versions. Returns how many were new."""
     by_digest = {scorer.digest: scorer for scorer in scorers}
 
     def body() -> int:
@@ -71,6 +72,7 @@ def _rows(scorers: Mapping[str, Scorer], commit: int) -> pa.Table:
 
 @cache
 def _libraries() -> str:
+    """Return versions of the installed LIBRARIES, as JSON."""
     found = {}
     for name in LIBRARIES:
         try:

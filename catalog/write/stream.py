@@ -1,4 +1,4 @@
-"""Commit results as they come, every few seconds."""
+"""Commit a stream of results every few seconds."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ from catalog.write.lease import Writer
 
 @dataclass(frozen=True)
 class Totals:
-    """What a stream of results came to: those that were new, and those that were known already."""
+    """Totals of a stream: new ``partitions``, those committed before (``known``), rows, bytes and seconds of all."""
 
     partitions: int = 0
     rows: int = 0
@@ -26,10 +26,10 @@ def commit_stream(
     max_files: int = 200,
     max_seconds: float = 5.0,
 ) -> Totals:
-    """Commit results as they come: at ``max_files`` files, or ``max_seconds`` after the first that waits.
+    """Commit results once ``max_files`` files wait, or ``max_seconds`` after the first of them; return the totals.
 
     A result may be a sequence of manifests (the tables that one shard wrote): they share a transaction. What is
-    finished is kept when the iterator raises, and committed on time when it stalls.
+    finished is committed when the iterator raises, and on time when it stalls. Raises what `Writer.commit` raises.
     """
     pending = _Pending(writer, max_files)
     stop = threading.Event()
@@ -46,7 +46,7 @@ def commit_stream(
 
 
 class _Pending:
-    """Finished results that wait for their commit; shared by the reading thread and the clock."""
+    """Finished results that wait for their commit; shared by the reading thread and the timer."""
 
     def __init__(self, writer: Writer, max_files: int) -> None:
         self.totals = Totals()
@@ -58,6 +58,7 @@ class _Pending:
         self._error: Exception | None = None
 
     def add(self, manifests: list[Manifest]) -> None:
+        """Queue results; commit all when ``max_files`` wait. Raises the timer's error, if it had one."""
         with self._lock:
             if self._error is not None:
                 raise self._error
@@ -67,13 +68,12 @@ class _Pending:
                 self.flush()
 
     def flush(self) -> None:
+        """Commit all that waits, and add it to ``totals``."""
         with self._lock:
             manifests = self._waiting
             if not manifests:
                 return
-            new = self._writer.commit(
-                manifests
-            )  # where it fails, all of them wait for the next try, the last at the end
+            new = self._writer.commit(manifests)  # on failure all keep waiting, for the last try at the end
             old, self._waiting = self.totals, []
             self.totals = Totals(
                 old.partitions + new,
@@ -84,6 +84,7 @@ class _Pending:
             )
 
     def tick(self, stop: threading.Event, max_seconds: float) -> None:
+        """Commit whenever a result has waited ``max_seconds``, until ``stop``; runs in the timer thread."""
         while not stop.wait(min(0.5, max_seconds)):
             with self._lock:
                 if self._waiting and time.monotonic() - self._since >= max_seconds:

@@ -1,4 +1,4 @@
-"""Housekeeping under the lease: files that no row knows, snapshots that no reader needs, small rows into files."""
+"""Remove files that no snapshot uses and expire old snapshots; join small files and inlined rows. Under the lease."""
 
 import os
 import time
@@ -16,18 +16,17 @@ SMALL_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class Swept:
-    """How many snapshots were expired, and the files that were removed (paths or s3 URLs)."""
+    """The number of expired snapshots, and the removed files (paths or s3 URLs)."""
 
     snapshots: int
     files: tuple[str, ...]
 
 
 def sweep(writer: Writer, older_than_seconds: float = 86_400) -> Swept:
-    """Expire snapshots older than 7 days, then remove files under data/ that no snapshot knows and that are older than
-    ``older_than_seconds``: what killed runs left, and what compaction and takedowns replaced.
+    """Expire snapshots older than 7 days, then remove files that no snapshot uses, older than ``older_than_seconds``.
 
-    No other process can write meanwhile, since the writer holds the lease; the age spares files that a worker of a
-    former holder may still be writing.
+    These are what killed runs left, and what compaction and takedowns replaced. The lease keeps other writers out; the
+    age spares files that a worker of a former holder may still write. Raises LeaseLost.
     """
     writer.check()
     lake = writer.lake
@@ -41,9 +40,11 @@ def sweep(writer: Writer, older_than_seconds: float = 86_400) -> Swept:
 
 
 def checkpoint(writer: Writer) -> None:
-    """Write the bookkeeping rows that stand in the metadata database to Parquet, and join small files: all of
-    bookkeeping, and those under ``SMALL_BYTES`` of the data tables whose files nobody opens by path, so that neither
-    grows with the number of commits. `sweep` removes what was joined once no snapshot knows it."""
+    """Write bookkeeping rows out of the metadata database to Parquet, and join small files.
+
+    All files of bookkeeping, and those under ``SMALL_BYTES`` of tables whose files are not opened by path, so that
+    neither grows with the number of commits; `sweep` later removes the joined ones. Raises LeaseLost.
+    """
     writer.check()
     lake = writer.lake
     for table in BOOKKEEPING:
@@ -60,7 +61,7 @@ def _call(lake: Lake, function: str, before: datetime) -> list[tuple]:
 
 
 def _remove_leftovers(lake: Lake, before: float) -> list[str]:
-    """Half-written files and empty folders; DuckLake looks at *.parquet only. On S3 neither exists."""
+    """Remove half-written files and empty folders: DuckLake looks at *.parquet only. On S3 neither exists."""
     if lake.data_path.startswith("s3://"):
         return []
     removed = [path for path in _files(lake.data_path) if not path.endswith(".parquet") and _is_older(path, before)]

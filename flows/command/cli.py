@@ -1,4 +1,4 @@
-"""The command line. It parses and hands over; ray, torch and prefect are imported by the command that uses them."""
+"""Parse the command line and call the command, which alone imports ray, torch or prefect."""
 
 import argparse
 import importlib
@@ -12,7 +12,7 @@ INTERRUPTED = "stopped. What was finished is committed; the same command again g
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status: 0, 1 for what its user can mend, 130 when interrupted."""
+    """Run one command; return its exit status: 0, 1 for an error that its user can mend, 130 when interrupted."""
     args = parser().parse_args(arguments)
     module, function = args.command.split(":")  # a module of this folder
     signal.signal(signal.SIGTERM, _interrupt)
@@ -26,15 +26,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        from flows.trouble import told
+        from flows.user_error import user_message
 
-        if (line := told(error)) is None:
+        if (line := user_message(error)) is None:
             raise
         print(f"pairmill: {line}", file=sys.stderr)
         return 1
 
 
 def parser() -> argparse.ArgumentParser:
+    """Build the parser of all commands."""
     top = argparse.ArgumentParser(prog="pairmill", description="Curate image-text datasets from web documents.")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _run(commands)
@@ -63,12 +64,12 @@ def _compute_options(command: argparse.ArgumentParser) -> None:
 
 
 def _again(commands: Any) -> None:
-    fetch = _command(commands, "fetch", "pairmill_again:fetch", "fetch pictures that are named by an address")
+    fetch = _command(commands, "fetch", "pairmill_retry:fetch_addresses", "fetch pictures that are named by an address")
     failed = "only those that failed for a passing reason: time-outs, 429, 5xx, lost connections"
     fetch.add_argument("--retry-failed", action="store_true", help=failed)
     fetch.add_argument("--source", action="append", default=[], metavar="URI",
                        help="list it first, into a lake that may be new; may repeat")  # fmt: skip
-    replay = _command(commands, "replay", "pairmill_again:replay", "try quarantined items again, and curate")
+    replay = _command(commands, "replay", "pairmill_retry:replay", "try quarantined items again, and curate")
     replay.set_defaults(source=[])
     replay.add_argument("--reason", required=True, metavar="REASON", help="as `pairmill quarantine` shows it")
     for command in (fetch, replay):
@@ -97,22 +98,22 @@ def _up(commands: Any) -> None:
     command = _command(commands, "up", "pairmill_up:up", "start Prefect's server, its deployments and a worker")
     command.set_defaults(interrupted=INTERRUPTED)
     command.add_argument("--once", metavar="DEPLOYMENT", default="",
-                         help="run this deployment (curate/demo), tell what came of it, and stop")  # fmt: skip
+                         help="run this deployment (curate/demo), show its outcome, and stop")  # fmt: skip
     _recipe_options(command)
 
 
 def _readers(commands: Any) -> None:
-    sql = _command(commands, "sql", "pairmill_read:sql", "ask the lake in SQL")
+    sql = _command(commands, "sql", "pairmill_read:answer_sql", "ask the lake in SQL")
     sql.add_argument("query", metavar="SQL")
-    status = _command(commands, "status", "pairmill_read:status", "what is pending, who writes, the last runs")
+    status = _command(commands, "status", "pairmill_status:status", "what is pending, who writes, the last runs")
     status.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="default: those of the datasets here")
     _recipe_options(status)
-    why = _command(commands, "why", "pairmill_read:why", "where an item came from, its scores, why it fell")
+    why = _command(commands, "why", "pairmill_why:why", "where an item came from, its scores, why it fell")
     why.add_argument("item", metavar="ITEM", help="any id, sha256, address of a picture or page, or a sentence's text")
     why.add_argument("--dataset", default="", metavar="NAME[@V]", help="default: the newest one")
-    datasets = _command(commands, "datasets", "pairmill_read:datasets", "the published datasets")
-    quarantine = _command(commands, "quarantine", "pairmill_read:quarantine", "what could not be used, and why")
-    export = _command(commands, "export", "pairmill_read:export", "write a dataset out")
+    datasets = _command(commands, "datasets", "pairmill_read:list_datasets", "the published datasets")
+    quarantine = _command(commands, "quarantine", "pairmill_read:list_quarantine", "what could not be used, and why")
+    export = _command(commands, "export", "pairmill_read:write_export", "write a dataset out")
     export.add_argument("dataset", metavar="NAME[@V]")
     export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
     export.add_argument("--format", choices=("webdataset", "parquet"), default="webdataset")
@@ -164,7 +165,7 @@ def _interrupt(*_: object) -> NoReturn:
 
 
 def _end_workers() -> None:
-    """A pool waits for its running shards at exit, which may take minutes; what they do is done again anyway."""
+    """Terminate the pool's workers: at exit it would wait minutes for their shards, which are done again anyway."""
     from multiprocessing import active_children
 
     for child in active_children():

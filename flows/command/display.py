@@ -1,4 +1,4 @@
-"""The live progress of a run in a terminal; plain lines, one a finished step, where the output is no terminal."""
+"""Show a run's progress live in a terminal, or as one line a finished step where the output is no terminal."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tasks.run.session import Session
 
 
 class Display:
-    """A bar a step, counted in work items; a step with nothing to do gets none."""
+    """Progress bars, one a step, counted in work items; a step with nothing to do gets none."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -34,13 +34,13 @@ class Display:
         self._bars.update(self._now, visible=False)
         self._bars.stop()
 
-    def carry_out(self, step: Callable[[Session], Any], session: Session) -> Any:
-        """Do a step as it is; its name stands below the bars meanwhile."""
+    def run_step(self, step: Callable[[Session], Any], session: Session) -> Any:
+        """Run a step, with its name below the bars meanwhile."""
         self._bars.update(self._now, description=step.__name__.replace("_", " "), visible=True)
         return step(session)
 
     def progress(self, step: str, done: int, total: int) -> None:
-        """After each finished work item of ``step``."""
+        """Update the bar of ``step``: called at its start and after each finished work item."""
         if done == 0 or step not in self._open:
             self._open[step] = (self._bars.add_task(step, total=total, done=""), time.monotonic())
         bar, started = self._open[step]

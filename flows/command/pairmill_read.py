@@ -1,4 +1,4 @@
-"""The commands that read a lake; `export` alone takes the lease, for the moment in which it is put on record."""
+"""`pairmill sql`, `datasets`, `quarantine` and `export`: commands that read a lake."""
 
 import csv
 import json
@@ -15,18 +15,18 @@ from typing import Any
 
 from rich.markup import escape
 
-from catalog.ask import datasets as published
+from catalog.ask import datasets
 from catalog.ask.answer import answer
 from catalog.lake.error import PairmillError
 from catalog.lake.opening import create_or_open
-from catalog.pending import quarantine as quarantined
+from catalog.pending import quarantine
 from flows.command.terminal import console, table
 
 SHOWN = 100
 
 
-def sql(args: Namespace) -> int:
-    """Answer one statement as a table (its first rows), as CSV with a header line, or as a JSON list of objects."""
+def answer_sql(args: Namespace) -> int:
+    """Run one statement and print its rows: a table (the first SHOWN), CSV with a header line, or a JSON list."""
     with create_or_open(args.lake, read_only=True) as lake:
         columns, rows = answer(lake, args.query)
         if columns:
@@ -34,9 +34,10 @@ def sql(args: Namespace) -> int:
     return 0
 
 
-def datasets(args: Namespace) -> int:
+def list_datasets(args: Namespace) -> int:
+    """Print every version of every dataset."""
     with create_or_open(args.lake, read_only=True) as lake:
-        found = published.published(lake)
+        found = datasets.published(lake)
     if not found and args.format == "table":
         print("no dataset yet; make one with `pairmill run RECIPE`.")
         return 0
@@ -49,9 +50,10 @@ def datasets(args: Namespace) -> int:
     return 0
 
 
-def quarantine(args: Namespace) -> int:
+def list_quarantine(args: Namespace) -> int:
+    """Print the quarantined items, counted by reason, stage and source."""
     with create_or_open(args.lake, read_only=True) as lake:
-        found = quarantined.kinds(lake)
+        found = quarantine.kinds(lake)
     if not found and args.format == "table":
         print("nothing is in quarantine.")
         return 0
@@ -59,35 +61,23 @@ def quarantine(args: Namespace) -> int:
     return 0
 
 
-def status(args: Namespace) -> int:
-    from flows.command.pairmill_status import status as tell_status
-
-    return tell_status(args)
-
-
-def why(args: Namespace) -> int:
-    from flows.command.pairmill_why import why as tell_why
-
-    return tell_why(args)
-
-
-def export(args: Namespace) -> int:
-    """Write the dataset's files; they are put on record, so it takes the lease for that moment."""
+def write_export(args: Namespace) -> int:
+    """Write a dataset's files; takes the lease for the moment of recording them in ``exports``."""
     from flows.command.display import Display
-    from tasks.out.export import export as write
+    from tasks.out.export import export
 
     if not Path(args.lake).exists():  # opened for writing, a lake that is not there would be made
         raise PairmillError(f"there is no lake at '{args.lake}'. Check --lake.")
     with create_or_open(args.lake) as lake, Display(console()) as display:
-        dataset = published.find(lake, args.dataset)
+        dataset = datasets.find(lake, args.dataset)
         shown = partial(display.progress, f"export {dataset}")
-        found = write(lake, dataset.name, dataset.version, args.to, args.format, progress=shown)
+        found = export(lake, dataset.name, dataset.version, args.to, args.format, progress=shown)
     print(f"{found.uri}: {found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB")
     return 0
 
 
 def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:
-    """Print rows as they come, so that an answer may be larger than memory (the table shows its first rows only)."""
+    """Print rows as they come, so that a result may be larger than memory; a table shows the first SHOWN only."""
     if form == "table":
         _show_table(columns, iter(rows))
     elif form == "csv":
@@ -128,7 +118,7 @@ def _text(value: Any) -> str:
 
 
 def _csv(value: Any) -> Any:
-    """NULL is an empty field, bytes are hex digits, a nested value is JSON."""
+    """Convert a value for CSV: NULL is an empty field, bytes are hex digits, a nested value is JSON."""
     if isinstance(value, list | dict):
         return json.dumps(_json(value), ensure_ascii=False)
     return value.hex() if isinstance(value, bytes | bytearray) else value

@@ -9,24 +9,25 @@ from flows.settings import Compute, load_recipe
 
 
 def run(args: Namespace) -> int:
-    """Check everything, curate, tell what came of it."""
+    """Check recipe, models and sources, curate, print the outcome."""
     screen = console()
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
     with screen.status(f"recipe '{recipe.name}': checking rules, models and sources"):
         from flows.command.display import Display
-        from flows.command.tell import tell
+        from flows.command.outcome_text import print_outcome
         from flows.curate import curate_steps  # torch, 3 s
         from flows.outcome import outcome
         from flows.run_start import session
     with session(recipe, args.source, args.lake, compute_of(args)) as opened, Display(screen) as display:
         opened.progress = display.progress
-        published = curate_steps(opened, display.carry_out)
+        published = curate_steps(opened, display.run_step)
     found = outcome(args.lake, f"{published.name}@{published.version}")
-    tell(screen, found, opened.notes, published.is_new)
+    print_outcome(screen, found, opened.notes, published.is_new)
     return 0
 
 
 def compute_of(args: Namespace) -> Compute:
+    """Read the compute options of the command line."""
     return Compute(
         workers=args.workers,
         ray_address=args.ray,
@@ -36,7 +37,7 @@ def compute_of(args: Namespace) -> Compute:
 
 
 def named_recipe(args: Namespace) -> Recipe | None:
-    """The recipe of a command that may do without one. BadRecipe when there is none that its options could change."""
+    """Load the recipe of a command that may do without one. Raises BadRecipe when options change one not named."""
     if args.recipe:
         return load_recipe(args.recipe, overrides(args.set), args.models)
     if args.set or args.models != "recipe":
@@ -45,7 +46,7 @@ def named_recipe(args: Namespace) -> Recipe | None:
 
 
 def overrides(assignments: list[str]) -> dict[str, str]:
-    """``--set dotted.key=value`` as a mapping; the last of equal keys counts."""
+    """Parse ``--set dotted.key=value``; the last of equal keys counts. Raises BadRecipe for another form."""
     found = {}
     for each in assignments:
         key, equals, value = each.partition("=")

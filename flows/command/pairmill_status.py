@@ -1,4 +1,4 @@
-"""`pairmill status`: what a lake holds, who writes to it, its last runs, and what a recipe still has to do there."""
+"""`pairmill status`: show what a lake holds, who writes to it, its last runs, and what is pending for a recipe."""
 
 import json
 from argparse import Namespace
@@ -8,33 +8,34 @@ from rich.console import Console
 from rich.markup import escape
 
 from catalog.ask import datasets, holdings
-from catalog.lake.hold import holder_of
 from catalog.lake.lake import Lake
+from catalog.lake.lease_row import holder_of
 from catalog.lake.opening import create_or_open
 from catalog.recipe.recipe import Recipe, validated
 from catalog.write import runs
 from flows.command.pairmill_run import named_recipe
 from flows.command.terminal import console, table
-from flows.settings import found_source
+from flows.settings import resolve_source
 
 RUNS = 5
 
 
 def status(args: Namespace) -> int:
+    """Print the lake's state, and what is pending for the recipe named, else for those of its datasets."""
     screen = console()
     chosen = named_recipe(args)
     with create_or_open(args.lake, read_only=True) as lake:
-        _tell_lake(lake, screen)
+        _print_lake(lake, screen)
         recipes = [chosen] if chosen else [_recipe_of(each) for each in _newest(lake)]
         for recipe in recipes:
             sources = args.source or (recipe.sources if chosen else []) or holdings.sources(lake)
-            _tell_pending(lake, recipe, [found_source(uri) for uri in sources], screen)
+            _print_pending(lake, recipe, [resolve_source(uri) for uri in sources], screen)
         if not recipes:
             screen.print("\nno dataset yet; `pairmill status RECIPE` says what a run of it would do.")
     return 0
 
 
-def _tell_lake(lake: Lake, screen: Console) -> None:
+def _print_lake(lake: Lake, screen: Console) -> None:
     counts = [f"{n:,} {table}" for table, n in holdings.counts(lake).items()]
     screen.print(f"[bold]lake {escape(str(lake.uri))}[/]  {', '.join(counts)}")
     for dataset in _newest(lake):
@@ -53,7 +54,7 @@ def _tell_lake(lake: Lake, screen: Console) -> None:
         )
 
 
-def _tell_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Console) -> None:
+def _print_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Console) -> None:
     from flows.survey import survey  # torch, 3 s
     from tasks.run import identity
 

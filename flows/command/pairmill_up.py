@@ -1,4 +1,4 @@
-"""`pairmill up`: Prefect with everything that curates, until it is told to stop, or for one run."""
+"""`pairmill up`: run Prefect's server, deployments and a worker, until Ctrl-C or for one run."""
 
 import time
 from argparse import Namespace
@@ -11,7 +11,7 @@ from rich.console import Console
 from catalog.lake.error import PairmillError
 from flows.command.pairmill_run import overrides
 from flows.command.terminal import console
-from flows.settings import found_source, load_recipe
+from flows.settings import load_recipe, resolve_source
 from flows.with_prefect.local_prefect import deployments, prepare, server, worker
 from flows.with_prefect.processes import Child
 
@@ -21,7 +21,7 @@ TASK_DONE = "Finished in state Completed()"
 
 
 def up(args: Namespace) -> int:
-    """Start what is missing; stop what was started."""
+    """Start what is missing, stop what was started. Raises PairmillError for options that need ``--once``."""
     screen = console()
     if args.once:
         check_known(args.once)
@@ -41,6 +41,7 @@ def up(args: Namespace) -> int:
 
 
 def stay(children: list[Child], api: str, screen: Console) -> int:
+    """Wait until Ctrl-C. Raises PairmillError when a child ends by itself."""
     try:
         screen.print(f"worker's log         {children[-1].log}")
         screen.print(f"for prefect's own commands, in another terminal: export PREFECT_API_URL={api}")
@@ -54,8 +55,11 @@ def stay(children: list[Child], api: str, screen: Console) -> int:
 
 
 def run_once(client, children: list[Child], args: Namespace, api: str, screen: Console) -> int:
-    """Run one deployment through the server and the worker, show what it logs, tell what came of it."""
-    from flows.command.tell import tell
+    """Run one deployment through the server and the worker, print its log and its outcome.
+
+    Raises PairmillError when the run does not complete.
+    """
+    from flows.command.outcome_text import print_outcome
     from flows.outcome import outcome
 
     deployment = client.read_deployment_by_name(args.once)
@@ -67,20 +71,20 @@ def run_once(client, children: list[Child], args: Namespace, api: str, screen: C
     if not state.is_completed():
         raise PairmillError(f"{args.once} ended as {state.name}: {state.message or 'without a message'}")
     found = outcome(run.parameters.get("lake") or args.lake, recipe_name(run.parameters))
-    tell(screen, found, [], is_new=found.dataset.run_id == run.id.hex)
+    print_outcome(screen, found, [], is_new=found.dataset.run_id == run.id.hex)
     screen.print(f"interface {interface(api)}  (`pairmill up` brings it back)")
     return 0
 
 
 def parameters(args: Namespace) -> dict:
-    """What the command line sets for this one run; all else is as the deployment has it."""
-    given = {"sources": [_absolute(found_source(uri)) for uri in args.source], "overrides": overrides(args.set)}
+    """Return the parameters that the command line sets for this run; the deployment's apply otherwise."""
+    given = {"sources": [_absolute(resolve_source(uri)) for uri in args.source], "overrides": overrides(args.set)}
     given |= {"models": args.models} if args.models != "recipe" else {}
     return {name: value for name, value in given.items() if value}
 
 
 def _absolute(uri: str) -> str:
-    """The run works in another folder than the one this command was given in."""
+    """Make a local source absolute: the run has another working directory."""
     from ops.read.source import split_format
 
     _, place = split_format(uri)
@@ -88,13 +92,13 @@ def _absolute(uri: str) -> str:
 
 
 def recipe_name(parameters: dict) -> str:
-    """The dataset's name: a recipe's file may have another."""
+    """Return the name in the recipe, which is the dataset's and may differ from its file's."""
     texts = {key: str(value) for key, value in parameters.get("overrides", {}).items()}
     return load_recipe(parameters["recipe"], texts).name
 
 
 def watched(client, run_id, children: list[Child]) -> Iterator[str]:
-    """What the run logs, a line each, until it has ended. PairmillError when the worker ends before it."""
+    """Yield the run's log lines until it has ended. Raises PairmillError when the worker ends before it."""
     from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
     from prefect.client.schemas.sorting import LogSort
 
@@ -118,6 +122,7 @@ def _check(children: list[Child]) -> None:
 
 
 def check_known(name: str) -> None:
+    """Raise PairmillError unless prefect.yaml has the deployment ``name``."""
     known = deployments()
     if name not in known:
         near = get_close_matches(name, known, n=1)
@@ -126,6 +131,7 @@ def check_known(name: str) -> None:
 
 
 def interface(api: str) -> str:
+    """Return the URL of Prefect's interface."""
     from prefect.settings import get_current_settings
 
     return get_current_settings().ui_url or api.removesuffix("/api")

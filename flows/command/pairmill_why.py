@@ -1,4 +1,4 @@
-"""`pairmill why ITEM`: one item's whole story, as text."""
+"""`pairmill why ITEM`: print where an item came from, its scores, and why it was kept or dropped."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -6,66 +6,74 @@ from pathlib import Path
 from rich.console import Console
 
 from catalog.ask import datasets
-from catalog.ask.why import Named, Seen, named, seen_by
-from catalog.ask.why_document import document
-from catalog.ask.why_image import image, versions
-from catalog.ask.why_sentence import sentence
+from catalog.ask.why import Resolved, Scope, resolve, scope_of
+from catalog.ask.why_document import explain_document
+from catalog.ask.why_image import decisions, explain_image
+from catalog.ask.why_sentence import explain_sentence
 from catalog.lake.error import PairmillError
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.terms.ids import text_id
-from flows.command.story import fate_of, tell_address, tell_document, tell_image, tell_quarantine, tell_sentence
 from flows.command.terminal import console
+from flows.command.why_text import (
+    decision_text,
+    print_address,
+    print_document,
+    print_image,
+    print_quarantine,
+    print_sentence,
+)
 from ops.text.split import normalise
 
-WHOLE = 1  # items told in full; of more, a line each
+IN_FULL = 1  # items printed in full; the others a line each
 
 
 def why(args: Namespace) -> int:
+    """Print what the lake knows of ``args.item``. Raises PairmillError when it knows nothing."""
     screen = console()
     with create_or_open(args.lake, read_only=True) as lake:
-        item = _as_stored(args.item)
-        found = named(lake, item, text_id(normalise(item)))
+        item = _absolute_if_file(args.item)
+        found = resolve(lake, item, text_id(normalise(item)))
         if not found:
             raise PairmillError(
                 f"lake '{args.lake}' knows no '{args.item}'. Give an id, a sha256, the address of a picture or page, "
                 'or a sentence\'s text; `pairmill sql "SELECT image_id, url FROM images LIMIT 10"` shows some.'
             )
-        _tell(lake, found, seen_by(lake, _dataset(lake, args.dataset, found)), screen)
+        _print(lake, found, scope_of(lake, _dataset(lake, args.dataset, found)), screen)
     return 0
 
 
-def _as_stored(item: str) -> str:
-    """A file is known to the lake by its whole path; a person names it as it lies before him."""
+def _absolute_if_file(item: str) -> str:
+    """Make the path of an existing file absolute, as the lake stores it; return other items as they are."""
     try:
         return str(Path(item).resolve()) if Path(item).exists() else item
     except OSError:  # a sentence may be too long for a file's name
         return item
 
 
-def _dataset(lake: Lake, spec: str, found: Named) -> datasets.Dataset | None:
-    """The one asked for, else the newest that decided on the item, else the newest."""
+def _dataset(lake: Lake, spec: str, found: Resolved) -> datasets.Dataset | None:
+    """Return dataset ``spec``, else the newest that decided on the item, else the newest; None without any."""
     if spec:
         return datasets.find(lake, spec)
     by_age = sorted(datasets.published(lake), key=lambda each: each.created_at)
-    decided = {(row["dataset"], row["version"]) for each in found.images[:WHOLE] for row in versions(lake, each)}
+    decided = {(row["dataset"], row["version"]) for each in found.images[:IN_FULL] for row in decisions(lake, each)}
     about = [each for each in by_age if (each.name, each.version) in decided] or by_age
     return about[-1] if about else None
 
 
-def _tell(lake: Lake, found: Named, seen: Seen, screen: Console) -> None:
+def _print(lake: Lake, found: Resolved, scope: Scope, screen: Console) -> None:
     for row in found.documents:
-        tell_document(document(lake, row, seen), screen)
-    for address in found.addresses[:WHOLE]:
-        tell_address(address, screen)
-    for image_id in found.images[:WHOLE]:
-        tell_image(image(lake, image_id, seen), screen)
-    for content in found.sentences[:WHOLE]:
-        tell_sentence(sentence(lake, content, seen), screen)
-    for other in found.images[WHOLE:20]:
-        fate = next((row for row in reversed(versions(lake, other))), None)
-        screen.print(f"also image {other}  {fate_of(fate) if fate else ''}")
-    for other in found.sentences[WHOLE:20]:
+        print_document(explain_document(lake, row, scope), screen)
+    for address in found.addresses[:IN_FULL]:
+        print_address(address, screen)
+    for image_id in found.images[:IN_FULL]:
+        print_image(explain_image(lake, image_id, scope), screen)
+    for content in found.sentences[:IN_FULL]:
+        print_sentence(explain_sentence(lake, content, scope), screen)
+    for other in found.images[IN_FULL:20]:
+        decision = next((row for row in reversed(decisions(lake, other))), None)
+        screen.print(f"also image {other}  {decision_text(decision) if decision else ''}")
+    for other in found.sentences[IN_FULL:20]:
         screen.print(f"also sentence {other}")
     if not (found.images or found.addresses):
-        tell_quarantine(found.quarantine, screen)
+        print_quarantine(found.quarantine, screen)

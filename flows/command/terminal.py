@@ -1,4 +1,4 @@
-"""How text and tables look: as wide as the terminal, and as wide as they are in a file or a pipe."""
+"""Set up terminal output: text and tables as wide as the terminal, unwrapped in a file or a pipe."""
 
 import sys
 from collections.abc import Sequence
@@ -8,11 +8,12 @@ from rich.table import Table
 
 
 def console() -> Console:
+    """Make a console on stdout."""
     return Console(width=None if sys.stdout.isatty() else 10_000, soft_wrap=True, highlight=False)
 
 
 def table(title: str, left: Sequence[str], right: Sequence[str], last: Sequence[str] = ()) -> Table:
-    """An unruled table: columns of words, then of numbers, then of words again."""
+    """Make an unruled table: columns of text, then of numbers, then of text again."""
     made = Table(title=title or None, title_justify="left", box=None, padding=(0, 2), header_style="bold")
     for names, side in ((left, "left"), (right, "right"), (last, "left")):
         for name in names:

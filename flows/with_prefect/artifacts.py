@@ -1,4 +1,4 @@
-"""What a run leaves to be seen in Prefect's interface: its progress, the funnel, sample pairs, the report."""
+"""Show a run in Prefect's interface as artifacts: its progress, the funnel, sample pairs, the report."""
 
 import re
 import time
@@ -21,9 +21,9 @@ EVERY_SECONDS = 2.0  # an update is a request of some 20 ms
 
 
 class ProgressArtifacts:
-    """A session's ``progress`` as one bar a step, brought up to date every few seconds.
+    """A session's ``progress`` as one bar a step, updated every EVERY_SECONDS.
 
-    What the server does not take is missing from the bar and nothing more: no work is lost for it.
+    An update that the server refuses is logged and skipped: no work is lost for it.
     """
 
     def __init__(self) -> None:
@@ -31,11 +31,11 @@ class ProgressArtifacts:
 
     def __call__(self, step: str, done: int, total: int) -> None:
         try:
-            self._tell(step, done, total)
+            self._update(step, done, total)
         except (HTTPError, PrefectException) as error:
-            get_logger(__name__).warning(f"{step}: its progress could not be told: {error}")
+            get_logger(__name__).warning(f"{step}: its progress could not be shown: {error}")
 
-    def _tell(self, step: str, done: int, total: int) -> None:
+    def _update(self, step: str, done: int, total: int) -> None:
         if step not in self._bars or done == 0:
             bar = create_progress_artifact(0.0, key=_key(step), description=f"{step}: {total} work items")
             self._bars[step] = (bar, time.monotonic())
@@ -45,8 +45,8 @@ class ProgressArtifacts:
             self._bars[step] = (bar, time.monotonic())
 
 
-def leave(found: Outcome) -> None:
-    """The outcome as artifacts under keys of the dataset's name, so that their history is its versions."""
+def create_artifacts(found: Outcome) -> None:
+    """Create the outcome's artifacts, keyed by the dataset's name, so that their history is its versions."""
     name = str(found.dataset)
     rows = [
         {"kind": step.kind, "rule": step.rule, "in": step.n_in, "dropped": step.n_dropped,
@@ -71,7 +71,7 @@ def _markdown(found: Outcome) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text of the web with nothing that Markdown or HTML would act on."""
+    """Escape text of the web, so that neither Markdown nor HTML acts on it."""
     return re.sub(r"([\\`*_{}\[\]<>()#+!|&-])", r"\\\1", " ".join(text.split()))
 
 

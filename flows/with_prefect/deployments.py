@@ -1,4 +1,4 @@
-"""What Prefect deploys: the curate flow with the form its interface draws, and nothing that takes long to import."""
+"""Define the curate flow that Prefect deploys, with its form; nothing here takes long to import."""
 
 from typing import Annotated, Any, Literal
 
@@ -35,13 +35,13 @@ def curate(
         overrides: Settings of the recipe to override, by dotted key, such as balance.cap or images.short_side.keep.
         compute: Where and how wide the run works.
     """
-    from flows.trouble import told
+    from flows.user_error import user_message
 
     try:
         chosen = load_recipe(recipe, {key: _yaml(value) for key, value in overrides.items()}, models)
         return _curated(chosen, sources, lake or default_lake(), compute)
     except Exception as error:
-        if (line := told(error)) is None:
+        if (line := user_message(error)) is None:
             raise
         get_run_logger().error(line)
         return Failed(message=line)
@@ -51,8 +51,8 @@ def _curated(recipe: Any, sources: list[str], lake: str, compute: Compute) -> St
     from flows.curate import curate_steps
     from flows.outcome import outcome
     from flows.run_start import session
-    from flows.with_prefect.artifacts import ProgressArtifacts, leave
-    from flows.with_prefect.carrying import as_task
+    from flows.with_prefect.artifacts import ProgressArtifacts, create_artifacts
+    from flows.with_prefect.step_as_task import as_task
 
     with session(recipe, sources, lake, compute) as opened:
         opened.progress = ProgressArtifacts()
@@ -60,11 +60,11 @@ def _curated(recipe: Any, sources: list[str], lake: str, compute: Compute) -> St
     for note in opened.notes:
         get_run_logger().warning(note)
     found = outcome(lake, f"{published.name}@{published.version}")
-    leave(found)
+    create_artifacts(found)
     said = "published" if published.is_new else "unchanged"
     return Completed(message=f"{found.dataset}: {published.n_pairs} pairs, {said}")
 
 
 def _yaml(value: Setting) -> str:
-    """A form's value as the YAML text that a recipe's override takes."""
+    """Convert a form's value to the YAML text of a recipe override."""
     return value if isinstance(value, str) else str(value).lower()

@@ -1,4 +1,4 @@
-"""Runs whose process and worker were both killed: nobody says that they ended, so Prefect is told to notice."""
+"""Have Prefect mark runs as crashed when their process and worker were both killed and nobody reports it."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ MESSAGE = "Its process was gone: three heartbeats were missed. Run it again; wha
 
 
 def watch(client: SyncPrefectClient) -> None:
-    """Set up the automation, unless it is there: after three missed heartbeats a run that has not ended is crashed."""
+    """Create the automation, unless it exists: three missed heartbeats turn a run that has not ended into crashed."""
     if client.read_automations_by_name(NAME):
         return
     ends = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}

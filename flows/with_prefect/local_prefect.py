@@ -1,4 +1,4 @@
-"""Prefect as `pairmill up` has it: a server where none is configured, pool, deployments, a worker."""
+"""Run Prefect for `pairmill up`: a server unless one is configured, a work pool, deployments, a worker."""
 
 import os
 import socket
@@ -27,7 +27,10 @@ ENVIRONMENT = {
 
 @contextmanager
 def server() -> Iterator[tuple[str, list[Child]]]:
-    """The API's address: the configured one as it is, else that of a server which runs for the time of the body."""
+    """Yield the API's URL and the children started: the configured server, else one that runs during the body.
+
+    Raises PairmillError when the configured server does not answer or a new one does not start.
+    """
     os.environ.update({name: value for name, value in ENVIRONMENT.items() if name not in os.environ})
     from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
@@ -53,7 +56,7 @@ def server() -> Iterator[tuple[str, list[Child]]]:
 
 @contextmanager
 def worker(api: str, lake: str) -> Iterator[Child]:
-    """A worker on the pool for the time of the body; its runs write to ``lake`` unless they name another."""
+    """Run a worker on the pool during the body; its runs write to ``lake`` unless they name another."""
     environment = {"PAIRMILL_LAKE": str(Path(lake).expanduser().absolute()), "PREFECT_API_URL": api}
     command = ["prefect", "worker", "start", "--pool", POOL, "--type", "process"]
     child = start("prefect worker", command, environment, logs(), ROOT)
@@ -64,9 +67,10 @@ def worker(api: str, lake: str) -> Iterator[Child]:
 
 
 def prepare(client, api: str) -> list[str]:
-    """See to it that pool, deployments and the watch over dead runs are there; gives the names of what was deployed.
+    """Create the work pool, deployments and heartbeat automation that are missing; return the names deployed.
 
-    A deployment that is up to date is left alone, with the parameters and schedules that its user gave it.
+    A deployment that is up to date is left alone, with the parameters and schedules that its user gave it. Raises
+    PairmillError when `prefect deploy` fails.
     """
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectNotFound
@@ -87,13 +91,13 @@ def prepare(client, api: str) -> list[str]:
 
 
 def deployments() -> list[str]:
-    """The names of what prefect.yaml deploys, as 'curate/demo'."""
+    """List the deployments of prefect.yaml, as 'curate/demo'."""
     content = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))
     return [f"{each['entrypoint'].rpartition('.')[2]}/{each['name']}" for each in content["deployments"]]
 
 
 def _is_stale(client, name: str) -> bool:
-    """Not deployed yet, deployed out of another folder, or with another form."""
+    """Whether the deployment is missing, of another folder, or has another form of parameters."""
     from prefect.exceptions import ObjectNotFound
     from prefect.utilities.callables import parameter_schema
 
@@ -109,7 +113,7 @@ def _is_stale(client, name: str) -> bool:
 
 
 def answers(api: str) -> bool:
-    """Whether a server is there; one that asks who we are first (a proxy, Prefect Cloud) is there too."""
+    """Whether a server answers; one that asks for credentials (a proxy, Prefect Cloud) does."""
     try:
         with urllib.request.urlopen(f"{api}/health", timeout=5):
             return True
@@ -120,7 +124,7 @@ def answers(api: str) -> bool:
 
 
 def free_port(wanted: int) -> int:
-    """``wanted`` if nothing listens there, else any that is free."""
+    """Return port ``wanted`` if nothing listens there, else any free one."""
     for port in (wanted, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -133,6 +137,7 @@ def free_port(wanted: int) -> int:
 
 
 def logs() -> Path:
+    """Return the folder for the children's logs, below PREFECT_HOME."""
     from prefect.settings import get_current_settings
 
     return Path(get_current_settings().home) / "pairmill"

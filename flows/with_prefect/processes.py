@@ -1,4 +1,4 @@
-"""Child processes that `pairmill up` starts, waits for and stops: these, what they started, and no other."""
+"""Start, wait for and stop the child processes of `pairmill up`: these, their descendants, and no other."""
 
 import os
 import signal
@@ -22,14 +22,14 @@ GRACE_SECONDS = 20.0
 
 @dataclass
 class Child:
-    """A running command; all it prints is in ``log``."""
+    """A running command; its output is in ``log``."""
 
     name: str
     process: subprocess.Popen
     log: Path
 
     def check(self) -> None:
-        """PairmillError with the end of its log when it has ended by itself."""
+        """Raise PairmillError with the end of its log when it has ended by itself."""
         if self.process.poll() is not None:
             raise PairmillError(f"{self.name} ended by itself (exit {self.process.returncode}).\n{self.tail()}")
 
@@ -39,7 +39,7 @@ class Child:
 
 
 def start(name: str, command: Sequence[str], environment: dict[str, str], folder: Path, cwd: Path) -> Child:
-    """Start ``python -m command`` in a session of its own: a terminal's Ctrl-C reaches us alone, who then stop it."""
+    """Start ``python -m command`` in a session of its own: Ctrl-C in a terminal reaches this process alone."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{name.replace(' ', '-')}.log"
     with open(log, "wb") as output:
@@ -60,7 +60,7 @@ def _python(command: Sequence[str], environment: dict[str, str], output: IO[byte
 
 
 def wait_for(child: Child, is_up: Callable[[], bool], seconds: float) -> None:
-    """Until ``is_up``; PairmillError with the end of its log when ``child`` ends or takes longer than ``seconds``."""
+    """Wait until ``is_up``. Raises PairmillError, with the end of its log, when ``child`` ends or takes too long."""
     deadline = time.monotonic() + seconds
     while not is_up():
         child.check()
@@ -70,7 +70,7 @@ def wait_for(child: Child, is_up: Callable[[], bool], seconds: float) -> None:
 
 
 def finish(child: Child, seconds: float) -> None:
-    """Until the command has ended well; PairmillError with the end of its log otherwise."""
+    """Wait until the command has ended. Raises PairmillError, with its log's end, when it fails or takes too long."""
     try:
         code = child.process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -82,9 +82,11 @@ def finish(child: Child, seconds: float) -> None:
 
 
 def stop(child: Child) -> None:
-    """End the child and all that it started. Its own children first: a flow run then closes its lake and says how it
-    ended while the worker still listens; what does not end in time is killed. A second Ctrl-C cuts none of it short."""
-    with _deaf():
+    """End the child and its descendants, its own children first, and kill what does not end in GRACE_SECONDS.
+
+    A flow run can so close its lake and report its end while the worker still listens. A second Ctrl-C is ignored.
+    """
+    with _signals_ignored():
         _stop(child)
 
 
@@ -106,7 +108,8 @@ def _stop(child: Child) -> None:
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
+def _signals_ignored() -> Iterator[None]:
+    """Ignore SIGINT and SIGTERM during the body, in the main thread (another may not set handlers)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -132,6 +135,6 @@ def _parent(process: psutil.Process) -> int:
 
 
 def _signal(process: psutil.Process, number: int) -> None:
-    """psutil checks that the number still belongs to that very process."""
+    """Send a signal; psutil checks that the pid still belongs to this process."""
     with suppress(psutil.NoSuchProcess):
         process.send_signal(number)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from catalog.ask.changes import changes
 from catalog.ask.datasets import find, funnel
-from catalog.ask.why import named, seen_by
-from catalog.ask.why_image import image
+from catalog.ask.why import resolve, scope_of
+from catalog.ask.why_image import explain_image
 from catalog.cut.cut import cut
 from catalog.cut.publication import publish
 from catalog.lake.lake import Lake
@@ -73,8 +73,8 @@ def measured(lake: Lake, n: int, rounds: int) -> Notes:
 
 def _why(lake: Lake, item: str) -> None:
     """As the command does: what the item is, then its story as the newest version saw it."""
-    found = named(lake, item, "")
-    image(lake, found.images[0], seen_by(lake, find(lake, "big")))
+    found = resolve(lake, item, "")
+    explain_image(lake, found.images[0], scope_of(lake, find(lake, "big")))
 
 
 def growth(notes: dict[int, Notes]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Whether an image file holds an animation: a second frame, told from the headers of chunks without decoding any."""
+"""Tell from chunk headers, without decoding, whether an image file holds an animation (two frames or more)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 TRAILER, EXTENSION, FRAME = 0x3B, 0x21, 0x2C
 # A GIF of the largest size that is taken has 200,000 blocks; a hostile one could have 25 million empty ones.
-MOST_STEPS = 400_000
+MAX_BLOCKS = 400_000
 
 
 def is_animated(data: bytes, format: str) -> bool:
-    """Whether a file of one of ops.image.header's formats has two frames or more, as far as it goes before a cut.
+    """Whether a file has two frames or more; ``format`` as of ops.image.header. A cut file is judged by what is there.
 
     The pages of a TIFF and the views of an MPO are no animation. Never raises. 1 to 4 microseconds; a GIF is walked to
     the end of its first frame, at 5 MB a millisecond.
@@ -24,9 +24,9 @@ def is_animated(data: bytes, format: str) -> bool:
 
 
 def _gif(data: bytes) -> bool:
-    """GIF89a: a second image descriptor."""
+    """Whether there is a second image descriptor (GIF89a)."""
     at, frames, is_inside = 13 + _palette(data[10]), 0, False
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_BLOCKS):
         kind = data[at]
         if is_inside:
             at += kind + 1
@@ -53,9 +53,9 @@ def _palette(flags: int) -> int:
 
 
 def _png(data: bytes) -> bool:
-    """APNG: acTL before the pixels counts the frames, to which a picture without a control of its own adds one."""
+    """Whether acTL before the pixels (APNG) counts two frames; a first picture without fcTL counts as one more."""
     at, counted, is_first = 8, 0, False
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_BLOCKS):
         length, kind = struct.unpack_from(">I4s", data, at)
         if kind in (b"IDAT", b"IEND"):
             break
@@ -67,11 +67,11 @@ def _png(data: bytes) -> bool:
 
 
 def _webp(data: bytes) -> bool:
-    """RFC 9649: the animation flag of an extended file, and two frames behind it."""
+    """Whether an extended file has the animation flag and two frames behind it (RFC 9649)."""
     if data[12:16] != b"VP8X" or not data[20] & 2:
         return False
     at, frames = 12, 0
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_BLOCKS):
         name, length = struct.unpack_from("<4sI", data, at)
         frames += name == b"ANMF"
         if frames == 2:
@@ -81,7 +81,7 @@ def _webp(data: bytes) -> bool:
 
 
 def _avif(data: bytes) -> bool:
-    """An image sequence says 'avis' among the brands of its first box (AVIF 1.1, section 6)."""
+    """Whether 'avis', an image sequence, is among the brands of the first box (AVIF 1.1, section 6)."""
     size = int.from_bytes(data[:4], "big")
     brands = data[8 : min(size, 256)]
     return b"avis" in [brands[at : at + 4] for at in range(0, len(brands), 4)]

@@ -1,4 +1,4 @@
-"""From encoded bytes to the small picture that every image score shares: one decode, one resize."""
+"""Decode an image once into the small picture that every image score shares."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ops.fault import Fault
 from ops.image.header import HOSTILE, Stored, inspect, stored_size
 from ops.image.orientation import upright
 
-# libjpeg's words for data that ends early; the rest of the picture would be gray.
+# libjpeg's messages for data that ends early; the rest of the picture would be gray.
 CUT_JPEG = re.compile(r"premature end", re.IGNORECASE)
-# Its words for harmless oddities that every viewer passes over.
+# Its messages for harmless oddities that every viewer ignores.
 ODD_JPEG = re.compile(r"extraneous bytes|unknown Adobe|Warning: unknown JFIF|Inconsistent progression", re.IGNORECASE)
 CUT_OTHER = re.compile(r"truncat|unexpected end|broken data|incomplete|could not create decoder object", re.IGNORECASE)
 
@@ -31,7 +31,7 @@ HALVINGS = (1, 2, 4)
 
 @dataclass(frozen=True)
 class Decode:
-    """Encoded image to uint8 (h, w, 3) RGB whose shorter side is ``side``, or a Fault; never raises.
+    """Decode an image to uint8 (h, w, 3) RGB whose shorter side is ``side``, or return a Fault; never raises.
 
     EXIF orientation is applied, transparency laid on white, CMYK, 16 bit, gray and palette converted, of an animation
     the first frame taken; colour profiles are ignored. A picture beyond ``max_aspect`` : 1 is centre-cropped to that
@@ -66,7 +66,7 @@ class Decode:
         return np.ascontiguousarray(upright(self._resize(pixels, whole), orientation))
 
     def _jpeg(self, data: bytes, stored: Stored) -> np.ndarray | None:
-        """Strictly, since libjpeg otherwise fills what is missing with gray. None for what Pillow must do (CMYK)."""
+        """Decode strictly (libjpeg otherwise fills what is missing with gray); None for CMYK, which Pillow must do."""
         if simplejpeg.decode_jpeg_header(data, 0, 0, 1.0, False)[2] in ("CMYK", "YCCK"):
             _strict(lambda strict: simplejpeg.decode_jpeg(data, "CMYK", strict=strict))
             return None
@@ -77,18 +77,18 @@ class Decode:
         )
 
     def _eighths(self, height: int, width: int) -> int:
-        """The scale at which a JPEG is decoded. The shorter side decides: a crop leaves it as it is."""
+        """Eighths of its size at which a JPEG is decoded, by its shorter side, which a crop leaves as it is."""
         if self.mode == "exact":
             return 8
         return next((n for n in HALVINGS if min(height, width) * n / 8 >= self.side), 8)
 
     def _resize(self, pixels: np.ndarray, whole: tuple[int, int]) -> np.ndarray:
-        """To the wanted size of a picture of ``whole`` (h, w) pixels, of which a decoder may have made fewer."""
+        """Crop and resize to the target size of a picture of ``whole`` (h, w) pixels; ``pixels`` may be scaled down."""
         size = target(*inner(*whole, self.max_aspect), self.side)
         centre = _centre(pixels, self.max_aspect)
         if size == centre.shape[:2]:
             return centre
-        # Here, since a flow that only names its decode should not wait 3 CPU seconds for torch.
+        # Imported here: torch takes 3 CPU seconds, and a flow only names its decode.
         import torch
 
         # The batch's axis is added first: behind the permutation its stride hides from torch that colours lie together,
@@ -102,7 +102,7 @@ class Decode:
 
 
 def _scales(eighths: int, whole: tuple[int, int], size: tuple[int, int]) -> list[float]:
-    """By what to scale the sides of a picture of ``whole`` pixels that was decoded at ``eighths``, to make it ``size``.
+    """Compute the scale of both sides from a picture of ``whole`` pixels, decoded at ``eighths``, to ``size``.
 
     A JPEG of 333 rows at 2/8 has 84 that show 83.25, three quarters of the last are made up: stretching 84 shifts the
     picture by half a pixel at that end (mean difference 0.59 levels instead of 0.22). Torch rounds sides down, hence
@@ -112,14 +112,14 @@ def _scales(eighths: int, whole: tuple[int, int], size: tuple[int, int]) -> list
 
 
 def target(height: int, width: int, side: int) -> tuple[int, int]:
-    """Size with the shorter side at ``side``; the longer one rounded down, as CLIP's own preprocessing does."""
+    """Return (h, w) with the shorter side at ``side``, the longer rounded down as CLIP's own preprocessing does."""
     if height <= width:
         return side, side * width // height
     return side * height // width, side
 
 
 def inner(height: int, width: int, max_aspect: int) -> tuple[int, int]:
-    """Size of the centre that is no longer than ``max_aspect`` times its shorter side."""
+    """Return (h, w) of the centre crop whose longer side is at most ``max_aspect`` times the shorter."""
     return min(height, max_aspect * width), min(width, max_aspect * height)
 
 
@@ -131,6 +131,7 @@ def _centre(pixels: np.ndarray, max_aspect: int) -> np.ndarray:
 
 
 def _strict(decode: Callable[[bool], np.ndarray]) -> np.ndarray:
+    """Decode strictly, and again leniently when all that is wrong is one of ODD_JPEG."""
     try:
         return decode(True)
     except ValueError as error:
@@ -148,7 +149,7 @@ def _by_pillow(data: bytes, format: str) -> np.ndarray:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    """RGB of any mode. More than 8 bits are scaled down by their range, which Pillow's own conversion would clip."""
+    """Convert any mode to RGB; over 8 bits by their range, which Pillow's own conversion would clip."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         values = np.asarray(image).astype(np.float64)
         top = 65535.0 if image.mode != "F" else max(1.0, float(np.nanmax(values, initial=0.0)))

@@ -1,4 +1,4 @@
-"""What a camera wrote into a picture, as far as a table can hold it."""
+"""Read a picture's EXIF tags as text."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MARKS = (b"Exif\0\0", b"eXIf", b"EXIF", b"II*\0", b"MM\0*")
 
 
 def exif(data: bytes) -> dict[str, str]:
-    """Tag names of the base and the Exif directory to values as text, e.g. {"Make": "…", "FNumber": "2.8"}; {} when
-    there are none or they are broken. Never raises."""
+    """Read the base and Exif directories as {tag name: text}, e.g. {"Make": "…", "FNumber": "2.8"}; {} when there are
+    none or they are broken. At most MOST_TAGS tags of MOST_LETTERS letters. Never raises."""
     if not any(mark in data for mark in MARKS):
         return {}
     try:
@@ -25,11 +25,11 @@ def exif(data: bytes) -> dict[str, str]:
     except HOSTILE:
         return {}
     named = {ExifTags.TAGS.get(tag, str(tag)): value for tag, value in tags.items()}
-    shown = {name: _shown(value) for name, value in named.items() if name not in ("MakerNote", "UserComment")}
+    shown = {name: _printable(value) for name, value in named.items() if name not in ("MakerNote", "UserComment")}
     return {name: shown[name] for name in sorted(name for name in shown if shown[name])[:MOST_TAGS]}
 
 
-def _shown(value: object) -> str:
+def _printable(value: object) -> str:
     if isinstance(value, bytes):
         value = value.decode("latin-1") if value.isascii() else value[:32].hex()
     text = "".join(letter for letter in str(value) if letter.isprintable())

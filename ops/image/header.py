@@ -1,4 +1,4 @@
-"""What an image's headers say: format, shown size, animation; without decoding a pixel (3 to 35 microseconds)."""
+"""Read an image's format, shown size and animation from its headers, without decoding (3 to 35 microseconds)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ops.fault import Fault
 from ops.image.animation import is_animated
 from ops.image.orientation import TURNED, orientation_of
 
-# What decoding plug-ins raise on hostile bytes, beside their own errors.
+# What decoders raise on hostile bytes.
 HOSTILE = (
     OSError,
     ValueError,
@@ -34,7 +34,7 @@ BARE = frozenset((0x01, *range(0xD0, 0xD9)))
 
 
 class Header(NamedTuple):
-    """Size in pixels as shown (EXIF orientation applied); ``format`` jpeg, png, webp, gif, bmp, tiff or avif.
+    """Size in pixels as shown (EXIF orientation applied), and ``format``: jpeg, png, webp, gif, bmp, tiff or avif.
 
     ``animated``: there is more than the one frame that scores are made from.
     """
@@ -58,7 +58,7 @@ class Cut(Exception):
 
 
 def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_000) -> Header | Fault:
-    """Header of an encoded image, or why it is none; never raises.
+    """Read the header of an encoded image, or return a Fault; never raises.
 
     empty: no bytes; too_large: more than ``max_bytes``; not_an_image: no known format (HTML, SVG, HEIC, …); truncated:
     cut inside the header; undecodable: a header that makes no sense; bomb: more than ``max_pixels`` pixels. A file cut
@@ -70,7 +70,7 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
         return Fault("", "too_large", f"{len(data)} bytes; at most {max_bytes} are taken")
     format = format_of(data)
     if not format:
-        return Fault("", "not_an_image", f"no known image format; begins with {_shown(data)}")
+        return Fault("", "not_an_image", f"no known image format; begins with {_first_bytes(data)}")
     try:
         stored = stored_size(data, format)
     except (Cut, struct.error):
@@ -86,7 +86,7 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
 
 
 def format_of(data: bytes) -> str:
-    """Format by magic bytes alone, '' for none."""
+    """Return the format by magic bytes alone, '' for none."""
     if data.startswith(b"\xff\xd8\xff") or data in (b"\xff\xd8", b"\xff"):
         return "jpeg"
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -116,7 +116,7 @@ def _lists_avif(data: bytes) -> bool:
 
 
 def stored_size(data: bytes, format: str) -> Stored:
-    """Size and orientation of an image whose ``format`` is known. Raises Cut, struct.error or one of HOSTILE."""
+    """Parse size and orientation of an image of ``format``. Raises Cut, struct.error or one of HOSTILE."""
     return PARSERS[format](data)
 
 
@@ -221,5 +221,5 @@ PARSERS: dict[str, Callable[[bytes], Stored]] = {
 }
 
 
-def _shown(data: bytes) -> str:
+def _first_bytes(data: bytes) -> str:
     return repr(data[:24].decode("latin-1"))

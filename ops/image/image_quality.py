@@ -1,4 +1,4 @@
-"""How sharp, bright, colourful and busy a picture is: cheap numbers that recipes cut by."""
+"""Score pictures: sharpness, brightness, colourfulness, entropy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _scores(pixels: np.ndarray, gray: np.ndarray) -> tuple[float, float, float, 
 
 
 def sharpness(gray: np.ndarray) -> float:
-    """Variance of the Laplacian over the inside of uint8 (h, w); 0 when there is none."""
+    """Compute the variance of the 4-neighbour Laplacian inside uint8 (h, w); 0 for a side below 3 pixels."""
     if min(gray.shape) < 3:
         return 0.0
     wide = gray.astype(np.int16)
@@ -51,7 +51,7 @@ def sharpness(gray: np.ndarray) -> float:
 
 
 def colourfulness(pixels: np.ndarray) -> float:
-    """Spread and offset of the opponent colours red-green and yellow-blue (Hasler and Süsstrunk 2003, metric M3)."""
+    """Compute Hasler and Süsstrunk's metric M3 (2003): spread and offset of red-green and yellow-blue, >= 0."""
     red, green, blue = (pixels[..., channel].astype(np.int16) for channel in range(3))
     red_green = red - green
     # Twice yellow-blue, to stay in whole numbers.

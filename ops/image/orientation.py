@@ -1,4 +1,4 @@
-"""EXIF orientation: 1 upright … 8, as written in the TIFF block that cameras embed (EXIF 2.32, tag 0x0112)."""
+"""Read and apply EXIF orientation, 1 (upright) to 8 (EXIF 2.32, tag 0x0112 of the TIFF block)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TURNED = (5, 6, 7, 8)
 
 
 def orientation_of(exif: bytes) -> int:
-    """Orientation from an EXIF block ('Exif\\0\\0' before it or not); 1 when it says none, or nonsense."""
+    """Read the orientation of an EXIF block ('Exif\\0\\0' before it or not); 1 when it has none or is broken."""
     block = exif.removeprefix(b"Exif\0\0")
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(block[:4])
     if not order or len(block) < 10:
@@ -30,7 +30,7 @@ def orientation_of(exif: bytes) -> int:
 
 
 def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
-    """Stored pixels (h, w, ...) as they are to be shown; a view where that is enough."""
+    """Turn stored pixels (h, w, ...) as they are to be shown; returns a view."""
     if orientation in TURNED:
         pixels = pixels.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):

@@ -1,4 +1,4 @@
-"""A 64-bit perceptual hash: near copies differ in few bits, whatever their size, format or quality."""
+"""Compute a 64-bit perceptual hash: near copies differ in few bits, whatever their size, format or quality."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PerceptualHash:
 
 
 def _low(luma: np.ndarray) -> np.ndarray:
-    """The lowest (8, 8) coefficients of one picture; grid and cosines are one matrix a side."""
+    """Compute the lowest (8, 8) DCT coefficients of one picture, resize and cosines in one matrix a side."""
     import torch  # here for the same reason as in Decode
 
     gray = torch.from_numpy(luma.astype(np.float32))
@@ -51,7 +51,7 @@ def _low(luma: np.ndarray) -> np.ndarray:
 
 @cache
 def _basis(size: int) -> torch.Tensor:
-    """float32 (8, size): DCT-II on a grid of 32 after an antialiased Lanczos resize from ``size`` samples to it."""
+    """Make the matrix float32 (8, size): Lanczos resize from ``size`` samples to a grid of 32, then DCT-II."""
     import torch
 
     grid = np.arange(GRID)
@@ -60,7 +60,7 @@ def _basis(size: int) -> torch.Tensor:
 
 
 def _lanczos(size: int) -> np.ndarray:
-    """Weights (32, size) of Lanczos-3 as Pillow sets them: the window grows with the reduction, each row sums to 1."""
+    """Make the weights (32, size) of Pillow's Lanczos-3: the window grows with the reduction, each row sums to 1."""
     scale = size / GRID
     stretch = max(scale, 1.0)
     centres = (np.arange(GRID) + 0.5) * scale

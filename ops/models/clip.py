@@ -1,4 +1,4 @@
-"""A CLIP of open_clip: pictures and sentences to unit vectors of one space."""
+"""Embed pictures and sentences as unit vectors of one space with a CLIP of open_clip."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Clip:
 
     Loaded on first use, once a process; pickled without weights. Vectors are float32, of length 1: cosine is the dot
     product. ``spec`` and ``precision`` ('fp32', 'bf16') are identity, ``batch_size`` is placement: it moves values by
-    rounding only (below 1e-5 in fp32).
+    rounding only (below 1e-5 in fp32). Using it raises ModelError when the model is missing or does not load.
     """
 
     spec: str
@@ -32,7 +32,7 @@ class Clip:
 
     @property
     def image_size(self) -> int:
-        """Side in pixels that the image tower sees; decode to at least this. Loads the model."""
+        """Side in pixels of the image tower's input; decode to at least this. Loads the model."""
         return self._loaded.image_size
 
     @property
@@ -43,9 +43,9 @@ class Clip:
         return load(self.spec, self.precision)
 
     def embed_images(self, pixels: list[np.ndarray]) -> np.ndarray:
-        """Pictures (h, w, 3) uint8 RGB of any size, best with a shorter side of ``image_size``: (n, d) float32."""
+        """Embed pictures (h, w, 3) uint8 RGB of any size, best of shorter side ``image_size``, as (n, d) float32."""
         return self._loaded.embed_pictures(pixels, self.batch_size)
 
     def embed_texts(self, texts: list[str]) -> np.ndarray:
-        """Sentences (n, d) float32, in the order given; what is longer than the model's context is cut at its end."""
+        """Embed sentences as (n, d) float32, in the order given; one longer than the model's context loses its end."""
         return self._loaded.embed_sentences(texts, self.batch_size)

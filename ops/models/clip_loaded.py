@@ -1,4 +1,4 @@
-"""The weights of a CLIP in this process: the half of it that needs torch."""
+"""Load a CLIP's weights and run them; the half of ops.models.clip that imports torch."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ops.models.device import device, dtype, exact_inference, text_batches
 from ops.models.model_digest import ModelError, resolve, split_open_clip
 from ops.models.text_tower import TextTower
 
-# So many batches of sentences are tokenized together, then sorted by length: enough to bring like lengths together.
+# Batches of sentences that are tokenized and sorted by length together, so that a batch has like lengths.
 TEXT_BATCHES = 16
 
 
 class LoadedClip:
-    """The weights in this process, with the model's own way of fitting a picture."""
+    """The weights of a CLIP in this process, with the model's own preprocessing."""
 
     def __init__(self, model: Any, tokenizer: Any, kind: torch.dtype) -> None:
         self.model, self.tokenizer, self.kind = model, tokenizer, kind
@@ -34,7 +34,7 @@ class LoadedClip:
         self.dimension = int(self.embed_tokens(tokenizer(["a"])).shape[1])
 
     def embed_pictures(self, pictures: list[np.ndarray], batch_size: int) -> np.ndarray:
-        """Pictures (h, w, 3) uint8 of any size to (n, d) float32."""
+        """Embed pictures (h, w, 3) uint8 of any size as (n, d) float32."""
         found = []
         for start in range(0, len(pictures), batch_size):
             fitted = [self.fit(picture) for picture in pictures[start : start + batch_size]]
@@ -42,7 +42,7 @@ class LoadedClip:
         return self.gather(found, len(pictures))
 
     def embed_sentences(self, texts: list[str], batch_size: int) -> np.ndarray:
-        """Sentences to (n, d) float32, in the order given."""
+        """Embed sentences as (n, d) float32, in the order given."""
         found = []
         chunk = TEXT_BATCHES * batch_size
         for start in range(0, len(texts), chunk):
@@ -52,7 +52,7 @@ class LoadedClip:
         return self.gather(found, len(texts))
 
     def fit(self, picture: np.ndarray) -> torch.Tensor:
-        """(h, w, 3) to (3, s, s) uint8: the model's resize ('shortest', 'longest', 'squash'), then crop or pad."""
+        """Fit (h, w, 3) to (3, s, s) uint8: the model's resize ('shortest', 'longest', 'squash'), then crop or pad."""
         side, (height, width) = self.image_size, picture.shape[:2]
         if self.resize_mode == "squash":
             target = (side, side)
@@ -73,19 +73,19 @@ class LoadedClip:
         return image[:, top : top + side, left : left + side]
 
     def embed_images(self, images: torch.Tensor) -> torch.Tensor:
-        """(n, 3, s, s) uint8 to (n, d) float32 of length 1, on the device."""
+        """Embed (n, 3, s, s) uint8 as (n, d) float32 of length 1, on the device."""
         with exact_inference():
             scaled = (images.to(self.device, non_blocking=True).float() - self.mean) * self.scale
             return F.normalize(self.model.encode_image(scaled.to(self.kind)).float(), dim=-1)
 
     def embed_tokens(self, tokens: torch.Tensor) -> torch.Tensor:
-        """(n, context) token ids to (n, d) float32 of length 1, on the device."""
+        """Embed (n, context) token ids as (n, d) float32 of length 1, on the device."""
         with exact_inference():
             return F.normalize(self.text.encode(tokens).float(), dim=-1)
 
     def gather(self, found: list[tuple[list[int], torch.Tensor]], n: int) -> np.ndarray:
-        """Batches of (rows, vectors) as one array. Only here is the device waited for: while it works on a batch, the
-        next one is resized or tokenized."""
+        """Copy batches of (rows, vectors) into one array (n, d). Only here is the device waited for: while it works on
+        a batch, the next one is resized or tokenized."""
         vectors = np.zeros((n, self.dimension), dtype=np.float32)
         for rows, part in found:
             vectors[rows] = part.cpu().numpy()
@@ -94,6 +94,7 @@ class LoadedClip:
 
 @cache
 def load(spec: str, precision: str) -> LoadedClip:
+    """Load the model once a process. Raises ModelError with the remedy."""
     kind = dtype(precision)
     name, pretrained = _open_clip_name(spec)
     import open_clip
@@ -107,12 +108,12 @@ def load(spec: str, precision: str) -> LoadedClip:
 
 
 def _open_clip_name(spec: str) -> tuple[str, str | None]:
-    """(name, pretrained) as open_clip wants them, after the weights were found. Raises ModelError with the remedy."""
+    """Return (name, pretrained) as open_clip takes them, once the weights are found. Raises ModelError."""
     if not spec.startswith("open_clip:"):
         raise ModelError(f"model '{spec}': a CLIP must be an open_clip model; write 'open_clip:MODEL/PRETRAINED'")
     path = resolve(spec)
     name = spec.removeprefix("open_clip:")
     if name.startswith("local-dir:"):
         return f"local-dir:{path}", None
-    # A tag goes to open_clip as a tag: it carries the mean, the deviation and the way of resizing.
+    # A tag goes to open_clip as a tag: it carries the mean, the deviation and the resize mode.
     return (name, None) if name.startswith("hf-hub:") else split_open_clip(spec)

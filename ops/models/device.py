@@ -1,4 +1,4 @@
-"""Where a model runs in this process, and in which number format."""
+"""Choose the device and number format of a model, and run it reproducibly."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def device() -> torch.device:
-    """The first visible CUDA device, else the CPU. A stage shows an actor only the devices that it may use."""
+    """Return the first visible CUDA device, else the CPU. A stage shows an actor only the devices that it may use."""
     return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 
 
 def dtype(precision: str) -> torch.dtype:
-    """'fp32' or 'bf16' as torch's type. Precision is part of a score's identity, so it is refused, never replaced.
+    """Return 'fp32' or 'bf16' as torch's type; warn on a CPU without bf16 instructions, where it is slow.
 
-    On a CPU without instructions for bf16 it works all the same, slowly, and says so.
+    Precision is part of a score's identity and so never replaced: raises ModelError where the GPU lacks it.
     """
     if precision not in DTYPES:
         raise ModelError(f"precision '{precision}': write one of {', '.join(DTYPES)}")
@@ -40,13 +40,13 @@ def dtype(precision: str) -> torch.dtype:
 
 @contextmanager
 def exact_inference() -> Iterator[None]:
-    """No gradients, and no TF32 nor timing-chosen algorithms in convolutions, which would change fp32 by 1e-3."""
+    """Disable gradients, and TF32 and timing-chosen algorithms in convolutions, which would change fp32 by 1e-3."""
     with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
         yield
 
 
 def text_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
-    """Row numbers in batches of like length, longest first, so that little is padded and the peak comes at once.
+    """Group row numbers into batches of like length, longest first: little is padded, and peak memory comes at once.
 
     Ties stand in row order: the batches are a function of the lengths alone.
     """

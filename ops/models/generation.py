@@ -1,4 +1,4 @@
-"""One answer of a generating model."""
+"""Define Generation, one answer of a generative model."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Generation:
-    """One answer. ``n_tokens`` counts what was generated before the end token; ``finished`` is False when
-    ``max_tokens`` came first; ``seconds`` is the batch's time over its rows; ``error`` is '' or a reason for the
-    quarantine ('out_of_memory': this item alone does not fit the device), and then ``text`` is ''."""
+    """One answer. ``n_tokens`` counts tokens before the end token; ``finished``: not cut by ``max_tokens``;
+    ``seconds`` is the batch's time over its rows; ``error`` is '', or a quarantine reason ('out_of_memory': this item
+    alone does not fit the device) with an empty ``text``."""
 
     text: str
     n_tokens: int

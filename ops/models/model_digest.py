@@ -1,6 +1,6 @@
-"""Where a model lies, and what it is: the digest of its bytes.
+"""Find a model's files by its spec, and compute the digest of their bytes.
 
-A spec names a model; its digest goes into a scorer's identity. Two specs with the same bytes are the same model, so a
+The digest goes into a scorer's identity. Two specs with the same bytes are the same model, so a
 folder that moved, or a hub name and its local copy, redo nothing.
 """
 
@@ -26,7 +26,7 @@ class ModelError(Exception):
 
 
 def resolve(spec: str) -> Path:
-    """The file or folder that holds the weights of ``spec``, downloaded into the hub's cache if it must be.
+    """Return the file or folder with the weights of ``spec``, downloaded into the hub's cache where necessary.
 
     A folder for ``hf:`` and ``open_clip:local-dir:``, else a checkpoint file. Raises ModelError with the remedy.
     """
@@ -43,7 +43,7 @@ def resolve(spec: str) -> Path:
 
 
 def split_open_clip(spec: str) -> tuple[str, str]:
-    """'open_clip:MODEL/PRETRAINED' as (MODEL, PRETRAINED); PRETRAINED is a tag of open_clip or the path of a file."""
+    """Split 'open_clip:MODEL/PRETRAINED'; PRETRAINED is a tag of open_clip or a file's path. Raises ModelError."""
     model, _, pretrained = spec.removeprefix("open_clip:").partition("/")
     if not model or not pretrained:
         raise ModelError(f"model '{spec}': no pretrained tag or file after the model's name; write {FORMS}")
@@ -51,9 +51,9 @@ def split_open_clip(spec: str) -> tuple[str, str]:
 
 
 def model_digest(spec: str) -> str:
-    """32 hex digits of the content of ``spec``'s files: names relative to its folder, sizes and bytes, in sorted order.
+    """Hash the files of ``spec`` (names relative to its folder, sizes, bytes; sorted by name) to 32 hex digits.
 
-    A file's hash is remembered within the process by (path, size, mtime). Raises ModelError.
+    A file's hash is cached in the process by (path, size, mtime). Raises ModelError when the model is not found.
     """
     path = resolve(spec)
     whole = hashlib.sha256()
@@ -88,14 +88,14 @@ def _local_folder(spec: str, name: str) -> Path:
 
 
 def _hub_folder(spec: str, name: str) -> Path:
-    """A local folder as it is; otherwise the hub's snapshot, from its cache when there is no network."""
+    """Return a local folder, else the hub's snapshot, from its cache when there is no network. Raises ModelError."""
     if Path(name).expanduser().is_dir():
         return _local_folder(spec, name)
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
         return _local_folder(spec, name)
     from huggingface_hub import snapshot_download
 
-    _give_up_on_a_hub_that_is_not_there()
+    _go_offline_if_hub_is_unreachable()
     repo, _, revision = name.partition("@")
     try:
         # Safetensors only at first: old repositories hold the same weights up to four times.
@@ -118,7 +118,7 @@ def _open_clip_checkpoint(spec: str, model: str, pretrained: str) -> Path:
     if not known:
         tags = ", ".join(list_pretrained_tags_by_model(model)) or "none"
         raise ModelError(f"model '{spec}': '{pretrained}' is neither a file nor a tag of {model} (its tags: {tags})")
-    _give_up_on_a_hub_that_is_not_there()
+    _go_offline_if_hub_is_unreachable()
     try:
         return Path(download_pretrained(known))
     except Exception as error:  # as above, and urllib's own kinds
@@ -136,9 +136,9 @@ def _open_clip_config(model: str) -> dict:
 
 
 @cache
-def _give_up_on_a_hub_that_is_not_there() -> None:
-    """Use the hub's cache alone for the rest of this process when no connection opens: its client would try each file
-    five times, which takes half a minute before a person learns that a model is missing."""
+def _go_offline_if_hub_is_unreachable() -> None:
+    """Use the hub's cache alone for the rest of this process when the hub cannot be reached: its client would try each
+    file five times, half a minute before it reports a missing model."""
     from huggingface_hub import constants
 
     if getproxies():  # the proxy answers then, not the hub

@@ -1,8 +1,8 @@
 """Run a CLIP text tower at the length of its longest sentence instead of its full context.
 
-Under a causal mask a token sees only what stands before it, and the sentence's vector is read at its end token, so all
-that is padded behind the batch's last end token cannot change any vector: cutting it off is exact (to rounding) and
-makes short sentences up to some 5 times cheaper. A tower that looks both ways, or reads another token, gets all tokens.
+Under a causal mask a token attends only to those before it, and the sentence's vector is read at its end token, so the
+padding behind the batch's last end token cannot change any vector: cutting it off is exact (to rounding) and makes
+short sentences up to some 5 times cheaper. A bidirectional tower, or one that reads another token, gets all tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TextTower:
         self.can_be_cut = self._can_be_cut()
 
     def encode(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Token ids (n, context) to features (n, d), not normalised, in the model's own number format.
+        """Encode token ids (n, context) to features (n, d), not normalised, in the model's own number format.
 
         ``tokens`` should lie on the CPU: the batch's length is read from them, and a device would be waited for.
         """
@@ -46,13 +46,13 @@ class TextTower:
         return projection(features) if isinstance(projection, torch.nn.Module) else features @ projection
 
     def ends(self, tokens: torch.Tensor) -> torch.Tensor:
-        """(n,) the place that each sentence's vector is read at; its sort key where the tower cannot be cut."""
+        """Return (n,) the position that each sentence's vector is read at; a sort key where the tower cannot be cut."""
         if self.pool == "eos":
             return (tokens == self.end).int().argmax(dim=-1)
         return tokens.argmax(dim=-1)  # CLIP's end token has the highest id
 
     def _can_be_cut(self) -> bool:
-        """Open_clip's own transformer, causal, read at the end token, without a class token behind the sentence."""
+        """Whether it is open_clip's own causal transformer, read at the end token, without a class token behind it."""
         tower = self.tower
         if not all(hasattr(tower, name) for name in PARTS) or getattr(tower, "cls_emb", None) is not None:
             return False

@@ -1,4 +1,4 @@
-"""A vision-language model of transformers: pictures and prompts to text."""
+"""Answer prompts about pictures with a vision-language model of transformers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class VisionLanguageModel:
 
     Loaded on first use, once a process; pickled without weights. Code from the model's repository is never run.
     ``batch_size`` is placement: rows are padded on the left and masked, so a batch answers as one by one, save for
-    rounding (which can flip a near tie between two words, in bf16 mainly).
+    rounding (which can flip a near tie between two words, in bf16 mainly). Raises ModelError when it does not load.
     """
 
     spec: str
@@ -24,7 +24,10 @@ class VisionLanguageModel:
     version: int = 1
 
     def generate(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
-        """One Generation a row, in the order given. ``pictures`` are (h, w, 3) uint8 RGB, or None for text alone."""
+        """Generate an answer a row, in the order given. ``pictures``: (h, w, 3) uint8 RGB, or None for text alone.
+
+        Raises ValueError for unequal numbers of pictures and prompts, ModelError when the model does not load.
+        """
         if len(pictures) != len(prompts):
             raise ValueError(f"{len(pictures)} pictures and {len(prompts)} prompts")
         # Torch takes 3 CPU seconds to import, and a flow names models that only its workers run.

@@ -1,4 +1,4 @@
-"""The weights of a vision-language model in this process: the half of it that needs torch."""
+"""Load a vision-language model's weights and generate; the half of ops.models.vlm that imports torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def generate(
     prompts: list[str],
     max_tokens: int,
 ) -> list[Generation]:
-    """One Generation a row, in the order given. A model that does not load, or not fit, is an error, not an answer."""
+    """Generate an answer a row, in the order given. Raises ModelError when the model does not load."""
     if not prompts:
         return []
     model = load(spec, precision)
@@ -33,15 +33,15 @@ def generate(
         rows = [row for row, picture in enumerate(pictures) if (picture is not None) == with_picture]
         for batch in text_batches([len(prompts[row]) for row in rows], batch_size):
             chosen = [rows[place] for place in batch]
-            found = _halving(model, [pictures[row] for row in chosen], [prompts[row] for row in chosen], max_tokens)
+            found = _answer_rows(model, [pictures[row] for row in chosen], [prompts[row] for row in chosen], max_tokens)
             answers.update(zip(chosen, found, strict=True))
     return [answers[row] for row in range(len(prompts))]
 
 
-def _halving(
+def _answer_rows(
     model: LoadedVlm, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int
 ) -> list[Generation]:
-    """Answer a batch; when the device has no room, answer its halves."""
+    """Answer a batch, in halves when the device runs out of memory; one row that alone does not fit gets an error."""
     try:
         return model.answer(pictures, prompts, max_tokens)
     except torch.cuda.OutOfMemoryError:
@@ -50,12 +50,12 @@ def _halving(
     if len(prompts) == 1:
         return [Generation("", 0, False, 0.0, "out_of_memory")]
     half = len(prompts) // 2
-    first = _halving(model, pictures[:half], prompts[:half], max_tokens)
-    return first + _halving(model, pictures[half:], prompts[half:], max_tokens)
+    first = _answer_rows(model, pictures[:half], prompts[:half], max_tokens)
+    return first + _answer_rows(model, pictures[half:], prompts[half:], max_tokens)
 
 
 class LoadedVlm:
-    """The weights and the processor in this process."""
+    """The weights and the processor of a vision-language model in this process."""
 
     def __init__(self, model: Any, processor: Any) -> None:
         self.model, self.processor = model, processor
@@ -67,6 +67,7 @@ class LoadedVlm:
         self.ends = _end_tokens(model, self.tokenizer)
 
     def answer(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
+        """Generate greedily for one batch, in which every row has a picture or none has."""
         started = time.perf_counter()
         inputs = self._inputs(pictures, prompts)
         with exact_inference():
@@ -99,7 +100,7 @@ class LoadedVlm:
         }
 
     def _prompt(self, prompt: str, with_picture: bool) -> str:
-        """The prompt in the model's chat template; without a template, the picture's token before the bare prompt."""
+        """Put the prompt into the model's chat template; without one, put the picture's token before it."""
         if getattr(self.processor, "chat_template", None) or getattr(self.tokenizer, "chat_template", None):
             picture = [{"type": "image"}] if with_picture else []
             messages = [{"role": "user", "content": [*picture, {"type": "text", "text": prompt}]}]
@@ -107,20 +108,20 @@ class LoadedVlm:
         return f"{getattr(self.processor, 'image_token', '') if with_picture else ''}{prompt}"
 
     def _generated(self, output: torch.Tensor, inputs: Any) -> torch.Tensor:
-        """The new tokens: a decoder repeats its prompt, an encoder-decoder does not."""
+        """Cut the prompt off the output, which a decoder repeats and an encoder-decoder does not."""
         given = inputs["input_ids"]
         length = given.shape[1]
         repeats = output.shape[1] >= length and torch.equal(output[:, :length], given)
         return output[:, length:] if repeats and not self.model.config.is_encoder_decoder else output
 
     def _cut(self, tokens: list[int]) -> tuple[list[int], bool]:
-        """A row up to its first end token, and whether it has one."""
+        """Cut a row at its first end token; return it, and whether it has one."""
         end = next((place for place, token in enumerate(tokens) if token in self.ends), None)
         return (tokens, False) if end is None else (tokens[:end], True)
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    """Every token that ends an answer, by the generation config, else the tokenizer's own."""
+    """List the tokens that end an answer: the generation config's, else the tokenizer's own."""
     ends = model.generation_config.eos_token_id
     if ends is None:
         ends = tokenizer.eos_token_id
@@ -129,6 +130,7 @@ def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
 
 @cache
 def load(spec: str, precision: str) -> LoadedVlm:
+    """Load the model once a process. Raises ModelError with the remedy."""
     kind = dtype(precision)
     if not spec.startswith("hf:"):
         raise ModelError(f"model '{spec}': transformers loads vision-language models; write 'hf:NAME_OR_FOLDER'")

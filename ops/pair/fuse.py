@@ -1,4 +1,4 @@
-"""The prompt that makes one text of a caption, tags and a real sentence."""
+"""Fill the prompt that asks a model to fuse a caption, tags and a real sentence into one text."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def check_template(template: str) -> None:
 
 
 def fuse_prompt(template: str, caption: str, tags: Sequence[str], sentence: str) -> str:
-    """``template`` with the texts put in; tags are joined by ', '. Braces inside the texts stay as they are."""
+    """Fill ``template`` with the texts, tags joined by ', '; braces in the texts stay. Raises as `check_template`."""
     check_template(template)
     return template.format(caption=caption.strip(), tags=", ".join(tags), sentence=sentence.strip())

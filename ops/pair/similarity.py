@@ -1,4 +1,4 @@
-"""How well a picture and a text belong together."""
+"""Compute the cosine similarity of pictures and texts from their CLIP vectors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 
 
 def similarity(image_vectors: np.ndarray, text_vectors: np.ndarray) -> np.ndarray:
-    """Cosine of row i of one with row i of the other, (n,) float32 in [-1, 1]; both (n, d), of length 1.
+    """Compute the cosine of row i of one with row i of the other, (n,) float32 in [-1, 1]; both (n, d), of length 1.
 
     A row of zeros (no vector) has similarity 0. Compare within one CLIP model only: 0.25 is high for one, low for
-    another.
+    another. Raises ValueError when the shapes differ.
     """
     left, right = np.asarray(image_vectors, dtype=np.float32), np.asarray(text_vectors, dtype=np.float32)
     if left.shape != right.shape:
@@ -18,7 +18,7 @@ def similarity(image_vectors: np.ndarray, text_vectors: np.ndarray) -> np.ndarra
 
 
 def max_similarity(image_vectors: np.ndarray, text_vectors: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """Each picture's best among any number of texts, (n,) float32; NaN for a picture without one.
+    """Compute each picture's best similarity among its texts, (n,) float32; NaN for a picture without one.
 
     ``text_vectors`` (m, d) and ``owners`` (m,): the picture's row that each text belongs to.
     """

@@ -1,4 +1,4 @@
-"""Zero-shot tags: the words of a vocabulary that stand nearest to a picture in CLIP's space."""
+"""Tag pictures zero-shot with the words of a vocabulary that are nearest in CLIP's space."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ EmbedTexts = Callable[[list[str]], np.ndarray]
 
 @dataclass(frozen=True)
 class ZeroShotTags:
-    """Name pictures by the ``top_k`` nearest of ``vocabulary``, each put into ``template`` and embedded.
+    """Tag pictures with the ``top_k`` nearest words of ``vocabulary``, each put into ``template`` and embedded.
 
     Read image vectors (n, d); give ``tags`` (best first) and ``tag_similarities`` (cosine, rounded to 4 decimals).
-    Every picture gets ``top_k`` tags, fitting or not: rule by similarity where that matters. Ties go to the earlier
-    word.
+    Every picture gets ``top_k`` tags, fitting or not: filter by similarity where that matters. Ties go to the earlier
+    word. Raises ValueError for an empty or repeated word, or a template without one {}.
     """
 
     vocabulary: tuple[str, ...]
@@ -38,7 +38,7 @@ class ZeroShotTags:
         return {name: value for name, value in self.__dict__.items() if name != "_vectors"} | {"_vectors": {}}
 
     def __call__(self, image_vectors: np.ndarray, embed_texts: EmbedTexts) -> tuple[list[list[str]], list[list[float]]]:
-        """(tags, tag_similarities), one list a picture; ``embed_texts`` as ``Clip.embed_texts``, called once."""
+        """Return (tags, tag_similarities), one list a picture; ``embed_texts`` is ``Clip.embed_texts``, called once."""
         words = self._words(embed_texts)
         similarities = np.asarray(image_vectors, dtype=np.float32) @ words.T
         # Rounded before they are ranked, so that rounding in the product cannot swap two equal words.

@@ -1,4 +1,4 @@
-"""The language of a sentence."""
+"""Identify the language of a sentence."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 from functools import cache
 from typing import Any
 
-# A few hundred characters settle it; longer input costs time in proportion.
+# Time grows with the length; more characters do not change the answer.
 ENOUGH = 300
 LETTER = re.compile(r"[^\W\d_]")
 # The 40 languages that most web pages are in, and zxx for what is none (numbers, key smashing). Of the model's 140 the
-# rare ones draw short sentences off: of English pieces of four words 93 % were called English, with these 97 %.
+# rare ones attract short sentences: of English pieces of four words 93 % were called English, with these 97 %.
 EUROPE = "bg ca cs da de el en es et fi fr hr hu it lt lv nl no pl pt ro ru sk sl sr sv tr uk"
 LANGUAGES = f"{EUROPE} ar bn fa he hi id ja ko ms th vi zh zxx"
 
 
 def language_of(text: str) -> str:
-    """ISO 639 code of the most likely of LANGUAGES, from the first 300 characters; 'und' when there is no letter.
+    """Return the ISO 639 code of the most likely of LANGUAGES, by the first 300 characters; 'und' without a letter.
 
     Right for 99 of 100 English sentences of six words, 3 of 4 of two: a rule on it should spare the shortest. A
     language that is not in the list comes out as a relative of it.
@@ -27,7 +27,7 @@ def language_of(text: str) -> str:
 
 @cache
 def _identifier() -> Any:
-    """py3langid's own model (in its package, 1.2 MB), without probabilities: only the best label is asked for."""
+    """Load py3langid's own model (in its package, 1.2 MB) for the best label alone, without probabilities."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE)

@@ -1,4 +1,4 @@
-"""Sentence scores: length, information, URL, emoji, boilerplate, language."""
+"""Score sentences: words, entropy, URL, emoji, boilerplate, language."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class SentenceQuality:
 
 
 def text_entropy(words: list[str]) -> float:
-    """-sum p log2 p over the shares p of the distinct words, casefolded; bits, 4 decimals; 0 for no word."""
+    """Compute -sum p log2 p over the shares p of the distinct words, casefolded; bits, 4 decimals; 0 for no word."""
     counts = Counter(word.casefold() for word in words)
     total = sum(counts.values())
     entropy = -sum(count / total * math.log2(count / total) for count in sorted(counts.values()))

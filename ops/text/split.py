@@ -1,4 +1,4 @@
-"""Running text into sentences."""
+"""Split text into sentences, and normalise sentences to find equal ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BREAK = re.compile(r"\s*\n\s*")
 
 @dataclass(frozen=True)
 class SentenceSplitter:
-    """Text to its sentences in order, white space collapsed, empty ones dropped. ``language`` is an ISO 639-1 code.
+    """Split text into its sentences in order, white space collapsed, empty ones dropped; ``language`` is ISO 639-1.
 
     By sentencex's rules and abbreviations (offline); an unknown language falls back to a related one or English. A line
     break always ends a sentence.
@@ -30,7 +30,7 @@ class SentenceSplitter:
 
 
 def normalise(sentence: str) -> str:
-    """The form by which equal sentences are found: NFKC, white space collapsed, case folded, NFKC again.
+    """Normalise a sentence, so that equal ones are equal text: NFKC, white space collapsed, case folded, NFKC again.
 
     Folding case may undo the normal form, hence twice: normalise(normalise(x)) == normalise(x).
     """

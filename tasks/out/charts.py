@@ -1,4 +1,4 @@
-"""Charts as numbers: where bars, lines and labels stand. The report's template draws them."""
+"""Compute the geometry of the report's charts: bars, lines and labels, which its template draws."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from catalog.ask.histogram import Histogram, passing
 
 @dataclass(frozen=True)
 class Bar:
-    """Bin ``at``: ``height`` in [0, 100], ``falls`` when the rule drops what is in it, ``title`` for the pointer."""
+    """The bar of bin ``at``: ``height`` in [0, 100], ``falls`` when the rule drops its values, ``title`` as tooltip."""
 
     at: int
     height: float
@@ -19,7 +19,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Mark:
-    """A threshold: ``left`` is its place in percent of the axis; one that lies ``beyond`` stands at the edge."""
+    """A threshold: ``left`` is its position in percent of the axis; one ``beyond`` the axis is drawn at its edge."""
 
     left: float
     label: str
@@ -28,7 +28,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chart:
-    """A histogram to be drawn: as many bars as bins, the marks over them, the two ends of the axis below."""
+    """A histogram to draw: a bar a bin, the thresholds, and the labels of the axis's two ends."""
 
     rule: str
     title: str
@@ -41,7 +41,7 @@ class Chart:
 
 
 def number(value: float | None) -> str:
-    """A figure for people: whole from 100 on, else three significant digits."""
+    """Format a number: whole from 100 on, else three significant digits; None as a dash."""
     if value is None:
         return "–"
     if abs(value) >= 100 or value == int(value):
@@ -50,7 +50,7 @@ def number(value: float | None) -> str:
 
 
 def chart(histogram: Histogram) -> Chart:
-    """One histogram as bars of linear height; a bin that holds anything at all is seen."""
+    """Lay out one histogram as bars of linear height, at least 1.5 of 100 for a bin that is not empty."""
     tallest = max(histogram.counts)
     low, high = passing(histogram.quantity, histogram.whole)
     bars = []
@@ -103,7 +103,7 @@ def _mark(histogram: Histogram, edge: float, value: float) -> Mark:
 
 @dataclass(frozen=True)
 class Clusters:
-    """Sizes before and after balance as heights in [0, 100], largest cluster first; ``cap`` is the line's height."""
+    """Cluster sizes to draw: heights in [0, 100] before and after balance, largest first; ``cap`` is a line's."""
 
     n: int
     bars: tuple[tuple[float, float, str], ...]
@@ -114,7 +114,7 @@ class Clusters:
 
 
 def clusters(n: int, sizes: Sequence[tuple[int, int, int]], cap: int) -> Clusters | None:
-    """Of (rank, before, after); a logarithmic height where the largest cluster is over 20 times the median shown."""
+    """Lay out sizes (rank, before, after), with logarithmic heights when the largest is over 20 times the median."""
     if not sizes:
         return None
     largest = max(before for _, before, _ in sizes)

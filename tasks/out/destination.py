@@ -1,4 +1,4 @@
-"""A folder that files are written to: local or s3://, each file whole or absent, and a manifest that comes last."""
+"""Write files to a local folder or an s3:// prefix, each whole or absent."""
 
 import hashlib
 import json
@@ -14,14 +14,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 from catalog.lake.error import PairmillError
 
 MANIFEST, PROGRESS = "manifest.json", "progress.json"
-# A place that does not answer is given up after some 20 s.
+# Gives up after some 20 s without an answer.
 _S3: dict[str, Any] = {"config_kwargs": {"connect_timeout": 5, "retries": {"total_max_attempts": 4}}}
 _TROUBLE = (OSError, BotoCoreError, ClientError)
 
 
 @dataclass(frozen=True)
 class Written:
-    """One finished file: ``sha256`` in 64 hex digits of its bytes."""
+    """One finished file; ``sha256`` of its bytes in 64 hex digits."""
 
     name: str
     rows: int
@@ -29,19 +29,19 @@ class Written:
     sha256: str
 
 
-class Digesting:
-    """A binary file to write to that counts and digests what goes through it."""
+class HashingFile:
+    """A binary file that counts and hashes (sha256) the bytes written to it."""
 
-    def __init__(self, file: Any, told: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(self, file: Any, explaining_errors: Callable[[], AbstractContextManager[None]]) -> None:
         self._file = file
-        self._told = told
+        self._explaining_errors = explaining_errors
         self._digest = hashlib.sha256()
         self.n_bytes = 0
 
     def write(self, data: bytes) -> int:
         self._digest.update(data)
         self.n_bytes += len(data)
-        with self._told():
+        with self._explaining_errors():
             self._file.write(data)
         return len(data)
 
@@ -50,7 +50,10 @@ class Digesting:
 
 
 class Destination:
-    """``uri`` is absolute: a local folder or an s3:// prefix, without a slash at its end."""
+    """The folder of an export: ``uri`` is an absolute local path or an s3:// prefix, without a slash at its end.
+
+    Every method raises PairmillError with the remedy when the place cannot be read or written.
+    """
 
     def __init__(self, uri: str) -> None:
         is_s3 = uri.startswith("s3://")
@@ -59,8 +62,8 @@ class Destination:
         self._is_local = not is_s3
 
     @contextmanager
-    def _told(self, *expected: type[Exception]) -> Iterator[None]:
-        """Trouble with the place, but for what is ``expected``, becomes a PairmillError that says what to do."""
+    def _explaining_errors(self, *expected: type[Exception]) -> Iterator[None]:
+        """Turn errors of disk and S3, but for those ``expected``, into a PairmillError with the remedy."""
         try:
             yield
         except expected:
@@ -76,19 +79,19 @@ class Destination:
 
     def prepare(self) -> None:
         if self._is_local:
-            with self._told():
+            with self._explaining_errors():
                 os.makedirs(self._root, exist_ok=True)
 
     @contextmanager
-    def file(self, name: str) -> Iterator[Digesting]:
-        """A new file, there under its name only once the body has ended well."""
+    def file(self, name: str) -> Iterator[HashingFile]:
+        """Open a new file for writing; it appears under ``name`` only when the body ends without an error."""
         path = f"{self._root}/{name}"
         place = f"{path}.part" if self._is_local else path
-        with self._told():
+        with self._explaining_errors():
             file = self._filesystem.open(place, "wb", autocommit=self._is_local)
         try:
-            yield Digesting(file, self._told)
-            with self._told():
+            yield HashingFile(file, self._explaining_errors)
+            with self._explaining_errors():
                 file.close()
                 os.replace(place, path) if self._is_local else file.commit()
         except BaseException:
@@ -105,32 +108,33 @@ class Destination:
             file.discard()
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """The content of a small JSON file, {} when there is none or it is no JSON object."""
+        """Read a small JSON file; {} when there is none or it is no JSON object."""
         try:
-            with self._told(FileNotFoundError):
+            with self._explaining_errors(FileNotFoundError):
                 content = json.loads(self._filesystem.cat_file(f"{self._root}/{name}"))
         except (FileNotFoundError, ValueError):
             return {}
         return content if isinstance(content, dict) else {}
 
     def write_json(self, name: str, head: dict[str, Any], files: list[Written]) -> None:
+        """Write ``head`` with the list of ``files`` as JSON."""
         content = {**head, "files": [asdict(file) for file in files]}
         with self.file(name) as out:
             out.write(json.dumps(content, indent=1).encode() + b"\n")
 
     def holds(self, file: Written) -> bool:
-        """Whether the file is there at its size; its bytes are not read again."""
+        """Whether the file exists at its size; its bytes are not read again."""
         try:
-            with self._told(FileNotFoundError):
+            with self._explaining_errors(FileNotFoundError):
                 return self._filesystem.info(f"{self._root}/{file.name}")["size"] == file.bytes
         except FileNotFoundError:
             return False
 
     def remove(self, name: str) -> None:
-        with suppress(FileNotFoundError), self._told(FileNotFoundError):
+        with suppress(FileNotFoundError), self._explaining_errors(FileNotFoundError):
             self._filesystem.rm_file(f"{self._root}/{name}")
 
     def names(self) -> list[str]:
         self._filesystem.invalidate_cache()
-        with self._told():
+        with self._explaining_errors():
             return sorted(path.rsplit("/", 1)[-1] for path in self._filesystem.ls(self._root, detail=False))

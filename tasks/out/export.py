@@ -1,7 +1,7 @@
 """Export a published dataset: WebDataset tars for training, or Parquet tables in RealSyn's columns.
 
 Files are numbered and written one after the other, each whole or absent. `progress.json` remembers the finished ones,
-so a killed export goes on where it was; `manifest.json` comes last, so an export without it is not finished. Equal
+so a killed export continues where it was; `manifest.json` comes last, so an export without it is not finished. Equal
 versions give equal bytes, manifest included.
 """
 
@@ -19,7 +19,7 @@ from catalog.ask.datasets import Dataset
 from catalog.lake.error import PairmillError
 from catalog.lake.lake import Lake
 from catalog.write import lease
-from tasks.out.destination import MANIFEST, PROGRESS, Destination, Digesting, Written
+from tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
 from tasks.out.webdataset_tars import write_tar
 
 Format = Literal["webdataset", "parquet"]
@@ -31,7 +31,7 @@ _SUFFIX = {"webdataset": "tar", "parquet": "parquet"}
 
 @dataclass(frozen=True)
 class Exported:
-    """What lies at ``uri`` now: number of files, pairs in them, and their bytes; the manifest not counted."""
+    """The export at ``uri``: its number of files, pairs and bytes, without the manifest."""
 
     uri: str
     files: int
@@ -55,10 +55,11 @@ def export(
     bytes, so neighbours come from near documents: shuffle shards and samples while training. parquet:
     `NAME-vV-000000.parquet`, RealSyn's columns, then ids, texts and scores, by image_id; no picture bytes.
 
-    One process; memory is one file's rows and the pictures that they take from one shard, 1 GB at most. Does again
-    nothing that is finished. Takes the lease for the moment of its row in ``exports`` (waits ``wait_seconds`` for it).
-    PairmillError when there is no such dataset, when the place cannot be written or holds another export, when a
-    picture's bytes are gone, or when the version was amended meanwhile; LeaseHeld when another writes all that time.
+    One process; memory is one file's rows and the pictures that they take from one shard, 1 GB at most. Finished files
+    are not written again. Takes the lease to insert its row in ``exports`` (waits ``wait_seconds`` for it).
+
+    Raises PairmillError when there is no such dataset, when the place cannot be written or holds another export, when a
+    picture's bytes are gone, or when the version was amended meanwhile; LeaseHeld when another process keeps the lease.
     """
     if format not in _SUFFIX:
         raise PairmillError(f"there is no export format '{format}'; write {' or '.join(_SUFFIX)}.")
@@ -78,6 +79,7 @@ def export(
 
 
 def _head(dataset: Dataset, format: str) -> dict[str, Any]:
+    """Make the part of the manifest that identifies an export."""
     return {
         "dataset": dataset.name,
         "version": dataset.version,
@@ -88,30 +90,31 @@ def _head(dataset: Dataset, format: str) -> dict[str, Any]:
 
 
 def _finished(place: Destination, dataset: Dataset, format: str) -> list[Written]:
-    """The files of a finished export of this very content; [] when there is work to do."""
+    """Return the files of a finished export of this content, else []. Raises PairmillError for another export."""
     manifest = place.read_json(MANIFEST)
     head = _head(dataset, format)
     for key in ("dataset", "version", "format"):
         if manifest and manifest.get(key) != head[key]:
             held = f"{manifest.get('dataset')}@{manifest.get('version')} as {manifest.get('format')}"
             raise PairmillError(f"'{place.uri}' holds the export of {held}. Give another folder, or empty this one.")
-    return _kept(place, manifest, head) if manifest.get("files") else []
+    return _listed_files(place, manifest, head) if manifest.get("files") else []
 
 
-def _kept(place: Destination, noted: dict[str, Any], head: dict[str, Any]) -> list[Written]:
-    """The leading files that a manifest or progress note names and that are there, if it is about this content."""
-    if any(noted.get(key) != value for key, value in head.items()):
+def _listed_files(place: Destination, listing: dict[str, Any], head: dict[str, Any]) -> list[Written]:
+    """Return the files that a manifest or progress.json lists, if it is of this content and all exist; else []."""
+    if any(listing.get(key) != value for key, value in head.items()):
         return []
-    files = [Written(**file) for file in noted.get("files", [])]
+    files = [Written(**file) for file in listing.get("files", [])]
     return files if all(place.holds(file) for file in files) else []
 
 
 def _write_all(
     lake: Lake, dataset: Dataset, place: Destination, format: Format, progress: Callable[[int, int], None]
 ) -> list[Written]:
+    """Write the files that progress.json does not list yet, and return all."""
     head = _head(dataset, format)
     place.prepare()
-    files = _kept(place, place.read_json(PROGRESS), head)
+    files = _listed_files(place, place.read_json(PROGRESS), head)
     place.remove(MANIFEST)
     place.write_json(PROGRESS, head, files)
     exports.gather(lake, dataset, by_shard=format == "webdataset")
@@ -136,7 +139,7 @@ def _write_all(
 
 
 def _remove_strays(place: Destination, dataset: Dataset, files: list[Written]) -> None:
-    """Files that an earlier, larger state of this version left behind."""
+    """Remove files that an earlier, larger state of this version left behind."""
     known = {file.name for file in files}
     for name in place.names():
         if name.startswith(f"{dataset.name}-v{dataset.version}-") and name not in known:
@@ -144,7 +147,7 @@ def _remove_strays(place: Destination, dataset: Dataset, files: list[Written]) -
 
 
 def _spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
-    """(first, end) of each file's rows; at least one row a file."""
+    """Divide pairs into files: yield (first, end) of each one's rows, at least one row a file."""
     most_rows = TAR_ROWS if format == "webdataset" else TABLE_ROWS
     ends = np.cumsum(sizes)
     first = 0
@@ -157,7 +160,8 @@ def _spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _write_table(table: Any, out: Digesting) -> None:
+def _write_table(table: Any, out: HashingFile) -> None:
+    """Write pairs as Parquet, RealSyn's columns first."""
     rest = [name for name in exports.PAIR_COLUMNS if name not in (*REALSYN, "dataset", "version")]
     buffer = io.BytesIO()
     pq.write_table(table.select([*REALSYN, *rest]), buffer, compression="zstd")

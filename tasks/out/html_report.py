@@ -1,4 +1,4 @@
-"""The report of a published dataset: one HTML file that explains itself, to be shown to colleagues."""
+"""Write the report of a published dataset: one HTML file that needs nothing else."""
 
 import json
 import os
@@ -8,8 +8,7 @@ from typing import Any
 import jinja2
 import yaml
 
-from catalog.ask import datasets
-from catalog.ask import report as facts
+from catalog.ask import datasets, report
 from catalog.ask.datasets import Dataset
 from catalog.ask.histogram import histograms
 from catalog.lake.lake import Lake
@@ -30,7 +29,7 @@ _STEPS = {
 def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
     """Write the report of ``dataset`` at ``version`` to the local file ``path`` and return that path.
 
-    One file that asks nothing of the network: pictures are embedded as small JPEGs, charts are inline SVG, and its own
+    The file makes no request: pictures are embedded as small JPEGs, charts are inline SVG, and its own
     policy forbids scripts and requests. It holds texts and pictures of the dataset, so share it as you would these.
     Every query is an aggregate or a bounded sample, so the file stays under 3 MB at any size of lake; the dearest reads
     are one pass over each score's column and over the shards that hold the 24 pictures. Needs no write access.
@@ -49,7 +48,7 @@ def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
 
 
 def _template() -> jinja2.Template:
-    """Escapes everything: texts and addresses come from the web."""
+    """Load the template, with all values escaped: texts and addresses come from the web."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(os.path.dirname(os.path.abspath(__file__))),
         autoescape=True,
@@ -64,30 +63,31 @@ def _template() -> jinja2.Template:
 
 
 def _content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
-    plan = facts.plan_of(lake, dataset)
+    """Query the template's variables."""
+    plan = report.plan_of(lake, dataset)
     recipe = plan.recipe
-    scorers = [_scorer(row) for row in facts.scorers(lake, dataset)]
-    n_clusters, sizes = facts.cluster_sizes(lake, dataset, plan)
+    scorers = [_scorer(row) for row in report.scorers(lake, dataset)]
+    n_clusters, sizes = report.cluster_sizes(lake, dataset, plan)
     return {
         "dataset": dataset,
         "recipe": recipe,
         "recipe_yaml": _yaml(dataset.recipe),
-        "totals": facts.totals(lake, dataset),
+        "totals": report.totals(lake, dataset),
         "funnels": _funnels(lake, dataset, plan),
         "charts": [charts.chart(each) for each in histograms(lake, plan, dataset.commit)],
         "clusters": charts.clusters(n_clusters, sizes, recipe.balance.cap),
-        "duplicates": facts.duplicates(lake, dataset),
-        "generated": facts.generated(lake, dataset, plan),
+        "duplicates": report.duplicates(lake, dataset),
+        "generated": report.generated(lake, dataset, plan),
         "pairs": _gallery(lake, dataset, recipe.seed),
-        "quarantine": facts.quarantine(lake, dataset),
-        "steps": facts.steps(lake, dataset),
+        "quarantine": report.quarantine(lake, dataset),
+        "steps": report.steps(lake, dataset),
         "scorers": scorers,
         "libraries": {name: version for each in scorers for name, version in each["libraries"].items()},
     }
 
 
 def _funnels(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, list[dict[str, Any]]]:
-    """Rows by kind: the rule, what it asks, how many came in, dropped and are left, as shares of the first."""
+    """Funnel rows by kind: the rule, its condition, items in, dropped and left, and their percent of the first."""
     recipe = plan.recipe
     asks = _STEPS | {
         "duplicate": f"the best of its group (phash within {recipe.duplicates.phash} bits, or cosine from "
@@ -111,7 +111,8 @@ def _share(part: int, total: int) -> float:
 
 
 def _gallery(lake: Lake, dataset: Dataset, seed: int) -> list[dict[str, Any]]:
-    pairs = facts.gallery(lake, dataset, seed, PAIRS_SHOWN)
+    """Sample PAIRS_SHOWN pairs, with thumbnails."""
+    pairs = report.gallery(lake, dataset, seed, PAIRS_SHOWN)
     pictures = thumbnails(lake, [(pair["sha256"], pair["shard"]) for pair in pairs if pair["shard"]])
     for pair in pairs:
         texts = [(pair[f"text{n}"], pair[f"similarity{n}"]) for n in (1, 2, 3)]

@@ -1,4 +1,4 @@
-"""Small pictures to be embedded in a page."""
+"""Make small JPEGs of pictures, to embed in a page as data: URLs."""
 
 import base64
 import io
@@ -17,8 +17,10 @@ SIDE = 160  # pixels of the longer side: 24 of them are some 150 KB
 
 
 def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, str]:
-    """data: URLs by sha256, none of what is no longer where the lake refers to; a shard is read no further than to its
-    last wanted picture."""
+    """Make data: URLs by sha256 for ``wanted`` (sha256, shard); none for bytes that are no longer at their source.
+
+    A shard is read up to its last wanted picture. Raises SourceError when a source cannot be reached.
+    """
     keys: dict[str, list[str]] = defaultdict(list)
     for sha256, shard in wanted:
         keys[shard].append(sha256)
@@ -34,7 +36,7 @@ def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, str]:
 
 
 def thumbnail(data: bytes) -> str:
-    """A JPEG data: URL of the picture with its longer side at most SIDE pixels; '' when it does not decode."""
+    """Make a JPEG data: URL with the longer side at most SIDE pixels; '' when ``data`` does not decode."""
     pixels = Decode(side=SIDE, mode="scaled")(data)
     if isinstance(pixels, Fault):
         return ""

@@ -1,4 +1,4 @@
-"""WebDataset tars: what its readers, and any that follow its conventions, take apart again."""
+"""Write pairs as a WebDataset tar: for each a picture, a .json and a .txt of one base name."""
 
 import io
 import json
@@ -11,16 +11,17 @@ from catalog.lake.error import PairmillError
 from catalog.pending.item import WorkItem
 from ops.fault import Fault
 from ops.read.places.tree import SourceError
-from tasks.out.destination import Digesting
+from tasks.out.destination import HashingFile
 from tasks.run.payloads import payloads
 
 _EXTENSION = {"jpeg": "jpg", "tiff": "tif"}
 
 
-def write_tar(rows: list[dict[str, Any]], paths: dict[str, tuple[str, ...]], out: Digesting) -> None:
+def write_tar(rows: list[dict[str, Any]], paths: dict[str, tuple[str, ...]], out: HashingFile) -> None:
     """Write pairs, in order of their shards, as samples; ``paths`` are the files with the pictures' bytes by shard.
 
-    Holds the pictures that these rows take from one shard. The bytes of the tar depend on the rows alone.
+    Holds in memory the pictures that these rows take from one shard. The bytes of the tar depend on the rows alone.
+    Raises PairmillError when a picture's bytes are gone or cannot be read.
     """
     stream: Any = out  # `w|` only ever writes
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
@@ -32,6 +33,7 @@ def write_tar(rows: list[dict[str, Any]], paths: dict[str, tuple[str, ...]], out
 
 
 def _pictures(shard: str | None, pairs: list[dict[str, Any]], paths: dict[str, tuple[str, ...]]) -> dict[str, bytes]:
+    """Read the pictures of the pairs of one shard, by sha256."""
     keys = tuple(sorted({pair["sha256"] for pair in pairs}))
     found: dict[str, bytes] = {}
     try:
@@ -56,7 +58,7 @@ def _pictures(shard: str | None, pairs: list[dict[str, Any]], paths: dict[str, t
 
 
 def _add_sample(tar: tarfile.TarFile, pair: dict[str, Any], picture: bytes) -> None:
-    """Three files of one base name, side by side: what WebDataset calls a sample."""
+    """Append one sample (WebDataset's word): three files of one base name, side by side."""
     columns = {name: pair[name] for name in PAIR_COLUMNS}
     members = {
         _EXTENSION.get(pair["format"], pair["format"]): picture,

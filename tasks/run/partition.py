@@ -1,4 +1,4 @@
-"""What a worker makes of one work item: rows of some tables, each table's as one Parquet file with its manifest."""
+"""Write the rows that a job makes of one work item: one Parquet file and one manifest a table and scorer."""
 
 import os
 import time
@@ -27,9 +27,9 @@ class Part:
 
 
 class Job(Protocol):
-    """What is done with one work item; lives as long as a worker, loads its models on first use.
+    """Callable that makes rows of one work item. Pickled to each worker, lives as long, loads its models on first use.
 
-    Parts may come one at a time, several of one table: what is written need not be held.
+    It may yield parts one at a time, several of one table, so that what is written is not held in memory.
     """
 
     def __call__(self, item: WorkItem) -> Iterable[Part]: ...
@@ -44,14 +44,14 @@ class Output:
     commit: int
 
 
-# What a person asks for one of: a filter of 1.3 bytes a row says that a file does not hold it, at a tenth of a read.
-ASKED_FOR = {"image_id", "sentence_id", "document_id", "sha256", "content", "key", "url", "uri"}
+# Columns looked up by one value get a bloom filter: for 1.3 bytes a row a file without it costs a tenth of a read.
+BLOOM_FILTERED = {"image_id", "sentence_id", "document_id", "sha256", "content", "key", "url", "uri"}
 
 
 def write_parts(parts: Iterable[Part], item: WorkItem, output: Output) -> list[Manifest]:
-    """Write the parts of each table as one Parquet file, as they come; a table without rows has a manifest only.
+    """Write parts as they come, one Parquet file a table and scorer; a table without rows gets a manifest only.
 
-    Who had the parts made knows how long that took: the manifests say 0 seconds.
+    The manifests say 0 seconds: the caller knows how long the parts took. Removes nothing when a part raises.
     """
     files: dict[tuple[str, str], _Partition] = {}
     try:
@@ -69,7 +69,7 @@ def write_parts(parts: Iterable[Part], item: WorkItem, output: Output) -> list[M
 
 
 class _Partition:
-    """One table's file of one work item: open while its rows are still being made, so that they need not be held."""
+    """The open Parquet file of one work item and table, written while its rows are still being made."""
 
     def __init__(self, table: str, scorer: str, item: WorkItem, output: Output) -> None:
         self._table, self._scorer, self._item, self._output = table, scorer, item, output
@@ -85,8 +85,11 @@ class _Partition:
             self._rows += part.rows.num_rows
 
     def finish(self, scorers: str) -> Manifest:
-        """``scorers`` are those of all that the item's job wrote: what is said beside their scores, without a scorer of
-        its own (a complaint), is another one when another scorer says it of the same rows."""
+        """Close the file and return its manifest.
+
+        ``scorers`` are the digests of all that the job wrote. They identify rows without a scorer of their own (a
+        quarantine row): another scorer's fault of the same rows is another partition.
+        """
         partition_id = text_id(self._table, self._item.shard, self._scorer or scorers, self._item.digest)
         path, size = (self._path, self._file.close()) if self._file else ("", 0)
         return Manifest(
@@ -100,7 +103,7 @@ class _Partition:
 
 
 class ParquetFile:
-    """A Parquet file at a path or s3 URL, as the lake wants it, written table by table."""
+    """A Parquet file, at a path or s3 URL, with the lake's compression, bloom filters and row groups."""
 
     def __init__(self, path: str) -> None:
         filesystem, local = fsspec.core.url_to_fs(path)
@@ -112,14 +115,14 @@ class ParquetFile:
     def write(self, rows: pa.Table) -> None:
         n = _row_group_rows(rows)
         if self._writer is None:
-            filters = {name: {"ndv": n, "fpp": 0.01} for name in rows.column_names if name in ASKED_FOR}
+            filters = {name: {"ndv": n, "fpp": 0.01} for name in rows.column_names if name in BLOOM_FILTERED}
             # Encoded pictures do not shrink: to try takes twice as long as to write them.
             packed: Any = {name: "NONE" if name == "bytes" else "ZSTD" for name in rows.column_names}
             self._writer = pq.ParquetWriter(self._file, rows.schema, compression=packed, bloom_filter_options=filters)
         self._writer.write_table(rows, row_group_size=n)
 
     def close(self) -> int:
-        """Bytes of the whole file."""
+        """Finish the file, synced to disk if it is local; return its size in bytes."""
         if self._writer is not None:
             self._writer.close()
         size = self._file.tell()
@@ -131,6 +134,7 @@ class ParquetFile:
 
 
 def _with_columns(part: Part, shard: str, output: Output) -> pa.Table:
+    """Cast the part's rows to the table's schema, adding its ``shard``, ``scorer``, ``commit`` and ``run_id``."""
     schema = arrow_schema(part.table)
     constants = {"shard": shard, "scorer": part.scorer, "commit": output.commit, "run_id": output.run_id}
     rows = part.rows
@@ -141,13 +145,13 @@ def _with_columns(part: Part, shard: str, output: Output) -> pa.Table:
 
 
 def _row_group_rows(rows: pa.Table) -> int:
-    """Rows a row group so that none holds over 64 MB, the most that a reader has to hold at once."""
+    """Rows a row group: at most 64 MB, which a reader holds at once, and at most DuckDB's 122,880."""
     return max(1, min(rows.num_rows, 122_880, int(rows.num_rows * 64e6 / max(rows.nbytes, 1))))
 
 
 @dataclass(frozen=True)
 class Worker:
-    """A job and where its files go: all that a worker process is told, once."""
+    """A job and its output, sent once to each worker process: runs an item, with its seconds in its manifests."""
 
     job: Job
     output: Output

@@ -17,8 +17,8 @@ CHUNK = 64  # pictures held as bytes at once: at 100 KB each 6 MB, at the larges
 def payloads(item: WorkItem, chunk: int = CHUNK) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
     """Yield (sha256s, bytes) for the item's keys, in file order, at most ``chunk`` rows at a time.
 
-    The next chunk is read while the caller works on this one. A Fault, in the end, stands for bytes that the lake only
-    refers to and that are at none of their places any more; SourceError says that their source is out of reach.
+    The next chunk is read while the caller works on this one. Bytes that the lake only refers to and that are at none
+    of their places any more come last, as Faults. Raises SourceError when a source cannot be reached.
     """
     with ThreadPoolExecutor(1) as reader:
         chunks = _chunks(item, chunk)

@@ -1,4 +1,4 @@
-"""Find the rows that kill a worker: try an item alone, then its halves, until only the killers are left."""
+"""Find the rows that kill a worker process, by bisection, and quarantine them as ``poison``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,37 +13,38 @@ from tasks.run.rows import quarantine
 
 Result = TypeVar("Result")
 
-# A killer must kill twice by itself: once may have been the machine, out of memory for another's sake.
-DEATHS_EACH = 2
-# More killers in one item than this are no bad rows: a library or the machine is at fault, and all would go.
-MOST_KILLERS = 8
+# A row alone must kill twice: the first death may be another process's fault (memory of the machine used up).
+DEATHS_PER_KILLER = 2
+# With more killers in one item than this, a library or the machine is at fault, not the rows.
+MAX_KILLERS = 8
 
 
 @dataclass
 class Isolated(Generic[Result]):
-    """``results`` of the parts that worked, ``killers`` the keys that did not survive on their own."""
+    """What a bisection found: ``results`` of the parts that ran, ``killers`` the keys of rows that kill a worker."""
 
     results: list[Result] = field(default_factory=list)
     killers: list[str] = field(default_factory=list)
 
 
 def isolate(item: WorkItem, attempt: Callable[[WorkItem], Result | None]) -> Isolated[Result]:
-    """Bisect ``item`` with ``attempt``, which gives None when the worker died. Some log2(n) deaths a killer.
+    """Bisect ``item`` until only killing rows are left; some log2(n) worker deaths a killer.
 
-    PairmillError when the item cannot be divided into rows, when none of several rows survives, or when too many kill.
+    ``attempt`` returns None when its worker died. Raises PairmillError when the item cannot be divided into rows, when
+    each of several rows kills, or when over MAX_KILLERS do.
     """
     found: Isolated[Result] = Isolated()
     waiting = [item]
     while waiting:
         part = waiting.pop()
-        tries = DEATHS_EACH if len(part.keys) == 1 else 1
+        tries = DEATHS_PER_KILLER if len(part.keys) == 1 else 1
         result = next((done for done in (attempt(part) for _ in range(tries)) if done is not None), None)
         if result is not None:
             found.results.append(result)
         elif len(part.keys) > 1 and _is_by_row(part):
             middle = len(part.keys) // 2
             waiting += [part.only(part.keys[middle:]), part.only(part.keys[:middle])]
-        elif len(part.keys) == 1 and _is_by_row(part) and len(found.killers) < MOST_KILLERS:
+        elif len(part.keys) == 1 and _is_by_row(part) and len(found.killers) < MAX_KILLERS:
             found.killers.append(part.keys[0])
         else:
             raise PairmillError(f"shard {item.shard}: worker processes die again and again ({len(part.keys)} rows)")
@@ -53,17 +54,18 @@ def isolate(item: WorkItem, attempt: Callable[[WorkItem], Result | None]) -> Iso
 
 
 def _is_by_row(item: WorkItem) -> bool:
-    """Whether the item's inputs are a value a row; a range of clusters, say, cannot be taken apart here."""
+    """Whether the item can be divided: each input has one value a row. A range of clusters has not."""
     return all(isinstance(value, Sequence) and len(value) == len(item.keys) for value in item.inputs.values())
 
 
-def without_killers(
+def quarantine_killers(
     item: WorkItem, job: Job, output: Output, attempt: Callable[[WorkItem], list[Manifest] | None]
 ) -> list[Manifest]:
-    """The manifests of an item that may kill its worker: its good rows, and a quarantine row for each killer.
+    """Run an item that may kill its worker; return manifests of its good rows and of a quarantine row for each killer.
 
-    ``attempt`` works on a part in a process of its own and gives None when that died. A job may say by
-    ``poisoned(item) -> list[Part]`` what else to write for the killers, so that they are not tried again.
+    ``attempt`` runs a part in a separate process and returns None when that died. A job may define ``poisoned(item) ->
+    list[Part]``: what else to write for the killers, so that they are not tried again. Raises PairmillError with the
+    remedy where single rows are not to blame.
     """
     name = type(job).__name__
     try:

@@ -1,4 +1,4 @@
-"""Work items on a pool of processes of this machine."""
+"""Run work items on a pool of forked processes of this machine."""
 
 import functools
 import multiprocessing
@@ -14,7 +14,7 @@ from typing import Any
 from catalog.pending.item import WorkItem
 from catalog.write.commit import Manifest
 from tasks.run.partition import Job, Output, Worker
-from tasks.run.poison import without_killers
+from tasks.run.poison import quarantine_killers
 
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -27,7 +27,7 @@ PRELOADED = ["duckdb", "numpy", "pandas", "pyarrow.parquet", "simplejpeg", "torc
 
 
 def warm_up() -> None:
-    """Start the process that workers are forked from; it imports on its own while the caller goes on.
+    """Start the fork server, which imports PRELOADED while the caller goes on.
 
     Torch takes 1.6 CPU seconds and 0.5 GB: a worker that is forked from a process that has it shares both. Workers are
     as many as the CPUs, so each keeps to one thread: two workers of two threads on two busy CPUs wait for each other at
@@ -45,26 +45,29 @@ def warm_up() -> None:
 
 @functools.cache
 def _pool(n_workers: int) -> ProcessPoolExecutor:
-    """Kept for the life of the process: a worker that has loaded a model serves every later stage that uses it."""
+    """Return the pool of this size, kept for the process's life: workers that loaded a model serve later stages."""
     return _new_pool(n_workers)
 
 
 def _new_pool(n_workers: int) -> ProcessPoolExecutor:
     warm_up()
-    return ProcessPoolExecutor(n_workers, multiprocessing.get_context("forkserver"), _begin, (dict(os.environ),))
+    return ProcessPoolExecutor(
+        n_workers, multiprocessing.get_context("forkserver"), _set_up_worker, (dict(os.environ),)
+    )
 
 
-def _begin(environment: dict[str, str]) -> None:
-    """Take the caller's environment as it is now (S3 keys), which may differ from when the forking began.
+def _set_up_worker(environment: dict[str, str]) -> None:
+    """Initialise a worker: the caller's environment as it is now (S3 keys), which the fork server may have older.
 
-    A worker whose caller was killed ends itself; the process that it was forked from then ends too.
+    A worker whose caller was killed ends itself; the fork server then ends too.
     """
     os.environ.clear()
     os.environ.update(environment | ONE_THREAD)
-    threading.Thread(target=_end_with, args=(multiprocessing.parent_process(),), daemon=True).start()
+    threading.Thread(target=_exit_with, args=(multiprocessing.parent_process(),), daemon=True).start()
 
 
-def _end_with(caller: Any) -> None:
+def _exit_with(caller: Any) -> None:
+    """End this process, without cleaning up, when ``caller`` has ended."""
     caller.join()
     os._exit(1)
 
@@ -79,18 +82,19 @@ def _work(payload: bytes, item: WorkItem) -> list[Manifest]:
 
 
 def run_in_pool(items: Sequence[WorkItem], job: Job, output: Output, n_workers: int) -> Iterator[list[Manifest]]:
+    """Run ``job`` on every item and yield its manifests; after a worker's death run the items in flight apart."""
     payload = pickle.dumps(Worker(job, output))
     waiting = list(reversed(items))
     while waiting:
         suspects = yield from _until_a_worker_dies(waiting, payload, n_workers)
         for item in suspects:
-            yield _alone(item, payload, job, output)
+            yield _run_apart(item, payload, job, output)
 
 
 def _until_a_worker_dies(
     waiting: list[WorkItem], payload: bytes, n_workers: int
 ) -> Generator[list[Manifest], None, list[WorkItem]]:
-    """Take from ``waiting`` and yield results; the items in work when a worker died, one of which killed it."""
+    """Run items off the end of ``waiting``, yield results; return those in flight when a worker died, else []."""
     pool = _pool(n_workers)
     running: dict[Future, WorkItem] = {}
     try:
@@ -112,8 +116,8 @@ def _until_a_worker_dies(
     return []
 
 
-def _alone(item: WorkItem, payload: bytes, job: Job, output: Output) -> list[Manifest]:
-    """The manifests of an item that may kill its worker, tried in processes of its own."""
+def _run_apart(item: WorkItem, payload: bytes, job: Job, output: Output) -> list[Manifest]:
+    """Run an item that may kill its worker in a separate process, a new one after each death."""
     pools: list[ProcessPoolExecutor] = []
 
     def attempt(part: WorkItem) -> list[Manifest] | None:
@@ -126,7 +130,7 @@ def _alone(item: WorkItem, payload: bytes, job: Job, output: Output) -> list[Man
             return None
 
     try:
-        return without_killers(item, job, output, attempt)
+        return quarantine_killers(item, job, output, attempt)
     finally:
         for pool in pools:
             pool.shutdown()

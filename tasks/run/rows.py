@@ -1,4 +1,4 @@
-"""Small moves between work items, Parquet files and the columns that ops speak."""
+"""Convert between work items, Parquet rows and the columns of ops: vectors, rounded scores, quarantine rows."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,32 +16,32 @@ from ops.batch import Batch
 
 
 def read_rows(item: WorkItem, columns: list[str], key: str) -> pa.Table:
-    """The item's rows of its files, one a key (of its last file), in the order of ``item.keys``. Keys without a row are
-    left out."""
+    """Read the item's rows in the order of ``item.keys``: one a key (of its last file), none for a key without."""
     table = pa.concat_tables([read_table(path, columns) for path in item.paths])
     place = {name: n for n, name in enumerate(table[key].to_pylist())}
     return table.take(pa.array([place[name] for name in item.keys if name in place], pa.int64()))
 
 
 def read_range(paths: tuple[str, ...], columns: list[str], first: int, last: int) -> pa.Table:
-    """Rows with ``first`` <= cluster <= ``last``; row groups outside the range are not read (files are sorted)."""
+    """Read rows with ``first`` <= cluster <= ``last``; row groups outside are skipped (files are sorted by cluster)."""
     tables = [read_table(path, columns, [("cluster", ">=", first), ("cluster", "<=", last)]) for path in paths]
     return pa.concat_tables(tables)
 
 
 def read_table(path: str, columns: list[str], filters: list | None = None) -> pa.Table:
+    """Read columns of one Parquet file, local or s3; ``filters`` as pyarrow takes them."""
     filesystem, local = fsspec.core.url_to_fs(path)
     with filesystem.open(local, "rb") as file:
         return pq.read_table(file, columns=columns, filters=filters)
 
 
 def to_vectors(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """BLOBs of little-endian fp16, all of one length, to a float32 array (n, d). No blob may be null."""
+    """Convert BLOBs of little-endian fp16, all of one length, to float32 (n, d). Raises ValueError when one is null."""
     return to_halves(blobs).astype(np.float32)
 
 
 def to_halves(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """The same as they are stored: float16 (n, d), of a single chunk without a copy.
+    """Convert BLOBs to float16 (n, d) as they are stored, of a single chunk without a copy. Raises as `to_vectors`.
 
     Straight from Arrow's buffers: as Python bytes 1M vectors of 512 would be 1 GB twice over, before they are floats.
     """
@@ -53,7 +53,7 @@ def to_halves(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 
 def _halves(chunk: pa.Array) -> np.ndarray:
-    """The fp16 values of one chunk of BLOBs, one after another, without a copy."""
+    """View the fp16 values of one chunk of BLOBs, one after another, without a copy."""
     _, _, data = chunk.buffers()
     if chunk.null_count or data is None:
         raise ValueError(f"{chunk.null_count} of {len(chunk)} vectors are null or hold nothing")
@@ -63,7 +63,7 @@ def _halves(chunk: pa.Array) -> np.ndarray:
 
 
 def on_disk(blocks: Iterable[pa.Array], path: Path) -> np.ndarray:
-    """Blocks of BLOBs of little-endian fp16, written to ``path`` one after another, as a memory map (n, d) of fp16."""
+    """Write blocks of fp16 BLOBs to ``path`` one after another and return them as a memory map (n, d) of fp16."""
     n = 0
     with path.open("wb") as file:
         for block in blocks:
@@ -73,21 +73,21 @@ def on_disk(blocks: Iterable[pa.Array], path: Path) -> np.ndarray:
 
 
 def to_blobs(vectors: np.ndarray) -> pa.Array:
-    """Float array (n, d) to BLOBs of little-endian fp16, the lake's form of a vector."""
+    """Convert a float array (n, d) to BLOBs of little-endian fp16, as the lake stores vectors."""
     return pa.array([row.tobytes() for row in np.ascontiguousarray(vectors, dtype="<f2")], pa.binary())
 
 
 def scalars(values) -> list[float | None]:
-    """Scores as stored: rounded to 4 decimals, so that batch make-up cannot move a threshold; NaN is NULL."""
+    """Round scores to 4 decimals for the lake, so that batch make-up cannot move a threshold; NaN becomes None."""
     return [None if value is None or np.isnan(value) else round(float(value), 4) for value in values]
 
 
 def quarantine(
     items: list[str], sources: list[str], step: str, faults: list, payloads: list[str] | None = None
 ) -> pa.Table:
-    """Rows of the ``quarantine`` table from :class:`~ops.fault.Fault` values.
+    """Make rows of the ``quarantine`` table of Faults, one an item.
 
-    ``payloads`` say where each one's bytes are (a source's unit), if the item itself does not.
+    ``payloads`` name where each item's bytes are (a source's unit); None: the item's own id does.
     """
     return pa.table(
         {

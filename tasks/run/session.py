@@ -1,4 +1,4 @@
-"""One run's hold on a lake: its plan, its place to work, its writer. Every step takes one and nothing else."""
+"""Hold the state of one run: its plan, its placement, its writer and its progress. Every step takes a session alone."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ from tasks.run import stage
 from tasks.run.stage import Job, Output, Part, Placement
 
 
-def _silent(step: str, done: int, total: int) -> None:
+def _no_progress(step: str, done: int, total: int) -> None:
     return None
 
 
 @dataclass
 class Session:
-    """Held by the flow process, the only one that talks to the catalog, for the time of the lease.
+    """One run, in the flow process (the only one that talks to the catalog), for as long as its lease.
 
     ``allow_addresses`` are networks (CIDR) that a fetch may contact although they are not public.
     ``progress(step, done, total)`` is called after each finished work item. Results are committed every
@@ -33,7 +33,7 @@ class Session:
     plan: Plan
     placement: Placement
     sources: tuple[str, ...] = ()
-    progress: Callable[[str, int, int], None] = _silent
+    progress: Callable[[str, int, int], None] = _no_progress
     commit_files: int = 200
     allow_addresses: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
@@ -49,36 +49,42 @@ class Session:
         return self.plan.recipe
 
     def use(self, table: str, scorer: Scorer) -> str:
-        """From here on ``table`` is read by this scorer's digest; the scorer is on record before its first row."""
+        """Have the plan read ``table`` by this scorer, and register it with the next commit. Returns its digest."""
         self.plan = self.plan.with_scorer(table, scorer.digest)
         self._unregistered.append(scorer)
         return scorer.digest
 
     def register_later(self, scorers: Sequence[Scorer]) -> None:
-        """Put these on record with the next step that has work."""
+        """Register these scorers with the next step that has work."""
         self._unregistered += scorers
 
     def note(self, text: str) -> None:
-        """Something a person should know about this run; shown when it ends."""
+        """Add a message that is shown when the run ends."""
         self.notes.append(text)
 
     def begin(self, step: str) -> Output:
-        """Take a commit number for ``step``: only when there is work, so that an idle run changes nothing."""
+        """Allocate a commit number for ``step`` and register the scorers that wait; call it only when there is work.
+
+        Raises LeaseLost when another process took the lease over.
+        """
         commit = self.writer.begin(step)
         register(self.lake, self._unregistered, commit)
         self._unregistered.clear()
         return Output(self.lake.data_path, self.writer.run_id, commit)
 
     def work(self, step: str, items: Sequence[WorkItem], job: Job) -> int:
-        """Run ``job`` over ``items`` and commit what comes, every few seconds. Returns the number of items."""
+        """Run ``job`` over ``items``, commit results every few seconds, return the number of items.
+
+        Raises what `tasks.run.stage.run` raises, and LeaseLost.
+        """
         self.counts[step] = self.counts.get(step, 0) + len(items)
         if items:
             output = self.begin(step)
-            commit_stream(self.writer, self._watched(step, items, job, output), self.commit_files)
+            commit_stream(self.writer, self._run_with_progress(step, items, job, output), self.commit_files)
         return len(items)
 
     def work_rounds(self, step: str, rounds: Iterable[Sequence[WorkItem]], job: Job) -> None:
-        """The same for a work list that comes in rounds; the next is asked for when the one before is committed."""
+        """Call `work` for each round of a work list; a round is queried when the one before it is committed."""
         for items in rounds:
             self.work(step, items, job)
 
@@ -96,14 +102,16 @@ class Session:
         """Whether any of these is still to be done: in a run each is, by then; a survey knows what it noted."""
         return False
 
-    def _watched(self, step: str, items: Sequence[WorkItem], job: Job, output: Output) -> Iterator[list[Manifest]]:
+    def _run_with_progress(
+        self, step: str, items: Sequence[WorkItem], job: Job, output: Output
+    ) -> Iterator[list[Manifest]]:
         self.progress(step, 0, len(items))
         for done, manifests in enumerate(stage.run(items, job, output, self.placement), 1):
             yield manifests
             self.progress(step, done, len(items))
 
     def store(self, step: str, item: WorkItem, parts: Sequence[Part]) -> None:
-        """Commit rows that were made in this process: the results of global steps."""
+        """Commit rows that were made in this process: the results of global steps. Raises LeaseLost."""
         self.counts[step] = self.counts.get(step, 0) + 1
         output = self.begin(step)
         commit_stream(self.writer, [stage.write_parts(parts, item, output)])

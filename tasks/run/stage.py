@@ -1,4 +1,4 @@
-"""The one runner of all per-item stages, and the only file that knows Ray.
+"""Run a job over work items, on a local process pool or on Ray (the only file that imports it).
 
 A stage is a list of work items (``catalog.pending.item``) and a *job*: a picklable callable ``item -> list[Part]`` that
 reads the item's rows, works, and returns the rows of each table it fills. The runner writes each part as one Parquet
@@ -22,7 +22,7 @@ from catalog.pending.item import WorkItem
 from catalog.write.commit import Manifest
 from tasks.run import pool
 from tasks.run.partition import Job, Output, Part, Worker, write_parts
-from tasks.run.poison import without_killers
+from tasks.run.poison import quarantine_killers
 from tasks.run.pool import ONE_THREAD, run_in_pool
 
 __all__ = ["Job", "Output", "Part", "Placement", "run", "warm_up", "write_parts"]
@@ -30,7 +30,7 @@ __all__ = ["Job", "Output", "Part", "Placement", "run", "warm_up", "write_parts"
 
 @dataclass(frozen=True)
 class Placement:
-    """Where work runs. Never part of an identity: any placement gives the same rows.
+    """Workers, CPUs and GPUs of a stage. Never part of an identity: any placement gives the same rows.
 
     ``workers`` 0 means one per CPU of this machine; on a cluster as many as it has CPUs (or GPUs, where workers take
     some) for when a stage starts, so name a number where it grows by itself. ``ray_address`` '' keeps to this machine,
@@ -49,17 +49,18 @@ class Placement:
 
 
 def warm_up(placement: Placement) -> None:
-    """Let the workers' imports begin while the caller still opens its lake."""
+    """Start the pool's fork server, so that imports run while the caller opens its lake. Does nothing for Ray."""
     if not placement.ray_address:
         pool.warm_up()
 
 
 def run(items: Sequence[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[list[Manifest]]:
-    """Work through ``items`` and yield each one's manifests (one a file) as it finishes.
+    """Run ``job`` on every item and yield each item's manifests (one a file) in the order in which items finish.
 
-    The files of one item belong to one transaction: half a shard must never count. A bad item is the job's business
-    (a quarantine row); an exception in a job fails the stage, what is already yielded stays committed. A
-    row that kills its worker process (a native crash, out of memory) is found and quarantined as ``poison``.
+    The files of one item belong to one transaction: half a shard must never count. A job turns bad rows into quarantine
+    rows itself; a row that kills its worker process (native crash, out of memory) is found and quarantined as
+    ``poison``. Raises what the job raises; what was yielded before stays committed. Raises PairmillError when workers
+    die of more than single rows.
     """
     if not items:
         return iter(())
@@ -70,8 +71,10 @@ def run(items: Sequence[WorkItem], job: Job, output: Output, placement: Placemen
 
 
 def _run_on_ray(items: Sequence[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[list[Manifest]]:
-    """Actors that die are not restarted by Ray, which would try a killing item for ever: the items in work at that
-    moment are tried alone, then all others go on."""
+    """Run the items on Ray actors; after an actor's death run those in flight apart, then go on with the others.
+
+    Ray itself must not restart actors: it would try a killing item for ever.
+    """
     import ray
     from ray.exceptions import RayActorError, RayError
 
@@ -79,28 +82,29 @@ def _run_on_ray(items: Sequence[WorkItem], job: Job, output: Output, placement: 
     payload = pickle.dumps(Worker(job, output))
     waiting = dict(enumerate(items))
     while waiting:
-        desk = ray.remote(num_cpus=0)(_Desk).remote()
+        in_flight = ray.remote(num_cpus=0)(_InFlight).remote()
         try:
-            for number, manifests in _stream(waiting, payload, desk, placement):
+            for number, manifests in _stream(waiting, payload, in_flight, placement):
                 del waiting[number]
                 yield manifests
         except RayError as error:
-            suspects = [n for n in ray.get(desk.in_work.remote()) if n in waiting]
+            suspects = [n for n in ray.get(in_flight.numbers.remote()) if n in waiting]
             if not suspects or not isinstance(error, RayActorError):
                 raise
             for number in suspects:
-                yield _alone(waiting.pop(number), payload, job, output, placement)
+                yield _run_apart(waiting.pop(number), payload, job, output, placement)
 
 
 def _stream(
-    waiting: dict[int, WorkItem], payload: bytes, desk: Any, placement: Placement
+    waiting: dict[int, WorkItem], payload: bytes, in_flight: Any, placement: Placement
 ) -> Iterator[tuple[int, list[Manifest]]]:
+    """Map the waiting items over a pool of Ray actors; yield (item number, its manifests)."""
     import ray
 
     rows = [{"number": number, "item": pickle.dumps(item)} for number, item in waiting.items()]
     dataset = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
         _RayWorker,
-        fn_constructor_args=(payload, desk),
+        fn_constructor_args=(payload, in_flight),
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(min_size=1, max_size=min(len(rows), _actors(placement))),
         num_cpus=_cpu_share(placement),
@@ -112,43 +116,45 @@ def _stream(
         yield row["number"], pickle.loads(row["manifests"])
 
 
-class _Desk:
-    """Where a worker says which item it takes up; who dies cannot say so."""
+class _InFlight:
+    """Record, in a Ray actor of its own, the numbers of the items being worked on; a dead worker cannot report its."""
 
     def __init__(self) -> None:
-        self.open: set[int] = set()
+        self._numbers: set[int] = set()
 
-    def take(self, number: int) -> None:
-        self.open.add(number)
+    def start(self, number: int) -> None:
+        self._numbers.add(number)
 
     def finish(self, number: int) -> None:
-        self.open.discard(number)
+        self._numbers.discard(number)
 
-    def in_work(self) -> list[int]:
-        return sorted(self.open)
+    def numbers(self) -> list[int]:
+        return sorted(self._numbers)
 
 
 class _RayWorker:
-    def __init__(self, payload: bytes, desk: Any = None) -> None:
+    """Ray actor that unpickles its Worker once and runs items with it."""
+
+    def __init__(self, payload: bytes, in_flight: Any = None) -> None:
         self.worker: Worker = pickle.loads(payload)
-        self.desk = desk
+        self.in_flight = in_flight
 
     def __call__(self, batch: dict) -> dict:
         import ray
 
         manifests = []
         for number, item in zip(batch["number"], batch["item"], strict=True):
-            ray.get(self.desk.take.remote(int(number)))
+            ray.get(self.in_flight.start.remote(int(number)))
             manifests.append(pickle.dumps(self.worker(pickle.loads(item))))
-            self.desk.finish.remote(int(number))
+            self.in_flight.finish.remote(int(number))
         return {"number": batch["number"], "manifests": manifests}
 
     def work(self, item: WorkItem) -> list[Manifest]:
         return self.worker(item)
 
 
-def _alone(item: WorkItem, payload: bytes, job: Job, output: Output, placement: Placement) -> list[Manifest]:
-    """The manifests of an item that may kill its worker, tried in actors of its own."""
+def _run_apart(item: WorkItem, payload: bytes, job: Job, output: Output, placement: Placement) -> list[Manifest]:
+    """Run an item that may kill its worker in a separate actor, a new one after each death."""
     import ray
     from ray.exceptions import RayActorError
 
@@ -164,10 +170,11 @@ def _alone(item: WorkItem, payload: bytes, job: Job, output: Output, placement: 
             alive.clear()
             return None
 
-    return without_killers(item, job, output, attempt)
+    return quarantine_killers(item, job, output, attempt)
 
 
 def _actors(placement: Placement) -> int:
+    """Number of actors: as set, else as many as this machine's CPUs, or the cluster's CPUs or GPUs, have room for."""
     if placement.workers or placement.ray_address in ("", "local"):
         return placement.n_workers
     import ray
@@ -179,7 +186,7 @@ def _actors(placement: Placement) -> int:
 
 
 def _cpu_share(placement: Placement) -> float:
-    """Actors that took every CPU would starve the tasks that feed them (seen: four of 0.4 on two CPUs hang)."""
+    """CPUs an actor, 80 % of all at most: else the tasks that feed actors starve (four of 0.4 on two CPUs hung)."""
     import ray
 
     cpus = ray.cluster_resources().get("CPU", 1.0)

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.cut import facts_tables
-from catalog.cut import texts as texts_of_cut
 from catalog.cut.cut import cut
 from catalog.cut.publication import image_funnel, publish, sentence_funnel
 from catalog.lake.lake import Lake
@@ -120,7 +119,7 @@ def test_the_cut_equals_its_slow_twin(seed: int, at_once: int):
         pytest.MonkeyPatch.context() as patched,
     ):
         for name in ("IMAGES_AT_ONCE", "PAIRS_AT_ONCE", "LIVE"):
-            patched.setattr(texts_of_cut, name, at_once)
+            patched.setattr(f"catalog.cut.texts.{name}", at_once)
         patched.setattr(facts_tables, "SORTED_AT_ONCE", 100)
         fill(lake, images, words)
         cut(lake, plan())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.lake import hold, schema
+from catalog.lake import lease_row, schema
 from catalog.lake.error import LeaseHeld, LeaseLost
 from catalog.lake.host import host
 from catalog.lake.lake import Lake
@@ -93,11 +93,11 @@ def test_a_dead_process_of_this_machine_is_replaced_at_once(lake: Lake) -> None:
 
 
 def test_the_heartbeat_keeps_a_lease_alive_beyond_its_expiry(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hold, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(lease_row, "BEAT_SECONDS", 0.05)
     with lease.writing(lake, "run", "test") as writer:
-        first = hold.holder_of(lake.metadata)
+        first = lease_row.holder_of(lake.metadata)
         for _ in range(500):
-            now = hold.holder_of(lake.metadata)
+            now = lease_row.holder_of(lake.metadata)
             if first and now and now.expires > first.expires:
                 break
         else:
@@ -126,7 +126,7 @@ def test_a_writer_that_stood_still_while_another_took_over_writes_nothing_more(t
 
 RACER = """
 import sys
-from catalog.lake import hold
+from catalog.lake import lease_row
 from catalog.lake.host import host
 from catalog.write import lease
 from catalog.lake.error import LeaseHeld

@@ -13,4 +13,4 @@ def test_progress_that_the_server_does_not_take_is_a_warning(caplog: pytest.LogC
     nobody = {PREFECT_API_URL: f"http://127.0.0.1:{free_port(0)}/api", PREFECT_CLIENT_MAX_RETRIES: 0}
     with temporary_settings(nobody), caplog.at_level(logging.WARNING):
         ProgressArtifacts()("score images", 0, 3)
-    assert "score images: its progress could not be told" in caplog.text
+    assert "score images: its progress could not be shown" in caplog.text

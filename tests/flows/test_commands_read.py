@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from catalog.ask import datasets
-from catalog.ask.why import seen_by
-from catalog.ask.why_image import image
+from catalog.ask.why import scope_of
+from catalog.ask.why_image import explain_image
 from catalog.lake.opening import create_or_open
 from catalog.terms.ids import content_id, text_id
 from catalog.write import lease
@@ -94,8 +94,9 @@ def test_why_knows_an_image_by_any_of_its_names(capsys, lake: str, name: str):
 def stories(lake: str) -> dict[str, dict]:
     """What `why` knows of every image of the lake."""
     with create_or_open(lake, read_only=True) as opened:
-        seen = seen_by(opened, datasets.find(opened, "small"))
-        return {image_id: image(opened, image_id, seen) for (image_id,) in opened.query("SELECT image_id FROM images")}
+        seen = scope_of(opened, datasets.find(opened, "small"))
+        image_ids = [row[0] for row in opened.query("SELECT image_id FROM images")]
+        return {image_id: explain_image(opened, image_id, seen) for image_id in image_ids}
 
 
 def test_why_tells_decision_rules_and_the_place_in_the_cluster_as_the_cut_took_them(

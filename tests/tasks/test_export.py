@@ -21,8 +21,7 @@ from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.terms.ids import text_id
 from catalog.write import lease
-from tasks.out import export as exporting
-from tasks.out.export import REALSYN, export
+from tasks.out.export import REALSYN, TAR_BYTES, _spans, export
 from tests.tasks.published import picture, published
 
 N = 14
@@ -43,7 +42,7 @@ def lake(folder: Path):
 
 @pytest.fixture
 def small_tars(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(exporting, "TAR_ROWS", 4)
+    monkeypatch.setattr("tasks.out.export.TAR_ROWS", 4)
 
 
 def files(place: Path) -> dict[str, bytes]:
@@ -114,7 +113,7 @@ def test_the_manifest_counts_and_digests_every_file(lake: Lake, tmp_path: Path, 
 def test_parquet_has_the_columns_of_realsyn_first_and_the_rows_of_pairs(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(exporting, "TABLE_ROWS", 5)
+    monkeypatch.setattr("tasks.out.export.TABLE_ROWS", 5)
     found = export(lake, "small", 1, str(tmp_path), "parquet")
     assert (found.files, found.rows) == (3, N)
     tables = [pq.read_table(tmp_path / f"small-v1-{n:06d}.parquet") for n in range(3)]
@@ -239,14 +238,14 @@ def test_what_cannot_be_exported_is_said_before_any_work(lake: Lake, tmp_path: P
 @given(st.lists(st.integers(1, 400_000_000), max_size=60), st.integers(1, 12))
 def test_files_take_all_rows_in_order_and_keep_to_both_limits(sizes: list[int], most: int):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exporting, "TAR_ROWS", most)
-        spans = list(exporting._spans(np.array(sizes, np.int64), "webdataset"))
+        patch.setattr("tasks.out.export.TAR_ROWS", most)
+        spans = list(_spans(np.array(sizes, np.int64), "webdataset"))
     assert [row for first, last in spans for row in range(first, last)] == list(range(len(sizes)))
     for first, last in spans:
         assert 0 < last - first <= most
-        assert sum(sizes[first:last]) <= exporting.TAR_BYTES or last - first == 1
+        assert sum(sizes[first:last]) <= TAR_BYTES or last - first == 1
         full = last - first == most or last == len(sizes)
-        assert full or sum(sizes[first : last + 1]) > exporting.TAR_BYTES
+        assert full or sum(sizes[first : last + 1]) > TAR_BYTES
 
 
 @pytest.fixture
@@ -268,7 +267,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Path, bucket, small_tars, monkeypatch):
-    from tasks.out import webdataset_tars as webdataset
+    from tasks.out import webdataset_tars
 
     def names() -> list[str]:
         return [item["Key"] for item in bucket.list_objects_v2(Bucket="data").get("Contents", [])]
@@ -281,8 +280,8 @@ def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Pat
             raise Killed
         adding(tar, pair, data)
 
-    adding = webdataset._add_sample
-    monkeypatch.setattr(webdataset, "_add_sample", add)
+    adding = webdataset_tars._add_sample
+    monkeypatch.setattr(webdataset_tars, "_add_sample", add)
     with pytest.raises(Killed):
         export(lake, "small", 1, "s3://data/out/")
     assert names() == ["out/progress.json", "out/small-v1-000000.tar"]

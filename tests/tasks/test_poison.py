@@ -58,7 +58,7 @@ def test_a_key_of_64_that_kills_its_worker_leaves_63_good_rows_and_one_poison_ro
 @given(n=st.integers(2, 200), data=st.data())
 def test_exactly_the_killers_are_found_whatever_their_places(n: int, data: st.DataObject):
     keys = tuple(str(key) for key in range(n))
-    killers = data.draw(st.sets(st.sampled_from(keys), max_size=min(n - 1, poison.MOST_KILLERS)))
+    killers = data.draw(st.sets(st.sampled_from(keys), max_size=min(n - 1, poison.MAX_KILLERS)))
     item = WorkItem("s", keys, inputs={"numbers": list(range(n))})
     deaths = 0
 
@@ -96,4 +96,6 @@ def test_when_everything_dies_or_work_is_not_by_rows_nothing_is_called_poison(it
 
 def test_when_everything_dies_a_user_of_the_command_line_and_one_of_prefect_are_told_what_to_change(tmp_path: Path):
     with pytest.raises(PairmillError, match=r"use fewer workers \(--workers, or compute.workers in Prefect\)"):
-        poison.without_killers(WorkItem("s", ("a", "b")), DiesOn("a"), Output(f"{tmp_path}/", "run", 1), lambda _: None)
+        poison.quarantine_killers(
+            WorkItem("s", ("a", "b")), DiesOn("a"), Output(f"{tmp_path}/", "run", 1), lambda _: None
+        )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.ask.why import Seen, superseded
-from catalog.ask.why_image import image
+from catalog.ask.why import Scope, superseded_at
+from catalog.ask.why_image import explain_image
 from catalog.cut.publication import sentence_funnel
 from catalog.pending.eligible import image_rows, sentence_rows
 from catalog.pending.superseded import gone, silenced
@@ -73,11 +73,12 @@ def test_a_changed_page_says_only_what_it_says_now_and_older_commits_still_see_t
             {"2.jpg", "4.jpg", "3.jpg"},
         )
         assert alive(held, before) == was
-        told = [superseded(held.lake, row[0]) for row in held.lake.query("SELECT document_id FROM documents")]
-        assert sorted(since is None for since in told) == [False, True, True]
+        commits = [superseded_at(held.lake, row[0]) for row in held.lake.query("SELECT document_id FROM documents")]
+        assert sorted(since is None for since in commits) == [False, True, True]
         assert sentence_funnel(held.lake, held.plan)[0] == ("same_text", 2, 0)
         stories = [
-            image(held.lake, row[0], Seen(frozenset())) for row in held.lake.query("SELECT image_id FROM images")
+            explain_image(held.lake, row[0], Scope(frozenset()))
+            for row in held.lake.query("SELECT image_id FROM images")
         ]
         seen = {(each["origin"]["url"].rpartition("/")[2], bool(each["origin"]["superseded"])) for each in stories}
         assert seen == {("1.jpg", True), ("2.jpg", True), ("2.jpg", False), ("3.jpg", False), ("4.jpg", False)}

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.models import model_digest as identity
-from ops.models.model_digest import ModelError, model_digest, resolve
+from ops.models.model_digest import ModelError, _file_hash, model_digest, resolve
 from tests.ops.models.tiny import save_clip
 
 
@@ -47,9 +46,9 @@ def test_a_file_that_moves_to_another_name_is_another_model(tmp_path: Path):
 def test_a_file_is_hashed_once_a_process_until_it_changes(tmp_path: Path):
     spec = save_clip(tmp_path)
     model_digest(spec)
-    misses = identity._file_hash.cache_info().misses
+    misses = _file_hash.cache_info().misses
     assert model_digest(spec) == model_digest(spec)
-    assert identity._file_hash.cache_info().misses == misses
+    assert _file_hash.cache_info().misses == misses
 
 
 def test_an_architecture_with_a_checkpoint_file_counts_both(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""`pairmill fetch` and `pairmill replay`: addresses, and quarantined items, that are tried (again)."""
+"""`pairmill fetch` and `pairmill replay`: fetch addresses, and try quarantined items again."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -19,12 +19,11 @@ from flows.command.terminal import console, table
 from tasks.run.session import Session
 
 
-def fetch(args: Namespace) -> int:
-    """List ``--source``, then ask for addresses: those never asked for, or those that failed for a passing reason."""
-    with _again(args, "fetch", _without_models) as session:
+def fetch_addresses(args: Namespace) -> int:
+    """Ingest ``--source``, then fetch addresses: those not fetched yet, or those that failed for a passing reason."""
+    with _open_session(args, "fetch", _without_models) as session:
         from flows.command.display import Display
-        from tasks.fetch import fetch as ask
-        from tasks.fetch import fetch_again
+        from tasks.fetch import fetch, fetch_again
         from tasks.ingest import ingest
 
         with Display(console()) as display:
@@ -33,67 +32,70 @@ def fetch(args: Namespace) -> int:
             new = fetches.count_unfetched(session.lake)
             n = fetch_again(session) if args.retry_failed else new
             if not args.retry_failed:
-                ask(session)
+                fetch(session)
         print(f"asked for {n:,} addresses" + ("" if n else ": none is left to ask for"))
         for note in session.notes:
             print(f"note: {note}")
-        _tell_fetched(session.lake)
+        _print_fetch_outcomes(session.lake)
     return 0
 
 
 def replay(args: Namespace) -> int:
-    """Try again what is quarantined for ``--reason``, then curate with it."""
+    """Try items quarantined for ``--reason`` again, then curate with them."""
     quarantine.check(args.reason)
     screen = console()
     from tasks.run import identity
 
-    with _again(args, "replay", identity.plan) as session:
+    with _open_session(args, "replay", identity.plan) as session:
         from flows.command.display import Display
-        from flows.command.tell import tell
+        from flows.command.outcome_text import print_outcome
         from flows.outcome import outcome
         from flows.replay import replay_steps
 
-        before = _waiting(session.lake, args.reason)
+        before = _count_quarantined(session.lake, args.reason)
         with Display(screen) as display:
             session.progress = display.progress
-            published = replay_steps(session, args.reason, display.carry_out)
-        after = _waiting(session.lake, args.reason)
-    tell(screen, outcome(args.lake, f"{published.name}@{published.version}"), session.notes, published.is_new)
+            published = replay_steps(session, args.reason, display.run_step)
+        after = _count_quarantined(session.lake, args.reason)
+    print_outcome(screen, outcome(args.lake, f"{published.name}@{published.version}"), session.notes, published.is_new)
     print(f"replayed '{args.reason}': {before:,} were in quarantine for it, {after:,} are")
     return 0
 
 
 @contextmanager
-def _again(args: Namespace, flow: str, plan: Callable[[Recipe], tuple[Plan, list[Scorer]]]) -> Iterator[Session]:
-    """A session by the recipe that is named or that of the newest run, with no source but those that are named."""
-    from flows.run_start import found_sources, held
+def _open_session(args: Namespace, flow: str, plan: Callable[[Recipe], tuple[Plan, list[Scorer]]]) -> Iterator[Session]:
+    """Open a session with the recipe of the command line, else the newest run's, and the sources of the command line.
+
+    Raises PairmillError when there is no lake, or no recipe on record.
+    """
+    from flows.run_start import resolve_sources, session_on
 
     named = named_recipe(args)
-    checked = plan(_fetching(named)) if named else None
-    uris = found_sources(named, args.source) if named and args.source else tuple(args.source)
+    checked = plan(_with_fetch_settings(named)) if named else None
+    uris = resolve_sources(named, args.source) if named and args.source else tuple(args.source)
     if not (named and uris) and not Path(args.lake).exists():  # opened for writing, it would be made
         raise PairmillError(f"there is no lake at '{args.lake}'. Check --lake, or name a recipe and a --source.")
     with create_or_open(args.lake) as lake:
-        checked = checked or plan(_fetching(runs.latest_recipe(lake)))
-        with held(lake, checked, compute_of(args), flow, uris) as opened:
+        checked = checked or plan(_with_fetch_settings(runs.latest_recipe(lake)))
+        with session_on(lake, checked, compute_of(args), flow, uris) as opened:
             yield opened
 
 
 def _without_models(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
-    """Fetching scores nothing: a machine that fetches needs no weights."""
+    """Compile the plan without scorers: a machine that only fetches needs no weights."""
     return compile_plan(recipe, {}), []
 
 
-def _fetching(recipe: Recipe) -> Recipe:
-    """Who says fetch means it, whatever the recipe says; its limits hold."""
+def _with_fetch_settings(recipe: Recipe) -> Recipe:
+    """Return the recipe with fetch settings, the defaults where it has none."""
     return recipe if recipe.fetch is not None else recipe.model_copy(update={"fetch": Fetch.model_validate({})})
 
 
-def _waiting(lake: Lake, reason: str) -> int:
+def _count_quarantined(lake: Lake, reason: str) -> int:
     return sum(kind.n for kind in quarantine.kinds(lake) if kind.reason == reason)
 
 
-def _tell_fetched(lake: Lake) -> None:
+def _print_fetch_outcomes(lake: Lake) -> None:
     made = table("addresses of this lake", ["outcome", "example"], ["addresses", "may pass"])
     for outcome, example, n, passing in fetches.outcomes(lake):
         made.add_row(outcome, example, f"{n:,}", f"{passing:,}" if passing else "·")

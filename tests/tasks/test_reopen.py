@@ -11,7 +11,7 @@ from catalog.lake.error import PairmillError
 from catalog.pending import quarantine
 from catalog.pending.index_ranges import score_paths
 from catalog.pending.item import WorkItem
-from catalog.write import sweep as sweeping
+from catalog.write.sweep import sweep
 from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from tasks.ingest import ingest
@@ -127,8 +127,8 @@ def test_a_picture_that_was_scored_at_the_second_try_is_read_as_then(place: Path
             files = score_paths(held.lake, "image_embedding", scorer, [shard])[shard]
             rows = read_rows(WorkItem(shard, (victim,), files), ["sha256", "image_vector"], "sha256")
             assert to_vectors(rows["image_vector"]).shape[0] == 1
-            monkeypatch.setattr(sweeping, "SNAPSHOT_SECONDS", 0)
-            sweeping.sweep(held.writer, older_than_seconds=0)
+            monkeypatch.setattr("catalog.write.sweep.SNAPSHOT_SECONDS", 0)
+            sweep(held.writer, older_than_seconds=0)
         assert not Path(null[0].path).exists()
 
 

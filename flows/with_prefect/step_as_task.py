@@ -1,4 +1,4 @@
-"""How a step is carried out under Prefect: as a task of its own, seen and retried there."""
+"""Run a step as a Prefect task, which is shown and retried there."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 from prefect import Task, get_run_logger
 from prefect.cache_policies import NO_CACHE
 
-from flows.trouble import told
+from flows.user_error import user_message
 from tasks.run.session import Session
 
 
 def as_task(step: Callable[[Session], Any], session: Session) -> Any:
-    """Run ``step`` as a Prefect task named like it.
+    """Run ``step`` as a Prefect task of its name, with two retries for errors that a user need not mend.
 
-    The session is closed over: given as an argument, Prefect would walk through the lake inside it. The catalog
-    remembers what is done, so Prefect need not (no cache, no stored result), and a retry goes on from there.
+    The session is a closure: Prefect would inspect an argument, with the lake inside it. The catalog remembers what is
+    done, so Prefect need not (no cache, no stored result), and a retry continues from there.
     """
 
     def work() -> Any:
@@ -39,6 +39,6 @@ def as_task(step: Callable[[Session], Any], session: Session) -> Any:
 
 
 def _may_pass(task: Any, run: Any, state: Any) -> bool:
-    """What its user must mend fails again however often it is tried."""
+    """Whether a retry may succeed: not after an error that its user must mend."""
     error = state.result(raise_on_failure=False)
-    return not (isinstance(error, BaseException) and told(error) is not None)
+    return not (isinstance(error, BaseException) and user_message(error) is not None)

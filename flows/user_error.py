@@ -1,10 +1,10 @@
-"""Errors that a user can mend are told in one line; any other is a fault of this program and keeps its traceback."""
+"""Show errors that a user can mend in one line; faults of this program keep their traceback."""
 
 import errno
 
 
-def told(error: BaseException) -> str | None:
-    """The line to show for ``error``, or None when it is a fault of the program."""
+def user_message(error: BaseException) -> str | None:
+    """Return the line to show for ``error``, or None when it is a fault of the program."""
     from catalog.lake.error import PairmillError
     from ops.models.model_digest import ModelError
     from ops.read.source import SourceError

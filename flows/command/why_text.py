@@ -1,4 +1,4 @@
-"""The story of one item, as `why` prints it."""
+"""Print what `pairmill why` found of one image, document, address, sentence or quarantined item."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from rich.markup import escape
 from catalog.ask.why import Facts
 
 
-def tell_image(facts: Facts, screen: Console) -> None:
+def print_image(facts: Facts, screen: Console) -> None:
     origin = facts["origin"]
     screen.print(f"[bold]image {origin['image_id']}[/]  {escape(origin['url'][:300])}")
     screen.print(
@@ -27,7 +27,9 @@ def tell_image(facts: Facts, screen: Console) -> None:
         screen.print(f"  group     of {group['pictures']} like pictures ({group['group_id']})")
         for other in group["others"]:
             near = other["near"] or "by way of others"
-            screen.print(f"            {other['image_id']}  {near}  {fate_of(other)}  {escape(other['url'][:120])}")
+            screen.print(
+                f"            {other['image_id']}  {near}  {decision_text(other)}  {escape(other['url'][:120])}"
+            )
     if cluster := facts["cluster"]:
         rank = ""
         if "rank" in cluster:
@@ -42,23 +44,23 @@ def tell_image(facts: Facts, screen: Console) -> None:
         by = f" by {text['by']}" if text["by"] else ""
         said = "" if text["current"] else "  (not of this dataset)"
         screen.print(f"  {text['kind']:<9} {escape(text['text'] or '')}  [dim]{text['status']}{by}{said}[/]")
-    tell_quarantine(facts["quarantine"], screen)
+    print_quarantine(facts["quarantine"], screen)
     _versions(facts["datasets"], screen)
 
 
-def tell_document(facts: Facts, screen: Console) -> None:
+def print_document(facts: Facts, screen: Console) -> None:
     origin = facts["origin"]
     screen.print(f"[bold]document {origin['document_id']}[/]  {escape(origin['uri'])}")
     screen.print(f"  title     {escape(origin['title'] or '')}\n  source    {escape(origin['source'])}")
     if facts["superseded"]:
         screen.print(f"  [yellow]superseded[/] at commit {facts['superseded']}: its source says something else now")
     for image in facts["images"]:
-        fate = "" if image["dropped_by"] is None else fate_of(image)
-        screen.print(f"  image     {image['image_id']}  {escape(image['url'][:200])}  {fate}")
+        decision = "" if image["dropped_by"] is None else decision_text(image)
+        screen.print(f"  image     {image['image_id']}  {escape(image['url'][:200])}  {decision}")
     screen.print(f"  sentences {facts['sentences']}")
 
 
-def tell_address(facts: Facts, screen: Console) -> None:
+def print_address(facts: Facts, screen: Console) -> None:
     screen.print(f"[bold]address[/] {escape(facts['url'][:300])}  named by {facts['documents']} documents")
     if facts["reason"] is None:
         screen.print("  not fetched yet")
@@ -72,7 +74,7 @@ def tell_address(facts: Facts, screen: Console) -> None:
     screen.print(f"  [red]{facts['reason']}[/]: {escape(facts['detail'])}  ({said}{again})")
 
 
-def tell_sentence(facts: Facts, screen: Console) -> None:
+def print_sentence(facts: Facts, screen: Console) -> None:
     origin = facts["origin"]
     screen.print(f"[bold]sentence {origin['content']}[/]  {escape(origin['text'])}")
     screen.print(f"  occurs    {origin['repeats']} times")
@@ -102,10 +104,11 @@ def _rules(facts: Facts, screen: Console) -> None:
         mark = {True: "[green]keeps[/]", False: "[red]drops[/]", None: "[dim]not scored[/]"}[rule["kept"]]
         screen.print(f"  rule      {mark}  {rule['rule']}: {escape(rule['keep'])}  [dim]{escape(values)}[/]")
     if decision := facts["decision"]:
-        screen.print(f"  decision  {fate_of(decision)} in {decision['dataset']}")
+        screen.print(f"  decision  {decision_text(decision)} in {decision['dataset']}")
 
 
-def fate_of(row: Facts) -> str:
+def decision_text(row: Facts) -> str:
+    """Format a decision: kept, dropped by which rule with its value, or not decided."""
     if row.get("dropped_by") is None:
         return "not decided"
     if not row["dropped_by"]:
@@ -114,7 +117,7 @@ def fate_of(row: Facts) -> str:
     return f"[red]dropped by {row['dropped_by']}[/]{value}"
 
 
-def tell_quarantine(rows: list[Facts], screen: Console) -> None:
+def print_quarantine(rows: list[Facts], screen: Console) -> None:
     for row in rows:
         detail = escape(row["detail"] or "")
         screen.print(
@@ -124,7 +127,7 @@ def tell_quarantine(rows: list[Facts], screen: Console) -> None:
 
 def _versions(rows: list[Facts], screen: Console) -> None:
     for row in rows:
-        screen.print(f"  dataset   {row['dataset']}@{row['version']}: {fate_of(row)}")
+        screen.print(f"  dataset   {row['dataset']}@{row['version']}: {decision_text(row)}")
 
 
 def _value(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The lease row: one holder at a time, kept by a heartbeat."""
+"""Take and hold the lease: a row of the metadata database with one holder at a time, renewed by a heartbeat."""
 
 import socket
 import threading
@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import duckdb
 import psutil
@@ -17,18 +16,9 @@ from catalog.lake.error import LeaseHeld, PairmillError
 from catalog.lake.host import host, is_running
 from catalog.lake.metadata import Metadata
 
-if TYPE_CHECKING:
-    pass
-
 BEAT_SECONDS = 20.0
-
-
 EXPIRY_SECONDS = 90.0
-
-
 _COLUMNS = "token, holder, host, pid, started, run_id, purpose, heartbeat, expires"
-
-
 _BEAT = "UPDATE pairmill_lease SET heartbeat = ?, expires = ? WHERE token = ?"
 
 
@@ -47,7 +37,7 @@ class Holder:
     expires: str
 
     def is_over(self) -> bool:
-        """Not renewed in time; or of this host and its process is gone, so that a killed run can be resumed at once."""
+        """Whether the lease can be taken over: it expired, or its process on this host is gone (a killed run)."""
         return self.expires < _times()[0] or (self.host == host() and not is_running(self.pid, self.started))
 
     def __str__(self) -> str:
@@ -59,7 +49,10 @@ class Holder:
 def hold(
     metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float = 0.0
 ) -> Iterator[tuple[str, bool]]:
-    """Take the lease, beat while the body runs, release. Yields (token, whether a lease that had expired was taken)."""
+    """Take the lease, renew it while the body runs, release it. Yields (token, whether another's lease was taken over).
+
+    Raises LeaseHeld when another still holds it after ``wait_seconds``.
+    """
     token, took_over = _acquire(metadata, uri, run_id, purpose, wait_seconds)
     stop = threading.Event()
     thread = threading.Thread(target=_beat, args=(metadata, token, stop), name="lease", daemon=True)
@@ -75,6 +68,7 @@ def hold(
 
 
 def holder_of(metadata: Metadata) -> Holder | None:
+    """Return the lease row, whether it expired or not; None when nobody holds the lease."""
     rows = metadata.read(f"SELECT {_COLUMNS} FROM pairmill_lease")
     return Holder(*rows[0]) if rows else None
 
@@ -82,8 +76,8 @@ def holder_of(metadata: Metadata) -> Holder | None:
 def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float) -> tuple[str, bool]:
     deadline = time.monotonic() + wait_seconds
     while True:
-        mine = _mine(run_id, purpose)
-        before, taken = metadata.retrying(lambda mine=mine: _take(metadata, mine))
+        mine = _new_holder(run_id, purpose)
+        before, taken = metadata.retrying(lambda mine=mine: _try_take(metadata, mine))
         if taken:
             return mine.token, before is not None
         if time.monotonic() >= deadline:
@@ -94,9 +88,11 @@ def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_secon
         time.sleep(min(1.0, max(0.05, deadline - time.monotonic())))
 
 
-def _take(metadata: Metadata, mine: Holder) -> tuple[Holder | None, bool]:
-    """Become the holder unless there is one whose time is not over. Returns who was there before, and whether it did:
-    asked again, a holder that ends just then would seem to have been replaced."""
+def _try_take(metadata: Metadata, mine: Holder) -> tuple[Holder | None, bool]:
+    """Become the holder unless another's lease still runs. Returns (the holder before, whether the lease was taken).
+
+    In one transaction: read twice, a holder that releases in between would seem to have been taken over.
+    """
     before = holder_of(metadata)
     over = before is None or before.is_over()
     if before is None:
@@ -109,23 +105,24 @@ def _take(metadata: Metadata, mine: Holder) -> tuple[Holder | None, bool]:
     return before, over
 
 
-def _mine(run_id: str, purpose: str) -> Holder:
+def _new_holder(run_id: str, purpose: str) -> Holder:
     process = psutil.Process()
     holder = f"{socket.gethostname()}:{process.pid}"
     return Holder(uuid.uuid4().hex, holder, host(), process.pid, process.create_time(), run_id, purpose, *_times())
 
 
 def _beat(metadata: Metadata, token: str, stop: threading.Event) -> None:
+    """Renew the lease every BEAT_SECONDS until ``stop``."""
     while not stop.wait(BEAT_SECONDS):
         try:
             metadata.write(_BEAT, (*_times(), token))
         except (duckdb.Error, PairmillError):
-            # A beat that finds the database locked or away is made up for by the next; four fit into one expiry.
+            # One that fails (database locked or away) is made up for by the next: four fit into EXPIRY_SECONDS.
             continue
 
 
 def _times() -> tuple[str, str]:
-    """Now, and when a lease that is not renewed is over."""
+    """Return (now, when a lease renewed now expires) as UTC texts."""
     now = datetime.now(UTC)
     later = now + timedelta(seconds=EXPIRY_SECONDS)
     return now.isoformat(timespec="microseconds"), later.isoformat(timespec="microseconds")

@@ -1,4 +1,4 @@
-"""Print what came of a run: funnel, sample pairs, the report, and where to go on."""
+"""Print the outcome of a run: funnel, sample pairs, the report, and an SQL query to go on."""
 
 from rich.console import Console
 from rich.markup import escape
@@ -9,8 +9,8 @@ from flows.command.terminal import table
 from flows.outcome import Outcome
 
 
-def tell(console: Console, found: Outcome, notes: list[str], is_new: bool = True) -> None:
-    """Print it all: what a person reads after a run."""
+def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bool = True) -> None:
+    """Print the outcome and the run's ``notes``; ``is_new`` False: no new version was published."""
     dataset = found.dataset
     said = "published" if is_new else "unchanged: the newest version already is this dataset"
     recall = "" if dataset.recall is None else f", recall of the retrieval {dataset.recall:.3f}"
@@ -27,6 +27,7 @@ def tell(console: Console, found: Outcome, notes: list[str], is_new: bool = True
 
 
 def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
+    """Make a table of what each rule dropped; ``kind`` is 'image' or 'sentence'."""
     made = table(f"\n{kind}s", ["rule"], ["in", "dropped", "kept"])
     for step in (step for step in steps if step.kind == kind):
         kept = step.n_in - step.n_dropped
