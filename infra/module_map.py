@@ -1,4 +1,4 @@
-"""Write README's map of modules from their docstrings' first lines: ``python infra/module_map.py``.
+"""Write ARCHITECTURE.md's map of modules from their docstrings' first lines: ``python infra/module_map.py``.
 
 ``--check`` changes nothing and fails when the map is not up to date.
 """
@@ -35,4 +35,4 @@ def module_map() -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(rewrite(ROOT / "README.md", START, END, module_map(), sys.argv[1:]))
+    raise SystemExit(rewrite(ROOT / "ARCHITECTURE.md", START, END, module_map(), sys.argv[1:]))

@@ -39,13 +39,9 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_map_of_modules_is_up_to_date():
-    done = subprocess.run([sys.executable, ROOT / "infra/module_map.py", "--check"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_tables_of_scale_follow_from_the_results():
-    done = subprocess.run([sys.executable, ROOT / "infra/scale.py", "--check"], capture_output=True, text=True)
+@pytest.mark.parametrize("script", ["module_map.py", "score_table.py", "scale.py"])
+def test_what_documents_take_from_the_code_is_up_to_date(script: str):
+    done = subprocess.run([sys.executable, ROOT / "infra" / script, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -71,9 +71,13 @@ class Claim(NamedTuple):
 
 
 class Format(Protocol):
-    """What a format must do; the shortest examples are realsyn and url_list."""
+    """What a format must do; the shortest examples are realsyn and url_list.
+
+    Formats take their files in the order of ``turn``: who is sure by content goes before who takes whatever is left.
+    """
 
     name: str
+    turn: int
     expects: str
     suffixes: frozenset[str]
 

@@ -1,29 +1,22 @@
 """Open a source of interleaved documents, list its units and read their documents and faults.
 
-To add a format: one file in ``formats`` with a class like ``Format``, and its instance in READERS.
+To add a format: one file in ``formats`` with a class like ``Format`` and its instance as ``FORMAT``.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 from ops.fault import Fault
+from ops.read import formats
 from ops.read.document import Claim, Document, Format, Picture, Text, Unit
-from ops.read.formats.html_archive import HtmlArchive
-from ops.read.formats.html_folder import HtmlFolder
-from ops.read.formats.image_folder import ImageFolder
-from ops.read.formats.image_table import ImageTable
-from ops.read.formats.mmc4 import Mmc4
-from ops.read.formats.obelics import Obelics
-from ops.read.formats.realsyn import RealSyn
-from ops.read.formats.url_list import UrlList
-from ops.read.formats.warc import Warc
-from ops.read.formats.webdataset import WebDataset
 from ops.read.places.tree import Entry, LocalTree, SourceError, Tree, local_tree
 from ops.read.places.web import WebTree, web_tree
 
@@ -32,19 +25,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Document", "Picture", "Source", "SourceError", "Text", "Unit", "open_source"]
 
-# In this order each takes its files; pictures that nothing else shows are left to the last.
-READERS: tuple[Format, ...] = (
-    Warc(),
-    HtmlArchive(),
-    WebDataset(),
-    Mmc4(),
-    RealSyn(),
-    ImageTable(),
-    UrlList(),
-    Obelics(),
-    HtmlFolder(),
-    ImageFolder(),
-)
+
+def _readers() -> tuple[Format, ...]:
+    """Every format of the folder, in the order of their turns."""
+    modules = [importlib.import_module(f"{formats.__name__}.{found.name}") for found in iter_modules(formats.__path__)]
+    return tuple(sorted((m.FORMAT for m in modules if hasattr(m, "FORMAT")), key=lambda reader: reader.turn))
+
+
+READERS = _readers()
 FORMATS = {reader.name: reader for reader in READERS}
 FORMAT_NAME = re.compile(r"[a-z][a-z0-9_]{2,31}")
 WEB = ("https://", "http://")

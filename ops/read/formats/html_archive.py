@@ -20,6 +20,7 @@ class HtmlArchive:
     """Read an archive as the folder that it would unpack to. Tars of samples without pages belong to webdataset."""
 
     name = "html_archive"
+    turn = 20
     suffixes: frozenset[str] = frozenset(("zip", "tar", "tgz", "gz"))
     expects = ".zip or .tar(.gz) archives of pages, .zip of pictures"
 
@@ -57,3 +58,6 @@ def _documents(packed: ArchiveTree) -> Iterator[Document | Fault]:
         entries = [entry for entry in entries if entry.path not in claim.taken]
     for entry in entries:
         yield Fault(packed.uri(entry.path), "not_an_image", "neither a page nor a picture: left alone")
+
+
+FORMAT = HtmlArchive()

@@ -27,6 +27,7 @@ class HtmlFolder:
     """
 
     name = "html_folder"
+    turn = 90
     suffixes: frozenset[str] = SUFFIXES
     expects = ".html, .htm or .xhtml pages"
 
@@ -149,3 +150,6 @@ def _chosen(tree: Tree, path: str, base: str, reference: PictureReference, files
             if candidate in files:
                 return candidate
     return ""
+
+
+FORMAT = HtmlFolder()

@@ -25,6 +25,7 @@ class ImageFolder:
     """Read one picture as one unit and one document."""
 
     name = "image_folder"
+    turn = 100
     suffixes: frozenset[str] = SUFFIXES
     expects = "pictures such as .jpg, .png or .webp, with captions in .txt and metadata in .json files of the same name"
 
@@ -62,3 +63,6 @@ def _beside(path: str) -> tuple[str, str]:
 
 def _stem(path: str) -> str:
     return posixpath.splitext(path)[0]
+
+
+FORMAT = ImageFolder()

@@ -16,6 +16,7 @@ class ImageTable:
     """Read a row as a document: its pictures, then its captions; every other column is metadata."""
 
     name = "image_table"
+    turn = 60
     suffixes: frozenset[str] = tables.PARQUET
     expects = ".parquet with pictures in a binary column such as 'image', or a struct of 'bytes' and 'path'"
 
@@ -64,3 +65,6 @@ def _document(
     if not pictures and not words:
         return Fault(uri, "bad_record", f"neither a picture in {held} nor a caption")
     return columns.document(uri, row, pictures, words, [*held, *captions])
+
+
+FORMAT = ImageTable()

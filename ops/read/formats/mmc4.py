@@ -27,6 +27,7 @@ class Mmc4:
     """Read a line as a document."""
 
     name = "mmc4"
+    turn = 40
     suffixes: frozenset[str] = tables.LINES | {"gz", "zip"}
     expects = ".jsonl (or .jsonl.zip, .jsonl.gz) with 'text_list' and 'image_info'"
 
@@ -102,3 +103,6 @@ def _picture(tree: Tree, path: str, uri: str, position: int, info: dict[str, Any
         return Picture(position, url, alt, b"", Fault(url, "missing", "neither a file beside it nor a raw_url"))
     fault = link.fault or (None if link.data else Fault(link.url, "missing", "the raw_url is no web address"))
     return Picture(position, link.url, alt, b"" if fault else link.data, fault)
+
+
+FORMAT = Mmc4()

@@ -34,6 +34,7 @@ class Obelics:
     """Read one row group of one file as a unit."""
 
     name = "obelics"
+    turn = 80
     suffixes: frozenset[str] = SUFFIXES
     expects = ".parquet tables with the list columns 'images' and 'texts'"
 
@@ -162,3 +163,6 @@ def _named(tree: Tree, path: str) -> set[str]:
         except tables.BAD_PARQUET:
             return set()
     return named
+
+
+FORMAT = Obelics()

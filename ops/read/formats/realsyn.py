@@ -16,6 +16,7 @@ class RealSyn:
     """Read a row as a document of its picture and real texts; the synthetic text, no document's own, is metadata."""
 
     name = "realsyn"
+    turn = 50
     suffixes: frozenset[str] = tables.SUFFIXES
     expects = ".parquet, .csv or .jsonl with the columns raw_image_url, text1, text2, text3, syn_text"
 
@@ -42,3 +43,6 @@ class RealSyn:
 
 def _fits(kinds: dict[str, str]) -> bool:
     return {ADDRESS, "text1"} <= set(kinds)
+
+
+FORMAT = RealSyn()

@@ -17,6 +17,7 @@ class UrlList:
     """Read a row as a document; an address column (url, image_url …) is needed, captions (TEXT, alt …) may be there."""
 
     name = "url_list"
+    turn = 70
     suffixes: frozenset[str] = tables.SUFFIXES
     expects = ".parquet, .csv, .tsv or .jsonl with a column 'url' and captions such as 'caption' or 'TEXT'"
 
@@ -46,3 +47,6 @@ class UrlList:
 
 def _fits(kinds: dict[str, str]) -> bool:
     return bool(columns.address(kinds)) and not columns.is_interleaved(kinds)
+
+
+FORMAT = UrlList()

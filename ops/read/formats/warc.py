@@ -30,6 +30,7 @@ class Warc:
     """Read pages in the order of the file; a document's metadata holds address, date and record id."""
 
     name = "warc"
+    turn = 10
     suffixes: frozenset[str] = frozenset(("warc", "gz"))
     expects = ".warc or .warc.gz with HTML responses"
 
@@ -152,3 +153,6 @@ def _address(url: str) -> str:
         return urldefrag(url).url.encode("utf-8", "replace").decode()
     except ValueError:
         return ""
+
+
+FORMAT = Warc()

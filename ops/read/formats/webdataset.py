@@ -38,6 +38,7 @@ class WebDataset:
     """Read one tar as a unit; its etag covers the sidecar."""
 
     name = "webdataset"
+    turn = 30
     suffixes: frozenset[str] = frozenset(("tar", "tgz", "gz"))
     expects = ".tar(.gz) shards of samples such as 00001.jpg, 00001.txt, 00001.json"
 
@@ -151,3 +152,6 @@ def _not_fetched(uri: str, row: dict[str, Any]) -> Document:
     fault = Fault(url, "missing", f"{NOT_FETCHED} ({said})" if said else NOT_FETCHED)
     picture = Picture(0, url, caption, b"", fault)
     return Document(uri, "", storable(row), (picture, Text(caption)) if caption else (picture,))
+
+
+FORMAT = WebDataset()

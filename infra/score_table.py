@@ -1,0 +1,33 @@
+"""Write README's table of the columns that rules read, from the scores' declarations: ``python infra/score_table.py``.
+
+``--check`` changes nothing and fails when the table is not up to date.
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from catalog.terms.declared import IMAGE_COLUMNS, SENTENCE_COLUMNS, scores_of  # noqa: E402
+from catalog.terms.scores import OWN  # noqa: E402
+from infra.generated import rewrite  # noqa: E402
+
+START, END = "<!-- columns: made by infra/score_table.py -->", "<!-- end of columns -->"
+
+
+def score_table() -> str:
+    lines = ["| column | type | what it is | from |", "|---|---|---|---|"]
+    for kind, base in (("image", IMAGE_COLUMNS), ("sentence", SENTENCE_COLUMNS)):
+        lines += [f"| `{name}` | {sql_type} | {meaning} | the {kind} |" for name, (sql_type, meaning) in base.items()]
+        lines += [
+            f"| `{column.rule_name}` | {column.type} | {column.meaning} | `{score.table}` |"
+            for score in scores_of(kind, OWN)
+            for column in score.columns
+            if column.rule_name
+        ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    raise SystemExit(rewrite(ROOT / "README.md", START, END, score_table(), sys.argv[1:]))
