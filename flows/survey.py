@@ -4,24 +4,19 @@ Where centroids would be trained, what lies downstream has no identity yet: all 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from catalog.lake.lake import Lake
 from catalog.pending.item import WorkItem
 from catalog.recipe.plan import Plan
 from catalog.write.lease import Writer
+from flows.curate import curate_steps
 from ops.read.source import SourceError
-from tasks.associate import associate
-from tasks.caption import caption, fuse, tag
-from tasks.cluster import cluster
-from tasks.duplicates import group_duplicates
-from tasks.fetch import fetch
 from tasks.ingest import ingest
+from tasks.publish import publish
 from tasks.run.session import Session
 from tasks.run.stage import Output, Placement
-from tasks.score_images import score_images
-from tasks.score_sentences import score_sentences
 
 Step = Callable[[Session], Any]
 
@@ -82,23 +77,30 @@ class Survey(Session):
 
 def survey(lake: Lake, plan: Plan, sources: Sequence[str]) -> Survey:
     """Count the pending work of each step of curate; the lake may be read-only. Unreachable sources become notes."""
-    seen = Survey(cast(Writer, _Reader(lake)), plan, Placement())
-    for uri in sources:
-        seen.step, seen.sources = "ingest", (uri,)
-        try:
-            ingest(seen)
-        except SourceError as error:
-            seen.note(str(error))
-    steps: tuple[Step, ...] = (
-        fetch, score_images, score_sentences, cluster, group_duplicates, associate, caption, tag, fuse
-    )  # fmt: skip
-    for step in steps:
-        seen.step = step.__name__
-        before = len(seen.found)
+    seen = Survey(cast(Writer, _Reader(lake)), plan, Placement(), tuple(sources))
+    curate_steps(seen, _survey_step)
+    return seen
+
+
+def _survey_step(step: Step, session: Session) -> Any:
+    """Let one step note its work. What would be published depends on all of it: that step is left out."""
+    seen = cast(Survey, session)
+    seen.step, before = step.__name__, len(seen.found)
+    if step is ingest:
+        _survey_sources(seen)
+    elif step is not publish:
         step(seen)
         if len(seen.found) == before and seen.unresolved and _wanted(seen):
             seen.saw(seen.step.replace("_", " "), 0, 0)
-    return seen
+
+
+def _survey_sources(seen: Survey) -> None:
+    """One source at a time, so that one out of reach is a note and hides no other."""
+    for uri in seen.sources:
+        try:
+            ingest(replace(seen, sources=(uri,)))
+        except SourceError as error:
+            seen.note(str(error))
 
 
 def _wanted(seen: Survey) -> bool:
