@@ -28,6 +28,8 @@ def connect(*extensions: str) -> duckdb.DuckDBPyConnection:
     for extension in extensions:
         connection.execute(f"LOAD {quoted(str(_extension_file(extension)))}")
     connection.execute("SET TimeZone = 'UTC'")
+    # After two seconds of a query it would be drawn on standard output, into what a command answers.
+    connection.execute("SET enable_progress_bar = false")
     # A file of a lake never changes, so its footer (some 3 kB) is read once a process: `why` asks `images` three times.
     connection.execute("SET parquet_metadata_cache = true")
     return connection
