@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
 from catalog.write.commit import Manifest
+from tests.shared import opened_new
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
-    with create_or_open(tmp_path / "lake") as opened:
+    with opened_new(tmp_path / "lake") as opened:
         yield opened
 
 

@@ -4,12 +4,13 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from catalog.ask.changes import Change, changes
 from catalog.ask.datasets import Dataset
 from catalog.lake.lake import Lake
+from tests.examples import examples
 
 FATES = st.sampled_from(["", "", "sharp", "balance"])
 PAIR = st.tuples(st.sampled_from(["one", "two", None]), st.sampled_from(["a caption", None]))
@@ -49,7 +50,7 @@ def expected(before: dict, after: dict) -> Counter:
 
 
 @given(before=VERSION, after=VERSION)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pairs_that_entered_left_or_changed_are_told_by_cause(lake: Lake, before: dict, after: dict):
     lake.execute("DELETE FROM decisions; DELETE FROM pairs")
     fill(lake, 1, before)

@@ -17,6 +17,7 @@ from catalog.write import lease
 from catalog.write.commit import Manifest, commit
 from catalog.write.stream import commit_stream
 from tests.catalog.conftest import partition
+from tests.shared import opened_new
 
 
 def n_rows(lake: Lake) -> int:
@@ -176,7 +177,7 @@ with create_or_open(sys.argv[1]) as lake, lease.writing(lake, sys.argv[2], "work
 
 def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_nothing_doubled(tmp_path: Path) -> None:
     place, chance = tmp_path / "lake", random.Random(7)
-    create_or_open(place).close()
+    opened_new(place).close()
     acknowledged: set[str] = set()
     for attempt in range(3):
         command = [sys.executable, "-c", WORKER, str(place), f"run{attempt}"]

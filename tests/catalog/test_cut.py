@@ -8,18 +8,19 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.cut import facts_tables
 from catalog.cut.cut import cut
 from catalog.cut.publication import image_funnel, publish, sentence_funnel
 from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
 from catalog.recipe.parts import RESERVED, Rule
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
+from tests.examples import examples
 from tests.reference import cut as slow
+from tests.shared import opened_new
 
 SCORERS = {
     "image_quality": "q",
@@ -110,12 +111,12 @@ def fill(lake: Lake, images: list[slow.Image], words: dict[str, tuple[int, int]]
 
 
 @given(seed=st.integers(0, 2**32), at_once=st.sampled_from((1, 7, 1000)))
-@settings(max_examples=10)
+@examples(10)
 def test_the_cut_equals_its_slow_twin(seed: int, at_once: int):
     images, words = world(seed)
     with (
         TemporaryDirectory() as folder,
-        create_or_open(Path(folder) / "lake") as lake,
+        opened_new(Path(folder) / "lake") as lake,
         pytest.MonkeyPatch.context() as patched,
     ):
         for name in ("IMAGES_AT_ONCE", "PAIRS_AT_ONCE", "LIVE"):
@@ -140,7 +141,7 @@ def test_the_cut_equals_its_slow_twin(seed: int, at_once: int):
 
 def test_no_sentence_is_used_more_often_than_allowed_and_no_cluster_over_its_cap(tmp_path: Path):
     images, words = world(99)
-    with create_or_open(tmp_path / "lake") as lake:
+    with opened_new(tmp_path / "lake") as lake:
         fill(lake, images, words)
         cut(lake, plan())
         uses = lake.query("SELECT max(n) FROM (SELECT count(*) AS n FROM cut_texts GROUP BY content)")
@@ -154,7 +155,7 @@ def test_no_sentence_is_used_more_often_than_allowed_and_no_cluster_over_its_cap
 
 def test_publishing_the_same_pairs_again_writes_nothing(tmp_path: Path):
     images, words = world(2)
-    with create_or_open(tmp_path / "lake") as lake:
+    with opened_new(tmp_path / "lake") as lake:
         fill(lake, images, words)
         cut(lake, plan())
         first = publish(lake, plan(), "run1", 1.0, lambda: 2)
@@ -170,7 +171,7 @@ def test_publishing_the_same_pairs_again_writes_nothing(tmp_path: Path):
 def test_the_funnel_of_sentences_is_counted_again_only_when_something_about_them_changed(tmp_path: Path):
     images, words = world(2)
     of_sentences = "SELECT rule, n_in, n_dropped FROM funnel WHERE version = ? AND kind = 'sentence' ORDER BY position"
-    with create_or_open(tmp_path / "lake") as lake:
+    with opened_new(tmp_path / "lake") as lake:
         fill(lake, images, words)
         counted = sentence_funnel(lake, plan())
         for version, cap in ((1, CAP), (2, 1)):
@@ -187,7 +188,7 @@ def test_the_funnel_of_sentences_is_counted_again_only_when_something_about_them
 
 def test_no_rule_may_bear_a_name_that_the_cut_itself_writes_into_the_funnel(tmp_path: Path):
     images, words = world(3)
-    with create_or_open(tmp_path / "lake") as lake:
+    with opened_new(tmp_path / "lake") as lake:
         fill(lake, images, words)
         cut(lake, plan())
         written = {rule for rule, _, _ in (*image_funnel(lake, plan()), *sentence_funnel(lake, plan()))}

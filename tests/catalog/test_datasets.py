@@ -7,12 +7,12 @@ import pytest
 from catalog.ask import datasets
 from catalog.lake.error import PairmillError
 from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
+from tests.shared import opened_new
 
 
 @pytest.fixture
 def lake(tmp_path: Path):
-    with create_or_open(tmp_path / "lake") as opened:
+    with opened_new(tmp_path / "lake") as opened:
         for name, version in (("demo", 1), ("demo", 2), ("demo", 10), ("30m", 1)):
             values = f"'{name}', {version}, '{{}}', 'd', [], {version}, 'c', false, 5, 0.9, 'r', now()"
             opened.execute(f"INSERT INTO datasets VALUES ({values})")

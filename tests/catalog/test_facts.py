@@ -17,6 +17,7 @@ from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.recipe.plan import Plan
 from tests.catalog.test_cut import fill, plan, world
+from tests.shared import opened_new
 
 ROW = {
     "images": {"image_id": ["new"], "sha256": ["p01"]},
@@ -33,7 +34,7 @@ ROW = {
 
 
 def lake_of(path: Path) -> Lake:
-    lake = create_or_open(path / "lake")
+    lake = opened_new(path / "lake")
     fill(lake, *world(7))
     return lake
 

@@ -15,6 +15,7 @@ from catalog.lake.error import BadQuery, NewerLake, PairmillError
 from catalog.lake.opening import create_or_open
 from catalog.write import lease
 from tests.catalog.conftest import partition
+from tests.shared import opened_new
 
 
 def plain_duckdb(catalog: str | Path) -> duckdb.DuckDBPyConnection:
@@ -35,7 +36,7 @@ def test_a_new_lake_has_its_tables_and_leaves_two_names_in_the_folder(tmp_path: 
 def test_plain_duckdb_reads_the_lake_from_another_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
+    with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
         writer.commit([partition(lake, "p", ["a", "b"])])
         writer.begin("score")
     (tmp_path / "elsewhere").mkdir()
@@ -77,7 +78,7 @@ def test_a_lake_whose_data_was_left_behind_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_lease_can_be_read_under_any_name_of_the_lake(tmp_path: Path) -> None:
-    with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "run", "test"):
+    with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "test"):
         connection = connect("ducklake", "sqlite_scanner")
         connection.execute(f"ATTACH 'ducklake:sqlite:{tmp_path}/lake/catalog.sqlite' AS ours (READ_ONLY)")
         assert connection.execute("SELECT run_id FROM ours.lease").fetchall() == [("run",)]
@@ -110,7 +111,7 @@ print("saw", last)
 
 
 def test_another_process_reads_while_this_one_commits(tmp_path: Path) -> None:
-    with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
+    with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
         command = [sys.executable, "-c", READER, str(tmp_path / "lake"), "60"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
             assert reader.stdout is not None and reader.stdout.readline() == "ready\n"
@@ -121,7 +122,7 @@ def test_another_process_reads_while_this_one_commits(tmp_path: Path) -> None:
 
 
 def test_threads_share_a_lake_and_a_transaction_has_it_to_itself(tmp_path: Path) -> None:
-    with create_or_open(tmp_path / "lake") as lake:
+    with opened_new(tmp_path / "lake") as lake:
 
         def ban(name: str) -> None:
             for _ in range(5):
@@ -140,7 +141,7 @@ def test_threads_share_a_lake_and_a_transaction_has_it_to_itself(tmp_path: Path)
 
 
 def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    with create_or_open(tmp_path / "lake") as lake:
+    with opened_new(tmp_path / "lake") as lake:
         with pytest.raises(ZeroDivisionError), lake.transaction():
             lake.execute("INSERT INTO bans VALUES ('a', '', now())")
             raise ZeroDivisionError
@@ -148,7 +149,7 @@ def test_a_transaction_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_transaction_that_another_commit_overtook_is_run_again_as_a_whole(tmp_path: Path) -> None:
-    with create_or_open(tmp_path / "lake") as ours, create_or_open(tmp_path / "lake") as theirs:
+    with opened_new(tmp_path / "lake") as ours, create_or_open(tmp_path / "lake") as theirs:
         tries = []
 
         def body() -> None:
@@ -166,7 +167,7 @@ def test_a_catalog_that_stays_locked_is_given_up_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patience, "SECONDS", 0.2)
-    with create_or_open(tmp_path / "lake") as lake:
+    with opened_new(tmp_path / "lake") as lake:
 
         def locked() -> None:
             raise duckdb.TransactionException("database is locked")
@@ -177,7 +178,7 @@ def test_a_catalog_that_stays_locked_is_given_up_with_the_remedy(
 
 
 def test_a_lake_of_a_newer_schema_is_refused_untouched(tmp_path: Path) -> None:
-    with create_or_open(tmp_path / "lake") as lake:
+    with opened_new(tmp_path / "lake") as lake:
         lake.execute("INSERT INTO schema_version VALUES (99, now())")
     before = (tmp_path / "lake" / "catalog.sqlite").read_bytes()
     for read_only in (True, False):
@@ -187,14 +188,14 @@ def test_a_lake_of_a_newer_schema_is_refused_untouched(tmp_path: Path) -> None:
 
 
 def test_a_lake_of_a_newer_ducklake_is_refused(tmp_path: Path) -> None:
-    with create_or_open(tmp_path / "lake") as lake:
+    with opened_new(tmp_path / "lake") as lake:
         lake.metadata.write("UPDATE ducklake_metadata SET value = '9.0' WHERE key = 'version'")
     with pytest.raises(NewerLake, match=r"DuckLake format 9\.0, newer"):
         create_or_open(tmp_path / "lake")
 
 
 def test_wrong_sql_is_the_users_to_mend(tmp_path: Path) -> None:
-    with create_or_open(tmp_path / "lake") as lake:
+    with opened_new(tmp_path / "lake") as lake:
         for sql in ("SELECT widht FROM images", "SELEC 1", "SELECT * FROM imagse", "SELECT 'x'::INTEGER"):
             with pytest.raises(BadQuery):
                 lake.query(sql)

@@ -13,6 +13,7 @@ from catalog.lake.host import host
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.write import lease
+from tests.shared import opened_new
 
 
 def put_holder(lake: Lake, host: str, pid: int, started: float, expires_in: float) -> None:
@@ -23,7 +24,7 @@ def put_holder(lake: Lake, host: str, pid: int, started: float, expires_in: floa
 
 
 def test_a_second_writer_is_told_who_writes_and_what_to_do(tmp_path: Path) -> None:
-    with create_or_open(tmp_path / "lake") as first, create_or_open(tmp_path / "lake") as second:
+    with opened_new(tmp_path / "lake") as first, create_or_open(tmp_path / "lake") as second:
         with lease.writing(first, "run1", "curate"):
             assert second.query("SELECT run_id, purpose FROM lease") == [("run1", "curate")]
             told = pytest.raises(LeaseHeld, match=r"run run1, 'curate', last heard of \d+ s ago. Wait until it ends")
@@ -41,7 +42,7 @@ def test_the_lease_is_released_when_the_body_raises(lake: Lake) -> None:
 
 
 def test_a_writer_may_wait_for_the_one_before_it(tmp_path: Path) -> None:
-    with create_or_open(tmp_path / "lake") as first, create_or_open(tmp_path / "lake") as second:
+    with opened_new(tmp_path / "lake") as first, create_or_open(tmp_path / "lake") as second:
         taken, waited = threading.Event(), threading.Event()
 
         def work() -> None:
@@ -110,7 +111,7 @@ def test_the_heartbeat_keeps_a_lease_alive_beyond_its_expiry(lake: Lake, monkeyp
 def test_a_writer_that_stood_still_while_another_took_over_writes_nothing_more(tmp_path: Path) -> None:
     """Whatever it was about to write, datasets included, and though nobody else touched that table."""
     row = "INSERT INTO bans VALUES ('a', 'test', now())"
-    with create_or_open(tmp_path / "lake") as first, create_or_open(tmp_path / "lake") as second:
+    with opened_new(tmp_path / "lake") as first, create_or_open(tmp_path / "lake") as second:
         with lease.writing(first, "run1", "curate"):
             first.retrying(lambda: first.execute(row))
             long_ago = (datetime.now(UTC) - timedelta(seconds=200)).isoformat()
@@ -144,7 +145,7 @@ with create_or_open(sys.argv[1]) as lake:
 
 
 def test_of_many_processes_that_race_for_the_lease_one_wins(tmp_path: Path) -> None:
-    create_or_open(tmp_path / "lake").close()
+    opened_new(tmp_path / "lake").close()
     command = [sys.executable, "-c", RACER, str(tmp_path / "lake")]
     pipe = subprocess.PIPE
     racers = [subprocess.Popen([*command, f"run{n}"], stdin=pipe, stdout=pipe, text=True) for n in range(3)]

@@ -2,11 +2,12 @@ import json
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.lake.error import BadPredicate
 from catalog.recipe.predicate import FUNCTIONS, check, columns_of, normal_form
+from tests.examples import examples
 
 KNOWN = {"width": "INTEGER", "height": "INTEGER", "sharpness": "DOUBLE", "has_url": "BOOLEAN", "language": "VARCHAR",
          "tags": "VARCHAR[]", "phash": "UBIGINT", "best_similarity": "DOUBLE", "n_words": "INTEGER"}  # fmt: skip
@@ -110,7 +111,7 @@ def classes_in(value: object) -> set[str]:
     return set()
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(texts)
 def test_no_text_reaches_execution_with_anything_but_scalar_nodes(sql: str) -> None:
     try:

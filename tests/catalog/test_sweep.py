@@ -13,6 +13,7 @@ from catalog.write.commit import Manifest
 from catalog.write.stream import commit_stream
 from catalog.write.sweep import checkpoint, sweep
 from tests.catalog.conftest import partition
+from tests.shared import opened_new
 
 DAY = 86_400
 
@@ -86,7 +87,7 @@ def test_files_that_workers_open_by_path_are_never_joined(lake: Lake) -> None:
 
 
 def test_a_lake_whose_newest_files_were_joined_can_be_moved(tmp_path: Path) -> None:
-    with create_or_open(tmp_path / "old") as lake, lease.writing(lake, "run", "sweep") as writer:
+    with opened_new(tmp_path / "old") as lake, lease.writing(lake, "run", "sweep") as writer:
         for name in ("a", "b"):
             writer.commit([partition(lake, name, ["x"])])
         checkpoint(writer)

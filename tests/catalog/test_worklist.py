@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from catalog.lake.lake import Lake
@@ -17,13 +17,14 @@ from catalog.pending.worklist import pending_images, pending_sentences, rounds
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
 from catalog.terms.score import Stage
+from tests.examples import examples
 
 SCORERS = {"image_quality": "q", "image_embedding": "e", "sentence_quality": "s", "image_similarity": "i"}
 SHARDS = 3
 SCORE = st.sampled_from([None, "unscored", 5.0, 50.0])
 PICTURE = st.tuples(SCORE, st.booleans(), st.sampled_from([50, 500]))
 SENTENCE = st.tuples(st.sampled_from([None, 1, 9]), st.integers(1, 4), st.booleans())
-QUICK = settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = examples(6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def plan() -> Plan:

@@ -15,6 +15,7 @@ from catalog.lake.opening import create_or_open
 from flows.curate import curate_steps
 from flows.run_start import session
 from flows.settings import Compute, load_recipe
+from tests.shared import new_lake
 
 Progress = Callable[[str, int, int], None]
 SCORES = {
@@ -45,7 +46,10 @@ def curate(
     """One run with a commit an item. Returns what was published and the number of work items by step."""
     read = load_recipe(recipe, settings)
     with session(
-        read, [str(source) for source in sources], str(lake), Compute(workers=workers, ray_address=ray_address)
+        read,
+        [str(source) for source in sources],
+        str(new_lake(lake)),
+        Compute(workers=workers, ray_address=ray_address),
     ) as opened:
         opened.progress, opened.commit_files = progress, 1
         published = curate_steps(opened, lambda step, held: step(held))

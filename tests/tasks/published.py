@@ -9,7 +9,6 @@ from PIL import Image
 
 from catalog.cut.cut import cut, cut_after_captions
 from catalog.cut.publication import Published, publish
-from catalog.lake.opening import create_or_open
 from catalog.lake.schema import columns
 from catalog.pending import contents
 from catalog.pending.item import WorkItem
@@ -19,6 +18,7 @@ from catalog.terms.ids import content_id, text_id
 from catalog.write import lease
 from catalog.write.scorer import Scorer, register
 from tasks.run.stage import Output, Part, write_parts
+from tests.shared import opened_new
 
 SENTENCES = ("A red fox sleeps in the sun.", "The old bridge crosses the river twice.", "Two boats wait for the wind.")
 FORMATS = ("jpeg", "png", "webp")
@@ -50,7 +50,7 @@ def published(
 ) -> Published:
     """Publish `small` in the lake at ``folder``: pictures in three shards, clusters by turns; '' and () leave out."""
     plan, scorers = plan_of(cap, image_rules, bool(caption), bool(tags))
-    with create_or_open(folder) as lake, lease.writing(lake, "run-1", "test") as writer:
+    with opened_new(folder) as lake, lease.writing(lake, "run-1", "test") as writer:
         output = Output(lake.data_path, "run-1", writer.begin("ingest"))
         register(lake, scorers, output.commit)
         made = _ingested(pictures, sentences, alt_text, url, faults)

@@ -18,6 +18,7 @@ from tasks.fetch import fetch, fetch_again
 from tasks.ingest import ingest
 from tasks.run.session import Session
 from tests.ops.fetch.web import Web, photograph, picture, redirect, status, web
+from tests.shared import new_lake
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def server() -> Iterator[Web]:
 def run(lake: Path, source: Path, allowed: str = "127.0.0.1/32", **settings: str) -> Iterator[Session]:
     recipe = load_recipe("demo", settings or {"fetch.retries": "0"})
     compute = Compute.model_validate({"workers": 1, "allow_addresses": [allowed] if allowed else []})
-    with session(recipe, [str(source)], str(lake), compute) as opened:
+    with session(recipe, [str(source)], str(new_lake(lake)), compute) as opened:
         yield opened
 
 

@@ -23,6 +23,7 @@ from tasks.reopen import replay
 from tasks.run.payloads import payloads
 from tasks.run.session import Session
 from tasks.score_images import score_images
+from tests.shared import new_lake
 
 COMPUTE = Compute.model_validate({"workers": 1})
 SCORES = "SELECT sha256, sharpness, brightness, colourfulness, image_entropy FROM image_quality ORDER BY ALL"
@@ -53,7 +54,9 @@ def photos(tmp_path: Path) -> Path:
 
 
 def opened(lake: Path, photos: Path, payload: str, **settings: str):
-    return session(load_recipe("demo", {"ingest.payload": payload, **settings}), [str(photos)], str(lake), COMPUTE)
+    return session(
+        load_recipe("demo", {"ingest.payload": payload, **settings}), [str(photos)], str(new_lake(lake)), COMPUTE
+    )
 
 
 def scored(held: Session) -> list[tuple]:

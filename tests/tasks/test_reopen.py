@@ -21,13 +21,14 @@ from tasks.run.rows import read_rows, to_vectors
 from tasks.run.session import Session
 from tasks.score_images import score_images
 from tests.ops.fetch.web import photograph
+from tests.shared import new_lake
 
 COMPUTE = Compute.model_validate({"workers": 1})
 
 
 @contextmanager
 def run(place: Path, **settings: str) -> Iterator[Session]:
-    with session(load_recipe("demo", settings), [str(place / "pages")], str(place / "lake"), COMPUTE) as held:
+    with session(load_recipe("demo", settings), [str(place / "pages")], str(new_lake(place / "lake")), COMPUTE) as held:
         ingest(held)
         yield held
 

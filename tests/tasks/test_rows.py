@@ -3,17 +3,18 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.run.rows import to_blobs, to_vectors
+from tests.examples import examples
 
 
 def slowly(blobs: pa.ChunkedArray | pa.Array) -> list[list[float]]:
     return [np.frombuffer(blob, "<f2").astype(np.float32).tolist() for blob in blobs.to_pylist()]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(0, 39), st.sampled_from([pa.binary(), pa.large_binary()]))
 def test_vectors_come_back_from_any_part_of_any_chunks(n: int, d: int, start: int, kind: pa.DataType):
     vectors = np.random.default_rng(n * d).standard_normal((n, d)).astype(np.float16)

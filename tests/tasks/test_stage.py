@@ -106,7 +106,7 @@ def test_the_partition_id_follows_the_asked_rows_not_the_run(items: list[WorkIte
 
 CLUSTER = """
 import ray
-from tasks.stage import Placement, _actors
+from tasks.run.stage import Placement, _actors
 ray.init(num_cpus=5, num_gpus=2, include_dashboard=False, log_to_driver=False)
 asked = (Placement(ray_address="auto", **more) for more in ({}, {"gpus_per_worker": 0.5}, {"workers": 3}))
 print([_actors(each) for each in asked])

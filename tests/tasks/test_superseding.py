@@ -21,6 +21,7 @@ from tasks.ingest import ingest
 from tasks.reopen import replay
 from tasks.run.session import Session
 from tests.ops.fetch.web import photograph
+from tests.shared import new_lake
 
 
 @contextmanager
@@ -28,7 +29,7 @@ def ingested(place: Path, *sources: str) -> Iterator[Session]:
     """The folder 'pages' of a place in the lake beside it; or else ``sources``."""
     recipe = load_recipe("demo", {"ingest.documents_per_shard": "2"})
     uris, compute = sources or (str(place / "pages"),), Compute.model_validate({"workers": 1})
-    with session(recipe, uris, str(place / "lake"), compute) as held:
+    with session(recipe, uris, str(new_lake(place / "lake")), compute) as held:
         ingest(held)
         yield held
 

@@ -1,12 +1,13 @@
 import io
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from ops.image.animation import is_animated
 from ops.image.header import Header, inspect
+from tests.examples import examples
 from tests.ops.image.pictures import encode, picture
 
 KINDS = [
@@ -62,7 +63,7 @@ def test_a_gif_without_an_end_is_given_up(hostile):
     assert not is_animated(b"GIF89a" + bytes(7) + hostile, "gif")
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.sampled_from(KINDS), st.floats(0, 1), st.binary(max_size=8))
 def test_a_cut_or_overwritten_file_raises_nothing(kind, share, junk):
     data = SEEDS[kind[0]]

@@ -4,13 +4,14 @@ import struct
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from ops.fault import Fault
 from ops.image.decode import Decode, target
 from ops.image.header import inspect
+from tests.examples import examples
 from tests.ops.golden import check_golden
 from tests.ops.image.arithmetic import ARITHMETIC, ARITHMETIC_PROGRESSIVE
 from tests.ops.image.pictures import encode, picture, turned_exif
@@ -235,7 +236,7 @@ def test_limits_hold_before_any_pixel_is_decoded():
     assert reason(data, Decode(max_bytes=100)) == "too_large"
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.one_of(st.binary(max_size=64), st.sampled_from(SEEDS)), st.sampled_from(["exact", "scaled"]), st.data())
 def test_mutated_and_random_bytes_never_raise(data, mode, draws):
     mutated = bytearray(data)

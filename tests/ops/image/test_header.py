@@ -2,12 +2,13 @@ import struct
 import zlib
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
 from ops.fault import Fault
 from ops.image.header import Header, inspect
+from tests.examples import examples
 from tests.ops.image.pictures import encode, picture, turned_exif
 
 FORMATS = {
@@ -121,7 +122,7 @@ SEEDS = [encode(picture(size=(24, 16)), format.upper(), **options) for format, o
 SEEDS += [encode(picture(size=(24, 16)), "WEBP", exif=turned_exif(6)), png_of(5, 5)]
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.one_of(st.binary(max_size=64), st.sampled_from(SEEDS)), st.data())
 @example(b"II*\0\xff\xff\xff\xff", None)
 def test_mutated_and_random_bytes_never_raise(data, draws):

@@ -1,13 +1,14 @@
 import imagehash
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import ImageEnhance, ImageOps
 
 from ops.image.decode import Decode
 from ops.image.phash import PerceptualHash
+from tests.examples import examples
 from tests.ops.golden import check_golden
 from tests.ops.image.pictures import encode, picture
 from tests.reference.phash import slow_phash
@@ -37,7 +38,7 @@ def test_it_stays_within_a_bit_of_imagehash_on_the_original(size):
     assert np.mean(drift) <= 1
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(hnp.arrays(np.uint8, st.tuples(st.integers(1, 70), st.integers(1, 70), st.just(3))))
 def test_the_slow_twin_agrees(pixels):
     expected, doubtful = slow_phash(pixels)

@@ -6,11 +6,12 @@ import tarfile
 import zipfile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.read.places import tar_members, unpack, zip_members
 from ops.read.source import open_source
+from tests.examples import examples
 from tests.ops.read.packed import sample, tar, zipped
 from tests.ops.read.samples import documents, faults, jpeg, outline, write
 
@@ -22,7 +23,7 @@ def opened(tmp_path, name, data):
 
 
 @pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
-@settings(max_examples=30)
+@examples(30)
 @given(names=st.lists(st.text("ab é/.-_", min_size=1, max_size=300), max_size=5))
 def test_members_are_those_that_the_standard_library_finds(format, names):
     data = tar([(name, name) for name in names], format=format)
@@ -67,7 +68,7 @@ def test_the_first_of_two_members_of_one_name_counts(tmp_path):
     assert (first.items[0].data, fault.reason) == (jpeg("red"), "bad_record")
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(share=st.floats(0.15, 0.99))
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
 def test_of_a_cut_tar_what_came_before_the_cut_is_kept_and_the_rest_is_one_fault(tmp_path_factory, mode, share):

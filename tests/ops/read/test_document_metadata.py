@@ -1,11 +1,12 @@
 import json
 import math
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.read.document_metadata import MAX_TEXT, storable
 from ops.read.page.charset import printable
+from tests.examples import examples
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.binary(max_size=70))
 VALUES = st.recursive(
@@ -20,7 +21,7 @@ def plain(value: object) -> object:
     return printable(value) if isinstance(value, str) else value
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.dictionaries(st.text(max_size=8), VALUES, max_size=6))
 def test_what_is_kept_can_be_written_as_json_and_as_utf8(row):
     kept = storable(row)

@@ -1,12 +1,13 @@
 import base64
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.fault import Fault
 from ops.read.formats.html_folder import HtmlFolder
 from ops.read.source import Document, Unit, open_source
+from tests.examples import examples
 from tests.ops.read.samples import documents, everything, faults, jpeg, outline, pictures, write
 
 
@@ -239,7 +240,7 @@ MARKUP = (
 PIECES = st.sampled_from(MARKUP.split("|"))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.one_of(st.lists(PIECES, max_size=30).map(lambda pieces: "".join(pieces).encode()), st.binary(max_size=200)))
 def test_no_page_raises_and_its_texts_can_be_stored(tmp_path_factory, data):
     tree = open_source(str(write(tmp_path_factory.mktemp("p"), {"page.html": data}))).tree

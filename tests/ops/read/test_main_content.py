@@ -1,10 +1,11 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.read.source import Document, open_source
+from tests.examples import examples
 from tests.ops.read.samples import documents, everything, jpeg, outline, write
 
 ARTICLE = [
@@ -63,7 +64,7 @@ def test_an_article_keeps_its_text_lists_captions_and_pictures_in_order_and_its_
     assert found == ["<logo.png>", *expected, ARTICLE[3]]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     st.lists(st.sampled_from([*(f"<p>{text}</p>" for text in ARTICLE), "<img src=a.jpg>"]), min_size=8, max_size=30),
     st.sampled_from(["<div><div>{}</div></div>", "<section>{}</section>", "<main>{}</main>", "{}"]),

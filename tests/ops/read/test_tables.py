@@ -7,12 +7,13 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.fault import Fault
 from ops.read.records import tables
 from ops.read.source import Document, open_source
+from tests.examples import examples
 from tests.ops.read.packed import zipped
 from tests.ops.read.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
 
@@ -132,7 +133,7 @@ def test_bad_utf8_and_impossible_dates_in_parquet_cost_their_row_only(tmp_path):
     ]
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     texts=st.lists(st.text(max_size=40), min_size=1, max_size=20),
     size=st.integers(8, 200),

@@ -3,11 +3,12 @@ import io
 import zlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.fault import Fault
 from ops.read.source import Document, open_source
+from tests.examples import examples
 from tests.ops.read.samples import documents, everything, faults, jpeg, outline, pictures, write
 
 PAGE = (
@@ -97,7 +98,7 @@ def test_a_page_that_unpacks_without_end_is_a_bomb_and_its_neighbours_live(tmp_p
 
 
 @pytest.mark.parametrize("name", ["x.warc", "x.warc.gz"])
-@settings(max_examples=30)
+@examples(30)
 @given(share=st.floats(0.75, 0.999))
 def test_of_a_cut_file_what_came_before_the_cut_is_kept(tmp_path_factory, name, share):
     data = FORMS[name]
@@ -117,7 +118,7 @@ def test_a_picture_that_no_page_shows_is_a_document_of_its_own(tmp_path):
     assert picture.metadata["crawled"] == "2024-05-01T00:00:00Z"
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(junk=st.binary(max_size=300), at=st.integers(0, 2000))
 def test_junk_anywhere_raises_nothing(tmp_path_factory, junk, at):
     data = FORMS["x.warc"]

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.whole.components import components, recut
+from tests.examples import examples
 from tests.reference.components import walk
 
 
@@ -20,7 +21,7 @@ def graphs(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
 
 
 @given(graphs())
-@settings(max_examples=300)
+@examples(300)
 def test_every_node_carries_the_smallest_node_that_a_walk_reaches(graph):
     n, edges = graph
     assert components(n, ends(edges)).tolist() == walk(n, edges)
@@ -38,7 +39,7 @@ def test_further_columns_of_the_edges_are_not_looked_at():
 
 
 @given(graphs(), st.integers(1, 8), st.data())
-@settings(max_examples=300)
+@examples(300)
 def test_after_a_recut_every_part_fits_and_lies_inside_its_component(graph, max_group: int, data: st.DataObject):
     n, edges = graph
     distance = np.array(

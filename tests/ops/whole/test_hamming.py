@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.whole import hamming
 from ops.whole.components import components
 from ops.whole.hamming import hamming_edges
+from tests.examples import examples
 from tests.reference.hamming import all_pairs
 
 HASHES = st.integers(0, 2**64 - 1)
@@ -34,13 +35,13 @@ def labels_of(n: int, pairs) -> list[int]:
 
 
 @given(families().map(lambda hashes: list(dict.fromkeys(hashes))), st.integers(0, 8))
-@settings(max_examples=200)
+@examples(200)
 def test_distinct_hashes_get_exactly_the_edges_of_all_pairs(hashes: list[int], radius: int):
     assert edges_of(hashes, radius=radius) == all_pairs(hashes, radius)
 
 
 @given(families(), st.integers(0, 6))
-@settings(max_examples=200)
+@examples(200)
 def test_with_equal_hashes_the_components_are_those_of_all_pairs(hashes: list[int], radius: int):
     found, expected = edges_of(hashes, radius=radius), all_pairs(hashes, radius)
     assert found.items() <= expected.items()
@@ -48,7 +49,7 @@ def test_with_equal_hashes_the_components_are_those_of_all_pairs(hashes: list[in
 
 
 @given(families(), st.data())
-@settings(max_examples=200)
+@examples(200)
 def test_old_then_new_connects_what_all_at_once_connects(hashes: list[int], data: st.DataObject):
     is_new = data.draw(st.lists(st.booleans(), min_size=len(hashes), max_size=len(hashes)))
     old = [row for row, new in enumerate(is_new) if not new]

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.whole import kmeans
 from ops.whole.kmeans import assign, build_router, train
 from ops.whole.ranking import unit
+from tests.examples import examples
 from tests.reference.search import best
 
 
@@ -104,7 +105,7 @@ def test_vectors_may_be_a_memory_map_of_half_precision(tmp_path):
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=20), st.integers(1, 200))
-@settings(max_examples=300)
+@examples(300)
 def test_shares_add_up_and_no_group_gets_more_than_its_points(sizes: list[int], k: int):
     filled = sum(size > 0 for size in sizes)
     total = sum(sizes)

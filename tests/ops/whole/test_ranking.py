@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.whole import ranking
 from ops.whole.ranking import nearest, unit
+from tests.examples import examples
 from tests.reference.search import best
 
 
@@ -40,7 +41,7 @@ def test_the_nearest_are_those_of_the_slow_twin(n: int, k: int, spread: float):
         assert found[row][apart].tolist() == [place for (place, _), sure in zip(expected, apart, strict=True) if sure]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.integers(1, 300), st.integers(1, 90), st.integers(0, 10_000), st.sampled_from([1e-3, 1.0, 40.0]))
 def test_both_ways_give_the_same_bits_for_vectors_of_any_length(n: int, k: int, seed: int, scale: float):
     known, queries = close_together(n, 24, 0.1, seed), close_together(9, 24, 0.1, seed + 1)

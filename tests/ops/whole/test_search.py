@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.whole.ranking import unit
 from ops.whole.search import recall_at_k, top_k
+from tests.examples import examples
 from tests.reference.search import best
 
 
@@ -29,7 +30,7 @@ def world(n: int, m: int, clusters: int, probes: int, seed: int = 0, d: int = 16
     st.integers(1, 7),
     st.integers(0, 10**6),
 )
-@settings(max_examples=150)
+@examples(150)
 def test_the_answers_are_those_of_the_slow_twin(n: int, m: int, clusters: int, probes: int, k: int, seed: int):
     queries, asked, vectors, offsets = world(n, m, clusters, min(probes, clusters), seed)
     ids, similarities = top_k(queries, asked, vectors, offsets, k)
