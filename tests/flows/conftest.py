@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from flows.command.cli import main
-from tests.ops.models.tiny import save_clip
-from tests.ops.models.tiny_vlm import save_vlm
+from tests.flows.line import curate
+from tests.shared import copied, made_once
 
 Tell = Callable[..., str]
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,22 +21,32 @@ def generate(out: Path, seed: int, documents: int) -> Path:
     return out / "pages"
 
 
-@pytest.fixture(scope="session")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return generate(tmp_path_factory.mktemp("world"), seed=11, documents=72)
+def world(seed: int, documents: int) -> Path:
+    """The pages of a world that all tests of this run share."""
+    return made_once(f"world-{seed}", lambda place: generate(place, seed, documents)) / "pages"
 
 
 @pytest.fixture(scope="session")
-def more_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return generate(tmp_path_factory.mktemp("more"), seed=12, documents=10)
+def pages() -> Path:
+    return world(seed=11, documents=72)
 
 
 @pytest.fixture(scope="session")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def more_pages() -> Path:
+    return world(seed=12, documents=10)
+
+
+@pytest.fixture(scope="session")
+def few_pages() -> Path:
+    return world(seed=13, documents=18)
+
+
+@pytest.fixture(scope="session")
+def settings() -> dict[str, str]:
     """Overrides of the demo recipe: random models, eight shards of nine documents, short captions."""
     return {
-        "models.clip": save_clip(tmp_path_factory.mktemp("clip")),
-        "models.captioner": save_vlm(tmp_path_factory.mktemp("vlm"), "idefics3"),
+        "models.clip": f"open_clip:local-dir:{made_once('clip', _save_clip)}",
+        "models.captioner": f"hf:{made_once('vlm', _save_vlm)}",
         "ingest.documents_per_shard": "9",
         "duplicates.cosine": "0.99999",
         "captioners.0.max_tokens": "4",
@@ -46,6 +56,30 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "decoding.side": "64",
         "association.max_uses": "1000",
     }
+
+
+def _save_clip(folder: Path) -> None:
+    from tests.ops.models.tiny import save_clip
+
+    save_clip(folder)
+
+
+def _save_vlm(folder: Path) -> None:
+    from tests.ops.models.tiny_vlm import save_vlm
+
+    save_vlm(folder, "idefics3")
+
+
+@pytest.fixture(scope="session")
+def curated(pages: Path, settings: dict[str, str]) -> Path:
+    """The lake of one undisturbed run over ``pages``, to be read only: what writes takes a copy."""
+    return made_once("curated-lake", lambda place: curate(place, pages, settings=settings))
+
+
+@pytest.fixture
+def curated_copy(curated: Path, tmp_path: Path) -> Path:
+    """The same lake for one test alone."""
+    return copied(curated, tmp_path / "lake")
 
 
 @pytest.fixture

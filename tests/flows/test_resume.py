@@ -1,5 +1,7 @@
 """What a run redoes: nothing that is committed, whatever came between."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,72 +18,71 @@ STEPS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, pages: Path, settings: dict[str, str]) -> Path:
-    lake = tmp_path_factory.mktemp("undisturbed") / "lake"
-    curate(lake, pages, settings=settings)
-    return lake
-
-
 def snapshot(lake: Path) -> tuple:
     """What must be equal between lakes: the dataset, and how many rows each table has."""
     counts = rows(lake, 'SELECT "table", sum(rows) FROM partitions GROUP BY "table" ORDER BY "table"')
     return rows(lake, "SELECT content_digest, version FROM datasets"), counts
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_run_killed_in_each_stage_in_turn_ends_in_the_dataset_of_an_undisturbed_one(
-    undisturbed: Path, pages: Path, settings: dict[str, str], tmp_path: Path
+def killed(lake: Path, pages: Path, step: str, settings: dict[str, str]) -> None:
+    """A run in a process of its own that dies after the second commit of ``step``."""
+    command = [sys.executable, "-m", "tests.flows.line", str(lake), str(pages), step]
+    command += [f"{key}={value}" for key, value in settings.items()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == -9, f"{step}: {done.stderr[-2000:]}"
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [pytest.param(("score images",), id="one stage"),
+     pytest.param(STEPS, id="each stage in turn", marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+)  # fmt: skip
+def test_a_run_that_is_killed_ends_in_the_dataset_of_an_undisturbed_one(
+    curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path, steps: tuple[str, ...]
 ):
     lake = tmp_path / "lake"
-    for step in STEPS:
-        command = [sys.executable, "-m", "tests.flows.line", str(lake), str(pages), step]
-        command += [f"{key}={value}" for key, value in settings.items()]
-        killed = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        assert killed.returncode == -9, f"{step}: {killed.stderr[-2000:]}"
+    for step in steps:
+        killed(lake, pages, step, settings)
     curate(lake, pages, settings=settings)
-    assert snapshot(lake) == snapshot(undisturbed)
+    assert snapshot(lake) == snapshot(curated)
     assert scored_twice(lake) == []
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_whole_line_on_ray_gives_the_dataset_of_the_process_pool(
-    undisturbed: Path, pages: Path, settings: dict[str, str], tmp_path: Path
+    curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path
 ):
     curate(tmp_path / "lake", pages, settings=settings, ray_address="local")
-    assert snapshot(tmp_path / "lake") == snapshot(undisturbed)
+    assert snapshot(tmp_path / "lake") == snapshot(curated)
 
 
-@pytest.mark.slow
-def test_a_second_run_does_nothing_and_publishes_nothing(undisturbed: Path, pages: Path, settings: dict[str, str]):
-    before = rows(undisturbed, "SELECT * FROM partitions ORDER BY partition_id"), rows(undisturbed, "FROM datasets")
-    published, counts = curate(undisturbed, pages, settings=settings)
+def test_a_second_run_does_nothing_and_publishes_nothing(curated_copy: Path, pages: Path, settings: dict[str, str]):
+    lake = curated_copy
+    before = rows(lake, "SELECT * FROM partitions ORDER BY partition_id"), rows(lake, "FROM datasets")
+    published, counts = curate(lake, pages, settings=settings)
     assert work_done(counts) == {}
     assert (published.version, published.is_new) == (1, False)
-    after = rows(undisturbed, "SELECT * FROM partitions ORDER BY partition_id"), rows(undisturbed, "FROM datasets")
-    assert after == before
+    assert (rows(lake, "SELECT * FROM partitions ORDER BY partition_id"), rows(lake, "FROM datasets")) == before
 
 
-@pytest.mark.slow
-def test_new_documents_cost_only_themselves(pages: Path, more_pages: Path, settings: dict[str, str], tmp_path: Path):
-    curate(tmp_path / "lake", pages, settings=settings)
-    old = rows(tmp_path / "lake", "SELECT DISTINCT sha256 FROM image_embedding")
-    published, counts = curate(tmp_path / "lake", pages, more_pages, settings=settings)
+def test_new_documents_cost_only_themselves(
+    curated_copy: Path, pages: Path, more_pages: Path, settings: dict[str, str]
+):
+    old = rows(curated_copy, "SELECT DISTINCT sha256 FROM image_embedding")
+    published, counts = curate(curated_copy, pages, more_pages, settings=settings)
     assert (counts["ingest"], published.version) == (2, 2)
     assert "train image centroids" not in counts
-    assert scored_twice(tmp_path / "lake") == []
-    new = rows(tmp_path / "lake", "SELECT DISTINCT sha256 FROM image_embedding")
+    assert scored_twice(curated_copy) == []
+    new = rows(curated_copy, "SELECT DISTINCT sha256 FROM image_embedding")
     assert len(old) < len(new) <= len(old) + 100
 
 
-@pytest.mark.slow
 def test_a_changed_caption_model_redoes_captions_and_what_is_made_from_them_alone(
-    pages: Path, settings: dict[str, str], tmp_path: Path
+    curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
 ):
-    curate(tmp_path / "lake", pages, settings=settings)
     changed = settings | {"models.captioner": save_vlm(tmp_path / "other", "llava")}
-    _, counts = curate(tmp_path / "lake", pages, settings=changed)
+    _, counts = curate(curated_copy, pages, settings=changed)
     assert set(work_done(counts)) == {"caption main", "score captions", "fuse"}
 
 
@@ -102,14 +103,11 @@ def test_a_loosened_rule_scores_only_what_became_eligible(pages: Path, settings:
 
 
 @pytest.mark.slow
-def test_a_file_that_was_touched_enters_once(pages: Path, settings: dict[str, str], tmp_path: Path):
-    import os
-    import shutil
-
-    copied = shutil.copytree(pages, tmp_path / "pages")
-    first, _ = curate(tmp_path / "lake", copied, settings=settings)
-    page = sorted(copied.rglob("*.html"))[0]
+def test_a_file_that_was_touched_enters_once(few_pages: Path, settings: dict[str, str], tmp_path: Path):
+    pages = shutil.copytree(few_pages, tmp_path / "pages")
+    first, _ = curate(tmp_path / "lake", pages, settings=settings)
+    page = sorted(pages.rglob("*.html"))[0]
     os.utime(page, (1, 1))
-    second, counts = curate(tmp_path / "lake", copied, settings=settings)
+    second, counts = curate(tmp_path / "lake", pages, settings=settings)
     assert counts["ingest"] == 1
     assert (second.version, second.content_digest) == (1, first.content_digest)

@@ -1,6 +1,7 @@
 """`pairmill run` and what the reading commands say afterwards, over a small curated lake."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,7 @@ from tasks.out.export import export
 from tasks.run import identity
 from tests.flows.conftest import Tell
 from tests.flows.line import curate, rows, work_done
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+from tests.shared import copied, new_lake
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +23,8 @@ def assignments(settings: dict[str, str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory, pages: Path, settings: dict[str, str]) -> str:
-    folder = tmp_path_factory.mktemp("run") / "lake"
-    curate(folder, pages, settings=settings)
-    return str(folder)
+def lake(tmp_path_factory: pytest.TempPathFactory, curated: Path) -> str:
+    return str(copied(curated, tmp_path_factory.mktemp("run") / "lake"))
 
 
 def surveyed(lake: str, settings: dict[str, str], *sources: Path) -> Survey:
@@ -47,12 +45,15 @@ def test_a_run_tells_funnel_pairs_report_and_where_to_go_on(tell: Tell, lake: st
     assert len(json.loads(tell("sql", sql, "--lake", lake, "--format", "json"))) == 10
 
 
+@pytest.mark.slow
 def test_a_lake_that_refers_to_its_pictures_publishes_the_same_dataset_and_exports_it(
-    tell: Tell, lake: str, pages: Path, settings: dict[str, str], tmp_path: Path
+    tell: Tell, few_pages: Path, settings: dict[str, str], tmp_path: Path
 ):
     """All but the embedded ones stay where they are; an export needs every one of them."""
-    referring = str(tmp_path / "lake")
-    curate(referring, pages, settings=settings | {"ingest.payload": "reference"})
+    pages = shutil.copytree(few_pages, tmp_path / "pages")
+    lake, referring = str(tmp_path / "copies"), str(tmp_path / "references")
+    for place, payload in ((lake, "copy"), (referring, "reference")):
+        curate(place, pages, settings=settings | {"ingest.payload": payload})
     digest = "SELECT content_digest, n_pairs FROM datasets WHERE version = 1"
     assert rows(referring, digest) == rows(lake, digest)
     ((kept, total),) = rows(referring, "SELECT count(bytes), count(*) FROM payloads")
@@ -67,13 +68,10 @@ def test_a_lake_that_refers_to_its_pictures_publishes_the_same_dataset_and_expor
         "SELECT min(p.uri) FROM payloads p JOIN images i USING (sha256) JOIN pairs USING (image_id) GROUP BY sha256"
     )
     (uri,) = rows(referring, f"{places} HAVING count(DISTINCT p.uri) = 1 AND count(p.bytes) = 0 ORDER BY ALL")[0]
-    Path(uri).rename(tmp_path / "away")
-    try:
-        gone = pytest.raises(PairmillError, match=r"no longer at '.*Put them back, then run the same export again")
-        with create_or_open(referring) as opened, gone:
-            export(opened, "demo", 1, str(tmp_path / "again"))
-    finally:
-        (tmp_path / "away").rename(uri)
+    Path(uri).unlink()
+    gone = pytest.raises(PairmillError, match=r"no longer at '.*Put them back, then run the same export again")
+    with create_or_open(referring) as opened, gone:
+        export(opened, "demo", 1, str(tmp_path / "again"))
 
 
 def test_after_a_run_nothing_is_pending(tell: Tell, lake: str, pages: Path, assignments: list[str]):
@@ -88,9 +86,7 @@ def test_status_of_an_unreachable_source_says_so_and_goes_on(tell: Tell, lake: s
 
 
 def test_an_empty_lake_has_everything_before_it(tmp_path: Path, pages: Path, settings: dict[str, str]):
-    with create_or_open(tmp_path / "lake"):
-        pass
-    found = surveyed(str(tmp_path / "lake"), settings, pages).found
+    found = surveyed(str(new_lake(tmp_path / "lake")), settings, pages).found
     ingest = found[0]
     assert (ingest.work, ingest.items, ingest.due) == ("ingest", 8, "")
     assert ingest.rows >= 72
