@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO_DOCUMENTS ?= 640
 
-.PHONY: setup demo test lint fuzz bench lock clean
+.PHONY: setup demo test test-slow lint fuzz bench lock clean
 
 setup: .venv/.installed
 
@@ -28,10 +28,18 @@ lint: setup
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
-# Two at a time, whatever the machine has: one that has loaded models holds 2 GB. Each begins with half of the list, so
-# that most of what a file's tests share is made once; who is done first takes from the other's rest.
+# Two at a time, whatever the machine has: one that has loaded models holds 2 GB. Each begins with half of the list; who
+# is done first takes from the other's rest. What both need, worlds and lakes, is made once (tests/shared.py).
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+
+# What a change needs to be told within minutes.
 test: setup lint
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(PYTEST) -m "not slow"
+
+# What takes long: kills in every stage, the line on Ray, README's commands, the demo world's truth; and every property
+# again, with five times the examples.
+test-slow: setup
+	$(PYTEST) -m "slow or hypothesis" --hypothesis-profile full
 
 # Every format that is read, mutated for ten minutes; the bounded form of it is in the tests.
 fuzz: setup

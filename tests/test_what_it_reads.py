@@ -4,6 +4,7 @@ import io
 import json
 import re
 import shlex
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,8 +24,9 @@ from ops.read.source import open_source
 from tasks.ingest import ingest
 from tasks.run import pool
 from tests.ops.read.packed import zipped
-from tests.ops.read.samples import jpeg, table_bytes, write
+from tests.ops.read.samples import documents, faults, jpeg, pictures, table_bytes, write
 from tests.ops.read.test_s3 import fresh_filesystem, server, upload
+from tests.shared import new_lake
 
 __all__ = ["server"]  # a fixture
 ROOT = Path(__file__).resolve().parents[1]
@@ -134,17 +136,30 @@ def test_the_table_names_a_place_of_every_format_on_this_machine_and_on_s3():
     assert sorted(sources) == sorted([*PLACES, *(f"s3://bucket/{place}" for place in PLACES)])
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_a_command_of_the_table_names_is_found_and_read(places: Path, command: str):
+    name = parsed(command).source[0]
+    format, kept, to_fetch = PLACES[name.removeprefix("s3://bucket/")][1]
+    source = open_source(name)
+    assert {unit.format for unit in source.units()} == {format}
+    shown = [picture for document in documents(source) for picture in pictures(document)]
+    assert [sum(picture.data is not None for picture in shown), len(shown)] == [kept, kept + to_fetch]
+    assert faults(source) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_the_table_reads_what_it_says(places: Path, tmp_path: Path, command: str):
-    args = parser().parse_args([*shlex.split(command)[1:], "--models", "demo", "--lake", str(tmp_path), "--workers=1"])
-    format, kept, to_fetch = PLACES[args.source[0].removeprefix("s3://bucket/")][1]
-    source = open_source(args.source[0])
-    assert {unit.format for unit in source.units()} == {format}
+def test_a_command_of_the_table_ingests_what_it_says(places: Path, tmp_path: Path, command: str):
+    args = parsed(command, "--models", "demo", "--lake", str(new_lake(tmp_path / "lake")), "--workers=1")
+    _, kept, to_fetch = PLACES[args.source[0].removeprefix("s3://bucket/")][1]
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
     with session(recipe, args.source, args.lake, compute_of(args)) as opened:
         assert ingest(opened) == 1
         count = "SELECT (SELECT count(*) FROM images), (SELECT count(*) FROM links), (SELECT count(*) FROM quarantine)"
         assert opened.lake.query(count) == [(kept, to_fetch, 0)]
-        assert opened.lake.query("SELECT DISTINCT source FROM documents") == [(source.uri,)]
+        assert opened.lake.query("SELECT DISTINCT source FROM documents") == [(open_source(args.source[0]).uri,)]
         assert ingest(opened) == 0
+
+
+def parsed(command: str, *more: str) -> Namespace:
+    return parser().parse_args([*shlex.split(command)[1:], *more])

@@ -12,7 +12,6 @@ from tests.flows.conftest import Tell
 from tests.flows.line import rows
 from tests.ops.fetch.web import Web, photograph, picture, status, web
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 LOOPBACK = "--allow-address=127.0.0.1/32"
 
 
@@ -36,6 +35,7 @@ def source(server: Web, tmp_path: Path) -> str:
     return str(tmp_path / "list")
 
 
+@pytest.mark.slow
 def test_what_could_not_be_fetched_is_told_tried_again_and_joins_the_dataset(
     tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path
 ):
@@ -68,6 +68,7 @@ def test_what_could_not_be_fetched_is_told_tried_again_and_joins_the_dataset(
     assert "nothing is pending" in tell("status", "--source", source, *lake)
 
 
+@pytest.mark.slow
 def test_addresses_can_be_fetched_before_anything_is_curated(
     tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path
 ):
@@ -82,6 +83,7 @@ def test_addresses_can_be_fetched_before_anything_is_curated(
     assert "unchanged" in told and "0 were in quarantine for it, 0 are" in told
 
 
+@pytest.mark.slow
 def test_a_lake_whose_addresses_are_not_fetched_is_curated_without_pictures(
     tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path
 ):

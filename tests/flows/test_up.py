@@ -6,12 +6,14 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 COMMAND = [sys.executable, "-m", "flows.command.cli", "up"]
 
 
@@ -20,15 +22,36 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("prefect")
 
 
-def environment(home: Path) -> dict[str, str]:
+def environment(home: Path, api: str = "") -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    return kept | {"PREFECT_HOME": str(home)}
+    return kept | {"PREFECT_HOME": str(home)} | ({"PREFECT_API_URL": api} if api else {})
 
 
-def once(home: Path, lake: Path, source: Path, settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def once(
+    home: Path, lake: Path, source: Path, settings: dict[str, str], api: str = ""
+) -> subprocess.CompletedProcess[str]:
     command = [*COMMAND, "--once", "curate/demo", "--lake", str(lake), "--source", str(source)]
     command += [f"--set={key}={value}" for key, value in settings.items()]
-    return subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=600)
+    return subprocess.run(command, env=environment(home, api), capture_output=True, text=True, timeout=600)
+
+
+@contextmanager
+def staying(home: Path, lake: Path, api: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`up` that stays, once it is up, and the address of the server that it started or was given."""
+    # Where the tests run in the background of a script, SIGINT is ignored by all that they start.
+    child = subprocess.Popen([*COMMAND, "--lake", str(lake)], env=environment(home, api), text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # fmt: skip
+    try:
+        assert child.stdout is not None
+        deadline, told = time.monotonic() + 300, ""
+        while "Ctrl-C stops it" not in (line := child.stdout.readline()):
+            told += line
+            assert line and time.monotonic() < deadline, told
+        yield child, told.partition("PREFECT_API_URL=")[2].split()[0]
+    finally:
+        child.terminate()
+        child.wait(120)
 
 
 def asked(home: Path, sql: str) -> list[tuple]:
@@ -49,9 +72,9 @@ def of(home: Path) -> list[int]:
 
 
 def test_once_goes_through_server_and_worker_tells_the_result_and_leaves_nothing_running(
-    home: Path, tmp_path: Path, pages: Path, settings: dict[str, str]
+    home: Path, tmp_path: Path, few_pages: Path, settings: dict[str, str]
 ):
-    done = once(home, tmp_path / "lake", pages, settings)
+    done = once(home, tmp_path / "lake", few_pages, settings)
     assert done.returncode == 0, done.stdout + done.stderr
     for part in ("deployed curate/demo, curate/15m, curate/30m, curate/100m", "demo@1", "(published)", "short_side",
                  "pairmill sql", "Prefect's interface  http://127.0.0.1:", "publish: "):  # fmt: skip
@@ -69,36 +92,35 @@ def test_once_goes_through_server_and_worker_tells_the_result_and_leaves_nothing
     assert set(asked(home, "SELECT active FROM deployment_schedule")) == {(0,)}
 
 
-def test_what_the_user_must_mend_fails_the_run_with_that_message(home: Path, tmp_path: Path, settings: dict[str, str]):
-    done = once(home, tmp_path / "lake", tmp_path / "nowhere", settings)
+@pytest.mark.slow
+def test_up_stays_and_serves_others_until_it_is_told_to_stop_and_stops_what_it_started_alone(
+    home: Path, tmp_path: Path, settings: dict[str, str]
+):
+    with staying(home, tmp_path / "lake") as (server, api):
+        mine = of(home)
+        assert len(mine) >= 3
+        what_the_user_must_mend_fails_the_run_with_that_message(home, tmp_path, settings, api)
+        with staying(home, tmp_path / "other", api) as (worker, same):
+            assert same == api and len(of(home)) > len(mine)
+            worker.send_signal(signal.SIGINT)
+            assert worker.wait(120) == 0
+        assert set(of(home)) == set(mine) and server.poll() is None
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(120) == 0
+    assert of(home) == []
+
+
+def what_the_user_must_mend_fails_the_run_with_that_message(
+    home: Path, tmp_path: Path, settings: dict[str, str], api: str
+) -> None:
+    before = set(of(home))
+    done = once(home, tmp_path / "lake", tmp_path / "nowhere", settings, api)
     assert done.returncode == 1
     assert "curate/demo ended as Failed: source" in done.stderr and "there is no such file or folder" in done.stderr
     assert "Traceback" not in done.stderr
     assert "deployed" not in done.stdout  # they were up to date
     assert asked(home, "SELECT count(*) FROM task_run WHERE state_type = 'FAILED'") == [(0,)]
-    assert of(home) == []
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 0)])
-def test_up_stays_until_it_is_told_to_stop_and_stops_what_it_started(
-    home: Path, tmp_path: Path, number: signal.Signals, status: int
-):
-    # Where the tests run in the background of a script, SIGINT is ignored by all that they start.
-    child = subprocess.Popen([*COMMAND, "--lake", str(tmp_path / "lake")], env=environment(home), text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # fmt: skip
-    try:
-        assert child.stdout is not None
-        deadline = time.monotonic() + 300
-        while "Ctrl-C stops it" not in (line := child.stdout.readline()):
-            assert line and time.monotonic() < deadline
-        assert len(of(home)) >= 3
-        child.send_signal(number)
-        assert child.wait(120) == status
-    finally:
-        child.terminate()
-        child.wait(120)
-    assert of(home) == []
+    assert set(of(home)) == before
 
 
 def test_a_configured_server_that_does_not_answer_is_told_at_once(home: Path, tmp_path: Path):

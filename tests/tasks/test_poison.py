@@ -35,9 +35,12 @@ class DiesOn:
         ]
 
 
-@pytest.mark.slow  # a new process a death: some 1.5 s each
-@pytest.mark.parametrize(
-    "where", [Placement(workers=1), Placement(workers=1, ray_address="local")], ids=["pool", "ray"]
+@pytest.mark.parametrize(  # a new process a death: some 1.5 s each
+    "where",
+    [
+        pytest.param(Placement(workers=1), id="pool"),
+        pytest.param(Placement(workers=1, ray_address="local"), id="ray", marks=pytest.mark.slow),
+    ],
 )
 def test_a_key_of_64_that_kills_its_worker_leaves_63_good_rows_and_one_poison_row(where: Placement, tmp_path: Path):
     keys = tuple(f"{n:03}" for n in range(64))

@@ -46,7 +46,6 @@ def rows(manifests: list[Manifest]) -> dict[str, list[dict]]:
     return {each.partition_id: pq.read_table(each.path, partitioning=None).to_pylist() for each in manifests}
 
 
-@pytest.mark.slow
 def test_a_process_pool_and_ray_write_equal_rows_under_equal_partition_ids(items: list[WorkItem], tmp_path: Path):
     job = JOB
     pooled = flat(stage.run(items, job, output(tmp_path / "pool"), Placement(workers=2)))
