@@ -143,7 +143,7 @@ def test_what_a_command_of_the_table_names_is_found_and_read(places: Path, comma
     source = open_source(name)
     assert {unit.format for unit in source.units()} == {format}
     shown = [picture for document in documents(source) for picture in pictures(document)]
-    assert [sum(picture.data is not None for picture in shown), len(shown)] == [kept, kept + to_fetch]
+    assert [sum(bool(picture.data) for picture in shown), len(shown)] == [kept, kept + to_fetch]
     assert faults(source) == []
 
 
