@@ -1,6 +1,7 @@
 """The facts of a cut: made once for the same rows, anew for others, never half."""
 
 import os
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +18,7 @@ from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.recipe.plan import Plan
 from tests.catalog.test_cut import fill, plan, world
-from tests.shared import opened_new
+from tests.shared import made_once
 
 ROW = {
     "images": {"image_id": ["new"], "sha256": ["p01"]},
@@ -34,9 +35,13 @@ ROW = {
 
 
 def lake_of(path: Path) -> Lake:
-    lake = opened_new(path / "lake")
-    fill(lake, *world(7))
-    return lake
+    shutil.copytree(made_once("filled-lake", _filled), path / "lake")
+    return create_or_open(path / "lake")
+
+
+def _filled(place: Path) -> None:
+    with create_or_open(place) as lake:
+        fill(lake, *world(7))
 
 
 def kept(path: Path) -> dict[str, int]:

@@ -138,7 +138,9 @@ def test_why_knows_a_sentence_and_what_it_is_used_for(capsys, lake: str):
 
 
 def test_why_knows_a_page_with_its_pictures_and_what_became_of_them(capsys, lake: str, stories: dict[str, dict]):
-    for n in range(N):
+    of_each_fate = {stories[text_id("image", str(n))]["decision"]["dropped_by"]: n for n in range(N)}
+    assert len(of_each_fate) == 3
+    for n in of_each_fate.values():
         image_id, page_id = text_id("image", str(n)), text_id("document", str(n))
         told = asked(capsys, "why", page_id, "--lake", lake).splitlines()
         assert told[0].split() == ["document", page_id, f"https://example.org/{n}.jpg"]

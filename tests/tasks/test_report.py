@@ -145,7 +145,7 @@ def test_it_asks_nothing_of_the_network(small: tuple[Path, html.HtmlElement]):
     ("changes", "said"),
     [
         ({"pictures": 0, "sentences": (), "faults": ()}, ["No pair was left", "No picture came as far"]),
-        ({"sentences": ()}, ["No pair was left"]),
+        pytest.param({"sentences": ()}, ["No pair was left"], marks=pytest.mark.slow),
         (
             {"caption": "", "tags": (), "similarity": None, "clusters": 1, "faults": (), "image_rules": ODD},
             ["the recipe names no captioner", "A red fox", "1 cluster, largest first", "everything could be read"],
@@ -157,6 +157,7 @@ def test_a_dataset_that_lacks_something_has_a_report_all_the_same(tmp_path: Path
     assert [each for each in said if each not in shown] == []
 
 
+@pytest.mark.slow
 def test_it_stays_small_with_texts_of_a_megabyte(tmp_path: Path):
     long = "word " * 200_000
     published(

@@ -86,7 +86,9 @@ def test_a_changed_page_says_only_what_it_says_now_and_older_commits_still_see_t
         assert {each["origin"]["occurrences"] for each in stories if each["origin"]["url"].endswith("2.jpg")} == {1}
 
 
-@pytest.mark.parametrize("back", [1, 3], ids=["with the etag of then", "with another"])
+@pytest.mark.parametrize(
+    "back", [pytest.param(1, id="with the etag of then"), pytest.param(3, id="with another", marks=pytest.mark.slow)]
+)
 def test_a_page_that_goes_back_to_what_it_said_is_as_it_was_without_rows_twice(back: int, tmp_path: Path):
     for at, text in ((1, "What was said first."), (2, "What was said then."), (back, "What was said first.")):
         page(tmp_path, "a", text, 1, at=at)
@@ -148,7 +150,14 @@ def test_a_killed_run_leaves_the_comparison_to_the_next(tmp_path: Path, monkeypa
         assert alive(held) == ({"The new words of the page."}, {"2.jpg"})
 
 
-@pytest.mark.parametrize("spelled", ["pages", "pages/", "file://{}/pages", "html_folder:pages", "pages/a.html"])
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "pages/",
+        "html_folder:pages",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("pages", "file://{}/pages", "pages/a.html")),
+    ],
+)
 def test_a_changed_page_supersedes_what_it_said_however_its_source_is_spelled(
     spelled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -71,7 +71,14 @@ def expected(*rows: Sequence[str]) -> list[str]:
     return sorted(said(word) for each in rows for word in each)
 
 
-@pytest.mark.parametrize("n", [4, 7, 10], ids=["past one range", "inside its last range", "by a range"])
+@pytest.mark.parametrize(
+    "n",
+    [
+        pytest.param(4, id="past one range", marks=pytest.mark.slow),
+        pytest.param(7, id="inside its last range"),
+        pytest.param(10, id="by a range", marks=pytest.mark.slow),
+    ],
+)
 def test_json_lines_that_grew_say_everything_once(n: int, tmp_path: Path):
     lines(tmp_path, words(n), at=1)
     with ingested(tmp_path) as held:
@@ -94,7 +101,10 @@ def test_json_lines_that_shrank_say_only_what_they_say_now(tmp_path: Path):
             assert counted(held) == expected(words(n))
 
 
-@pytest.mark.parametrize(("before", "now"), [(3, 2), (2, 3), (6, 1), (1, 6)])
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [(3, 2), (1, 6), pytest.param(2, 3, marks=pytest.mark.slow), pytest.param(6, 1, marks=pytest.mark.slow)],
+)
 def test_a_table_in_other_row_groups_says_the_same(before: int, now: int, tmp_path: Path):
     table(tmp_path, words(6), before, at=1)
     with ingested(tmp_path) as held:
@@ -108,7 +118,7 @@ def test_a_table_in_other_row_groups_says_the_same(before: int, now: int, tmp_pa
         assert not any("no longer holds" in note for note in held.notes)
 
 
-@pytest.mark.parametrize(("before", "now"), [(2, 3), (3, 2)])
+@pytest.mark.parametrize(("before", "now"), [(2, 3), pytest.param(3, 2, marks=pytest.mark.slow)])
 def test_what_a_row_said_before_its_table_was_written_anew_no_longer_counts(before: int, now: int, tmp_path: Path):
     table(tmp_path, words(6), before, at=1)
     with ingested(tmp_path) as held:
@@ -132,6 +142,7 @@ def test_a_table_that_goes_back_to_what_it_was_is_read_again(tmp_path: Path):
         assert counted(held) == expected(words(6))
 
 
+@pytest.mark.slow
 def test_a_part_that_is_tried_again_leaves_what_moved_into_other_parts(tmp_path: Path):
     """The rows of a table that moved are the ones that were read first; they belong to where they are said now."""
     for at, group in ((1, 3), (2, 2)):
@@ -183,6 +194,7 @@ def test_a_run_killed_before_the_comparison_leaves_it_to_the_next(tmp_path: Path
         assert counted(held) == sorted({*expected(words(8)), *expected(words(6, row5="row5 of late"))})
 
 
+@pytest.mark.slow
 def test_what_was_said_again_only_while_a_run_was_killed_stays_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Of the rows that come and go, the first stands in a part that was lost, and the other in one that was killed."""
     for at, n in ((1, 6), (2, 4)):
