@@ -29,7 +29,7 @@ from catalog.terms.error import PairmillError
 from catalog.terms.score import Column, Score, Stage
 from catalog.terms.scores import OWN
 from tests.catalog.test_cut import SCORERS, fill, plan, world
-from tests.catalog.test_facts import kept
+from tests.catalog.test_facts import kept, lake_of
 
 Install = Callable[..., None]
 
@@ -86,8 +86,7 @@ EARLY = [score for score in OWN if score.rule_columns and score.stage < Stage.CA
 
 @pytest.mark.parametrize("score", EARLY, ids=lambda score: score.table)
 def test_a_new_row_of_any_declared_score_makes_the_facts_anew(tmp_path: Path, score: Score):
-    with create_or_open(tmp_path / "lake") as lake:
-        fill(lake, *world(7))
+    with lake_of(tmp_path) as lake:
         cut(lake, plan())
         before = kept(tmp_path)
         key = "p01" if score.of == "image" else "s01"

@@ -176,6 +176,7 @@ def test_a_team_keeps_its_metadata_in_postgres(tmp_path: Path, postgres: str) ->
         ]
 
 
+@pytest.mark.slow
 def test_a_cut_is_the_same_wherever_the_lake_lies(tmp_path: Path, s3: s3fs.S3FileSystem, postgres: str) -> None:
     elsewhere = write_yaml(tmp_path / "elsewhere", metadata=postgres, data_path="s3://bucket/lake")
     found = []

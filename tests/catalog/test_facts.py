@@ -78,7 +78,12 @@ def test_another_process_finds_them_made(tmp_path: Path):
         assert kept(tmp_path) == made
 
 
-@pytest.mark.parametrize("table", facts_tables.tables_read(plan()))
+QUICK = ("images", "match_candidates", "superseded")
+
+
+@pytest.mark.parametrize(
+    "table", [*QUICK, *(pytest.param(each, marks=pytest.mark.slow) for each in sorted(ROW.keys() - QUICK))]
+)
 def test_a_row_more_in_any_table_that_is_read_makes_them_anew_and_removes_the_former(tmp_path: Path, table: str):
     with lake_of(tmp_path) as lake:
         cut(lake, plan())

@@ -47,7 +47,7 @@ def staying(home: Path, lake: Path, api: str = "") -> Iterator[tuple[subprocess.
         deadline, told = time.monotonic() + 300, ""
         while "Ctrl-C stops it" not in (line := child.stdout.readline()):
             told += line
-            assert line and time.monotonic() < deadline, told
+            assert line and time.monotonic() < deadline, told + (child.communicate(timeout=120)[1] if not line else "")
         yield child, told.partition("PREFECT_API_URL=")[2].split()[0]
     finally:
         child.terminate()

@@ -190,6 +190,7 @@ def test_a_picture_gone_before_its_text_has_an_empty_one_and_a_reason(
     assert Fault(row["item"], row["reason"], row["detail"]).detail.endswith("other bytes stand there now")
 
 
+@pytest.mark.slow
 def test_what_fails_under_each_of_two_scorers_and_at_every_replay_has_its_reason(photos: Path, tmp_path: Path):
     """The same pictures of the same shard are asked for each time, and their complaints are not those of before."""
     lake, jpeg = tmp_path / "lake", picture(0)

@@ -180,7 +180,7 @@ def test_any_text_is_scored_without_an_error(text: str):
 @pytest.mark.parametrize(
     "text", ["a." * 200_000, "a" * 400_000, "a-" * 200_000, "cookie " * 50_000, "1.1" * 100_000, "©" * 99_999]
 )
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_a_very_long_sentence_costs_no_more_than_its_length(text: str):
     assert not score(text)["has_emoji"]
 
