@@ -1,6 +1,6 @@
 """Caption, tag and fuse: the dear stages, only for what the cut keeps."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -9,7 +9,8 @@ import pyarrow as pa
 from catalog.cut.cut import cut
 from catalog.pending import by_text as pending
 from catalog.pending.item import WorkItem
-from catalog.recipe.recipe import Captioner
+from catalog.recipe.parts import Captioner
+from catalog.recipe.recipe import Recipe
 from catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS, SYNTHETIC, TAGS
 from catalog.write.scorer import Scorer
 from ops.fault import Fault
@@ -21,7 +22,7 @@ from ops.pair.fuse import fuse_prompt
 from ops.pair.similarity import similarity
 from ops.pair.tags import ZeroShotTags
 from ops.text.generation_status import generation_status
-from tasks.run.identity import caption_scorer, clip, fuse_scorer
+from tasks.run.identity import caption_scorer, clip, decoder, fuse_scorer
 from tasks.run.payloads import payloads
 from tasks.run.rows import quarantine, read_rows, scalars, to_vectors
 from tasks.run.session import Session
@@ -45,8 +46,13 @@ def caption(session: Session) -> None:
 def caption_job(session: Session, captioner: Captioner, digest: str) -> "CaptionPictures":
     model = VisionLanguageModel(session.recipe.models[captioner.model], captioner.precision, captioner.batch_size)
     return CaptionPictures(
-        model, Decode(side=captioner.side, mode="exact"), captioner.name, captioner.prompt, captioner.max_tokens, digest
+        model, shown(session.recipe, captioner.side), captioner.name, captioner.prompt, captioner.max_tokens, digest
     )
+
+
+def shown(recipe: Recipe, side: int) -> Decode:
+    """The decode for a model that sees pictures at ``side``, with the limits of the recipe's ingest."""
+    return replace(decoder(recipe), side=side, mode="exact")
 
 
 @dataclass(frozen=True)
@@ -198,7 +204,7 @@ def fuse(session: Session) -> None:
     made_from = tuple(session.plan.scorer(name) for name in SYNTHETIC.made_from)
     digest = session.use(SYNTHETIC.table, fuse_scorer(session.recipe, made_from))
     model = VisionLanguageModel(session.recipe.models[settings.model], settings.precision, settings.batch_size)
-    job = FuseTexts(model, Decode(side=settings.side, mode="exact"), settings.prompt, settings.max_tokens, digest)
+    job = FuseTexts(model, shown(session.recipe, settings.side), settings.prompt, settings.max_tokens, digest)
     session.work_rounds(SYNTHETIC.step, pending.pending_fusion(session.lake, session.plan), job)
 
 

@@ -23,6 +23,8 @@ def publish(session: Session) -> Published:
     published = catalog_publish.publish(
         session.lake, session.plan, session.writer.run_id, recall, lambda: session.begin("publish").commit
     )
+    if not published.n_pairs:
+        session.note("no pair is left: the funnel shows which rule took the last ones, `pairmill why` each picture's.")
     if not published.is_new and (since := catalog_publish.images_since(session.lake, published)):
         session.note(
             f"{since:,} pictures came after {published.name}@{published.version} and change none of its pairs: the "

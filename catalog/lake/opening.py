@@ -33,8 +33,20 @@ def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConne
         raise nothing
     else:
         with hold(metadata, location.uri, "-", "create the lake", WAIT_SECONDS):
+            if not metadata.has_lake():  # another process may have made it while this one waited
+                _refuse_to_orphan(connection, location)
             _attach(connection, location, read_only)
     return connection, metadata
+
+
+def _refuse_to_orphan(connection: duckdb.DuckDBPyConnection, location: Location) -> None:
+    """Raise PairmillError where data lies and its catalog is lost: a new one would know none of it."""
+    files = quoted(f"{location.data_path}main/**/*.parquet")
+    if found := connection.execute(f"SELECT file FROM glob({files}) LIMIT 1").fetchall():
+        raise PairmillError(
+            f"lake '{location.uri}': there is data ({found[0][0]}), but its catalog {location.metadata} is missing or "
+            "empty. Put the catalog back from a copy, or make a new lake elsewhere; the data was not touched."
+        )
 
 
 def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection:

@@ -5,7 +5,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import yaml
@@ -73,14 +73,15 @@ def prepare(client, api: str) -> list[str]:
     PairmillError when `prefect deploy` fails.
     """
     from prefect.client.schemas.actions import WorkPoolCreate
-    from prefect.exceptions import ObjectNotFound
+    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
     from flows.with_prefect.heartbeats import watch
 
     try:
         client.read_work_pool(POOL)
     except ObjectNotFound:
-        client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
+        with suppress(ObjectAlreadyExists):  # another `up` made it in between
+            client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
     watch(client)
     names = [name for name in deployments() if _is_stale(client, name)]
     if names:
@@ -92,12 +93,18 @@ def prepare(client, api: str) -> list[str]:
 
 def deployments() -> list[str]:
     """List the deployments of prefect.yaml, as 'curate/demo'."""
+    return list(_entrypoints())
+
+
+def _entrypoints() -> dict[str, str]:
+    """Map each deployment of prefect.yaml, as 'curate/demo', to the flow that it runs, by its module."""
     content = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))
-    return [f"{each['entrypoint'].rpartition('.')[2]}/{each['name']}" for each in content["deployments"]]
+    return {f"{each['entrypoint'].rpartition('.')[2]}/{each['name']}": each["entrypoint"]
+            for each in content["deployments"]}  # fmt: skip
 
 
 def _is_stale(client, name: str) -> bool:
-    """Whether the deployment is missing, of another folder, or has another form of parameters."""
+    """Whether the deployment is missing, of another folder or module, or has another form of parameters."""
     from prefect.exceptions import ObjectNotFound
     from prefect.utilities.callables import parameter_schema
 
@@ -109,7 +116,8 @@ def _is_stale(client, name: str) -> bool:
         return True
     folder = f"'directory': '{ROOT}'"
     form = parameter_schema(curate.fn).model_dump_for_openapi()
-    return folder not in str(found.pull_steps) or found.parameter_openapi_schema != form
+    moved = folder not in str(found.pull_steps) or found.entrypoint != _entrypoints()[name]
+    return moved or found.parameter_openapi_schema != form
 
 
 def answers(api: str) -> bool:

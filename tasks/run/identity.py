@@ -102,7 +102,8 @@ def _op_class(score: Score) -> Any:
 def decoder(recipe: Recipe) -> Decode:
     """The one decode that feeds all image scores."""
     settings = recipe.decoding
-    return Decode(side=settings.side, mode=settings.mode, max_pixels=recipe.ingest.max_pixels)
+    limits = recipe.ingest
+    return Decode(settings.side, settings.mode, max_pixels=limits.max_pixels, max_bytes=limits.max_bytes)
 
 
 def clip(recipe: Recipe) -> Clip:

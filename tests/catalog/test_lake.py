@@ -240,3 +240,15 @@ def test_a_lake_that_may_not_be_written_says_so_and_can_still_be_read() -> None:
         path.chmod(0o755)
     assert done.stdout.splitlines()[:1] == ["[(0,)]"], done.stderr
     assert "PairmillError" in done.stdout and "Check its owner and rights" in done.stdout
+
+
+@pytest.mark.parametrize("lose", [Path.unlink, lambda file: file.write_bytes(b"")], ids=["missing", "empty"])
+def test_no_new_catalog_is_made_over_the_data_of_a_lost_one(tmp_path: Path, lose) -> None:
+    with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
+        writer.commit([partition(lake, "p", ["a"], writer.begin("step"))])
+    lose(tmp_path / "lake/catalog.sqlite")
+    for _ in range(2):  # the first try leaves no catalog either
+        with pytest.raises(
+            PairmillError, match=r"there is data .* its catalog .* is missing or empty. Put the catalog"
+        ):
+            create_or_open(tmp_path / "lake")
