@@ -1,8 +1,8 @@
-"""Associate: for every picture the nearest sentences of the clusters it probes, and what CLIP says of the best.
+"""Associate: find for every picture the nearest sentences of the clusters it probes, and score the best by CLIP.
 
 Worked range by range of sentence clusters: a worker holds one range of the sentence index and the pictures routed into
-it. What came since the range was last searched is told by commit number: new pictures meet all sentences of the range,
-old pictures only the new sentences. A picture's candidates of all ranges and runs are ranked together by SQL.
+it. What came since the range was last searched has a higher commit number: new pictures meet all sentences of the
+range, old pictures only the new sentences. A picture's candidates of all ranges and runs are ranked together by SQL.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from catalog.pending import by_text as pending
 from catalog.pending import index_ranges, training
+from catalog.pending.by_text import pending_similarity
 from catalog.pending.item import WorkItem
 from catalog.pending.training import SENTENCES
 from catalog.terms.scores import IMAGE_SIMILARITY
@@ -33,6 +33,7 @@ def associate(session: Session) -> None:
 
 
 def search(session: Session) -> None:
+    """Search every range of sentence clusters that has new rows, to ``match_candidates``."""
     association = session.recipe.association
     sentences, routes = session.plan.scorer(SENTENCES.clusters), session.plan.scorer("image_routes")
     settings = {"candidates": 4 * association.top_k}
@@ -55,7 +56,7 @@ def search(session: Session) -> None:
 
 @dataclass(frozen=True)
 class Search:
-    """A job: one range of sentence clusters, and the pictures routed into it, to ``match_candidates``."""
+    """A job: search one range of sentence clusters for the pictures routed into it, to ``match_candidates``."""
 
     candidates: int
     scorer: str
@@ -76,7 +77,7 @@ class Search:
         return [Part("match_candidates", pa.concat_tables(found), self.scorer)]
 
     def _search(self, pictures: pa.Table, sentences: pa.Table) -> pa.Table:
-        """Each picture's best of the clusters it is routed to: a picture has one row a probed cluster."""
+        """Find each picture's best of the clusters it is routed to: a picture has one row a probed cluster."""
         keys, first, member = np.unique(pictures["key"].to_numpy().astype(str), return_index=True, return_inverse=True)
         if not len(keys) or not sentences.num_rows:
             return _matches([], [], [])
@@ -90,7 +91,7 @@ class Search:
 
 
 def _probes(member: np.ndarray, clusters: np.ndarray, n: int) -> np.ndarray:
-    """(n, most probes in this range) cluster numbers a picture, -1 where it has fewer."""
+    """Return each picture's cluster numbers, (n, most probes in this range) int64, -1 where it has fewer."""
     order = np.lexsort((clusters, member))
     member, clusters = member[order], clusters[order]
     place = np.arange(len(member)) - np.searchsorted(member, member)
@@ -112,17 +113,17 @@ def _matches(keys, content, similarities) -> pa.Table:
 
 
 def score_similarity(session: Session) -> None:
-    """``alt_similarity``, ``match_similarity`` and their best, for pictures whose matches or alt texts are new."""
+    """Score ``alt_similarity``, ``match_similarity`` and their best for pictures whose matches or alt texts are new."""
     made_from = tuple(session.plan.scorer(name) for name in IMAGE_SIMILARITY.made_from)
     table = IMAGE_SIMILARITY.table
     digest = session.use(table, Scorer(IMAGE_SIMILARITY.name, table, 1, {}, "", made_from))
-    items = pending.pending_similarity(session.lake, session.plan)
+    items = pending_similarity(session.lake, session.plan)
     session.work_rounds(IMAGE_SIMILARITY.step, items, ScoreSimilarity(clip(session.recipe), digest))
 
 
 @dataclass(frozen=True)
 class ScoreSimilarity:
-    """A job: image vectors and alt texts of one shard to ``image_similarity``; NULL without a text."""
+    """A job: compare image vectors of one shard with their alt texts, to ``image_similarity``; NULL without a text."""
 
     clip: Clip
     scorer: str

@@ -1,4 +1,4 @@
-"""Caption, tag and fuse: the dear stages, only for what the cut keeps."""
+"""Caption, tag and fuse: the expensive stages, only for what the cut keeps."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.cut.cut import cut
-from catalog.pending import by_text as pending
+from catalog.pending.by_text import pending_caption_similarity, pending_fusion, pending_kept
 from catalog.pending.item import WorkItem
 from catalog.recipe.parts import Captioner
 from catalog.recipe.recipe import Recipe
@@ -32,12 +32,12 @@ NOTHING = Generation("", 0, True, 0.0)
 
 
 def caption(session: Session) -> None:
-    """A caption by every captioner of the recipe, and how well CLIP says that the first one's fits."""
+    """Caption kept pictures by every captioner of the recipe, and score by CLIP how well the first one's fits."""
     cut(session.lake, session.plan)
     for captioner in reversed(session.recipe.captioners):  # the first is the one that pairs and rules read
         scorer = caption_scorer(session.recipe, captioner)
         digest = session.use("captions", scorer)
-        items = pending.pending_kept(session.lake, session.plan, "captions")
+        items = pending_kept(session.lake, session.plan, "captions")
         session.work_rounds(f"caption {captioner.name}", items, caption_job(session, captioner, digest))
     if session.recipe.captioners:
         score_captions(session)
@@ -51,13 +51,13 @@ def caption_job(session: Session, captioner: Captioner, digest: str) -> "Caption
 
 
 def shown(recipe: Recipe, side: int) -> Decode:
-    """The decode for a model that sees pictures at ``side``, with the limits of the recipe's ingest."""
+    """Make the decoder for a model that sees pictures at ``side``, with the limits of the recipe's ingest."""
     return replace(decoder(recipe), side=side, mode="exact")
 
 
 @dataclass(frozen=True)
 class CaptionPictures:
-    """A job: pictures of one shard to ``captions``. What is empty, repeats or was cut off says so in ``status``."""
+    """A job: caption pictures of one shard, to ``captions``; ``status`` says what is empty, repeats or was cut off."""
 
     stage: ClassVar[str] = CAPTIONS.step
 
@@ -77,18 +77,18 @@ class CaptionPictures:
             "prompt": pa.array([self.prompt] * len(found), pa.string()),
             **_generated(list(found.values()), "text", "status"),
         }
-        return [Part("captions", pa.table(rows), self.scorer), *failed(bad, CAPTIONS.step)]
+        return [Part("captions", pa.table(rows), self.scorer), *quarantine_parts(bad, CAPTIONS.step)]
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         n = len(item.keys)
         same = {"captioner": [self.name] * n, "prompt": [self.prompt] * n}
-        return poisoned("captions", item, "text", "status", self.scorer, **same)
+        return empty_answers("captions", item, "text", "status", self.scorer, **same)
 
 
 def answers(
     item: WorkItem, prompts: dict[str, str], decode: Decode, model: VisionLanguageModel, max_tokens: int
 ) -> tuple[dict[str, Generation], list[Fault]]:
-    """What the model says of each picture, and faults of those it says nothing of: their answers are empty.
+    """Ask the model about each picture; return its answers, and faults of those without one: their answers are empty.
 
     All pictures decoded before, or the cut would not keep them; one that the lake only refers to may be gone since.
     """
@@ -111,15 +111,15 @@ def answers(
     return found, bad
 
 
-def poisoned(table: str, item: WorkItem, text: str, status: str, scorer: str, **constants: list) -> list[Part]:
-    """Empty answers for pictures that kill the worker of their model, so that they are not asked again."""
+def empty_answers(table: str, item: WorkItem, text: str, status: str, scorer: str, **constants: list) -> list[Part]:
+    """Make empty answers for pictures that kill the worker of their model, so that they are not asked again."""
     none = [NOTHING] * len(item.keys)
     rows = {"sha256": pa.array(item.keys, pa.string()), **constants, **_generated(none, text, status)}
     return [Part(table, pa.table(rows), scorer)]
 
 
-def failed(bad: list[Fault], step: str) -> list[Part]:
-    """Quarantine rows of the pictures without an answer (alone out of memory, say)."""
+def quarantine_parts(bad: list[Fault], step: str) -> list[Part]:
+    """Make quarantine rows of the pictures without an answer (alone out of memory, say)."""
     names = [fault.item for fault in bad]
     return [Part("quarantine", quarantine(names, [""] * len(bad), step, bad))] if bad else []
 
@@ -134,17 +134,17 @@ def _generated(found: list[Generation], text: str, status: str) -> dict[str, pa.
 
 
 def score_captions(session: Session) -> None:
-    """CLIP similarity of picture and caption: a caption of something else scores low."""
+    """Score the CLIP similarity of picture and caption: a caption of something else scores low."""
     made_from = tuple(session.plan.scorer(name) for name in CAPTION_SIMILARITY.made_from)
     table = CAPTION_SIMILARITY.table
     digest = session.use(table, Scorer(CAPTION_SIMILARITY.name, table, 1, {}, "", made_from))
-    items = pending.pending_caption_similarity(session.lake, session.plan, made_from[0])
+    items = pending_caption_similarity(session.lake, session.plan, made_from[0])
     session.work_rounds(CAPTION_SIMILARITY.step, items, ScoreCaptions(clip(session.recipe), digest))
 
 
 @dataclass(frozen=True)
 class ScoreCaptions:
-    """A job: image vectors and captions of one shard to ``caption_similarity``."""
+    """A job: compare image vectors of one shard with their captions, to ``caption_similarity``."""
 
     clip: Clip
     scorer: str
@@ -163,7 +163,7 @@ class ScoreCaptions:
 
 
 def tag(session: Session) -> None:
-    """Words of the recipe's vocabulary by CLIP zero-shot, from the vectors that are there already."""
+    """Tag kept pictures with words of the recipe's vocabulary by CLIP zero-shot, from their stored vectors."""
     tags = session.recipe.tags
     if tags is None:
         return
@@ -171,13 +171,13 @@ def tag(session: Session) -> None:
     settings = {"vocabulary": tags.vocabulary, "template": tags.template, "top_k": tags.top_k}
     made_from = tuple(session.plan.scorer(name) for name in TAGS.made_from)
     digest = session.use(TAGS.table, Scorer(TAGS.name, TAGS.table, model.version, settings, "", made_from))
-    items = pending.pending_kept(session.lake, session.plan, "tags", "image_embedding")
+    items = pending_kept(session.lake, session.plan, "tags", "image_embedding")
     session.work_rounds(TAGS.step, items, TagPictures(model, clip(session.recipe), digest))
 
 
 @dataclass(frozen=True)
 class TagPictures:
-    """A job: image vectors of one shard to ``tags``."""
+    """A job: label image vectors of one shard, to ``tags``."""
 
     model: ZeroShotTags
     clip: Clip
@@ -197,7 +197,7 @@ class TagPictures:
 
 
 def fuse(session: Session) -> None:
-    """One synthetic text of caption, tags and the best real sentence, by the prompted model."""
+    """Fuse caption, tags and the best real sentence into one synthetic text, by the prompted model."""
     settings = session.recipe.fuse
     if settings is None:
         return
@@ -205,12 +205,12 @@ def fuse(session: Session) -> None:
     digest = session.use(SYNTHETIC.table, fuse_scorer(session.recipe, made_from))
     model = VisionLanguageModel(session.recipe.models[settings.model], settings.precision, settings.batch_size)
     job = FuseTexts(model, shown(session.recipe, settings.side), settings.prompt, settings.max_tokens, digest)
-    session.work_rounds(SYNTHETIC.step, pending.pending_fusion(session.lake, session.plan), job)
+    session.work_rounds(SYNTHETIC.step, pending_fusion(session.lake, session.plan), job)
 
 
 @dataclass(frozen=True)
 class FuseTexts:
-    """A job: pictures and texts of one shard to ``synthetic``; what was answered before is not asked again."""
+    """A job: fuse texts of one shard's pictures, to ``synthetic``; what was answered before is not asked again."""
 
     stage: ClassVar[str] = SYNTHETIC.step
 
@@ -247,8 +247,8 @@ class FuseTexts:
             "prompt": pa.array([prompts[sha] for sha in found], pa.string()),
             **_generated(list(found.values()), "synthetic_text", "synthetic_status"),
         }
-        return [Part("synthetic", pa.table(rows), self.scorer), *failed(bad, SYNTHETIC.step)]
+        return [Part("synthetic", pa.table(rows), self.scorer), *quarantine_parts(bad, SYNTHETIC.step)]
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         same = {"input_digest": list(item.inputs["input_digests"]), "prompt": [self.prompt] * len(item.keys)}
-        return poisoned("synthetic", item, "synthetic_text", "synthetic_status", self.scorer, **same)
+        return empty_answers("synthetic", item, "synthetic_text", "synthetic_status", self.scorer, **same)

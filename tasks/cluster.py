@@ -45,7 +45,7 @@ def cluster(session: Session) -> None:
 
 
 def trained(session: Session, kind: Kind, at_most: int) -> Trained | None:
-    """The frozen centroids of ``kind``, trained now where there are none or the lake has outgrown them."""
+    """Return the frozen centroids of ``kind``, trained now where there are none or the lake has outgrown them."""
     scorer = centroid_scorer(session, kind, at_most)
     session.use(kind.centroids, scorer)
     n = training.eligible(session.lake, session.plan, kind)
@@ -65,7 +65,7 @@ def trained(session: Session, kind: Kind, at_most: int) -> Trained | None:
 
 
 def outgrown(session: Session, found: Trained, n: int) -> bool:
-    """Whether ``n`` eligible rows ask for another training."""
+    """Tell whether ``n`` eligible rows ask for another training."""
     return n > session.recipe.association.retrain_at * found.eligible
 
 
@@ -76,7 +76,7 @@ def centroid_scorer(session: Session, kind: Kind, at_most: int) -> Scorer:
 
 
 def train(session: Session, kind: Kind, scorer: Scorer, k: int, n: int) -> None:
-    """On a sample that lies on disk (TMPDIR): k-means holds one group of it at a time."""
+    """Train ``k`` centroids on a sample on disk (TMPDIR): k-means holds one group of it at a time."""
     each = SAMPLE_A_CENTROID if k <= kmeans.FLAT_LIMIT else SAMPLE_OF_TWO_LEVELS
     with TemporaryDirectory(prefix="pairmill-") as folder:
         sample = on_disk(training.sample_blocks(session.lake, session.plan, kind, each * k), Path(folder) / "sample")
@@ -105,7 +105,7 @@ def assign(session: Session, kind: Kind, model: Trained, name: str, probes: int)
 
 @dataclass(frozen=True)
 class Assign:
-    """A job: vectors of one shard to ``clusters`` (the nearest) and ``vector_index`` (all probes)."""
+    """A job: assign vectors of one shard, to ``clusters`` (the nearest) and ``vector_index`` (all probes)."""
 
     kind: Kind
     centroids: str
@@ -133,7 +133,7 @@ class Assign:
 
 @functools.lru_cache(maxsize=2)
 def load_centroids(path: str) -> tuple[np.ndarray, kmeans.Router | None]:
-    """(k, d) float32 in the order of their numbers, kept by the worker (2M x 1024 are 8 GB), and a router for many.
+    """Load (k, d) float32 in the order of their numbers, kept by the worker (2M x 1024: 8 GB), and a router for many.
 
     Past 65,536 centroids an exact scan costs over 100 MFLOP a vector; the router looks at the 16 nearest of sqrt(k)
     groups and finds the same centroid for 99.97 % of topical vectors.
@@ -144,5 +144,5 @@ def load_centroids(path: str) -> tuple[np.ndarray, kmeans.Router | None]:
 
 
 def range_name(first: int, last: int) -> str:
-    """The shard name of a range of clusters."""
+    """Return the shard name of a range of clusters."""
     return text_id("clusters", str(first), str(last))

@@ -24,14 +24,14 @@ from tasks.run.stage import Part
 
 def group_duplicates(session: Session) -> None:
     """Find new edges of both kinds, then regroup if there are any."""
-    perceptual(session)
-    semantic(session)
+    find_perceptual(session)
+    find_semantic(session)
     regroup(session)
 
 
-def perceptual(session: Session) -> None:
-    """Edges between hashes at most ``duplicates.phash`` bits apart; in this process, by 36 bytes a picture and 90 more
-    while they are compared: 200M pictures take 25 GB, and there it stops."""
+def find_perceptual(session: Session) -> None:
+    """Find edges between hashes at most ``duplicates.phash`` bits apart; in this process, by 36 bytes a picture and 90
+    more while they are compared: 200M pictures take 25 GB, and there it stops."""
     hashed = session.plan.scorer("image_hash")
     settings = {"phash": session.recipe.duplicates.phash}
     scorer = Scorer("perceptual_edges", "duplicate_edges", 1, settings, "", (hashed,))
@@ -50,8 +50,8 @@ def _compare_hashes(session: Session, digest: str, done: int) -> None:
     )
 
 
-def semantic(session: Session) -> None:
-    """Edges between vectors of cosine >= ``duplicates.cosine`` that meet in a cluster, range by range."""
+def find_semantic(session: Session) -> None:
+    """Find edges between vectors of cosine >= ``duplicates.cosine`` that meet in a cluster, range by range."""
     index = session.plan.scorer(IMAGES.clusters)
     model = training.trained(session.lake, session.plan.scorer(IMAGES.centroids))
     if model is None:
@@ -81,7 +81,7 @@ def _names(keys: pa.ChunkedArray, rows: np.ndarray) -> list[str]:
 
 
 def edges(left: list[str], right: list[str], distance: np.ndarray, kind: str, digest: str) -> Part:
-    """Rows of ``duplicate_edges``. None at all is a partition without rows: it counts as compared."""
+    """Make rows of ``duplicate_edges``. None at all is a partition without rows: it counts as compared."""
     rows = {
         "a": pa.array(left, pa.string()),
         "b": pa.array(right, pa.string()),
@@ -93,7 +93,7 @@ def edges(left: list[str], right: list[str], distance: np.ndarray, kind: str, di
 
 @dataclass(frozen=True)
 class SemanticEdges:
-    """A job: the index rows of one cluster range to edges, every pair of one cluster with at least one new end."""
+    """A job: find edges in one cluster range of the index, between pairs of one cluster with at least one new end."""
 
     threshold: float
     max_group: int
@@ -118,7 +118,7 @@ class SemanticEdges:
 
 
 def regroup(session: Session) -> None:
-    """Union-find over all edges; components over ``max_group`` keep only their tighter edges."""
+    """Group connected pictures over all edges; components over ``max_group`` keep only their tighter edges."""
     scorers = tuple(session.plan.scorer(name) for name in ("perceptual_edges", "semantic_edges"))
     settings = {"max_group": session.recipe.duplicates.max_group}
     digest = session.use("image_groups", Scorer("image_groups", "image_groups", 1, settings, "", scorers))
@@ -142,7 +142,7 @@ def _join_edges(session: Session, scorers: tuple[str, ...], digest: str, newest_
 
 
 def _groups(keys: np.ndarray, labels: np.ndarray, digest: str) -> Part:
-    """A group's id is its smallest member, so it does not depend on the order of union."""
+    """Make ``image_groups`` rows. A group's id is its smallest member, so it does not depend on the order of union."""
     order = np.lexsort((keys, labels))
     keys, labels = keys[order], labels[order]
     _, starts, sizes = np.unique(labels, return_index=True, return_counts=True)

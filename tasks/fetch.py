@@ -1,4 +1,4 @@
-"""Fetch: the pictures that documents only name by address; every address ends in a row, fetched or with its reason."""
+"""Fetch the pictures that documents only link to; every address gets a row, fetched or with its reason."""
 
 import json
 from dataclasses import dataclass
@@ -33,32 +33,32 @@ def fetch(session: Session) -> None:
     n = fetches.count_unfetched(session.lake)
     if session.recipe.fetch is not None:
         session.compute("fetch", n, lambda: _fetch_all(session), -(-n // fetches.PORTION))
-        session.follow(lambda: joined(session))
+        session.follow(lambda: join_fetched(session))
     elif n:
         session.note(f"{n:,} addresses of pictures are not fetched: the recipe has no `fetch` section.")
 
 
 def _fetch_all(session: Session) -> None:
     while items := fetches.unfetched(session.lake):
-        session.work("fetch", items, fetcher(session, len(items)))
+        session.work("fetch", items, fetch_job(session, len(items)))
 
 
 def fetch_again(session: Session, reason: str = "") -> int:
     """Ask again for the addresses that failed for a passing reason, or for ``reason``. Returns how many addresses."""
     items = fetches.failed(session.lake, reason)
-    session.work("fetch", items, fetcher(session, len(items)))
-    joined(session)
+    session.work("fetch", items, fetch_job(session, len(items)))
+    join_fetched(session)
     return sum(len(item.keys) for item in items)
 
 
-def joined(session: Session) -> None:
-    """Occurrences of fetched pictures become rows of ``images``."""
+def join_fetched(session: Session) -> None:
+    """Give occurrences of fetched pictures their rows in ``images``."""
     if fetches.join(session.lake, lambda: session.begin("join fetched pictures").commit):
         contents.index(session.lake, lambda: session.begin("index contents").commit)
 
 
-def fetcher(session: Session, n_items: int) -> "FetchPictures":
-    """The job of this session. Limits hold for the run: its workers share them."""
+def fetch_job(session: Session, n_items: int) -> "FetchPictures":
+    """Make the job of this session. Limits hold for the run: its workers share them."""
     settings, ingest = session.recipe.fetch, session.recipe.ingest
     assert settings is not None
     workers = max(1, min(n_items, session.placement.n_workers))
@@ -79,7 +79,7 @@ def fetcher(session: Session, n_items: int) -> "FetchPictures":
 
 @dataclass(frozen=True)
 class FetchPictures:
-    """A job: the addresses of one item to rows of fetches, payloads and quarantine. ``banned`` are ids (sha256)."""
+    """A job: fetch the addresses of one item, to fetches, payloads and quarantine. ``banned`` are ids (sha256)."""
 
     stage: ClassVar[str] = "fetch"
 
@@ -98,7 +98,7 @@ class FetchPictures:
         return _parts(item, fetches, list(payloads.values()))
 
     def poisoned(self, item: WorkItem) -> list[Part]:
-        """An address whose answer kills its worker counts as asked for."""
+        """Make rows for addresses whose answer kills its worker: they count as asked for."""
         fault = Fault("", "poison", "a worker process that fetched it alone died")
         rows = [_row(Answer(url, fault.about(url)), fault, "") for url in item.keys]
         return [Part("fetches", pa.Table.from_pylist(rows, _schema()))]
@@ -113,12 +113,12 @@ class FetchPictures:
 
 
 def _schema() -> pa.Schema:
-    """The columns that a job writes; the runner adds the rest."""
+    """Return the columns that a job writes; the runner adds the rest."""
     return pa.schema([field for field in arrow_schema("fetches") if field.name not in ("shard", "commit")])
 
 
 def _row(answer: Answer, header: Header | Fault, digest: str) -> dict[str, Any]:
-    said = {
+    texts = {
         "final_url": answer.final_url,
         "content_type": answer.content_type,
         "etag": answer.etag,
@@ -128,7 +128,7 @@ def _row(answer: Answer, header: Header | Fault, digest: str) -> dict[str, Any]:
     row = {
         "url": answer.url,
         # What a server says need not be UTF-8: aiohttp leaves half letters for what is not, and no table can hold them.
-        **{name: printable(text) for name, text in said.items()},
+        **{name: printable(text) for name, text in texts.items()},
         "http_status": answer.http_status or None,
         "passing": answer.passing,
         "attempts": answer.attempts,

@@ -1,4 +1,4 @@
-"""Ingest: list what a source holds, read what is new, keep its bytes, say what could not be read.
+"""Ingest: list what a source holds, read what is new, keep its bytes, quarantine what could not be read.
 
 Headers and bytes only, no decode. A shard is at most ``documents_per_shard`` listed units, or 256 MB of them, in the
 order of their names. A single larger unit (a tar of gigabytes, a list of 10M addresses) is a shard by itself; its rows
@@ -43,7 +43,7 @@ ROW_BYTES = 500
 def ingest(session: Session) -> int:
     """Read every unit of the session's sources that the lake does not hold yet. Returns the number of shards read.
 
-    A unit is known by its address, size and etag; a changed one is read again and supersedes what it said before, a
+    A unit is known by its address, size and etag; a changed one is read again and supersedes what it held before, a
     vanished one is reported and keeps its rows.
     """
     shards, before = 0, retries.made()
@@ -57,26 +57,26 @@ def ingest(session: Session) -> int:
             )
     if again := retries.made() - before + contents.retries(session.lake, session.writer.run_id):
         session.note(f"{again:,} requests to the sources failed for a while and were made again.")
-    session.follow(lambda: _settle(session, shards))
+    session.follow(lambda: _index_new(session, shards))
     return shards
 
 
-def _settle(session: Session, shards: int) -> None:
-    """Give what was read its homes, and the places of pictures that the lake only refers to."""
+def _index_new(session: Session, shards: int) -> None:
+    """Give what was read its home shards, and remember the places of pictures that the lake only refers to."""
     contents.index(session.lake, lambda: session.begin("index contents").commit)
     if shards and session.recipe.ingest.payload == "reference":
         remember(session, other_places.of_run(session.writer.run_id))
 
 
 def listing(source: Source) -> list[tuple]:
-    """(uri, size, etag, unit) of everything in ``source`` by uri; for files that are no documents unit is a Fault."""
+    """List (uri, size, etag, unit) of all in ``source`` by uri; for files that are no documents unit is a Fault."""
     listed: list[tuple] = [(unit.uri, unit.size, unit.etag, unit) for unit in source.units()]
     listed += [(fault.item, 0, "ignored", fault) for fault in source.ignored()]
     return sorted(listed, key=lambda row: row[0])
 
 
 def new_shards(session: Session, source: Source, listed: list[tuple]) -> list[WorkItem]:
-    """Work items over the units of ``source`` that are not in ``inputs``, files that are no documents included."""
+    """List work items over units of ``source`` that are not in ``inputs``, files that are no documents included."""
     new = contents.unknown_inputs(session.lake, [row[:3] for row in listed])
     most = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(listed) // FEWEST_SHARDS)))
     most_bytes = min(SHARD_BYTES, max(SMALLEST_BYTES, sum(row[1] for row in listed) // FEWEST_SHARDS))
@@ -103,7 +103,7 @@ def new_portions(
 
 
 def cut_portions(listed: Sequence[tuple], most: int, most_bytes: int) -> list[list[tuple]]:
-    """(uri, size, etag, unit) rows in order, in runs of at most ``most`` and ``most_bytes`` (a larger one alone)."""
+    """Cut (uri, size, etag, unit) rows into runs of at most ``most`` and ``most_bytes`` (a larger one alone)."""
     shards: list[list[tuple]] = []
     n_bytes = 0
     for row in listed:
@@ -116,7 +116,7 @@ def cut_portions(listed: Sequence[tuple], most: int, most_bytes: int) -> list[li
 
 
 def shard_item(listed: Sequence[tuple], *names: str) -> WorkItem:
-    """One shard's work item, named by ``names`` and what it holds."""
+    """Make one shard's work item, named by ``names`` and what it holds."""
     keys = tuple(f"{uri}\x1e{size}\x1e{etag}" for uri, size, etag, _ in listed)
     return WorkItem(text_id(*names, *keys), keys, inputs={"units": [row[3] for row in listed]})
 
@@ -129,8 +129,8 @@ def ingest_settings(session: Session) -> "IngestSettings":
 
 @dataclass(frozen=True)
 class IngestSettings:
-    """``max_pixels`` and ``max_bytes`` bound one picture; ``payload`` 'reference' leaves its bytes where the source has
-    them as they are; ``banned`` are ids (sha256) that must not enter."""
+    """Limits of ingest: ``max_pixels`` and ``max_bytes`` bound one picture; ``payload`` 'reference' leaves its bytes
+    where the source has them as they are; ``banned`` are ids (sha256) that must not enter."""
 
     max_pixels: int
     max_bytes: int
@@ -141,7 +141,7 @@ class IngestSettings:
 
 @dataclass(frozen=True)
 class Ingest:
-    """A job: the units of one shard to rows of documents, images, sentences, payloads, inputs and quarantine.
+    """A job: read the units of one shard, to documents, images, sentences, payloads, inputs and quarantine.
 
     Pictures that are only named by a web address become rows of ``links``, for the fetch to take up.
     """
@@ -167,7 +167,7 @@ class Ingest:
         yield Part("inputs", pa.Table.from_pylist(inputs))
 
     def poisoned(self, item: WorkItem) -> list[Part]:
-        """A unit that kills its worker counts as read: it stands in quarantine, and is not tried again as it is."""
+        """Make rows for units that kill their worker: they count as read, and are not tried again as they are."""
         return [Part("inputs", pa.Table.from_pylist(self._inputs(item)))]
 
     def _inputs(self, item: WorkItem) -> list[dict[str, Any]]:
@@ -183,7 +183,7 @@ def _uri(unit: Unit | Fault) -> str:
 
 
 def _digest(picture: Picture) -> str:
-    """What a document's id says of a picture: its bytes, or its address where they must still be fetched."""
+    """Return what a picture adds to its document's id: the id of its bytes, or its address until it is fetched."""
     if is_link(picture):
         return picture.url
     return content_id(picture.data) if picture.fault is None else ""
@@ -201,7 +201,7 @@ class _ShardRows:
         self._kept: set[tuple[str, Place | None]] = set()
 
     def parts(self, most: int = 0) -> Iterator[Part]:
-        """The rows of each table that holds over ``most`` bytes; they are not held any longer."""
+        """Hand over the rows of each table that holds over ``most`` bytes."""
         for table in [table for table, held in self._held.items() if held > most]:
             del self._held[table]
             yield Part(table, pa.Table.from_pylist(self._rows.pop(table)))
@@ -211,8 +211,8 @@ class _ShardRows:
         self._held[table] += ROW_BYTES + sum([len(value) for value in row.values() if isinstance(value, (str, bytes))])
 
     def fault(self, fault: Fault, unit: str) -> None:
-        told = {"reason": fault.reason, "detail": fault.detail, "payload_ref": unit}
-        self._hold("quarantine", {"item": fault.item, "source": self.source, "stage": "ingest"} | told)
+        about = {"reason": fault.reason, "detail": fault.detail, "payload_ref": unit}
+        self._hold("quarantine", {"item": fault.item, "source": self.source, "stage": "ingest"} | about)
 
     def add(self, document: Document, unit: str) -> None:
         pictures = [each for each in document.items if isinstance(each, Picture)]

@@ -1,6 +1,6 @@
-"""Publish: the cut once more with everything known, measured, written as the next version if it differs."""
+"""Publish: cut once more with all scores, measure recall, and write the next version if it differs."""
 
-from catalog.cut import publication as catalog_publish
+from catalog.cut import publication
 from catalog.cut.cut import cut, cut_after_captions
 from catalog.cut.publication import Published
 from tasks.recall import measure_recall
@@ -10,7 +10,7 @@ LOW_RECALL = 0.8
 
 
 def publish(session: Session) -> Published:
-    """Write the dataset's next version, or find that the newest one already is this."""
+    """Write the dataset's next version, or find that the newest one equals it."""
     cut(session.lake, session.plan)
     cut_after_captions(session.lake, session.plan)
     recall = measure_recall(session)
@@ -20,12 +20,12 @@ def publish(session: Session) -> Published:
             f"recall@{session.recipe.association.top_k} of the retrieval is {recall:.2f}: a picture misses some of its "
             f"nearest sentences. Raise association.probes (now {probes}); it costs search alone."
         )
-    published = catalog_publish.publish(
+    published = publication.publish(
         session.lake, session.plan, session.writer.run_id, recall, lambda: session.begin("publish").commit
     )
     if not published.n_pairs:
         session.note("no pair is left: the funnel shows which rule took the last ones, `pairmill why` each picture's.")
-    if not published.is_new and (since := catalog_publish.images_since(session.lake, published)):
+    if not published.is_new and (since := publication.images_since(session.lake, published)):
         session.note(
             f"{since:,} pictures came after {published.name}@{published.version} and change none of its pairs: the "
             "next version that differs has their decisions; until then `pairmill why` shows which rule each one fails."

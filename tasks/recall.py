@@ -1,4 +1,4 @@
-"""Recall of the association, measured in every run on a sample against exact search."""
+"""Measure the recall of the association, in every run on a sample against exact search."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ SAMPLE = 200  # pictures: a recall of 0.95 is then known to within 0.02 (standar
 
 
 def measure_recall(session: Session) -> float | None:
-    """recall@top_k of the stored candidates for the pictures with the smallest sha256(key || seed); None without any.
+    """Measure recall@top_k of the stored candidates on pictures of smallest sha256(key || seed); None without any.
 
     One pass over the sentence index, file by file: at 800M sentences of 1024 fp16 that reads 1.6 TB, so at that size
     give the sample its own schedule.

@@ -1,4 +1,4 @@
-"""Remember where else a picture stands: what a lake only refers to may be moved, and is then found by another place."""
+"""Remember other places of a picture: what a lake only refers to may be moved, and is then found elsewhere."""
 
 from catalog.pending import other_places
 from catalog.pending.item import WorkItem
@@ -7,7 +7,7 @@ from tasks.run.stage import Part
 
 
 def remember(session: Session, among: str) -> None:
-    """Write what other shards hold of pictures into the shards where these are scored, whose workers read no others.
+    """Write other shards' places of pictures into the shards where these are scored, whose workers read no others.
 
     ``among`` is a condition of :mod:`catalog.pending.other_places`. A row of 150 bytes a place; bytes only where they
     were copied.

@@ -1,7 +1,6 @@
-"""Replay: what stands in quarantine for one reason gets another try, and nothing else."""
+"""Replay: try again what is quarantined for one reason, and nothing else."""
 
-from catalog.pending import contents, other_places
-from catalog.pending import quarantine as quarantined
+from catalog.pending import contents, other_places, quarantine
 from catalog.pending.quarantine import Units
 from ops.read.places.tree import SourceError
 from ops.read.source import open_source
@@ -17,16 +16,16 @@ def replay(session: Session, reason: str) -> int:
     Source units are read again as a whole (what they gave before is recognised), addresses are fetched, pictures are
     pending for the stages that could not work on them: a curate that follows scores them.
     """
-    n = sum(_read_again(session, units) for units in quarantined.units(session.lake, reason))
+    n = sum(_read_again(session, units) for units in quarantine.units(session.lake, reason))
     if session.recipe.fetch is not None:
         n += fetch_again(session, reason)
     if reason == "missing":
         remember(session, other_places.of_missing())
-    return n + quarantined.reopen(session.lake, reason, lambda: session.begin("replay").commit)
+    return n + quarantine.reopen(session.lake, reason, lambda: session.begin("replay").commit)
 
 
 def _read_again(session: Session, units: Units) -> int:
-    """A unit's shard is named after the complaint too: its first reading keeps its partitions."""
+    """Read units again; their shards are named by ``since`` too, so that the first reading keeps its partitions."""
     try:
         source = open_source(units.source)
         found = [row for row in listing(source) if row[0] in units.uris]

@@ -19,7 +19,7 @@ from tasks.score_vectors import score_vectors
 
 
 def score_images(session: Session) -> None:
-    """Pixel scores and CLIP vectors for the pictures that pass the rules so far, then what is made of the vectors.
+    """Compute pixel scores and CLIP vectors of the pictures that pass the rules so far, then scores from the vectors.
 
     Models join the pixel pass unless the recipe has a rule on a pixel score: then they are a pass of their own over
     the survivors, because a vector costs a hundred times a sharpness.
@@ -31,7 +31,7 @@ def score_images(session: Session) -> None:
 
 
 def passes(plan: Plan, scorers: tuple[Bound, ...]) -> list[tuple[Stage, tuple[str, ...]]]:
-    """(stage, tables) of each pass over the pixels."""
+    """List (stage, tables) of each pass over the pixels."""
     tables = {stage: tuple(each.score.table for each in scorers if each.score.stage == stage) for stage in Stage}
     if has_pixel_rule(plan):
         return [(stage, tables[stage]) for stage in (Stage.PIXELS, Stage.CLIP)]
@@ -39,11 +39,12 @@ def passes(plan: Plan, scorers: tuple[Bound, ...]) -> list[tuple[Stage, tuple[st
 
 
 def has_pixel_rule(plan: Plan) -> bool:
+    """Tell whether a rule of the recipe reads a pixel score."""
     return any(check.stage == Stage.PIXELS and check.name != "readable" for check in plan.image_checks)
 
 
 def image_job(session: Session) -> "ScoreImages":
-    """The job with every score of the plan that is computed from pixels."""
+    """Make the job with every score of the plan that is computed from pixels."""
     scorers = tuple(each for each in bound(session.plan, "image") if not each.score.vector_table)
     return ScoreImages(decoder(session.recipe), scorers)
 
@@ -77,14 +78,14 @@ class ScoreImages:
         return parts
 
     def poisoned(self, item: WorkItem) -> list[Part]:
-        """Rows of NULLs for pictures that kill their worker, so that they are not tried again."""
+        """Make rows of NULLs for pictures that kill their worker, so that they are not tried again."""
         return [self._part(each, list(item.keys), {}) for each in self._wanted(item)]
 
     def _wanted(self, item: WorkItem) -> list[Bound]:
         return [each for each in self.scorers if each.score.table in item.tables]
 
     def _score(self, item: WorkItem, decoded: list[Any], values: dict[str, dict[str, list]]) -> None:
-        """Append to ``values`` what each pending score says of the decoded pictures, None of those that are faults."""
+        """Append to ``values`` each pending score of the decoded pictures, None for those that are faults."""
         good = [n for n, pixels in enumerate(decoded) if not isinstance(pixels, Fault)]
         batch: dict[str, Any] = {"pixels": [decoded[n] for n in good]}
         wanted = self._wanted(item)
@@ -99,7 +100,7 @@ class ScoreImages:
 
 
 def _spread(values: list, at: list[int], n: int) -> list:
-    """``values`` at the places ``at`` of a list of ``n``, None elsewhere."""
+    """Put ``values`` at the places ``at`` of a list of ``n``, None elsewhere."""
     spread: list = [None] * n
     for place, value in zip(at, values, strict=True):
         spread[place] = value

@@ -13,7 +13,7 @@ from tasks.score_vectors import score_vectors
 
 
 def score_sentences(session: Session) -> None:
-    """Two passes, because most sentences of the web fall at the first, which costs a thousandth of the second."""
+    """Score in two passes: rules drop most web sentences after the first, which costs a thousandth of the second."""
     scorers = [each for each in bound(session.plan, "sentence") if not each.score.vector_table]
     for stage in (Stage.PIXELS, Stage.CLIP):
         job = ScoreSentences(tuple(each for each in scorers if each.score.stage == stage))
@@ -25,7 +25,7 @@ def score_sentences(session: Session) -> None:
 
 @dataclass(frozen=True)
 class ScoreSentences:
-    """A job: sentence texts of one shard to the scores that they lack."""
+    """A job: score sentence texts of one shard, to the tables that lack them."""
 
     scorers: tuple[Bound, ...]
 

@@ -1,4 +1,4 @@
-"""Score vectors: what a small head on CLIP's vectors says, without a second look at the picture or the sentence."""
+"""Score vectors: run small heads on CLIP's vectors, without reading the picture or the sentence again."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from tasks.run.stage import Part
 
 
 def score_vectors(session: Session, kind: str) -> None:
-    """Every score of ``kind`` ('image', 'sentence') whose op reads vectors; one pass each, over small files."""
+    """Compute every score of ``kind`` ('image', 'sentence') whose op reads vectors; one pass each, over small files."""
     for each in bound(session.plan, kind):
         if each.score.vector_table:
             pending = pending_vectors(session.lake, session.plan, each.score)
@@ -23,7 +23,7 @@ def score_vectors(session: Session, kind: str) -> None:
 
 @dataclass(frozen=True)
 class ScoreVectors:
-    """A job: vectors of one shard to one score; NULLs where there is no vector."""
+    """A job: score vectors of one shard, to one table; NULLs where there is no vector."""
 
     scorer: Bound
 

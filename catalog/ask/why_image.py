@@ -16,7 +16,7 @@ from catalog.ask.why import (
 )
 from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
-from catalog.pending.superseded import gone
+from catalog.pending.superseded import gone_documents
 
 
 def explain_image(lake: Lake, image_id: str, scope: Scope) -> Facts:
@@ -57,7 +57,7 @@ def _origin(lake: Lake, image_id: str, scope: Scope) -> Facts:
     page = rows_of_key(lake, scope, "documents", "uri AS document, title, source", "document_id", found["document_id"])
     run = 'SELECT run_id, "at" AS ingested FROM commits WHERE list_contains(?, "commit")'
     made = select_rows(lake, run, ([found.pop("commit")],))
-    counting = f"document_id NOT IN {gone()}"
+    counting = f"document_id NOT IN {gone_documents()}"
     same = select_rows(
         lake, f"SELECT count(*) AS occurrences FROM images WHERE sha256 = ? AND {counting}", (found["sha256"],)
     )

@@ -1,15 +1,15 @@
-"""The cut: facts in, one decision for every image out.
+"""Cut: decide for every image, by the facts, whether it is kept or what drops it.
 
 The order is fixed: item rules, exact duplicates, the best surviving member of each duplicate group, the cap of each
 cluster, texts, then the rules on what captioning made. The result stands in temporary views of this connection:
 
-- ``cut_images(n, image_id, sha256, dropped_by, dropped_value, cluster)``: all images, ``cluster`` of those that came
-  as far as the cap, and in their ``dropped_value`` the place by which it decided (``cluster=7 place=40 of 312``), also
-  of the kept ones, so that nobody has to rank a whole cluster again to explain one image;
+- ``cut_images(n, image_id, sha256, dropped_by, dropped_value, cluster)``: all images, ``cluster`` of those that reached
+  the cap, and in their ``dropped_value`` the place by which it decided (``cluster=7 place=40 of 312``), also of the
+  kept ones, so that nobody has to rank a whole cluster again to explain one image;
 - ``cut_texts(image_id, place, content, text, similarity)``: the sentences of the kept ones, ``place`` from 1.
 
 It reads the numbered facts of :mod:`catalog.cut.facts_tables`, where ``n`` is an image's row: each step names the
-numbers that fall, no row is written again, and ids are looked up by who reads the views. Joins and windows spill to
+numbers that it drops, no row is written again, and ids are looked up by who reads the views. Joins and windows spill to
 disk.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from catalog.cut import facts
 from catalog.cut.facts_tables import image_checks
-from catalog.cut.texts import hand_out
+from catalog.cut.texts import assign_texts
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import decided, image_rows, passed
 from catalog.recipe.plan import Plan
@@ -25,14 +25,14 @@ from catalog.terms.score import Stage
 
 
 def cut(lake: Lake, plan: Plan) -> None:
-    """Make the two views: what is to be captioned."""
-    facts.use(lake, plan)
+    """Make the views ``cut_images`` and ``cut_texts`` by all rules but those on captions."""
+    facts.attach(lake, plan)
     keep = passed(image_checks(plan))
-    lake.execute("CREATE OR REPLACE TEMP TABLE cut_fallen (n UINTEGER, rule VARCHAR, better UINTEGER)")
+    lake.execute("CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)")
     _exact_duplicates(lake, keep)
     _duplicates(lake, keep)
     _cap(lake, plan, keep)
-    hand_out(lake, plan)
+    assign_texts(lake, plan)
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_late (n UINTEGER, dropped_by VARCHAR, dropped_value VARCHAR)")
     _decisions(lake, plan, keep)
 
@@ -54,36 +54,37 @@ def cut_after_captions(lake: Lake, plan: Plan) -> None:
 
 
 def _alive(keep: str) -> str:
-    return f"(SELECT *, rowid AS n FROM facts.images WHERE {keep} AND rowid NOT IN (SELECT n FROM cut_fallen))"
+    return f"(SELECT *, rowid AS n FROM facts.images WHERE {keep} AND rowid NOT IN (SELECT n FROM cut_dropped))"
 
 
 def _exact_duplicates(lake: Lake, keep: str) -> None:
-    """Of equal pictures the smallest image id stays. Most pictures are shown once: only the others are ranked."""
-    _fall(lake, "exact_duplicate", f"SELECT * FROM {_alive(keep)} WHERE repeated", "picture", "image_id")
+    """Keep of equal pictures the smallest image id. Most pictures are shown once: only the others are ranked."""
+    _keep_first(lake, "exact_duplicate", f"SELECT * FROM {_alive(keep)} WHERE repeated", "picture", "image_id")
 
 
 def _duplicates(lake: Lake, keep: str) -> None:
-    """Of a duplicate group the most pixels, most bytes, smallest id stays. A picture in no group is one of its own."""
-    _fall(lake, "duplicate", f"SELECT * FROM {_alive(keep)} WHERE group_id IS NOT NULL", "group_id",
-          "CAST(width AS BIGINT) * height DESC, n_bytes DESC, image_id")  # fmt: skip
+    """Keep of a duplicate group the most pixels, most bytes, smallest id. A picture in no group is one of its own."""
+    _keep_first(lake, "duplicate", f"SELECT * FROM {_alive(keep)} WHERE group_id IS NOT NULL", "group_id",
+                "CAST(width AS BIGINT) * height DESC, n_bytes DESC, image_id")  # fmt: skip
 
 
-def _fall(lake: Lake, rule: str, rows: str, group: str, order: str) -> None:
+def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> None:
+    """Keep the first of each ``group`` in ``order``; ``rule`` drops the others."""
     window = f"OVER (PARTITION BY {group} ORDER BY {order})"
     lake.execute(
-        f"INSERT INTO cut_fallen SELECT n, '{rule}', first_value(n) {window} FROM ({rows}) "
+        f"INSERT INTO cut_dropped SELECT n, '{rule}', first_value(n) {window} FROM ({rows}) "
         f"QUALIFY row_number() {window} > 1"
     )
 
 
 def _cap(lake: Lake, plan: Plan, keep: str) -> None:
-    """At most ``balance.cap`` survivors a cluster: those with the smallest sha256(image_id || seed).
+    """Keep at most ``balance.cap`` survivors a cluster: those with the smallest sha256(image_id || seed).
 
     Of its 64 bits two are equal in one of the clusters of 10M images once in 10^9 lakes.
     """
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_survivors AS SELECT n, picture, cluster, CASE WHEN cluster IS NOT NULL THEN "
-        f"row_number() OVER (PARTITION BY cluster ORDER BY lot) END AS place FROM {_alive(keep)}"
+        f"row_number() OVER (PARTITION BY cluster ORDER BY draw) END AS place FROM {_alive(keep)}"
     )
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_sizes AS SELECT cluster, count(*) AS size FROM cut_survivors GROUP BY cluster"
@@ -95,7 +96,7 @@ def _cap(lake: Lake, plan: Plan, keep: str) -> None:
 
 
 def _decisions(lake: Lake, plan: Plan, keep: str) -> None:
-    """The view over what each step left: ids, values and reasons are written out by who reads it."""
+    """Make the view ``cut_images`` over what each step left: who reads it writes out ids, values and reasons."""
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_textless AS SELECT n FROM cut_kept WHERE n NOT IN (SELECT n FROM cut_given)"
     )
@@ -105,7 +106,7 @@ def _decisions(lake: Lake, plan: Plan, keep: str) -> None:
         f"WHERE ({keep}) IS NOT TRUE)"
     )
     by_others = (
-        "SELECT f.n, i.image_id, i.sha256, f.rule, b.image_id, NULL FROM cut_fallen f "
+        "SELECT f.n, i.image_id, i.sha256, f.rule, b.image_id, NULL FROM cut_dropped f "
         "JOIN facts.images i ON i.rowid = f.n JOIN facts.images b ON b.rowid = f.better"
     )
     survivors = (

@@ -1,4 +1,4 @@
-"""What a cut reads, joined once and kept beside the lake: a changed threshold re-cuts in seconds.
+"""Keep what a cut reads joined in one file beside the lake: a changed threshold re-cuts in seconds.
 
 A DuckDB file, attached as ``facts``, with the tables of :mod:`catalog.cut.facts_tables`. Its name is a digest of what
 it was made from: the files of every table read, the scorers, the seed. So it is never changed, may be deleted at any
@@ -25,22 +25,23 @@ from catalog.pending.eligible import best_candidates
 from catalog.recipe.plan import Plan
 
 
-def use(lake: Lake, plan: Plan) -> None:
-    """Attach ``facts`` of the lake's rows for this plan; make them where there are none."""
-    folder, of_plan = _folder(lake), _of_plan(plan)
-    path = folder / f"{_of_data(lake, plan, 'lake')}-{of_plan}.duckdb"
+def attach(lake: Lake, plan: Plan) -> None:
+    """Attach ``facts`` of the lake's rows for this plan; make them where there are none. Raises PairmillError when the
+    folder for them belongs to another user."""
+    folder, plan_digest = _folder(lake), _plan_digest(plan)
+    path = folder / f"{_data_digest(lake, plan, 'lake')}-{plan_digest}.duckdb"
     attached = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
     if attached == [(str(path),)]:
         return
     if attached:
         lake.execute("DETACH facts")
     if not path.exists():
-        path = _make(lake, plan, folder, of_plan)
+        path = _make(lake, plan, folder, plan_digest)
     lake.execute(f"ATTACH {quoted(str(path))} AS facts (READ_ONLY)")
 
 
 def _folder(lake: Lake) -> Path:
-    """Beside a local lake; of a lake on S3, or that must not be written to, where temporary files go."""
+    """Make the facts' folder: beside a local lake, else (on S3, read-only) where temporary files go."""
     beside = Path(lake.query("SELECT current_setting('temp_directory')")[0][0]).parent
     if beside != Path(tempfile.gettempdir()):
         folder = beside / ".facts"
@@ -55,8 +56,8 @@ def _folder(lake: Lake) -> Path:
     return folder
 
 
-def _of_data(lake: Lake, plan: Plan, catalog: str) -> str:
-    """16 digits for the rows of all tables read: their files, which never change, and those that name deleted rows."""
+def _data_digest(lake: Lake, plan: Plan, catalog: str) -> str:
+    """Hash the files of all tables read, which never change, and those that name deleted rows, to 16 hex digits."""
     digest = hashlib.sha256(lake.data_path.encode())
     for table in tables_read(plan):
         files = lake.query(
@@ -66,8 +67,8 @@ def _of_data(lake: Lake, plan: Plan, catalog: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def _of_plan(plan: Plan) -> str:
-    """16 digits for what of a plan the facts depend on, and for the program and the layout that writes them."""
+def _plan_digest(plan: Plan) -> str:
+    """Hash what of a plan the facts depend on, DuckDB's version and the layout to 16 hex digits."""
     asked = (
         duckdb.__version__,
         LAYOUT,
@@ -80,21 +81,21 @@ def _of_plan(plan: Plan) -> str:
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
 
 
-def _make(lake: Lake, plan: Plan, folder: Path, of_plan: str) -> Path:
-    """Written under a name of its own, which the next to open the lake removes if this process is killed."""
+def _make(lake: Lake, plan: Plan, folder: Path, plan_digest: str) -> Path:
+    """Write the file under a name of its own, which the next to open the lake removes if this process is killed."""
     unfinished = Path(spill.folder(str(folder.parent)))
     unfinished.mkdir()
     try:
         with lake.pinned() as catalog:
-            of_data = _of_data(lake, plan, catalog)
+            data_digest = _data_digest(lake, plan, catalog)
             lake.execute(f"ATTACH {quoted(str(unfinished / folder.name))} AS making")
             try:
                 fill(lake, plan)
             finally:
                 lake.execute("DETACH making")
         for former in folder.glob("*.duckdb"):
-            if not former.name.startswith(f"{of_data}-"):
+            if not former.name.startswith(f"{data_digest}-"):
                 former.unlink(missing_ok=True)
-        return (unfinished / folder.name).rename(folder / f"{of_data}-{of_plan}.duckdb")
+        return (unfinished / folder.name).rename(folder / f"{data_digest}-{plan_digest}.duckdb")
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -1,11 +1,11 @@
-"""The tables of facts, in which pictures and sentences are numbers instead of 32 digits, and how they are made.
+"""Make the tables of facts, in which pictures and sentences are numbers instead of 32 hex digits.
 
-- ``images(image_id, sha256, picture, repeated, group_id, cluster, lot, ...)``: the occurrences that count, with the
-  columns that rules read. By ``lot``, 64 bits of sha256(image_id || seed), the cap deals out a cluster's places;
+- ``images(image_id, sha256, picture, repeated, group_id, cluster, draw, ...)``: the occurrences that count, with the
+  columns that rules read. By ``draw``, 64 bits of sha256(image_id || seed), the cap ranks the pictures of a cluster;
   ``picture`` is a number for each sha256, ``repeated`` says that several images show it.
 - ``contents(key)``: a sentence's number is its ``rowid``, which rises as ``content`` does, so that ties by the one are
   ties by the other; ``key`` is ``facts.key_of(content)``, by which its text is found in the lake.
-- ``sentences(sentence, silenced, repeats, ...)``: what rules on sentences read.
+- ``sentences(sentence, gone, repeats, ...)``: what rules on sentences read; ``gone``: no document holds it now.
 - ``matches(picture, sentences, similarities)``: a row a picture, the best 4 x top_k first, each sentence once.
 """
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import best_candidates, current_scores
-from catalog.pending.superseded import gone, silenced
+from catalog.pending.superseded import gone_documents, gone_sentences
 from catalog.recipe.plan import Check, Plan, ScoreColumns
 from catalog.terms.score import Stage
 
@@ -29,83 +29,82 @@ FREE_TEXTS = ("url", "alt_text", "text")
 # 32 bits hold 4.29 billion: of more sentences the conversion says so. 64 take twice the memory in every join. A number
 # is the row's place and not row_number(), which has one thread alone read all that is numbered.
 _NUMBER = "CAST(rowid AS UINTEGER)"
-# 64 bits that stand for an id. Of 800M some two are equal once in 58 lakes: then another way is taken.
-WAYS = ("hash({0})", "hash('1' || {0})", "hash('2' || {0})", "{0}")
-Way = Callable[[str], str]
+# 64 bits that stand for an id. Of 800M some two are equal once in 58 lakes: then the next is taken.
+KEYS = ("hash({0})", "hash('1' || {0})", "hash('2' || {0})", "{0}")
+KeyOf = Callable[[str], str]  # SQL of an id -> SQL of its key
 SORTED_AT_ONCE = 8_000_000
-LAYOUT = 3  # counts up when other columns are written: no cut reads facts of another layout
+LAYOUT = 4  # counts up when other columns are written: no cut reads facts of another layout
 
 
 def image_checks(plan: Plan) -> list[Check]:
-    """The rules that the facts' columns decide: those on captions bite later."""
+    """Return the rules that the facts' columns decide: those on captions apply later."""
     return [check for check in plan.image_checks if check.stage < Stage.CAPTION]
 
 
 def score_tables(plan: Plan) -> tuple[list[ScoreColumns], list[ScoreColumns]]:
-    """The scores of images, and of sentences, whose columns the facts hold: those that the cut's early rules read."""
+    """Return the scores of images, and of sentences, whose columns the facts hold: those that early rules read."""
     images, sentences = plan.image_tables[1:], plan.sentence_tables[1:]
     return [table for table in images if table.stage < Stage.CAPTION], list(sentences)
 
 
 def tables_read(plan: Plan) -> list[str]:
-    """Every table that `fill` reads: a new row in any of them makes the facts anew."""
+    """List every table that `fill` reads: a new row in any of them makes the facts anew."""
     return [*TABLES, *(table.table for kind in score_tables(plan) for table in kind)]
 
 
 def scorers_read(plan: Plan) -> list[tuple[str, str]]:
-    """(what is filled, digest) of every scorer whose rows `fill` reads."""
+    """Return (what is filled, digest) of every scorer whose rows `fill` reads."""
     filled = [*SCORERS, *(table.table for kind in score_tables(plan) for table in kind)]
     return [(name, plan.scorer(name)) for name in filled]
 
 
 def texts_read(checks: Sequence[Check]) -> list[str]:
-    """Which of FREE_TEXTS the rules read."""
+    """List those of FREE_TEXTS that the rules read."""
     return sorted({column for check in checks for column in check.columns} & set(FREE_TEXTS))
 
 
 def fill(lake: Lake, plan: Plan) -> None:
     """Write all tables into the attached database ``making``, out of the tables that the lake uses."""
-    way_of_pictures = _way(lake, "image_content", "sha256")
-    counted = f"(SELECT * FROM images i ANTI JOIN {gone()} g ON g.document_id = i.document_id)"
+    picture_key = _choose_key(lake, "image_content", "sha256")
+    counted = f"(SELECT * FROM images i ANTI JOIN {gone_documents()} g ON g.document_id = i.document_id)"
     lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE facts_pictures AS SELECT {way_of_pictures('sha256')} AS key, "
+        f"CREATE OR REPLACE TEMP TABLE facts_pictures AS SELECT {picture_key('sha256')} AS key, "
         f"count(*) > 1 AS repeated FROM {counted} GROUP BY key"
     )
-    _images(lake, plan, way_of_pictures, counted)
-    way_of_sentences = _way(lake, "sentence_content", "content")
-    key = way_of_sentences("content")
+    _images(lake, plan, picture_key, counted)
+    key = _choose_key(lake, "sentence_content", "content")("content")
     lake.execute(f"CREATE MACRO making.key_of(content) AS {key}")
     lake.execute(f"CREATE TABLE making.contents AS SELECT {key} AS key FROM sentence_content ORDER BY content")
     _sentences(lake, plan, key)
-    _matches(lake, plan, way_of_pictures("sha256"), key)
+    _matches(lake, plan, picture_key("sha256"), key)
     lake.execute("DROP TABLE facts_pictures")
 
 
-def _images(lake: Lake, plan: Plan, way: Way, counted: str) -> None:
+def _images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str) -> None:
     images, scores = plan.image_tables[0], score_tables(plan)[0]
-    names = ["image_id", "sha256", "picture", "repeated", "group_id", "cluster", "lot"]
+    names = ["image_id", "sha256", "picture", "repeated", "group_id", "cluster", "draw"]
     names += _kept(images, image_checks(plan))
-    of = way("sha256")
+    of = key_of("sha256")
     joins = "".join(_joined(plan, table, of, "sha256") for table in scores)
     names += [name for table in scores for name in table.source]
-    lot = f"CAST('0x' || left(sha256(image_id || '{plan.recipe.seed}'), 16) AS UBIGINT) AS lot"
+    draw = f"CAST('0x' || left(sha256(image_id || '{plan.recipe.seed}'), 16) AS UBIGINT) AS draw"
     lake.execute(
-        f"CREATE TABLE making.images AS SELECT {', '.join(names)} FROM (SELECT {of} AS key, {lot}, * FROM {counted}) "
+        f"CREATE TABLE making.images AS SELECT {', '.join(names)} FROM (SELECT {of} AS key, {draw}, * FROM {counted}) "
         f"JOIN (SELECT key, {_NUMBER} AS picture, repeated FROM facts_pictures) USING (key){joins} "
         f"LEFT JOIN (SELECT {of} AS key, group_id FROM ({_groups(plan)})) USING (key) "
-        f"LEFT JOIN (SELECT {way('key')} AS key, cluster FROM clusters "
+        f"LEFT JOIN (SELECT {key_of('key')} AS key, cluster FROM clusters "
         f"WHERE scorer = '{plan.scorer('image_clusters')}') USING (key)"
     )
 
 
 def _joined(plan: Plan, table: ScoreColumns, of: str, key: str) -> str:
-    """SQL: LEFT JOIN what a score table measured, under the names that rules read."""
+    """SQL that joins what a score table measured, under the names that rules read."""
     measured = "".join(f", {source} AS {name}" for name, source in table.source.items())
     return f" LEFT JOIN (SELECT {of} AS key{measured} FROM {current_scores(plan, table.table, key)}) USING (key)"
 
 
 def _groups(plan: Plan) -> str:
-    """SQL: the groups of the newest grouping; each grouping is a whole snapshot.
+    """SQL of the newest duplicate groups; each grouping is a whole snapshot.
 
     A group has the id of its smallest member, which is in it, named or not.
     """
@@ -125,11 +124,11 @@ def _sentences(lake: Lake, plan: Plan, of: str) -> None:
     if own:
         joins += f" LEFT JOIN (SELECT {of} AS key, {', '.join(own)} FROM sentence_content) USING (key)"
     repeats = (
-        f"SELECT {of} AS key, count(*) AS repeats FROM sentences s ANTI JOIN {gone()} g "
+        f"SELECT {of} AS key, count(*) AS repeats FROM sentences s ANTI JOIN {gone_documents()} g "
         "ON g.document_id = s.document_id GROUP BY key"
     )
     lake.execute(
-        f"CREATE TABLE making.sentences AS SELECT sentence, key IN (SELECT {of} FROM {silenced()}) AS silenced, "
+        f"CREATE TABLE making.sentences AS SELECT sentence, key IN (SELECT {of} FROM {gone_sentences()}) AS gone, "
         f"{', '.join(names)} FROM (SELECT key, {_NUMBER} AS sentence FROM making.contents){joins} "
         f"LEFT JOIN ({repeats}) USING (key)"
     )
@@ -140,7 +139,7 @@ def _kept(table: ScoreColumns, checks: Sequence[Check]) -> list[str]:
 
 
 def _matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str) -> None:
-    """No sentence should have met a picture twice; where one did, the pairs are put together first.
+    """Write ``making.matches``. A sentence that met a picture twice, which none should, is put together first.
 
     Joined and sorted by one statement, of which each part holds what it needs, 10M images did not fit into 2.6 GB.
     """
@@ -173,7 +172,7 @@ def _listed(lake: Lake, rows: str, most: int) -> bool:
 
 
 def _of_whole_pictures(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The same rows, which are in the order of pictures, cut between two of them."""
+    """Cut the same rows, which are in the order of pictures, between two of them."""
     rest = []
     for block in blocks:
         picture = block["picture"].to_numpy()
@@ -187,7 +186,7 @@ def _of_whole_pictures(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _lists(found: pa.Table, most: int) -> pa.Table:
-    """A row a picture, of the ``most`` first of its rows."""
+    """Collect the ``most`` first rows of each picture into one row of lists."""
     picture = found["picture"].to_numpy()
     starts = np.flatnonzero(np.diff(picture, prepend=picture[:1] + 1))
     counts = np.diff(starts, append=len(picture))
@@ -202,23 +201,23 @@ def _lists(found: pa.Table, most: int) -> pa.Table:
     )
 
 
-def _way(lake: Lake, table: str, key: str) -> Way:
-    """What stands for the ids ``key``, all of which are in ``table``: the first of WAYS by which no two are equal.
+def _choose_key(lake: Lake, table: str, column: str) -> KeyOf:
+    """Choose what stands for the ids ``column`` of ``table``: the first of KEYS that differs for all of them.
 
     Joined by 64 bits, 114M candidates and 36M sentences take half the time and a third of the memory that 32 digits do.
     """
-    *ways, surest = (way.format for way in WAYS)
-    for way in ways:
-        lake.execute(f"CREATE OR REPLACE TEMP TABLE facts_keys AS SELECT {way(key)} AS key FROM {table}")
-        told_apart = all(_all_different(keys) for keys in _ranges(lake))
+    *hashes, whole_id = (key.format for key in KEYS)
+    for key_of in hashes:
+        lake.execute(f"CREATE OR REPLACE TEMP TABLE facts_keys AS SELECT {key_of(column)} AS key FROM {table}")
+        all_differ = all(_all_different(keys) for keys in _ranges(lake))
         lake.execute("DROP TABLE facts_keys")
-        if told_apart:
-            return way
-    return surest
+        if all_differ:
+            return key_of
+    return whole_id
 
 
 def _ranges(lake: Lake) -> Iterator[np.ndarray]:
-    """The keys of ``facts_keys``, those between two bounds at a time."""
+    """Yield the keys of ``facts_keys``, those between two bounds at a time."""
     n, low, high = lake.query("SELECT count(*), min(key), max(key) FROM facts_keys")[0]
     parts = n // SORTED_AT_ONCE + 1
     bounds = {low + (high + 1 - low) * part // parts for part in range(parts + 1)} if n else ()
@@ -228,6 +227,6 @@ def _ranges(lake: Lake) -> Iterator[np.ndarray]:
 
 
 def _all_different(keys: np.ndarray) -> bool:
-    """Of 64-bit numbers. Sorted by numpy 36M take 2 s, where DuckDB groups them in 12."""
+    """Tell whether all 64-bit numbers differ. Sorted by numpy 36M take 2 s, where DuckDB groups them in 12."""
     ordered = np.sort(keys)
     return not (ordered[1:] == ordered[:-1]).any()

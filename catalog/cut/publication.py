@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import current_scores, image_rows, sentence_rows
-from catalog.pending.superseded import gone
+from catalog.pending.superseded import gone_documents
 from catalog.recipe.plan import Plan
 from catalog.terms.score import Stage
 
@@ -22,7 +22,7 @@ STEPS = ("exact_duplicate", "duplicate", "balance", "no_text")
 
 @dataclass(frozen=True)
 class Published:
-    """``is_new`` is False when the newest version already is this dataset."""
+    """A dataset's version; ``is_new`` is False when the newest one already was this dataset."""
 
     name: str
     version: int
@@ -65,7 +65,7 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
 
 
 def images_since(lake: Lake, published: Published) -> int:
-    """How many pictures were taken in after the version was cut."""
+    """Count the pictures that were ingested after the version was cut."""
     upto = 'SELECT "commit" FROM datasets WHERE name = ? AND version = ?'
     found = lake.query(f'SELECT count(*) FROM images WHERE "commit" > ({upto})', (published.name, published.version))
     return found[0][0]
@@ -122,7 +122,7 @@ def _pairs(lake: Lake, plan: Plan) -> None:
 
 
 def content_digest(lake: Lake) -> str:
-    """32 hex digits over the pairs in the order of their ids, without dataset, version, run or time."""
+    """Hash the pairs in the order of their ids, without dataset, version, run or time, to 32 hex digits."""
     digest = hashlib.sha256()
     rows = "SELECT sha256(CAST(to_json(p) AS VARCHAR)) AS row FROM cut_pairs p ORDER BY image_id"
     for batch in lake.blocks(rows, rows=100_000):
@@ -131,7 +131,7 @@ def content_digest(lake: Lake) -> str:
 
 
 def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
-    """(rule, images in, images dropped) in the order in which the cut applies them."""
+    """Count (rule, images in, images dropped) in the order in which the cut applies them."""
     dropped = dict(lake.query("SELECT dropped_by, count(*) FROM cut_images GROUP BY dropped_by"))
     early = [check.name for check in plan.image_checks if check.stage < Stage.CAPTION]
     late = [check.name for check in plan.image_checks if check.stage >= Stage.CAPTION]
@@ -139,7 +139,7 @@ def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
 
 
 def sentence_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
-    """The same for sentences: first repeated texts fall into one, then the rules.
+    """Count (rule, sentences in, sentences dropped): first repeated texts become one, then the rules.
 
     A version that changed nothing about sentences has the funnel of the one before: at 40M of them a count takes as
     long as the rest of publishing.
@@ -147,7 +147,7 @@ def sentence_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     known = _same_sentences(lake, plan)
     if known:
         return known
-    of_gone = f"SELECT count(*) FROM sentences WHERE document_id IN {gone()}"  # costs nothing while none is
+    of_gone = f"SELECT count(*) FROM sentences WHERE document_id IN {gone_documents()}"  # costs nothing while none is
     total = lake.query(f"SELECT (SELECT count(*) FROM sentences) - ({of_gone})")[0][0]
     dropped = dict(
         lake.query(f"SELECT dropped_by, count(*) FROM ({sentence_rows(plan, Stage.CAPTION)}) GROUP BY dropped_by")
@@ -157,7 +157,7 @@ def sentence_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
 
 
 def _same_sentences(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
-    """The newest version's funnel of sentences, where it was cut by the same rules and scorer over the same rows."""
+    """Return the newest version's funnel of sentences; [] unless the same rules and scorer cut the same rows."""
     newest = lake.query(
         'SELECT version, recipe, scorers, "commit" FROM datasets WHERE name = ? AND NOT amended '
         "ORDER BY version DESC LIMIT 1",

@@ -1,9 +1,9 @@
-"""Which sentences the kept images get: each image its best few, no sentence to more images than it may serve.
+"""Assign sentences to the kept images: to each its best few, no sentence to more images than it may serve.
 
 Equal to taking all pairs of an image and a sentence in order of similarity (ties: smaller image id, then smaller
 content) while both have room, which is also the one stable matching of the two (Gale and Shapley 1962), because both
-sides rank by the same similarity. Only images that may lose a sentence to others are told pair by pair: a sentence
-that no more than ``max_uses`` images could want is free.
+sides rank by the same similarity. Only images that may lose a sentence to others are decided pair by pair: a
+sentence that no more than ``max_uses`` images could want is free.
 
 Sorts and joins are DuckDB's, and spill. What is asked of single sentences is looked up in arrays: 6 bytes a sentence
 of the lake, 5 GB for 800M.
@@ -22,7 +22,7 @@ IMAGES_AT_ONCE, PAIRS_AT_ONCE = 200_000, 2_000_000
 LIVE = 50_000  # fewer than 2^16
 
 
-def hand_out(lake: Lake, plan: Plan) -> None:
+def assign_texts(lake: Lake, plan: Plan) -> None:
     """Make ``cut_texts`` for the images of ``cut_kept(n, picture)``, whose pictures differ."""
     top_k, max_uses = plan.recipe.association.top_k, plan.recipe.association.max_uses
     for table in ("cut_given", "cut_contested"):
@@ -44,7 +44,7 @@ def hand_out(lake: Lake, plan: Plan) -> None:
         lake.insert("cut_contested", choices.filter(pa.array(losing[image])))
     lake.execute("DROP TABLE cut_offers")
     del failing, wanted
-    _settle(lake, top_k, max_uses)
+    _assign_contested(lake, top_k, max_uses)
     lake.execute(
         "CREATE OR REPLACE TEMP VIEW cut_texts AS SELECT i.image_id, g.place, s.content, s.text, g.similarity "
         "FROM cut_given g JOIN facts.images i ON i.rowid = g.n JOIN facts.contents c ON c.rowid = g.s "
@@ -53,16 +53,16 @@ def hand_out(lake: Lake, plan: Plan) -> None:
 
 
 def _failing(lake: Lake, plan: Plan) -> np.ndarray:
-    """For each sentence, by its number, whether it fails a rule or no longer counts."""
+    """Tell of each sentence, by its number, whether it fails a rule or no longer counts."""
     failing = np.zeros(lake.query("SELECT count(*) FROM facts.contents")[0][0], bool)
-    rows = f"FROM facts.sentences WHERE silenced OR ({passed(plan.sentence_checks)}) IS NOT TRUE"
+    rows = f"FROM facts.sentences WHERE gone OR ({passed(plan.sentence_checks)}) IS NOT TRUE"
     for batch in lake.blocks(f"SELECT sentence {rows}", rows=PAIRS_AT_ONCE):
         failing[batch["sentence"].to_numpy()] = True
     return failing
 
 
 def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
-    """Rows of ``cut_offers``, with room for other statements in between."""
+    """Yield rows of ``cut_offers``, with room for other statements in between."""
     rows = lake.query("SELECT count(*) FROM cut_offers")[0][0]
     for start in range(0, rows, IMAGES_AT_ONCE):
         yield lake.table(
@@ -71,8 +71,8 @@ def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
 
 
 def _choices(offers: pa.Table, failing: np.ndarray) -> tuple[pa.Table, np.ndarray]:
-    """The offers of sentences that pass (n, s, similarity, and ``place`` from 1 within their image), and of each of
-    them the row of ``offers``."""
+    """Return the offers of sentences that pass (n, s, similarity, and ``place`` from 1 within their image), and of
+    each the row of ``offers``."""
     s, lengths = _flat(offers["sentences"]), offers["sentences"].combine_chunks().value_lengths().to_numpy()
     passing = np.flatnonzero(~failing[s])
     image = np.repeat(np.arange(len(lengths)), lengths)[passing]
@@ -87,11 +87,11 @@ def _choices(offers: pa.Table, failing: np.ndarray) -> tuple[pa.Table, np.ndarra
 
 
 def _flat(lists: pa.ChunkedArray) -> np.ndarray:
-    """The values of all lists, one after the other."""
+    """Return the values of all lists, one after the other."""
     return lists.combine_chunks().flatten().to_numpy()
 
 
-def _settle(lake: Lake, top_k: int, max_uses: int) -> None:
+def _assign_contested(lake: Lake, top_k: int, max_uses: int) -> None:
     """Give the images of ``cut_contested`` what they get, pair by pair."""
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_contenders AS SELECT n, row_number() OVER (ORDER BY image_id) - 1 AS image "
@@ -120,10 +120,10 @@ def _settle(lake: Lake, top_k: int, max_uses: int) -> None:
 
 
 def _greedy(image: np.ndarray, s: np.ndarray, wants: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """Rows taken in order while both sides have room, which is counted down.
+    """Take rows in order while both sides have room, which is counted down; return their numbers.
 
     In a part of the rows, those whose image and sentence have room for all of the part are taken whatever the others
-    are: these alone are told one by one.
+    are: these alone are decided one by one.
     """
     hits = [np.zeros(0, np.int64)]
     of_image, of_sentence = np.zeros(len(wants), np.uint16), np.zeros(len(room), np.uint16)
@@ -145,7 +145,7 @@ def _greedy(image: np.ndarray, s: np.ndarray, wants: np.ndarray, room: np.ndarra
 
 
 def _times(numbers: np.ndarray, zeros: np.ndarray) -> np.ndarray:
-    """How often each of ``numbers`` is among them; at most LIVE."""
+    """Count how often each of ``numbers`` is among them; at most LIVE."""
     np.add.at(zeros, numbers, zeros.dtype.type(1))
     times = zeros[numbers]
     zeros[numbers] = 0

@@ -1,4 +1,4 @@
-"""The tables' columns as Arrow schemas: what a worker must write so that DuckLake can register the file."""
+"""Give the tables' columns as Arrow schemas: what a worker must write so that DuckLake can register the file."""
 
 from functools import cache
 
@@ -22,5 +22,5 @@ TYPES = {
 
 @cache
 def arrow_schema(table: str) -> pa.Schema:
-    """Column names and Arrow types of ``table``, in order. KeyError when there is no such table."""
+    """Return column names and Arrow types of ``table``, in order. Raises KeyError when there is no such table."""
     return pa.schema([(name, TYPES[kind]) for name, kind in columns(table).items()])

@@ -1,4 +1,4 @@
-"""The tables, as migrations in order. A released migration never changes; a change of the tables is one more."""
+"""Define the tables, as migrations in order. A released migration never changes; a change of the tables is one more."""
 
 from functools import cache
 
@@ -114,7 +114,7 @@ READ_BY_PATH = ("payloads", "sentences", "image_embedding", "sentence_embedding"
 
 
 def version(lake: Lake) -> int:
-    """The lake's schema version; 0 for one that holds nothing yet."""
+    """Return the lake's schema version; 0 for one that holds nothing yet."""
     tables = "SELECT 1 FROM duckdb_tables() WHERE database_name = 'lake' AND table_name = 'schema_version'"
     if not lake.query(tables):
         return 0
@@ -122,7 +122,7 @@ def version(lake: Lake) -> int:
 
 
 def migrate(lake: Lake, upto: int | None = None) -> None:
-    """Apply what is missing, each migration in one transaction with its row in `schema_version`. Hold the lease."""
+    """Apply the missing migrations, each in one transaction with its row in `schema_version`. Hold the lease."""
     if version(lake) == 0:
         lake.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER, applied_at TIMESTAMPTZ)")
         lake.execute("CALL ducklake_set_option('lake', 'data_inlining_row_limit', 0)")
@@ -153,7 +153,7 @@ def _apply(lake: Lake, number: int) -> None:
 
 
 def columns(table: str) -> dict[str, str]:
-    """Column names and DuckDB types of a table or view in order, by the newest schema or by the score's declaration.
+    """Return column names and DuckDB types of a table or view in order, by the newest schema or its declaration.
 
     Raises KeyError when there is none.
     """
@@ -162,7 +162,7 @@ def columns(table: str) -> dict[str, str]:
 
 @cache
 def released() -> dict[str, dict[str, str]]:
-    """Column names and DuckDB types of the tables and views that the migrations make."""
+    """Return column names and DuckDB types of the tables and views that the migrations make."""
     found: dict[str, dict[str, str]] = {}
     with duckdb.connect() as connection:
         connection.execute("ATTACH ':memory:' AS __ducklake_metadata_lake; USE __ducklake_metadata_lake")

@@ -1,4 +1,4 @@
-"""The tables of declared scores: made when a lake is opened for writing, empty for readers of a lake without them."""
+"""Make the tables of declared scores when a lake is opened for writing; stand in empty ones for its readers."""
 
 from catalog.lake import schema
 from catalog.lake.error import PairmillError
@@ -10,7 +10,7 @@ Columns = dict[str, str]
 
 
 def changes(lake: Lake) -> list[str]:
-    """The statements that give every declared score its table and its columns; none when the lake has them.
+    """List the statements that give every declared score its table and its columns; none when the lake has them.
 
     Raises PairmillError when a table of the lake has another shape than what declares it now.
     """
@@ -19,7 +19,8 @@ def changes(lake: Lake) -> list[str]:
 
 
 def add(lake: Lake) -> None:
-    """Bring the tables of declared scores up to date, all or none. Hold the lease."""
+    """Bring the tables of declared scores up to date, all or none. Hold the lease. Raises PairmillError as `changes`
+    does."""
 
     def body() -> None:
         for statement in changes(lake):
@@ -37,7 +38,7 @@ def stand_in(lake: Lake) -> None:
 
 
 def undeclared(lake: Lake) -> tuple[Score, ...]:
-    """Scores that the lake holds and nothing installed declares, by their tables alone: for what was published."""
+    """List scores that the lake holds and nothing installed declares, by their tables alone: for what was published."""
     known = {score.table for score in declared()}
     taken = {name for score in declared() for name in score.rule_columns}
     found = []
@@ -53,7 +54,7 @@ def undeclared(lake: Lake) -> tuple[Score, ...]:
 
 
 def _held(lake: Lake) -> dict[str, Columns]:
-    """Columns and types by table, as the lake has them."""
+    """Return columns and types by table, as the lake has them."""
     held: dict[str, Columns] = {}
     sql = (
         "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE database_name = 'lake' "

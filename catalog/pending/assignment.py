@@ -1,4 +1,4 @@
-"""Vectors that have no cluster yet."""
+"""List vectors that have no cluster yet."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ ASSIGNED, MANY_ITEMS = 131_072, 64
 
 
 def pending_assignment(lake: Lake, plan: Plan, kind: Kind, clusters: str) -> Iterator[list[WorkItem]]:
-    """Vectors that the scorer ``clusters`` has not assigned yet, with the files that hold them; in rounds.
+    """List vectors that the scorer ``clusters`` has not assigned yet, with the files that hold them; in rounds.
 
     An item is a shard, or as many as come to ASSIGNED vectors where there are many: each item leaves one index file,
     and every range of clusters opens them all.
@@ -36,7 +36,7 @@ def pending_assignment(lake: Lake, plan: Plan, kind: Kind, clusters: str) -> Ite
 
 
 def grouped(items: Sequence[WorkItem], most: int) -> list[WorkItem]:
-    """Neighbours as one item as long as they have at most ``most`` keys together."""
+    """Merge neighbouring items as long as they have at most ``most`` keys together."""
     groups: list[list[WorkItem]] = []
     n = 0
     for item in items:

@@ -1,4 +1,4 @@
-"""Scores made from an item's own texts: pending when the scorer or the texts (their digest) differ.
+"""List pictures whose scores from texts are missing, or were made by another scorer or from other texts (by digest).
 
 All come in rounds of work items (worklist.ROUND keys), at least one, maybe empty.
 """
@@ -18,7 +18,7 @@ SYNTHETIC = ("prompt", "synthetic_text", "synthetic_status", "n_tokens", "second
 
 
 def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
-    """Pictures whose best match or alt texts are not those that ``image_similarity`` was made from."""
+    """List pictures whose best match or alt texts are not those that ``image_similarity`` was made from."""
     sql = f"""WITH eligible AS (SELECT sha256, list(DISTINCT trim(alt_text) ORDER BY trim(alt_text))
                 FILTER (trim(coalesce(alt_text, '')) <> '') AS alts
             FROM ({image_rows(plan, Stage.ASSOCIATE)}) WHERE dropped_by = '' GROUP BY sha256),
@@ -43,7 +43,7 @@ def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
 
 
 def pending_kept(lake: Lake, plan: Plan, table: str, payload: str = "payloads") -> Iterator[list[WorkItem]]:
-    """Pictures that the last cut keeps and that lack a row in ``table``, with their bytes' files, by home shard.
+    """List pictures that the last cut keeps and that lack a row in ``table``, with their bytes' files, by home shard.
 
     ``payload`` 'image_embedding' gives the files of their vectors instead.
     """
@@ -61,7 +61,7 @@ def pending_kept(lake: Lake, plan: Plan, table: str, payload: str = "payloads") 
 
 
 def pending_caption_similarity(lake: Lake, plan: Plan, captions: str) -> Iterator[list[WorkItem]]:
-    """Kept pictures whose caption is not the one that ``caption_similarity`` was made from."""
+    """List kept pictures whose caption is not the one that ``caption_similarity`` was made from."""
     sql = f"""WITH wanted AS (SELECT v.shard, v.sha256, c.text, left(sha256(c.text), 32) AS digest
             FROM {current_scores(plan, "image_embedding", "sha256")} v
             JOIN (SELECT * FROM captions WHERE scorer = '{captions}') c ON c.sha256 = v.sha256
@@ -80,9 +80,9 @@ def pending_caption_similarity(lake: Lake, plan: Plan, captions: str) -> Iterato
 
 
 def pending_fusion(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
-    """Kept pictures whose caption, tags or first sentence are not those that ``synthetic`` was made from.
+    """List kept pictures whose caption, tags or first sentence are not those that ``synthetic`` was made from.
 
-    ``known`` is the answer where one was made from them before, for a recipe that another one took turns with.
+    ``known`` is the answer where one was made from them before, for two recipes that are run in turn.
     """
     answer = ", ".join(f"'{name}': s.{name}" for name in SYNTHETIC)
     sql = f"""WITH wanted AS (SELECT DISTINCT ON (c.sha256) p.shard, c.sha256, coalesce(x.text, '') AS caption,

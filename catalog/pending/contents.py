@@ -1,4 +1,4 @@
-"""What the lake already holds: source units, and one home for each distinct picture and sentence."""
+"""Find which source units are new, and give each distinct picture and sentence one home shard."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ Unit = tuple[str, int, str]
 
 
 def unknown_inputs(lake: Lake, listed: Sequence[Unit]) -> dict[Unit, int]:
-    """Of (uri, size, etag) rows, those that are not as they were when last read, with the commit of that (0: never).
+    """Find (uri, size, etag) rows that are not as they were when last read, with the commit of that (0: never).
 
     The last reading counts: a unit that goes back to what it once was has changed.
     """
@@ -31,16 +31,16 @@ def unknown_inputs(lake: Lake, listed: Sequence[Unit]) -> dict[Unit, int]:
 
 
 def retries(lake: Lake, run_id: str) -> int:
-    """Requests to distant places that workers of a run made again while they read units."""
+    """Count the requests to distant places that workers of a run made again while they read units."""
     mine = 'SELECT "commit" FROM commits WHERE run_id = ?'
     return lake.query(f"SELECT coalesce(sum(retries), 0) FROM inputs WHERE commit IN ({mine})", (run_id,))[0][0]
 
 
 def vanished(lake: Lake, source: str, listed: Sequence[Unit]) -> list[str]:
-    """Units of ``source`` that were read once and are no longer listed, sorted. Their rows stay.
+    """Return units of ``source`` that were read once and are no longer listed, sorted. Their rows stay.
 
-    Parts of a file that is listed in other parts now are not told: ``index``, which must follow on this connection,
-    finds out what of theirs still counts.
+    Parts of a file that is listed in other parts now are not among them: ``index``, which must follow on this
+    connection, finds out what of theirs still counts.
     """
     columns = {"uri": [row[0] for row in listed], "etag": [row[2] for row in listed]}
     lake.connection.register("listed", pa.table(columns))
@@ -53,12 +53,12 @@ def vanished(lake: Lake, source: str, listed: Sequence[Unit]) -> list[str]:
         rows = lake.query(sql, (source,))
     finally:
         lake.connection.unregister("listed")
-    superseded.lose(lake, source, [uri for uri, is_part, last in rows if is_part and last != "lost"])
+    superseded.note_lost_parts(lake, source, [uri for uri, is_part, last in rows if is_part and last != "lost"])
     return [uri for uri, is_part, _ in rows if not is_part]
 
 
 def banned(lake: Lake) -> frozenset[str]:
-    """The first 32 hex digits of the sha256 of every banned picture."""
+    """Return the ids (32 hex digits of the sha256) of all banned pictures."""
     return frozenset(row[0] for row in lake.query("SELECT sha256 FROM bans"))
 
 
@@ -67,9 +67,9 @@ def index(lake: Lake, begin: Callable[[], int]) -> None:
 
     One pass over ``images`` and ``sentences`` a run that read something new; a content that a later ingest brings
     again keeps its home. A copy of its bytes in another shard's payloads is never read, and costs its disk only.
-    What was read again is settled first.
+    What was read again is compared first.
     """
-    superseded.settle(lake, begin)
+    superseded.supersede(lake, begin)
     new = {table: lake.query(f"SELECT count(*) FROM ({_new(*keys)})")[0][0] for table, keys in _HOMES.items()}
     if not any(new.values()):
         return

@@ -1,4 +1,4 @@
-"""Duplicate edges and hashes as arrays."""
+"""Read perceptual hashes and duplicate edges as arrays."""
 
 import numpy as np
 import pyarrow as pa
@@ -7,7 +7,7 @@ from catalog.lake.lake import Lake
 
 
 def hashes(lake: Lake, scorer: str) -> tuple[pa.ChunkedArray, np.ndarray, np.ndarray]:
-    """(keys, 64-bit hashes, commit numbers) of every picture that has a hash, in the order of keys.
+    """Read (keys, 64-bit hashes, commit numbers) of every picture that has a hash, in the order of keys.
 
     Keys are the 16 bytes that their 32 digits stand for: 36 bytes a picture in all, where Python's texts took 105.
     """
@@ -20,7 +20,7 @@ def hashes(lake: Lake, scorer: str) -> tuple[pa.ChunkedArray, np.ndarray, np.nda
 
 
 def edges(lake: Lake, scorers: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(keys in order, left, right, looseness) of every distinct edge; left and right index ``keys``.
+    """Read (keys in order, left, right, looseness) of every distinct edge; left and right index ``keys``.
 
     Looseness orders edges of both kinds from 0 (equal) to 1 (at the threshold): the distance over the largest of its
     kind.

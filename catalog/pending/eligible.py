@@ -1,17 +1,17 @@
-"""SQL for the rows that a recipe's rules leave: images, sentences, their current scores."""
+"""Write SQL for the rows that pass a recipe's rules: images, sentences, their current scores."""
 
 from collections.abc import Sequence
 
 from catalog.lake.lake import Lake
-from catalog.pending.superseded import gone, silenced
+from catalog.pending.superseded import gone_documents, gone_sentences
 from catalog.recipe.plan import Check, Plan, ScoreColumns
 from catalog.terms.score import Stage
 
 
 def image_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "") -> str:
-    """SQL: every image occurrence that counts, with ``dropped_by`` ('' or its first failed rule) and ``dropped_value``.
+    """SQL of each image occurrence that counts, with ``dropped_by`` ('' or the first failed rule), ``dropped_value``.
 
-    Rules of stages before ``stage`` bite; ``upto`` leaves out rows of later commits; ``among`` names a table whose
+    Rules of stages before ``stage`` apply; ``upto`` leaves out rows of later commits; ``among`` names a table whose
     ``sha256`` are the only ones asked for.
     """
     checks = [check for check in plan.image_checks if check.stage < stage]
@@ -29,19 +29,20 @@ def _images(
     chosen = "".join(f", {source} AS {name}" for name, source in columns.items())
     images = f"SELECT * FROM images{_where('sha256', upto, among)}"
     return (
-        f"SELECT i.*{chosen} FROM ({images}) i ANTI JOIN {gone(upto)} g ON g.document_id = i.document_id{joins}",
+        f"SELECT i.*{chosen} FROM ({images}) i ANTI JOIN {gone_documents(upto)} g "
+        f"ON g.document_id = i.document_id{joins}",
         columns,
     )
 
 
 def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None) -> str:
-    """SQL: every distinct sentence that counts, with ``dropped_by`` and ``dropped_value``, as :func:`image_rows`."""
+    """SQL of every distinct sentence that counts, with ``dropped_by`` and ``dropped_value``, as :func:`image_rows`."""
     checks = [check for check in plan.sentence_checks if check.stage < stage]
     return f"SELECT content, text, shard, {decided(checks)} FROM ({_sentences(plan, checks, upto, '')})"
 
 
 def surviving_images(plan: Plan, checks: Sequence[Check], shards: str) -> str:
-    """SQL: the ``sha256`` of occurrences that pass ``checks`` and count, of pictures scored in ``shards`` (a table).
+    """SQL of the ``sha256`` of occurrences that pass ``checks`` and count, of pictures scored in ``shards`` (a table).
 
     As :func:`surviving_sentences`. Asked for among some pictures, it takes a third longer: these are joined twice.
     """
@@ -50,7 +51,7 @@ def surviving_images(plan: Plan, checks: Sequence[Check], shards: str) -> str:
 
 
 def surviving_sentences(plan: Plan, checks: Sequence[Check], upto: int | None, among: str, shards: str = "") -> str:
-    """SQL: the ``content`` of table ``among`` (of known sentences) that pass ``checks`` and still count; scores are
+    """SQL of the ``content`` of table ``among`` (of known sentences) that pass ``checks`` and still count; scores are
     looked for in ``shards`` (a table) alone when it is given.
 
     Equal to those of :func:`sentence_rows` with no ``dropped_by``, but as plain conditions, which DuckDB takes into the
@@ -60,7 +61,7 @@ def surviving_sentences(plan: Plan, checks: Sequence[Check], upto: int | None, a
 
 
 def passed(checks: Sequence[Check]) -> str:
-    """SQL: whether a row passes them all."""
+    """SQL that tells whether a row passes all of ``checks``."""
     return " AND ".join(f"({check.keep})" for check in checks) or "true"
 
 
@@ -73,10 +74,10 @@ def _sentences(plan: Plan, checks: Sequence[Check], upto: int | None, among: str
         chosen += ", r.repeats"
         joins += (
             f" LEFT JOIN (SELECT content, count(*) AS repeats FROM (SELECT * FROM sentences{where}) s ANTI JOIN "
-            f"{gone(upto)} g ON g.document_id = s.document_id GROUP BY content) r ON r.content = i.content"
+            f"{gone_documents(upto)} g ON g.document_id = s.document_id GROUP BY content) r ON r.content = i.content"
         )
     known = f"(SELECT * FROM sentence_content{where})" if not among or "text" in read else among
-    return f"SELECT i.*{chosen} FROM {known} i ANTI JOIN {silenced(upto)} z ON z.content = i.content{joins}"
+    return f"SELECT i.*{chosen} FROM {known} i ANTI JOIN {gone_sentences(upto)} z ON z.content = i.content{joins}"
 
 
 def _joins(
@@ -100,7 +101,7 @@ def _joins(
 
 
 def current_scores(plan: Plan, table: str, key: str, upto: int | None = None) -> str:
-    """SQL: the one valid row a key of a score table: this plan's scorer, the newest where inputs changed since."""
+    """SQL of the one valid row a key of a score table: this plan's scorer, the newest where inputs changed since."""
     where = f"{_where(key, upto, '') or ' WHERE true'} AND scorer = '{plan.scorer(table)}'"
     if not any(score.table == table and score.by_input for score in plan.scores):
         return f"(SELECT * FROM {table}{where})"
@@ -116,13 +117,13 @@ def current_scores(plan: Plan, table: str, key: str, upto: int | None = None) ->
 
 
 def _where(key: str, upto: int | None, among: str) -> str:
-    said = [] if upto is None else [f"commit <= {upto}"]
-    said += [f"{key} IN (SELECT {key} FROM {among})"] if among else []
-    return f" WHERE {' AND '.join(said)}" if said else ""
+    conditions = [] if upto is None else [f"commit <= {upto}"]
+    conditions += [f"{key} IN (SELECT {key} FROM {among})"] if among else []
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
 def decided(checks: Sequence[Check]) -> str:
-    """SQL: ``dropped_by`` ('' or the first rule that a row fails) and ``dropped_value``, with what that rule read."""
+    """SQL of ``dropped_by`` ('' or the first rule that a row fails) and ``dropped_value``, with what that rule read."""
     if not checks:
         return "'' AS dropped_by, '' AS dropped_value"
     names = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN '{check.name}'" for check in checks)
@@ -136,7 +137,7 @@ def _value(check: Check) -> str:
 
 
 def matches(plan: Plan) -> str:
-    """SQL: the best 4 x top_k candidates of each picture over all cluster ranges and runs."""
+    """SQL of the best 4 x top_k candidates of each picture over all cluster ranges and runs."""
     return (
         "(SELECT sha256, content, max(similarity) AS similarity FROM match_candidates "
         f"WHERE scorer = '{plan.scorer('matches')}' GROUP BY sha256, content QUALIFY row_number() OVER "
@@ -145,12 +146,12 @@ def matches(plan: Plan) -> str:
 
 
 def best_candidates(plan: Plan) -> int:
-    """How many candidates of a picture count: 4 x top_k."""
+    """Return how many candidates of a picture count: 4 x top_k."""
     return 4 * plan.recipe.association.top_k
 
 
 def best_similarities(lake: Lake, matches: str, keys: list[str], k: int) -> list[tuple[str, int, float]]:
-    """(sha256, rank from 1, similarity) of the ``k`` best stored candidates of the given pictures."""
+    """Read (sha256, rank from 1, similarity) of the ``k`` best stored candidates of the given pictures."""
     return lake.query(
         f"SELECT sha256, row_number() OVER (PARTITION BY sha256 ORDER BY similarity DESC, content) AS rank, similarity "
         f"FROM {matches} WHERE sha256 IN (SELECT unnest(?)) QUALIFY rank <= {k}",

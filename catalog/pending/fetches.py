@@ -1,10 +1,10 @@
-"""Addresses of pictures that documents name, and what fetching them came to."""
+"""List the linked addresses that are to be fetched, count outcomes, and make images of what was fetched."""
 
 from collections.abc import Callable
 
 from catalog.lake.lake import Lake
 from catalog.pending.item import WorkItem
-from catalog.pending.superseded import gone
+from catalog.pending.superseded import gone_documents
 
 # Addresses a work item. What a killed run fetches again is at most this many a worker.
 PORTION = 256
@@ -24,26 +24,28 @@ _PORTIONS = (
 
 
 def unfetched(lake: Lake) -> list[WorkItem]:
-    """Work items over addresses that were never asked for, those of the first shards; ask again when they are done."""
+    """List work items over addresses never asked for, those of the first shards; call it again when they are done."""
     return _items(lake, "SELECT *, 0 AS attempt FROM portions ANTI JOIN fetches USING (url)")
 
 
 def failed(lake: Lake, reason: str = "") -> list[WorkItem]:
-    """Work items over addresses whose newest attempt failed: for a passing reason, or for ``reason``."""
+    """List work items over addresses whose newest attempt failed: for a passing reason, or for ``reason``."""
     which = f"f.reason = '{reason}'" if reason else "f.passing"
     before = f"SELECT url, f.commit AS attempt FROM fetched f WHERE {which}"
     return _items(lake, f"SELECT * FROM portions JOIN ({before}) USING (url)", most=2**31)
 
 
 def count_unfetched(lake: Lake) -> int:
+    """Count the addresses that were never asked for."""
     sql = (
-        f"SELECT count(DISTINCT url) FROM links ANTI JOIN {gone()} g USING (document_id) ANTI JOIN fetches USING (url)"
+        f"SELECT count(DISTINCT url) FROM links ANTI JOIN {gone_documents()} g USING (document_id) "
+        "ANTI JOIN fetches USING (url)"
     )
     return lake.query(sql)[0][0]
 
 
 def outcomes(lake: Lake) -> list[tuple[str, str, int, int]]:
-    """(outcome, an address, addresses, how many of them may answer another time) over all addresses, the most first."""
+    """Count (outcome, an address, addresses, how many of them may answer another time), the most first."""
     return lake.query(
         "SELECT CASE WHEN reason = '' THEN 'fetched' WHEN http_status IS NULL THEN reason "
         "ELSE concat(reason, ' ', http_status) END AS outcome, min(url), count(*) AS n, count(*) FILTER (passing) "
@@ -52,10 +54,10 @@ def outcomes(lake: Lake) -> list[tuple[str, str, int, int]]:
 
 
 def _items(lake: Lake, which: str, most: int = ROUND) -> list[WorkItem]:
-    """One window over all links a round. The whole list is cut into portions, so that a killed round finds its own
-    again; 30M addresses take 30 rounds."""
+    """Cut all addresses into portions by one window over all links a round. The whole list is cut, so that a killed
+    round finds its own again; 30M addresses take 30 rounds."""
     found = lake.query(
-        f"WITH portions AS ({_PORTIONS.format(gone=gone())}) "
+        f"WITH portions AS ({_PORTIONS.format(gone=gone_documents())}) "
         f"SELECT {SHARD} AS item, list(url ORDER BY url), list(source ORDER BY url) "
         f"FROM ({which}) GROUP BY shard, portion ORDER BY shard, portion LIMIT {most}"
     )
@@ -67,11 +69,12 @@ def join(lake: Lake, begin: Callable[[], int]) -> int:
 
     Ids are made as ingest makes them. Quarantine keeps an address only for its newest attempt.
     """
-    lake.retrying(lambda: _settle(lake))
+    lake.retrying(lambda: _forget_older_faults(lake))
     new = (
         "SELECT sha256(concat_ws(chr(31), l.document_id, l.position, f.sha256))[:32] AS image_id, l.document_id, "
         "l.position, l.url, l.alt_text, f.sha256, f.width, f.height, f.format, f.n_bytes, f.shard, f.animated "
-        f"FROM links l ANTI JOIN {gone()} g USING (document_id) JOIN fetched f USING (url) WHERE f.sha256 IS NOT NULL"
+        f"FROM links l ANTI JOIN {gone_documents()} g USING (document_id) JOIN fetched f USING (url) "
+        "WHERE f.sha256 IS NOT NULL"
     )
     missing = f"SELECT n.* FROM ({new}) n ANTI JOIN images USING (image_id)"
     n = lake.query(f"SELECT count(*) FROM ({missing})")[0][0]
@@ -83,7 +86,7 @@ def join(lake: Lake, begin: Callable[[], int]) -> int:
     return n
 
 
-def _settle(lake: Lake) -> None:
+def _forget_older_faults(lake: Lake) -> None:
     lake.execute(
         "DELETE FROM quarantine WHERE stage = 'fetch' AND EXISTS "
         "(SELECT 1 FROM fetched f WHERE f.url = quarantine.item AND f.commit > quarantine.commit)"

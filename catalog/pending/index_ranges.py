@@ -1,4 +1,4 @@
-"""The vector index by ranges of clusters: its files, and up to which commit each range was worked through."""
+"""Cut the vector index into ranges of clusters; find its files, and the commit up to which each range is done."""
 
 from itertools import pairwise
 
@@ -10,8 +10,8 @@ RANGE, FEWEST_RANGES = 125_000, 8
 
 
 def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:
-    """The files of one scorer's rows by shard, the newest last: of a picture that was opened for another try the file
-    before still holds the row that it had."""
+    """List the files of one scorer's rows by shard, the newest last: of a picture that was reopened the file before
+    still holds the row that it had."""
     if not shards:
         return {}
     found = lake.query(
@@ -23,7 +23,7 @@ def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[
 
 
 def index_paths(lake: Lake, scorer: str) -> tuple[str, ...]:
-    """Every file of one vector index, each sorted by cluster."""
+    """List the files of one vector index, each sorted by cluster."""
     found = lake.query(
         """SELECT path FROM partitions WHERE "table" = 'vector_index' AND scorer = ? AND path <> '' ORDER BY path""",
         (scorer,),
@@ -42,7 +42,7 @@ def ranges(model: Trained) -> list[tuple[int, int]]:
 
 
 def watermarks(lake: Lake, table: str, scorer: str) -> dict[str, int]:
-    """For each range (as a shard name) of a global step, the commit number up to which its rows were compared."""
+    """Return by range (as a shard name) of a global step the commit number up to which its rows were compared."""
     found = lake.query(
         'SELECT shard, max("commit") FROM partitions WHERE "table" = ? AND scorer = ? GROUP BY shard', (table, scorer)
     )
@@ -50,7 +50,7 @@ def watermarks(lake: Lake, table: str, scorer: str) -> dict[str, int]:
 
 
 def newest(lake: Lake, table: str, scorer: str) -> int:
-    """The highest commit number among a scorer's rows, -1 where there are none."""
+    """Return the highest commit number among a scorer's rows, -1 where there are none."""
     return lake.query(
         'SELECT coalesce(max("commit"), -1) FROM partitions WHERE "table" = ? AND scorer = ?', (table, scorer)
     )[0][0]

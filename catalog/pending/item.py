@@ -1,4 +1,4 @@
-"""A work item: one worker's portion of a shard."""
+"""Define a work item: one worker's portion of a shard."""
 
 import hashlib
 from collections.abc import Sequence
@@ -23,17 +23,17 @@ class WorkItem:
 
     @property
     def digest(self) -> str:
-        """Identity of what this item asks for (not of its answer): 32 hex digits.
+        """Hash what this item asks for (not its answer) to 32 hex digits.
 
-        Where two recipes replace each other's rows in turn, the same texts are asked for again: ``before`` tells these
-        items apart, or the third one's answer would be passed over as known.
+        Where two recipes replace each other's rows in turn, the same texts are asked for again: ``before`` makes these
+        items differ, or the third one's answer would be skipped as known.
         """
         replaced = (*self.inputs.get("input_digests", ()), *map(str, self.inputs.get("before", ())))
         text = "\x1f".join((self.shard, *self.tables, *self.keys, *replaced))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def only(self, keys: Sequence[str]) -> "WorkItem":
-        """The item with these of its keys, and their inputs."""
+        """Return the item with these of its keys, and their inputs."""
         place = {key: n for n, key in enumerate(self.keys)}
         inputs = {name: [values[place[key]] for key in keys] for name, values in self.inputs.items()}
         return WorkItem(self.shard, tuple(keys), self.paths, self.tables, inputs)

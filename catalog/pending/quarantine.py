@@ -1,4 +1,4 @@
-"""What could not be used: how much of it and why, and opening it for another try."""
+"""Count what is quarantined and why, and reopen it for another try."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from catalog.terms.declared import declared, scores_of
 from catalog.terms.reasons import REASONS
 
 
-class Kind(NamedTuple):
+class FaultCount(NamedTuple):
     """``n`` items of one reason, stage and source; ``item`` is one of them and ``detail`` what was said of it."""
 
     reason: str
@@ -23,15 +23,15 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class Units:
-    """Units of ``source`` to be read again; ``since`` is the commit of the newest complaint about them."""
+    """Units of ``source`` to be read again; ``since`` is the commit of the newest quarantine row of them."""
 
     source: str
     uris: frozenset[str]
     since: int
 
 
-def kinds(lake: Lake) -> list[Kind]:
-    """Everything in quarantine by reason, stage and source, the most first. A picture's source is one that shows it."""
+def fault_counts(lake: Lake) -> list[FaultCount]:
+    """Count quarantined items by reason, stage and source, the most first. A picture's source is one that shows it."""
     sources = (
         "SELECT i.sha256, min(d.source) AS source FROM images i JOIN documents d USING (document_id) "
         "SEMI JOIN quarantine q ON q.item = i.sha256 GROUP BY ALL"
@@ -41,16 +41,17 @@ def kinds(lake: Lake) -> list[Kind]:
         f"min(item), arg_min(detail, item) FROM quarantine q LEFT JOIN ({sources}) s ON s.sha256 = q.item "
         "GROUP BY ALL ORDER BY n DESC, reason, stage, source"
     )
-    return [Kind(*row) for row in rows]
+    return [FaultCount(*row) for row in rows]
 
 
-def check(reason: str) -> None:
+def check_reason(reason: str) -> None:
+    """Raise PairmillError when there is no such reason."""
     if reason not in REASONS:
         raise PairmillError(f"'{reason}' is not a quarantine reason; they are {', '.join(REASONS)}.")
 
 
 def units(lake: Lake, reason: str) -> list[Units]:
-    """The units in which ingest found something of ``reason``, by source."""
+    """List the units in which ingest found something of ``reason``, by source."""
     rows = lake.query(
         "SELECT coalesce(nullif(q.source, ''), i.source) AS source, list(DISTINCT q.payload_ref), max(q.commit) "
         "FROM quarantine q LEFT JOIN (SELECT uri, min(source) AS source FROM inputs GROUP BY uri) i "
@@ -61,10 +62,10 @@ def units(lake: Lake, reason: str) -> list[Units]:
 
 
 def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
-    """Forget that stages after ingest could not work on pictures for ``reason``: they are pending again.
+    """Make pictures pending again that stages after ingest could not use for ``reason``.
 
     The rows that say so (of NULLs, or empty texts) go, and `partitions` counts them no longer; its ids change too,
-    complaints included, because the same work is about to be committed again. Returns the number of pictures.
+    those of ``quarantine`` included, because the same work is to be committed again. Returns the number of pictures.
     """
     items = "SELECT DISTINCT item, stage FROM quarantine WHERE stage NOT IN ('ingest', 'fetch') AND reason = ?"
     n = lake.query(f"SELECT count(DISTINCT item) FROM ({items})", (reason,))[0][0]

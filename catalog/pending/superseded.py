@@ -1,18 +1,19 @@
-"""Documents whose source has changed since: their rows stay, for the versions that saw them, and no longer count.
+"""Find documents that their source no longer holds: their rows stay, for older versions, and no longer count.
 
 A unit of a source (a page, a tar, a row group) that is listed with another size or etag is read again, by whatever name
-the source goes. What it said before and no unit says any longer is *gone* from that commit on; should it be said again
-one day, it is back. So a row counts at commit n when its document's last entry up to n does not call it gone.
+the source goes. A document that it held before and no unit holds any longer is *gone* from that commit on; should a
+unit hold it again one day, it is back. So a row counts at commit n when its document's last entry up to n does not call
+it gone.
 
 A table is cut into row groups or ranges of bytes, and cut another way when it changes. A part that it no longer has is
-*lost*: its last reading in ``inputs`` has the etag 'lost' and gave nothing. What it said counts if other parts say it.
+*lost*: its last reading in ``inputs`` has the etag 'lost' and gave nothing. What it held counts if other parts hold it.
 """
 
 from collections.abc import Callable, Sequence
 
 from catalog.lake.lake import Lake
 
-# What one row of each table is known by, in which a document that was read again has a second row.
+# The key of a row of each table in which a document that was read again has a second row.
 _KEYS = {
     "documents": "document_id",
     "images": "image_id",
@@ -34,32 +35,32 @@ _REREAD = (
 _LOST = "CREATE TEMP TABLE IF NOT EXISTS lost (uri VARCHAR, source VARCHAR)"
 
 
-def gone(upto: int | None = None) -> str:
-    """SQL: the ids of documents that do not count at commit ``upto`` (now when None)."""
+def gone_documents(upto: int | None = None) -> str:
+    """SQL of the ids of documents that do not count at commit ``upto`` (now when None)."""
     where = "" if upto is None else f" WHERE commit <= {upto}"
     return f"(SELECT document_id FROM superseded{where} GROUP BY document_id HAVING arg_max(gone, commit))"
 
 
-def silenced(upto: int | None = None) -> str:
-    """SQL: contents of sentences all of whose documents are gone. Costs nothing while nothing is superseded."""
+def gone_sentences(upto: int | None = None) -> str:
+    """SQL of the contents of sentences all of whose documents are gone. Costs nothing while nothing is superseded."""
     where = "" if upto is None else f" AND commit <= {upto}"
-    touched = f"SELECT content FROM sentences WHERE document_id IN {gone(upto)}{where}"
+    touched = f"SELECT content FROM sentences WHERE document_id IN {gone_documents(upto)}{where}"
     return (
         f"(SELECT content FROM sentences WHERE content IN ({touched}){where} GROUP BY content "
-        f"HAVING bool_and(document_id IN {gone(upto)}))"
+        f"HAVING bool_and(document_id IN {gone_documents(upto)}))"
     )
 
 
-def lose(lake: Lake, source: str, parts: Sequence[str]) -> None:
-    """Remember, for the next :func:`settle` on this connection, ``parts`` that files of ``source`` no longer have."""
+def note_lost_parts(lake: Lake, source: str, parts: Sequence[str]) -> None:
+    """Remember, for the next `supersede` on this connection, ``parts`` that files of ``source`` no longer have."""
     lake.execute(_LOST)
     lake.execute("INSERT INTO lost SELECT unnest(?::VARCHAR[]), ?", (parts, source))
 
 
-def settle(lake: Lake, begin: Callable[[], int]) -> int:
-    """Compare what was read again, or lost, with what it said before. Returns how many documents are gone by it.
+def supersede(lake: Lake, begin: Callable[[], int]) -> int:
+    """Compare units that were read again, or lost, with what they held before. Returns how many documents are gone.
 
-    What stood in quarantine for a unit that was read again stands there only if it was found again.
+    Quarantine rows of a unit that was read again stay only if they were found again.
 
     One pass over ``inputs``; where anything was read again two over ``documents``, and one over each table in which its
     rows may stand twice. In one transaction, so that a killed run leaves it to the next, which finds the same parts
@@ -78,13 +79,13 @@ def settle(lake: Lake, begin: Callable[[], int]) -> int:
         lake.execute(f"CREATE OR REPLACE TEMP TABLE reread AS {_REREAD}")
         _compare(lake)
         lake.execute(
-            f"INSERT INTO superseded SELECT document_id, NOT now, {commit} FROM said "
-            f"WHERE now = (document_id IN {gone()})"
+            f"INSERT INTO superseded SELECT document_id, NOT held, {commit} FROM compared "
+            f"WHERE held = (document_id IN {gone_documents()})"
         )
         for table, key in _KEYS.items():
             _forget_copies(lake, table, key)
-        lake.execute("UPDATE documents SET unit = s.unit FROM said s WHERE s.document_id = documents.document_id "
-                     "AND s.unit IS DISTINCT FROM documents.unit")  # fmt: skip
+        lake.execute("UPDATE documents SET unit = c.unit FROM compared c WHERE c.document_id = documents.document_id "
+                     "AND c.unit IS DISTINCT FROM documents.unit")  # fmt: skip
         lake.execute(
             "DELETE FROM quarantine WHERE stage = 'ingest' AND EXISTS (SELECT 1 FROM reread r WHERE "
             "r.unit = quarantine.payload_ref AND quarantine.commit < r.commit)"
@@ -97,26 +98,26 @@ def settle(lake: Lake, begin: Callable[[], int]) -> int:
 
 
 def _compare(lake: Lake) -> None:
-    """Make ``said``: the documents of units that were read again, and those gone, which parts read for the first time
-    may say. How often each was read, whether any unit says it ``now``, and which ``unit`` was the last to.
+    """Make ``compared``: the documents of units that were read again, and those gone, which parts read for the first
+    time may hold. How often each was read (``n``), whether any unit still holds it (``held``), and the last ``unit``.
 
-    A unit that was not read again says what it said, unless that was gone before.
+    A unit that was not read again holds what it held, unless that was gone before.
     """
     readings = (
-        "SELECT document_id, unit, d.commit, coalesce(d.commit = r.commit, d.commit > g.commit, true) AS says "
+        "SELECT document_id, unit, d.commit, coalesce(d.commit = r.commit, d.commit > g.commit, true) AS holds "
         "FROM documents d LEFT JOIN reread r USING (unit) LEFT JOIN (SELECT document_id, max(commit) AS commit "
-        f"FROM superseded WHERE document_id IN {gone()} GROUP BY document_id) g USING (document_id)"
+        f"FROM superseded WHERE document_id IN {gone_documents()} GROUP BY document_id) g USING (document_id)"
     )
     lake.execute(
-        "CREATE OR REPLACE TEMP TABLE said AS SELECT document_id, count(*) AS n, bool_or(says) AS now, "
-        f"arg_max(unit, (says, commit)) AS unit FROM ({readings}) WHERE document_id IN (SELECT document_id "
-        f"FROM documents SEMI JOIN reread USING (unit) UNION ALL {gone()}) GROUP BY document_id"
+        "CREATE OR REPLACE TEMP TABLE compared AS SELECT document_id, count(*) AS n, bool_or(holds) AS held, "
+        f"arg_max(unit, (holds, commit)) AS unit FROM ({readings}) WHERE document_id IN (SELECT document_id "
+        f"FROM documents SEMI JOIN reread USING (unit) UNION ALL {gone_documents()}) GROUP BY document_id"
     )
 
 
 def _forget_copies(lake: Lake, table: str, key: str) -> None:
-    """Of a document that was read again and is the same the first rows stay: older versions saw them."""
+    """Delete later rows of documents that were read again and are the same: older versions were cut from the first."""
     lake.execute(
         f"DELETE FROM {table} WHERE ({key}, commit) IN (SELECT {key}, commit FROM {table} WHERE document_id IN "
-        f"(SELECT document_id FROM said WHERE n > 1) QUALIFY commit > min(commit) OVER (PARTITION BY {key}))"
+        f"(SELECT document_id FROM compared WHERE n > 1) QUALIFY commit > min(commit) OVER (PARTITION BY {key}))"
     )

@@ -1,4 +1,4 @@
-"""What centroids are trained on, and the centroids that were trained."""
+"""Sample the vectors that centroids are trained on, and find trained centroids."""
 
 import hashlib
 from collections.abc import Iterator
@@ -50,17 +50,17 @@ class Trained:
 
 
 def eligible(lake: Lake, plan: Plan, kind: Kind) -> int:
-    """Rows with a vector that pass the rules known by then: what K and retraining are measured by."""
+    """Count rows with a vector that pass the rules known by then: what K and retraining are measured by."""
     return lake.query(f"SELECT count(*) FROM ({_eligible(plan, kind)})")[0][0]
 
 
 def sample(lake: Lake, plan: Plan, kind: Kind, n: int) -> pa.Table:
-    """``key``, ``vector`` of the ``n`` eligible rows with the smallest sha256(key || seed): the same in any order."""
+    """Read ``key``, ``vector`` of the ``n`` eligible rows with the smallest sha256(key || seed), in that order."""
     return lake.table(_sampled(plan, kind, n))
 
 
 def sample_blocks(lake: Lake, plan: Plan, kind: Kind, n: int) -> Iterator[pa.Array]:
-    """The vectors of such a sample in its order, a block at a time: it may be larger than memory. Nothing else may be
+    """Yield the vectors of `sample` in its order, a block at a time: it may be larger than memory. Nothing else may be
     asked of the lake meanwhile."""
     for batch in lake.blocks(_sampled(plan, kind, n), rows=SAMPLE_BLOCK):
         yield batch["vector"]
@@ -81,7 +81,7 @@ def _eligible(plan: Plan, kind: Kind) -> str:
 
 
 def trained(lake: Lake, scorer: str) -> Trained | None:
-    """The newest centroids of one training recipe, or None."""
+    """Return the newest centroids of the scorer ``scorer`` (its digest), or None."""
     found = lake.query(
         """SELECT p.path, any_value(c.n), p."commit", count(*)
         FROM partitions p JOIN centroids c ON c.scorer = p.scorer AND c."commit" = p."commit"
@@ -95,7 +95,7 @@ def trained(lake: Lake, scorer: str) -> Trained | None:
 
 
 def _digest(lake: Lake, scorer: str, commit: int) -> str:
-    """Of the centroids' hex digits in the order of clusters; a block at a time, 2M of 1,024 dimensions being 8 GB."""
+    """Hash the centroids' hex digits in the order of clusters; a block at a time, 2M of 1,024 dimensions being 8 GB."""
     digest = hashlib.sha256()
     ordered = "SELECT hex(vector) AS digits FROM centroids WHERE scorer = ? AND commit = ? ORDER BY cluster"
     for batch in lake.blocks(ordered, (scorer, commit), rows=SAMPLE_BLOCK):

@@ -1,4 +1,4 @@
-"""What is still to do: what the recipe makes eligible so far, minus what already has this score from this scorer.
+"""List the work still to do: what the recipe makes eligible so far, minus what has this score from this scorer.
 
 That one anti-join is resume, incremental ingest and 'the captioner changed'. Shards whose scorer has as many rows as
 the shard has contents are left out before the join on keys, so a finished lake answers from ``partitions`` alone.
@@ -31,8 +31,8 @@ def rounds(shards: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
 
 
 def by_rounds(lake: Lake, sql: str) -> Iterator[list[tuple]]:
-    """The rows of ``sql`` (``shard``, the list ``keys`` and more, a row a shard), in rounds by shard. DuckDB keeps what
-    is not of this round, and spills it if need be."""
+    """Yield the rows of ``sql`` (``shard``, the list ``keys`` and more, a row a shard) in rounds by shard. DuckDB keeps
+    what is not of this round, and spills it if need be."""
     lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_rows AS {sql}")
     for run in rounds(lake.query("SELECT shard, len(keys) FROM pending_rows ORDER BY shard")):
         mine = "SELECT * FROM pending_rows WHERE shard IN (SELECT unnest(?::VARCHAR[])) ORDER BY shard"
@@ -40,7 +40,7 @@ def by_rounds(lake: Lake, sql: str) -> Iterator[list[tuple]]:
 
 
 def pending_images(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> Iterator[list[WorkItem]]:
-    """Distinct pictures that pass the rules so far and lack a row in any of ``tables``, by home shard.
+    """List distinct pictures that pass the rules so far and lack a row in any of ``tables``, by home shard.
 
     In rounds, so that a lake of any size is worked through in bounded memory; there is at least one, maybe empty.
     """
@@ -50,7 +50,7 @@ def pending_images(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) 
 
 
 def pending_sentences(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> Iterator[list[WorkItem]]:
-    """Distinct sentences that pass the rules so far and lack a row in any of ``tables``, as :func:`pending_images`."""
+    """List distinct sentences that pass the rules so far and lack a row in any of ``tables``, as `pending_images`."""
     checks = [check for check in plan.sentence_checks if check.stage < stage]
     rows = surviving_sentences(plan, checks, None, "pending_open", "pending_shards")
     return _pending(lake, plan, tables, "sentence_content", "content", rows, "sentences")
@@ -59,8 +59,8 @@ def pending_sentences(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stag
 def _pending(
     lake: Lake, plan: Plan, tables: Sequence[str], content: str, key: str, rows: str, payload: str
 ) -> Iterator[list[WorkItem]]:
-    """``rows`` is SQL for the eligible keys, at least those among ``pending_open``: the contents of unfinished shards,
-    ``pending_shards``."""
+    """List work items in rounds. ``rows`` is SQL for the eligible keys, at least those among ``pending_open``:
+    the contents of unfinished shards, ``pending_shards``."""
     finished = " INTERSECT ".join(_finished_shards(plan, table, content) for table in tables)
     shards = f"SELECT shard, count(*) FROM {content} WHERE shard NOT IN ({finished}) GROUP BY shard ORDER BY shard"
     for run in rounds(lake.query(shards)):
@@ -112,7 +112,7 @@ def _finished_shards(plan: Plan, table: str, content: str) -> str:
 
 
 def payload_paths(lake: Lake, table: str, shards: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The Parquet files of ``table`` by shard, as absolute paths that a worker can open."""
+    """List the Parquet files of ``table`` by shard, as absolute paths that a worker can open."""
     wanted = sorted(set(shards))
     if not wanted:
         return {}
@@ -125,7 +125,7 @@ def payload_paths(lake: Lake, table: str, shards: Iterable[str]) -> dict[str, tu
 
 
 def pending_vectors(lake: Lake, plan: Plan, score: Score) -> Iterator[list[WorkItem]]:
-    """Contents with a vector that lack a row of ``score``, which is made of vectors; with the files of these."""
+    """List contents with a vector that lack a row of ``score``, which is made of vectors; with the files of these."""
     vectors = plan.scorer(score.vector_table)
     sql = f"""SELECT v.shard, list(v.{score.key} ORDER BY v.{score.key}) AS keys FROM
         (SELECT shard, {score.key} FROM {score.vector_table} WHERE scorer = '{vectors}') v

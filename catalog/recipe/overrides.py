@@ -1,4 +1,4 @@
-"""The text side of a recipe: `--set` overrides, and errors as sentences that say what to write instead."""
+"""Apply `--set` overrides to a recipe, and write its errors as sentences that say what to write instead."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,8 @@ from catalog.lake.error import BadRecipe
 
 
 def override(content: dict[str, Any], key: str, text: str) -> None:
-    """Set a dotted key of a recipe that is not validated yet; ``text`` is YAML."""
+    """Set a dotted key of a recipe that is not validated yet; ``text`` is YAML. Raises BadRecipe for a key or value
+    that cannot be."""
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -40,7 +41,7 @@ def _step(at: Any, part: str, key: str) -> Any:
 
 
 def _index(at: list[Any], part: str, key: str) -> int:
-    """A list's place by number, or by the `name` of what stands there (rules, captioners)."""
+    """Find an element of a list by its number, or by its `name` (rules, captioners)."""
     names = [str(item.get("name")) if isinstance(item, dict) else "" for item in at]
     if part in names:
         return names.index(part)
@@ -51,8 +52,8 @@ def _index(at: list[Any], part: str, key: str) -> int:
     raise BadRecipe(f"--set {key}: there is no '{part}'; {remedy}")
 
 
-def described(fault: Any, content: Mapping[str, Any], model: type[BaseModel]) -> str:
-    """One pydantic error as a sentence with its remedy."""
+def explain_fault(fault: Any, content: Mapping[str, Any], model: type[BaseModel]) -> str:
+    """Write one pydantic error as a sentence with its remedy."""
     where = _where(fault["loc"], content)
     if fault["type"] == "extra_forbidden":
         key, known = str(fault["loc"][-1]), _fields_at(fault["loc"][:-1], model)
@@ -68,7 +69,7 @@ def described(fault: Any, content: Mapping[str, Any], model: type[BaseModel]) ->
 
 
 def _where(loc: Sequence[str | int], content: Any) -> str:
-    """`images.short_side.keep` rather than `images.0.keep`."""
+    """Write where the error is by names: `images.short_side.keep` rather than `images.0.keep`."""
     parts, at = [], content
     for key in loc:
         if isinstance(at, dict):

@@ -1,4 +1,4 @@
-"""The parts of a recipe, as typed settings with their meaning; the Prefect form is drawn from them.
+"""Declare the parts of a recipe as typed settings with their meaning; the Prefect form is drawn from them.
 
 The defaults are RealSyn's figures (arXiv 2502.12513) where it gives any.
 """
@@ -37,13 +37,13 @@ ModelSpec = Annotated[str, AfterValidator(_model_spec)]
 
 
 class Settings(BaseModel):
-    """What all parts of a recipe share: an unknown key is an error, and nothing changes after loading."""
+    """A part of a recipe: an unknown key is an error, and nothing changes after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Rule(Settings):
-    """One named predicate; an item for which it is false or NULL falls by this name."""
+    """One named predicate; an item for which it is false or NULL is dropped under this name."""
 
     name: Name = Field(description="Named in `decisions.dropped_by` and in the funnel.")
     keep: str = Field(description="A boolean SQL expression over score columns: `least(width, height) >= 100`.")
@@ -65,7 +65,7 @@ class Rule(Settings):
 
 
 class Duplicates(Settings):
-    """Pictures that show the same: the best surviving member of each group is kept."""
+    """How duplicate pictures are found; the best surviving member of each group is kept."""
 
     phash: int = Field(4, ge=0, le=16, description="Largest Hamming distance of two 64-bit perceptual hashes.")
     cosine: float = Field(0.96, gt=0, le=1, description="Smallest cosine of two image embeddings.")
@@ -74,7 +74,7 @@ class Duplicates(Settings):
 
 
 class Association(Settings):
-    """Sentences for pictures, by retrieval."""
+    """How sentences are retrieved for pictures."""
 
     clusters: int = Field(2_000_000, ge=1, description="Sentence clusters; fewer when there are few sentences.")
     probes: int = Field(1, ge=1, description="Nearest sentence clusters searched for each picture.")
@@ -86,7 +86,7 @@ class Association(Settings):
 
 
 class Balance(Settings):
-    """No kind of picture may crowd out the others."""
+    """How many pictures of one cluster are kept, so that no kind crowds out the others."""
 
     clusters: int = Field(1_000_000, ge=1, description="Image clusters; fewer when there are few pictures.")
     cap: int = Field(35, ge=1, description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M.")
@@ -105,7 +105,7 @@ class Captioner(Settings):
 
 
 class Tags(Settings):
-    """Zero-shot labels by CLIP."""
+    """How CLIP labels pictures, zero-shot."""
 
     vocabulary: list[str] | str = Field(description="The words, or a file with one per line.")
     template: str = Field("a photo of {}.", description="The sentence a word is put into.")
@@ -125,7 +125,7 @@ class Tags(Settings):
 
 
 def check_vocabulary(words: Sequence[str]) -> list[str]:
-    """The words of `tags`. Raises ValueError for none, an empty one, or one that stands there twice."""
+    """Return the words of `tags` as a list. Raises ValueError for none, an empty one, or one that is there twice."""
     if not words or not all(word.strip() for word in words):
         raise ValueError("holds no words, or an empty one")
     if twice := sorted(word for word, n in Counter(words).items() if n > 1):
@@ -134,7 +134,7 @@ def check_vocabulary(words: Sequence[str]) -> list[str]:
 
 
 class Fuse(Settings):
-    """One synthetic text of caption, tags and a retrieved sentence."""
+    """How a model fuses caption, tags and a retrieved sentence into one synthetic text."""
 
     model: str = Field("captioner", description="A key of `models`.")
     prompt: str = Field(FUSE_PROMPT, description="What the model is asked; may hold {caption}, {tags}, {sentence}.")
@@ -153,7 +153,7 @@ class Fuse(Settings):
 
 
 class Ingest(Settings):
-    """How sources become rows."""
+    """How sources are read into rows."""
 
     documents_per_shard: int = Field(1000, ge=1, description="Documents per shard, the unit of work and of resuming.")
     language: str = Field("en", min_length=2, max_length=8, description="For splitting texts into sentences.")
@@ -167,7 +167,7 @@ class Ingest(Settings):
 
 
 class Fetch(Settings):
-    """Pictures that documents only name by their web address. Limits change the speed, never what is fetched."""
+    """How pictures that documents only link to are fetched. Limits change the speed, never what is fetched."""
 
     connections: int = Field(64, ge=1, le=10_000, description="Connections at once, of all workers together.")
     per_host: int = Field(8, ge=1, le=1000, description="Connections at once to one host, of all workers together.")
@@ -179,7 +179,7 @@ class Fetch(Settings):
 
 
 class Decoding(Settings):
-    """The one decode that feeds all image scorers."""
+    """How pictures are decoded, once for all image scorers."""
 
     side: int = Field(224, ge=32, le=1024, description="The shorter side after decoding, in pixels.")
     mode: Literal["exact", "scaled"] = Field("exact", description="scaled reduces JPEGs while decoding: faster.")

@@ -1,8 +1,8 @@
-"""A recipe made ready for SQL: which rule reads which score, and from which stage of the run on it bites.
+"""Compile a recipe for SQL: which rule reads which score, and from which stage of the run on it applies.
 
-A rule bites from the stage that computes its scores on. Rules are applied in the order of their stage, then of the
-recipe, because a row that fell at a cheap stage has no dear score: attributing its fall to the dear rule would be
-wrong.
+A rule applies from the stage that computes its scores on. Rules are applied in the order of their stage, then of the
+recipe, because a row that was dropped at a cheap stage has no expensive score: to attribute its drop to the
+expensive rule would be wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,25 +55,26 @@ class Plan:
     scores: tuple[Score, ...]
 
     def with_scorer(self, table: str, digest: str) -> "Plan":
+        """Return the plan with ``digest`` as the scorer in use for ``table``."""
         return replace(self, scorers={**self.scorers, table: digest})
 
     def scorer(self, table: str) -> str:
-        """The digest in use for ``table``; '' where it cannot be known yet, which no row has."""
+        """Return the digest of the scorer in use for ``table``; '', which no row has, where it cannot be known yet."""
         return self.scorers.get(table, "")
 
     @cached_property
     def image_tables(self) -> tuple[ScoreColumns, ...]:
-        """What rules on images may read: of the image itself, then of each score of the plan."""
+        """Columns that rules on images may read: the image's own, then those of each score of the plan."""
         return tables_of("image", self.scores)
 
     @cached_property
     def sentence_tables(self) -> tuple[ScoreColumns, ...]:
-        """The same of sentences."""
+        """Columns that rules on sentences may read, as `image_tables`."""
         return tables_of("sentence", self.scores)
 
 
 def tables_of(kind: str, scores: Sequence[Score]) -> tuple[ScoreColumns, ...]:
-    """The columns that rules may read of ``kind`` ('image', 'sentence'): its own first, then those of ``scores``."""
+    """Return the columns that rules may read of ``kind`` ('image', 'sentence'): its own, then those of ``scores``."""
     table, own = ("images", IMAGE_COLUMNS) if kind == "image" else ("sentence_content", SENTENCE_COLUMNS)
     types = {name: sql_type for name, (sql_type, _) in own.items()}
     base = ScoreColumns(table, Stage.INGEST, types, {name: name for name in types})
@@ -85,7 +86,7 @@ def tables_of(kind: str, scores: Sequence[Score]) -> tuple[ScoreColumns, ...]:
 
 
 def compile_plan(recipe: Recipe, scorers: Mapping[str, str], scores: Sequence[Score] | None = None) -> Plan:
-    """Check every rule of ``recipe`` before any work and sort them by the stage from which they bite.
+    """Check every rule of ``recipe`` before any work and sort them by the stage from which they apply.
 
     ``scores`` are those that may be asked for, by default all that this installation declares. Raises BadPredicate for
     a rule that is not one scalar boolean over known columns, BadRecipe for a rule on a score that this recipe does not
@@ -105,7 +106,7 @@ def compile_plan(recipe: Recipe, scorers: Mapping[str, str], scores: Sequence[Sc
 
 
 def has_section(recipe: Recipe, score: Score) -> bool:
-    """Whether the recipe has the section that the score needs, if it needs one."""
+    """Tell whether the recipe has the section that the score needs, if it needs one."""
     return not score.needs or bool(getattr(recipe, score.needs))
 
 

@@ -1,4 +1,4 @@
-"""A rule's predicate: one scalar boolean SQL expression over score columns, and nothing else.
+"""Check a rule's predicate: one scalar boolean SQL expression over score columns, and nothing else.
 
 DuckDB's own parser reads it; what is not on the lists below is refused before anything is bound or run.
 """
@@ -32,19 +32,21 @@ _REMEDY = "A predicate is one boolean expression over score columns, such as `le
 
 
 def columns_of(rule_name: str, sql: str) -> frozenset[str]:
-    """The columns that a predicate reads, in lower case. BadPredicate when it is more than a scalar expression."""
+    """Return the columns that a predicate reads, in lower case. Raises BadPredicate when it is not one scalar
+    expression."""
     found = set()
     for node in _walk(_parsed(rule_name, sql)):
         if node["class"] not in _NODES:
             raise _refused(rule_name, f"it holds a {_called(node)}")
-        _allowed(rule_name, node)
+        _check_node(rule_name, node)
         if node["class"] == "COLUMN_REF":
             found.add(node["column_names"][0].lower())
     return frozenset(found)
 
 
 def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
-    """The columns, once they are all in ``known`` (name -> DuckDB type) and the predicate is one BOOLEAN."""
+    """Return the predicate's columns. Raises BadPredicate for one that is not in ``known`` (name -> DuckDB type), and
+    for a predicate that is not one BOOLEAN."""
     columns = columns_of(rule_name, sql)
     for column in sorted(columns - known.keys()):
         near = get_close_matches(column, known, n=1)
@@ -63,7 +65,10 @@ def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
 
 
 def normal_form(rule_name: str, sql: str) -> str:
-    """The predicate as DuckDB writes it: no comment, no line end, safe between parentheses in a longer statement."""
+    """Write the predicate as DuckDB does: no comment, no line end, safe between parentheses in a longer statement.
+
+    Raises BadPredicate as `columns_of` does.
+    """
     columns_of(rule_name, sql)
     with _sandbox().cursor() as connection:
         tree = "json_serialize_sql(?::VARCHAR)"
@@ -77,7 +82,7 @@ def _sandbox() -> duckdb.DuckDBPyConnection:
 
 
 def _parsed(rule_name: str, sql: str) -> dict[str, Any]:
-    """The expression's tree. The line ends keep a comment from swallowing the parenthesis."""
+    """Parse the expression into its tree. The line ends keep a comment from swallowing the parenthesis."""
     if not sql.strip() or len(sql) > LONGEST or not sql.replace("\n", " ").replace("\t", " ").isprintable():
         raise _refused(rule_name, f"it is empty, longer than {LONGEST} characters, or holds what cannot be printed")
     try:
@@ -95,7 +100,7 @@ def _parsed(rule_name: str, sql: str) -> dict[str, Any]:
 
 
 def _is_bare(node: dict[str, Any]) -> bool:
-    """SELECT of one expression from nothing: no clause, alias, CTE or set operation."""
+    """Tell whether it is a SELECT of one expression from nothing: no clause, alias, CTE or set operation."""
     rest = {key: value for key, value in node.items() if key not in ("select_list", "from_table")}
     bare = {"type": "SELECT_NODE", "modifiers": [], "cte_map": {"map": []}, "where_clause": None,
             "group_expressions": [], "group_sets": [], "aggregate_handling": "STANDARD_HANDLING", "having": None,
@@ -104,7 +109,7 @@ def _is_bare(node: dict[str, Any]) -> bool:
 
 
 def _walk(root: Any) -> Iterator[dict[str, Any]]:
-    """Every expression node, without recursion: a hostile predicate may be deep."""
+    """Yield every expression node, without recursion: a hostile predicate may be deep."""
     waiting = [root]
     while waiting:
         value = waiting.pop()
@@ -116,7 +121,7 @@ def _walk(root: Any) -> Iterator[dict[str, Any]]:
             waiting.extend(value)
 
 
-def _allowed(rule_name: str, node: dict[str, Any]) -> None:
+def _check_node(rule_name: str, node: dict[str, Any]) -> None:
     kind = node["class"]
     if kind == "FUNCTION":
         aggregate = node["filter"] is not None or node["distinct"] or node["order_bys"]["orders"]

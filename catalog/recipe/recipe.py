@@ -1,4 +1,4 @@
-"""A recipe: what a dataset is made of. A name or a path of a YAML file, overridden by dotted keys."""
+"""Load and check a recipe: a YAML file, by name or path, with overrides by dotted keys."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from catalog.lake.error import BadRecipe
-from catalog.recipe.overrides import described, override
+from catalog.recipe.overrides import explain_fault, override
 from catalog.recipe.parts import (
     Association,
     Balance,
@@ -31,7 +31,7 @@ from catalog.recipe.parts import (
 
 
 class Recipe(Settings):
-    """What a dataset is made of."""
+    """All settings that a dataset is made by."""
 
     name: Name = Field(description="The dataset's name.")
     scores: dict[Name, dict[str, Any]] = Field(
@@ -71,7 +71,7 @@ class Recipe(Settings):
         return self
 
     def digest(self) -> str:
-        """32 hex digits over all that decides what the dataset is; where its sources lie and batch sizes do not."""
+        """Hash all that decides what the dataset is (not the sources' places, not batch sizes) to 32 hex digits."""
         size = {"batch_size"}
         placement: dict[str, Any] = {"sources": True, "clip": size, "captioners": {"__all__": size}, "fuse": size,
                                      "fetch": {"connections", "per_host", "seconds", "retries"},
@@ -85,7 +85,7 @@ class Recipe(Settings):
 
 def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, folder: Path | None = None) -> Recipe:
     """Read a recipe by path, or by name out of ``folder``; ``overrides`` are dotted keys with YAML values, such as
-    {"association.top_k": "2", "images.short_side.keep": "width > 64"}. BadRecipe says what is wrong and the remedy."""
+    {"association.top_k": "2", "images.short_side.keep": "width > 64"}. Raises BadRecipe for one that is not valid."""
     file = _find(str(name_or_path), folder)
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -97,7 +97,7 @@ def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, f
 
 
 def changed(recipe: Recipe, overrides: Mapping[str, str]) -> Recipe:
-    """The recipe with ``overrides``, as `load` takes them."""
+    """Return the recipe with ``overrides``, as `load` takes them. Raises BadRecipe for one that is not valid."""
     return _overridden(recipe.model_dump(mode="json"), overrides, recipe.name)
 
 
@@ -108,10 +108,11 @@ def _overridden(content: dict[str, Any], overrides: Mapping[str, str], name: str
 
 
 def validated(content: Mapping[str, Any], name: str) -> Recipe:
+    """Check settings and return them as a Recipe. Raises BadRecipe with a sentence for each fault."""
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
-        faults = [described(fault, content, Recipe) for fault in error.errors()]
+        faults = [explain_fault(fault, content, Recipe) for fault in error.errors()]
         raise BadRecipe("\n".join(f"recipe '{name}', {fault}" for fault in faults)) from error
 
 

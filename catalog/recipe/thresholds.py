@@ -1,4 +1,4 @@
-"""What a rule compares, and with what: so that its threshold can be drawn over the values that it met.
+"""Find what a rule compares with which numbers, so that its threshold can be drawn over the values that it met.
 
 A rule's predicate is free SQL; only plain comparisons with a constant, BETWEEN, and ANDs of these have a threshold on a
 number line. Of any other rule the numeric columns are shown without one.
@@ -24,8 +24,8 @@ class Quantity:
     """``sql`` is a numeric expression over score ``columns``, ``label`` the same as people write it: ``over``, or its
     ratio to ``under``. Values from ``low`` to ``high`` pass, None is open.
 
-    ``strict_low`` and ``strict_high`` say that the threshold itself falls. ``rule`` is '' for a column that no rule
-    reads.
+    ``strict_low`` and ``strict_high`` say that the threshold itself does not pass. ``rule`` is '' for a column that no
+    rule reads.
     """
 
     over: str
@@ -47,7 +47,7 @@ class Quantity:
 
 
 def quantities(check: Check, types: Mapping[str, str]) -> list[Quantity]:
-    """The quantities of one compiled rule in its own order; ``types`` are the columns' SQL types."""
+    """Return the quantities of one compiled rule in its own order; ``types`` are the columns' SQL types."""
     found: dict[str, Quantity] = {}
     for node in _conjuncts(_tree(check.keep)):
         bound = _bound(node, check.name)
@@ -59,7 +59,7 @@ def quantities(check: Check, types: Mapping[str, str]) -> list[Quantity]:
 
 
 def _both(first: Quantity, second: Quantity) -> Quantity:
-    """`a > 1 AND a < 5`: two sides of one quantity; of two bounds on one side the tighter."""
+    """Join two bounds of one quantity (`a > 1 AND a < 5`); of two on one side the tighter counts."""
     both = (first, second)
     low = max((q for q in both if q.low is not None), key=lambda q: (q.low, q.strict_low), default=first)
     high = min((q for q in both if q.high is not None), key=lambda q: (q.high, not q.strict_high), default=first)
@@ -76,7 +76,7 @@ def _conjuncts(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _bound(node: dict[str, Any], rule: str) -> Quantity | None:
-    """None for a node that is no comparison of something with a number."""
+    """Read a comparison with a number as a Quantity; None for any other node."""
     if node["type"] == "COMPARE_BETWEEN":
         low, high = _number(node["lower"]), _number(node["upper"])
         if low is None or high is None or not _columns(node["input"]):
@@ -95,7 +95,7 @@ def _bound(node: dict[str, Any], rule: str) -> Quantity | None:
 
 
 def _against(right: dict[str, Any]) -> tuple[str, float | None]:
-    """(what to divide by, number to compare with): `a <= 3 * b` is drawn as `a / b` against 3, right for b > 0."""
+    """Find (divisor, number to compare with): `a <= 3 * b` is drawn as `a / b` against 3, right for b > 0."""
     if not _columns(right):
         return "", _number(right)
     if right["class"] == "FUNCTION" and right["function_name"] == "*":
@@ -106,7 +106,7 @@ def _against(right: dict[str, Any]) -> tuple[str, float | None]:
 
 
 def _columns(node: Any) -> tuple[str, ...]:
-    """Names of the columns below ``node``, in lower case, each once, in order."""
+    """Return the names of the columns below ``node``, in lower case, each once, in order."""
     if isinstance(node, list):
         return tuple(sorted({name for child in node for name in _columns(child)}))
     if not isinstance(node, dict):
@@ -128,7 +128,7 @@ def _tree(sql: str) -> dict[str, Any]:
 
 
 def _sql(node: dict[str, Any]) -> str:
-    """The expression's text, as DuckDB writes it."""
+    """Write the expression as DuckDB does."""
     with _sandbox().cursor() as connection:
         frame = json.loads(connection.execute("SELECT json_serialize_sql('SELECT 1')").fetchall()[0][0])
         frame["statements"][0]["node"]["select_list"] = [node]
@@ -137,7 +137,7 @@ def _sql(node: dict[str, Any]) -> str:
 
 
 def _number(node: dict[str, Any]) -> float | None:
-    """The value of an expression without columns; None when it is no number."""
+    """Evaluate an expression without columns; None when it is no number."""
     if _columns(node):
         return None
     try:

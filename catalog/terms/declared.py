@@ -1,4 +1,4 @@
-"""Every score that this installation declares: Pairmill's own, and those that other packages bring."""
+"""Collect every score that this installation declares: Pairmill's own, and those that other packages bring."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,32 +30,32 @@ _TAKEN = {"shard", "scorer", "commit", "input_digest", "sha256", "content", "key
 
 @cache
 def declared() -> tuple[Score, ...]:
-    """All declarations, Pairmill's own first, then by package and name. Raises PairmillError as `checked` does."""
+    """Load all declarations, Pairmill's own first, then by package and name. Raises PairmillError as `checked` does."""
     found = sorted(entry_points(group=GROUP), key=lambda point: (_package(point), point.name))
     return checked([*OWN, *(_loaded(point) for point in found)])
 
 
 def checked(scores: Sequence[Score]) -> tuple[Score, ...]:
-    """The declarations, if they go together.
+    """Return the declarations, once they are valid together.
 
-    Raises PairmillError for a name, type or input that there is none of, and where two declare one table or column.
+    Raises PairmillError for a name, type or input that is not allowed, and where two declare one table or column.
     """
     for score in scores:
         if fault := next(_faults(score), None):
             raise PairmillError(f"package '{score.package}', score '{score.name}': {fault}. Update or uninstall it.")
     for score in scores:
-        _alone(score, "table", [score.table], [(other, [other.table]) for other in scores])
-        _alone(score, "column", score.rule_columns, [(other, other.rule_columns) for other in scores])
+        _check_unique(score, "table", [score.table], [(other, [other.table]) for other in scores])
+        _check_unique(score, "column", score.rule_columns, [(other, other.rule_columns) for other in scores])
     return tuple(scores)
 
 
 def scores_of(kind: str, scores: Iterable[Score]) -> tuple[Score, ...]:
-    """Those of ``kind``: 'image' or 'sentence'."""
+    """Return those of ``kind``: 'image' or 'sentence'."""
     return tuple(score for score in scores if score.of == kind)
 
 
 def find(table: str) -> Score:
-    """The declaration that fills ``table``. Raises KeyError when there is none."""
+    """Return the declaration that fills ``table``. Raises KeyError when there is none."""
     for score in declared():
         if score.table == table:
             return score
@@ -103,7 +103,7 @@ def _faults(score: Score) -> Iterator[str]:
         yield "it reads CLIP's vectors, so its stage is CLIP and it reads nothing else"
 
 
-def _alone(score: Score, what: str, names: Iterable[str], others: list[tuple[Score, Iterable[str]]]) -> None:
+def _check_unique(score: Score, what: str, names: Iterable[str], others: list[tuple[Score, Iterable[str]]]) -> None:
     for name in names:
         twice = [other for other, theirs in others if name in theirs and other is not score and other.of == score.of]
         if what == "table":

@@ -1,4 +1,4 @@
-"""The error that a user can mend; whatever raises it says what is wrong, where, and the remedy."""
+"""Define the error that a user can mend; whatever raises it says what is wrong, where, and the remedy."""
 
 
 class PairmillError(Exception):

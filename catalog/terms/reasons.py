@@ -1,4 +1,4 @@
-"""Why an item is in quarantine: the closed list of reasons, which ops and catalog share."""
+"""List the reasons for which an item is quarantined: a closed list, which ops and catalog share."""
 
 REASONS: tuple[str, ...] = (
     "empty",

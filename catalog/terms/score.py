@@ -1,4 +1,4 @@
-"""The declaration of a score: one place from which schema, plan, facts, work lists, quarantine, report and docs follow.
+"""Define what declares a score, from which schema, plan, facts, work lists, quarantine, report and docs follow.
 
 A package declares its own by an entry point of the group ``pairmill.scorers`` that names a `Score`; README shows one.
 """
@@ -51,7 +51,7 @@ class Score:
 
     - ``name`` of the scorer and, unless ``table`` says another, of its table, which is keyed by content: ``sha256`` of
       a picture, ``content`` of a sentence.
-    - ``stage``: from which stage on its rules bite. PIXELS runs on CPUs over all that is readable; CLIP is for models.
+    - ``stage``: from which stage on its rules apply. PIXELS runs on CPUs over all that is readable; CLIP is for models.
     - ``reads``: columns of the batch that its op reads, of INPUTS. Empty where a step of its own fills the table.
     - ``op``: 'module:Class' of a frozen dataclass whose ``__call__(batch)`` adds the columns. Its fields are its
       settings and so its identity, but for ``batch_size`` (placement), ``version``, and ``model`` (a model spec, hashed

@@ -1,4 +1,4 @@
-"""Pairmill's own scores, each declared once."""
+"""Declare Pairmill's own scores, each once."""
 
 from catalog.terms.score import Column, Score, Stage
 

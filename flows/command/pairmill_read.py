@@ -53,7 +53,7 @@ def list_datasets(args: Namespace) -> int:
 def list_quarantine(args: Namespace) -> int:
     """Print the quarantined items, counted by reason, stage and source."""
     with create_or_open(args.lake, read_only=True) as lake:
-        found = quarantine.kinds(lake)
+        found = quarantine.fault_counts(lake)
     if not found and args.format == "table":
         print("nothing is in quarantine.")
         return 0

@@ -42,7 +42,7 @@ def fetch_addresses(args: Namespace) -> int:
 
 def replay(args: Namespace) -> int:
     """Try items quarantined for ``--reason`` again, then curate with them."""
-    quarantine.check(args.reason)
+    quarantine.check_reason(args.reason)
     screen = console()
     from tasks.run import identity
 
@@ -92,7 +92,7 @@ def _with_fetch_settings(recipe: Recipe) -> Recipe:
 
 
 def _count_quarantined(lake: Lake, reason: str) -> int:
-    return sum(kind.n for kind in quarantine.kinds(lake) if kind.reason == reason)
+    return sum(count.n for count in quarantine.fault_counts(lake) if count.reason == reason)
 
 
 def _print_fetch_outcomes(lake: Lake) -> None:

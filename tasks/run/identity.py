@@ -1,4 +1,4 @@
-"""The identity of every scorer that a recipe uses: its op's version and settings, its model's content, its inputs."""
+"""Make the identity of every scorer of a recipe: its op's version and settings, its model's content, its inputs."""
 
 import importlib
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from ops.models.clip import Clip
 from ops.models.model_digest import model_digest
 from ops.models.vlm import VisionLanguageModel
 
-# Fields of an op that are no setting: hashed in a way of their own, or placement.
+# Fields of an op that are no setting: hashed by themselves, or placement.
 _OWN_FIELDS = {"version", "model", "batch_size"}
 
 
@@ -50,7 +50,10 @@ def plan(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
 
 
 def bound(plan: Plan, kind: str) -> tuple[Bound, ...]:
-    """The scores of ``kind`` ('image', 'sentence') that the plan asks for and an op computes."""
+    """Return the scores of ``kind`` ('image', 'sentence') that the plan asks for and an op computes, with their ops.
+
+    Raises PairmillError for an op that cannot be imported, BadRecipe for a setting that an op does not have.
+    """
     scores = (score for score in plan.scores if score.op and score.of == kind)
     return tuple(Bound(score, _op(plan.recipe, score), plan.scorer(score.table)) for score in scores)
 
@@ -67,7 +70,7 @@ def _scorer(plan: Plan, score: Score) -> Scorer:
 
 
 def _op(recipe: Recipe, score: Score) -> Any:
-    """The declared op with its settings of the recipe. Raises BadRecipe for one that it does not have."""
+    """Make the declared op with its settings of the recipe. Raises BadRecipe for one that it does not have."""
     made = _op_class(score)
     known = {field.name for field in fields(made)}
     given: dict[str, Any] = {name: reduce(getattr, key.split("."), recipe) for name, key in score.settings.items()}
@@ -100,14 +103,14 @@ def _op_class(score: Score) -> Any:
 
 
 def decoder(recipe: Recipe) -> Decode:
-    """The one decode that feeds all image scores."""
+    """Make the one decoder that feeds all image scores."""
     settings = recipe.decoding
     limits = recipe.ingest
     return Decode(settings.side, settings.mode, max_pixels=limits.max_pixels, max_bytes=limits.max_bytes)
 
 
 def clip(recipe: Recipe) -> Clip:
-    """The model that all vectors and similarities come from."""
+    """Make the model that all vectors and similarities come from."""
     return Clip(recipe.models["clip"], recipe.clip.precision, recipe.clip.batch_size)
 
 
@@ -117,7 +120,7 @@ def _digest(spec: str) -> str:
 
 
 def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
-    """Identity of one captioner: model, prompt, token limit, precision and the side it is shown. Not its name."""
+    """Make one captioner's identity: model, prompt, token limit, precision and the side it is shown, not its name."""
     settings = captioner.model_dump(include={"prompt", "max_tokens", "precision", "side"})
     spec = recipe.models[captioner.model]
     version = VisionLanguageModel(spec).version
@@ -125,7 +128,7 @@ def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
 
 
 def fuse_scorer(recipe: Recipe, made_from: tuple[str, ...]) -> Scorer:
-    """Identity of the fused text; what it is made from may be '' where the recipe has no tags."""
+    """Make the identity of the fused text; what it is made from may be '' where the recipe has no tags."""
     assert recipe.fuse is not None
     settings = recipe.fuse.model_dump(include={"prompt", "max_tokens", "precision", "side"})
     spec = recipe.models[recipe.fuse.model]

@@ -116,10 +116,10 @@ def test_ids_whose_hashes_are_equal_are_told_apart(tmp_path: Path, monkeypatch: 
     with lake_of(tmp_path) as lake:
         expected = decisions(lake, plan())
     short = "CAST(length({0}) AS UBIGINT)"
-    for ways in ((short, "hash({0})", "{0}"), ("hash(left({0}, 2))", short, "{0}")):
+    for keys in ((short, "hash({0})", "{0}"), ("hash(left({0}, 2))", short, "{0}")):
         for file in (tmp_path / "lake/.facts").iterdir():
             file.unlink()
-        monkeypatch.setattr(facts_tables, "WAYS", ways)
+        monkeypatch.setattr(facts_tables, "KEYS", keys)
         with create_or_open(tmp_path / "lake") as lake:
             assert decisions(lake, plan()) == expected
 
@@ -127,7 +127,7 @@ def test_ids_whose_hashes_are_equal_are_told_apart(tmp_path: Path, monkeypatch: 
 def test_what_fails_half_way_leaves_nothing_and_the_next_makes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with lake_of(tmp_path) as lake:
         with monkeypatch.context() as patched, pytest.raises(BadQuery, match="no_such_function"):
-            patched.setattr(facts_tables, "WAYS", ("no_such_function({0})", "{0}"))
+            patched.setattr(facts_tables, "KEYS", ("no_such_function({0})", "{0}"))
             cut(lake, plan())
         assert not kept(tmp_path) and not list((tmp_path / "lake").glob(".spill-*/*"))
         cut(lake, plan())

@@ -53,7 +53,7 @@ def names(held: Session) -> list[str]:
 
 def test_what_is_in_quarantine_is_told_by_reason_and_source_with_an_example(place: Path):
     with run(place, **{"ingest.max_pixels": "10000"}) as held:
-        kinds = quarantine.kinds(held.lake)
+        kinds = quarantine.fault_counts(held.lake)
         source = str(place / "pages")
         assert [(kind.reason, kind.stage, kind.source, kind.n) for kind in kinds] == [
             ("bomb", "ingest", source, 2),
@@ -64,7 +64,7 @@ def test_what_is_in_quarantine_is_told_by_reason_and_source_with_an_example(plac
 
 def test_a_reason_that_is_none_is_refused_with_those_that_are():
     with pytest.raises(PairmillError, match=r"bomb.*http_status"):
-        quarantine.check("bombs")
+        quarantine.check_reason("bombs")
 
 
 def test_replayed_pictures_join_their_documents_and_nothing_else_changes(place: Path):

@@ -12,7 +12,7 @@ from catalog.ask.why import Scope, superseded_at
 from catalog.ask.why_image import explain_image
 from catalog.cut.publication import sentence_funnel
 from catalog.pending.eligible import image_rows, sentence_rows
-from catalog.pending.superseded import gone, silenced
+from catalog.pending.superseded import gone_documents, gone_sentences
 from catalog.terms.score import Stage
 from flows.run_start import session
 from flows.settings import Compute, load_recipe
@@ -113,15 +113,15 @@ def test_a_touched_page_is_read_again_and_changes_nothing(tmp_path: Path):
             assert held.lake.query("SELECT count(*) FROM images") == [(1,)]
 
 
-def test_a_sentence_that_another_page_still_says_is_not_silenced(tmp_path: Path):
+def test_a_sentence_that_another_page_still_says_is_not_gone(tmp_path: Path):
     page(tmp_path, "a", "Both pages say this sentence.", 1, at=1)
     page(tmp_path, "b", "Both pages say this sentence.", 2, at=1)
     with ingested(tmp_path):
         pass
     page(tmp_path, "a", "Only one page says this now.", 1, at=2)
     with ingested(tmp_path) as held:
-        assert len(held.lake.query(f"SELECT * FROM {gone()}")) == 1
-        assert held.lake.query(f"SELECT * FROM {silenced()}") == []
+        assert len(held.lake.query(f"SELECT * FROM {gone_documents()}")) == 1
+        assert held.lake.query(f"SELECT * FROM {gone_sentences()}") == []
         assert alive(held)[0] == {"Both pages say this sentence.", "Only one page says this now."}
 
 
@@ -140,7 +140,7 @@ def test_a_killed_run_leaves_the_comparison_to_the_next(tmp_path: Path, monkeypa
 
     try:
         with monkeypatch.context() as patch:
-            patch.setattr("catalog.pending.contents.superseded.settle", die)
+            patch.setattr("catalog.pending.contents.superseded.supersede", die)
             with ingested(tmp_path):
                 raise AssertionError("was to be killed")
     except Killed:
@@ -191,7 +191,9 @@ def test_a_lake_in_which_a_source_stands_as_it_was_typed_loses_and_doubles_nothi
         with ingested(tmp_path) as held:
             assert held.counts["ingest"] == n
             assert alive(held) == ({"The new words of the page.", texts["b"], texts["c"]}, {"0.jpg", "1.jpg", "2.jpg"})
-            assert held.lake.query(f"SELECT count(*) FROM images ANTI JOIN {gone()} USING (document_id)") == [(3,)]
+            assert held.lake.query(f"SELECT count(*) FROM images ANTI JOIN {gone_documents()} USING (document_id)") == [
+                (3,)
+            ]
             assert alive(held, before) == was
 
 

@@ -176,7 +176,7 @@ def kill(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr("catalog.pending.contents.superseded.settle", die)
+        patch.setattr("catalog.pending.contents.superseded.supersede", die)
         with ingested(place):
             raise AssertionError("was to be killed")
 
