@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from catalog.lake.error import BadRecipe
 from catalog.recipe.parts import check_vocabulary
 from catalog.recipe.recipe import Recipe, changed, load
+from catalog.terms.error import BadRecipe
 from tasks.run.stage import Placement
 
 ROOT = Path(__file__).resolve().parent.parent

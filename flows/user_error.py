@@ -5,7 +5,7 @@ import errno
 
 def user_message(error: BaseException) -> str | None:
     """Return the line to show for ``error``, or None when it is a fault of the program."""
-    from catalog.lake.error import PairmillError
+    from catalog.terms.error import PairmillError
     from ops.models.model_digest import ModelError
     from ops.read.source import SourceError
 

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from catalog.ask.datasets import Dataset, find
-from catalog.lake.error import PairmillError
 from catalog.lake.lake import Lake
 from catalog.lake.schema import columns
 from catalog.pending.worklist import payload_paths
+from catalog.terms.error import PairmillError
 
 PAIR_COLUMNS = tuple(columns("pairs"))
 

@@ -19,10 +19,10 @@ import duckdb
 from catalog.cut.facts_tables import LAYOUT, fill, image_checks, scorers_read, tables_read, texts_read
 from catalog.lake import spill
 from catalog.lake.attach import quoted
-from catalog.lake.error import PairmillError
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import best_candidates
 from catalog.recipe.plan import Plan
+from catalog.terms.error import PairmillError
 
 
 def attach(lake: Lake, plan: Plan) -> None:

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import duckdb
 
-from catalog.lake.error import PairmillError
 from catalog.lake.location import Location
+from catalog.terms.error import PairmillError
 
 _READER = ["READ_ONLY", "CREATE_IF_NOT_EXISTS false"]
 

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import psutil
 
-from catalog.lake.error import LeaseHeld, PairmillError
 from catalog.lake.host import host, is_running
 from catalog.lake.metadata import Metadata
+from catalog.terms.error import LeaseHeld, PairmillError
 
 BEAT_SECONDS = 20.0
 EXPIRY_SECONDS = 90.0

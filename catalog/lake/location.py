@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from catalog.lake.error import PairmillError
+from catalog.terms.error import PairmillError
 
 SQLITE_NAME = "catalog.sqlite"
 SETTINGS_NAME = "lake.yaml"

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import duckdb
 
 from catalog.lake.attach import quoted
-from catalog.lake.error import PairmillError
 from catalog.lake.location import Location
 from catalog.lake.patience import patiently
+from catalog.terms.error import PairmillError
 
 LEASE_TABLE = """CREATE TABLE IF NOT EXISTS pairmill_lease (slot INTEGER PRIMARY KEY, token VARCHAR, holder VARCHAR,
 host VARCHAR, pid INTEGER, started DOUBLE, run_id VARCHAR, purpose VARCHAR, heartbeat VARCHAR, expires VARCHAR)"""

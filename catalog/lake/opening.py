@@ -9,11 +9,12 @@ import duckdb
 
 from catalog.lake import schema, score_tables, spill
 from catalog.lake.attach import attach, connect, extensions_for, quoted, use_s3_credentials
-from catalog.lake.error import NewerLake, PairmillError, translated
 from catalog.lake.lake import Lake
 from catalog.lake.lease_row import hold
 from catalog.lake.location import Location, locate
 from catalog.lake.metadata import Metadata
+from catalog.lake.translation import translated
+from catalog.terms.error import NewerLake, PairmillError
 
 OPENING_ERRORS = (duckdb.Error, OSError)
 S3_MARK = "lake.txt"

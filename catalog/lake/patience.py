@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import duckdb
 
-from catalog.lake.error import PairmillError, is_transient, translated
+from catalog.lake.translation import is_transient, translated
+from catalog.terms.error import PairmillError
 
 SECONDS = 60.0
 Result = TypeVar("Result")

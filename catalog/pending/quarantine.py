@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from catalog.lake.error import PairmillError
 from catalog.lake.lake import Lake
 from catalog.terms.declared import declared, scores_of
+from catalog.terms.error import PairmillError
 from catalog.terms.reasons import REASONS
 
 

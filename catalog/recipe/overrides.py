@@ -8,7 +8,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel
 
-from catalog.lake.error import BadRecipe
+from catalog.terms.error import BadRecipe
 
 
 def override(content: dict[str, Any], key: str, text: str) -> None:

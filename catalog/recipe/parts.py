@@ -10,8 +10,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from catalog.lake.error import BadPredicate
 from catalog.recipe.predicate import columns_of
+from catalog.terms.error import BadPredicate
 
 # Names under which the cut itself drops a picture or a sentence.
 RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "balance", "no_text", "same_text"})

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from catalog.lake.error import BadPredicate
+from catalog.terms.error import BadPredicate
 
 LONGEST = 4000
 

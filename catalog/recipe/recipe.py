@@ -10,7 +10,6 @@ from typing import Any, Self
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from catalog.lake.error import BadRecipe
 from catalog.recipe.overrides import explain_fault, override
 from catalog.recipe.parts import (
     Association,
@@ -28,6 +27,7 @@ from catalog.recipe.parts import (
     Settings,
     Tags,
 )
+from catalog.terms.error import BadRecipe
 
 
 class Recipe(Settings):

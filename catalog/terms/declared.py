@@ -25,7 +25,10 @@ SENTENCE_COLUMNS = {
     "repeats": ("BIGINT", "how often it occurs in all documents that count"),
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_TAKEN = {"shard", "scorer", "commit", "input_digest", "sha256", "content", "key", "dropped_by", "dropped_value"}
+# Columns of every score's table, and those that facts (catalog/cut/facts_tables.py) and the cut put beside scores.
+_TAKEN = {"shard", "scorer", "commit", "input_digest", "sha256", "content", "key", "dropped_by", "dropped_value",
+          "image_id", "document_id", "picture", "repeated", "group_id", "cluster", "draw", "sentence", "gone", "n", "s",
+          "place", "rowid"}  # fmt: skip
 
 
 @cache

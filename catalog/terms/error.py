@@ -1,5 +1,29 @@
-"""Define the error that a user can mend; whatever raises it says what is wrong, where, and the remedy."""
+"""The errors that a user can mend: each says what is wrong, where, and the remedy."""
 
 
 class PairmillError(Exception):
     """A condition that its reader can mend; the message says how."""
+
+
+class LeaseHeld(PairmillError):
+    """Another process holds the lake's lease."""
+
+
+class NewerLake(PairmillError):
+    """The lake's schema or format is newer than this program reads."""
+
+
+class BadRecipe(PairmillError):
+    """A recipe, or an override of one, is not valid."""
+
+
+class BadPredicate(BadRecipe):
+    """A rule's predicate is not one boolean expression over score columns."""
+
+
+class BadQuery(PairmillError):
+    """SQL that DuckDB refuses: a typing error, an unknown table or column."""
+
+
+class LeaseLost(PairmillError):
+    """This process did not renew its lease in time, and another took it over."""

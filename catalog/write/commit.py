@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalog.lake.error import PairmillError
 from catalog.lake.lake import Lake
+from catalog.terms.error import PairmillError
 
 
 @dataclass(frozen=True)

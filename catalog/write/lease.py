@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from catalog.lake.error import LeaseLost
 from catalog.lake.lake import Lake
 from catalog.lake.lease_row import hold, holder_of
+from catalog.terms.error import LeaseLost
 from catalog.write.commit import Manifest, commit
 
 

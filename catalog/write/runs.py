@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from catalog.lake.error import PairmillError
 from catalog.lake.lake import Lake
 from catalog.recipe.recipe import Recipe, validated
+from catalog.terms.error import PairmillError
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from typing import Any
 from rich.markup import escape
 
 from catalog.ask import datasets
-from catalog.ask.answer import answer
-from catalog.lake.error import PairmillError
+from catalog.ask.sql_answer import answer
 from catalog.lake.opening import create_or_open
 from catalog.pending import quarantine
+from catalog.terms.error import PairmillError
 from flows.command.terminal import console, table
 
 SHOWN = 100

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from catalog.lake.error import PairmillError
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.pending import fetches, quarantine
 from catalog.recipe.parts import Fetch
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
+from catalog.terms.error import PairmillError
 from catalog.write import runs
 from catalog.write.scorer import Scorer
 from flows.command.pairmill_run import compute_of, named_recipe

@@ -2,8 +2,8 @@
 
 from argparse import Namespace
 
-from catalog.lake.error import BadRecipe
 from catalog.recipe.recipe import Recipe
+from catalog.terms.error import BadRecipe
 from flows.command.terminal import console
 from flows.settings import Compute, load_recipe
 

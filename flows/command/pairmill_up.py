@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from catalog.lake.error import PairmillError
+from catalog.terms.error import PairmillError
 from flows.command.pairmill_run import overrides
 from flows.command.terminal import console
 from flows.settings import load_recipe, resolve_source

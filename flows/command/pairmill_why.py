@@ -10,9 +10,9 @@ from catalog.ask.why import Resolved, Scope, resolve, scope_of
 from catalog.ask.why_document import explain_document
 from catalog.ask.why_image import decisions, explain_image
 from catalog.ask.why_sentence import explain_sentence
-from catalog.lake.error import PairmillError
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
+from catalog.terms.error import PairmillError
 from catalog.terms.ids import text_id
 from flows.command.terminal import console
 from flows.command.why_text import (

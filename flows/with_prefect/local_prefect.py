@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from catalog.lake.error import PairmillError
+from catalog.terms.error import PairmillError
 from flows.settings import ROOT
 from flows.with_prefect.processes import Child, finish, start, stop, wait_for
 

@@ -11,7 +11,7 @@ from typing import Any
 import fsspec
 from botocore.exceptions import BotoCoreError, ClientError
 
-from catalog.lake.error import PairmillError
+from catalog.terms.error import PairmillError
 
 MANIFEST, PROGRESS = "manifest.json", "progress.json"
 # Gives up after some 20 s without an answer.

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from catalog.ask import datasets, exports
 from catalog.ask.datasets import Dataset
-from catalog.lake.error import PairmillError
 from catalog.lake.lake import Lake
+from catalog.terms.error import PairmillError
 from catalog.write import lease
 from tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
 from tasks.out.webdataset_tars import write_tar

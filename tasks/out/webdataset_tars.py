@@ -7,8 +7,8 @@ from itertools import groupby
 from typing import Any
 
 from catalog.ask.exports import PAIR_COLUMNS
-from catalog.lake.error import PairmillError
 from catalog.pending.item import WorkItem
+from catalog.terms.error import PairmillError
 from ops.fault import Fault
 from ops.read.places.tree import SourceError
 from tasks.out.destination import HashingFile

@@ -6,11 +6,10 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, reduce
 from typing import Any
 
-from catalog.lake.error import BadRecipe
 from catalog.recipe.parts import Captioner
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
-from catalog.terms.error import PairmillError
+from catalog.terms.error import BadRecipe, PairmillError
 from catalog.terms.score import Score
 from catalog.write.scorer import Scorer
 from ops.batch import Batch

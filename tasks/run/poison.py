@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from catalog.lake.error import PairmillError
 from catalog.pending.item import WorkItem
+from catalog.terms.error import PairmillError
 from catalog.write.commit import Manifest
 from ops.fault import Fault
 from tasks.run.partition import Job, Output, Part, write_parts

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from catalog.lake.error import LeaseLost, PairmillError
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
+from catalog.terms.error import LeaseLost, PairmillError
 from catalog.write import lease
 from catalog.write.commit import Manifest, commit
 from catalog.write.stream import commit_stream

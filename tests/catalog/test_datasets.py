@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from catalog.ask import datasets
-from catalog.lake.error import PairmillError
 from catalog.lake.lake import Lake
+from catalog.terms.error import PairmillError
 from tests.shared import opened_new
 
 

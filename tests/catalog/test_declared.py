@@ -16,7 +16,6 @@ from catalog.cut.cut import cut
 from catalog.cut.facts_tables import score_tables, tables_read
 from catalog.lake import schema
 from catalog.lake.arrow import arrow_schema
-from catalog.lake.error import BadPredicate, BadRecipe
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.lake.score_tables import undeclared
@@ -25,7 +24,7 @@ from catalog.pending.worklist import pending_images
 from catalog.recipe.plan import compile_plan
 from catalog.recipe.recipe import Recipe
 from catalog.terms.declared import checked, declared
-from catalog.terms.error import PairmillError
+from catalog.terms.error import BadPredicate, BadRecipe, PairmillError
 from catalog.terms.score import Column, Score, Stage
 from catalog.terms.scores import OWN
 from tests.catalog.test_cut import SCORERS, fill, plan, world

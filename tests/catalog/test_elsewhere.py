@@ -19,11 +19,11 @@ from moto.server import ThreadedMotoServer
 
 from catalog.cut.cut import cut
 from catalog.lake.attach import connect, use_s3_credentials
-from catalog.lake.error import LeaseHeld, PairmillError
 from catalog.lake.lake import Lake
 from catalog.lake.location import locate
 from catalog.lake.opening import create_or_open
 from catalog.lake.schema import NEWEST
+from catalog.terms.error import LeaseHeld, PairmillError
 from catalog.write import lease
 from catalog.write.commit import Manifest
 from catalog.write.sweep import sweep
@@ -250,7 +250,7 @@ def test_a_lake_yaml_speaks_of_its_own_folder(tmp_path: Path, monkeypatch: pytes
 FULL = """
 import os, sys
 from catalog.write import lease
-from catalog.lake.error import PairmillError
+from catalog.terms.error import PairmillError
 from catalog.lake.opening import create_or_open
 from tests.catalog.conftest import partition
 place = sys.argv[1]

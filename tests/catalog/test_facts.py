@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from catalog.cut import facts_tables
 from catalog.cut.cut import cut
-from catalog.lake.error import BadQuery
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.recipe.plan import Plan
+from catalog.terms.error import BadQuery
 from tests.catalog.test_cut import fill, plan, world
 from tests.shared import made_once
 

@@ -11,8 +11,8 @@ import pytest
 
 from catalog.lake import patience
 from catalog.lake.attach import connect
-from catalog.lake.error import BadQuery, NewerLake, PairmillError
 from catalog.lake.opening import create_or_open
+from catalog.terms.error import BadQuery, NewerLake, PairmillError
 from catalog.write import lease
 from tests.catalog.conftest import partition
 from tests.shared import opened_new

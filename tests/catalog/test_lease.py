@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from catalog.lake import lease_row, schema
-from catalog.lake.error import LeaseHeld, LeaseLost
 from catalog.lake.host import host
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
+from catalog.terms.error import LeaseHeld, LeaseLost
 from catalog.write import lease
 from tests.shared import opened_new
 
@@ -130,7 +130,7 @@ import sys
 from catalog.lake import lease_row
 from catalog.lake.host import host
 from catalog.write import lease
-from catalog.lake.error import LeaseHeld
+from catalog.terms.error import LeaseHeld
 from catalog.lake.opening import create_or_open
 with create_or_open(sys.argv[1]) as lake:
     print("ready", flush=True)

@@ -5,8 +5,8 @@ import pytest
 import yaml
 from prefect.utilities.callables import parameter_schema
 
-from catalog.lake.error import BadRecipe
 from catalog.recipe.recipe import Recipe, load
+from catalog.terms.error import BadRecipe
 
 FOLDER = Path(__file__).parents[2] / "flows" / "recipes"
 SMALL = {

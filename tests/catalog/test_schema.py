@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from catalog.lake import schema
-from catalog.lake.error import BadQuery, LeaseHeld
 from catalog.lake.opening import create_or_open
+from catalog.terms.error import BadQuery, LeaseHeld
 from catalog.write import lease
 from tests.catalog.conftest import partition
 

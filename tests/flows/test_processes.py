@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from catalog.lake.error import PairmillError
+from catalog.terms.error import PairmillError
 from flows.with_prefect import processes
 from flows.with_prefect.local_prefect import free_port
 from flows.with_prefect.processes import Child, finish, start, stop, wait_for

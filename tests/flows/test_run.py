@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.lake.error import PairmillError
 from catalog.lake.opening import create_or_open
+from catalog.terms.error import PairmillError
 from flows.settings import load_recipe
 from flows.survey import Survey, survey
 from tasks.out.export import export

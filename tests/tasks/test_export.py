@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 from PIL import Image
 
-from catalog.lake.error import LeaseHeld, PairmillError
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
+from catalog.terms.error import LeaseHeld, PairmillError
 from catalog.terms.ids import text_id
 from catalog.write import lease
 from tasks.out.export import REALSYN, TAR_BYTES, _spans, export

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.lake.error import PairmillError
 from catalog.pending.item import WorkItem
+from catalog.terms.error import PairmillError
 from tasks.run import poison, stage
 from tasks.run.stage import Output, Part, Placement
 

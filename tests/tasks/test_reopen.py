@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from catalog.lake.error import PairmillError
 from catalog.pending import quarantine
 from catalog.pending.index_ranges import score_paths
 from catalog.pending.item import WorkItem
+from catalog.terms.error import PairmillError
 from catalog.write.sweep import sweep
 from flows.run_start import session
 from flows.settings import Compute, load_recipe

@@ -10,9 +10,9 @@ import yaml
 from lxml import html
 from PIL import Image
 
-from catalog.lake.error import PairmillError
 from catalog.lake.opening import create_or_open
 from catalog.recipe.recipe import validated
+from catalog.terms.error import PairmillError
 from catalog.terms.ids import text_id
 from tasks.out.html_report import PAIRS_SHOWN, write_report
 from tasks.out.thumbnails import SIDE, thumbnail

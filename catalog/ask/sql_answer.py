@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import duckdb
 
-from catalog.lake.error import BadQuery, PairmillError, translated
 from catalog.lake.lake import Lake
+from catalog.lake.translation import translated
+from catalog.terms.error import BadQuery, PairmillError
 
 
 def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:

@@ -1,33 +1,8 @@
-"""Define the catalog's errors, and translate DuckDB's. A message says what is wrong, where, and the remedy."""
+"""Translate DuckDB's errors into messages that say what is wrong, where, and the remedy."""
 
 import duckdb
 
-from catalog.terms.error import PairmillError
-
-
-class LeaseHeld(PairmillError):
-    """Another process holds the lake's lease."""
-
-
-class NewerLake(PairmillError):
-    """The lake's schema or format is newer than this program reads."""
-
-
-class BadRecipe(PairmillError):
-    """A recipe, or an override of one, is not valid."""
-
-
-class BadPredicate(BadRecipe):
-    """A rule's predicate is not one boolean expression over score columns."""
-
-
-class BadQuery(PairmillError):
-    """SQL that DuckDB refuses: a typing error, an unknown table or column."""
-
-
-class LeaseLost(PairmillError):
-    """This process did not renew its lease in time, and another took it over."""
-
+from catalog.terms.error import BadQuery, PairmillError
 
 TRANSIENT = ("is locked", "conflict", "could not serialize", "deadlock detected", "unique constraint",
              "duplicate key")  # fmt: skip

@@ -1,0 +1,24 @@
+"""The house's own rules that no linter knows."""
+
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FLOORS = ("flows", "tasks", "ops", "catalog")
+
+
+def modules() -> list[Path]:
+    return [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
+
+
+def test_no_module_has_the_name_of_another():
+    found = defaultdict(list)
+    for path in modules():
+        if path.name != "__init__.py":
+            found[path.stem].append(str(path.relative_to(ROOT)))
+    assert len(found) > 100
+    assert not {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
+def test_packages_hold_nothing_themselves():
+    assert not [path for path in modules() if path.name == "__init__.py" and path.read_text()]
