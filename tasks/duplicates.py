@@ -123,15 +123,14 @@ def regroup(session: Session) -> None:
     settings = {"max_group": session.recipe.duplicates.max_group}
     digest = session.use("image_groups", Scorer("image_groups", "image_groups", 1, settings, "", scorers))
     newest_edge = max(index_ranges.newest(session.lake, "duplicate_edges", scorer) for scorer in scorers)
+    is_new = index_ranges.newest(session.lake, "image_groups", digest) < newest_edge
     waiting = session.is_due("perceptual duplicates", "semantic duplicates")
-    if waiting or index_ranges.newest(session.lake, "image_groups", digest) < newest_edge:
+    if waiting or (is_new and duplicate_edges.exist(session.lake, scorers)):
         session.compute("group duplicates", 1, lambda: _join_edges(session, scorers, digest, newest_edge))
 
 
 def _join_edges(session: Session, scorers: tuple[str, ...], digest: str, newest_edge: int) -> None:
     keys, left, right, looseness = duplicate_edges.edges(session.lake, scorers)
-    if not len(left):
-        return
     labels, oversized = recut(len(keys), (left, right), looseness, session.recipe.duplicates.max_group)
     for part in oversized:
         session.note(

@@ -19,6 +19,12 @@ def hashes(lake: Lake, scorer: str) -> tuple[pa.ChunkedArray, np.ndarray, np.nda
     return rows["key"], rows["phash"].to_numpy().astype(np.uint64, copy=False), rows["commit"].to_numpy()
 
 
+def exist(lake: Lake, scorers: tuple[str, ...]) -> bool:
+    """Return whether any edge is known: a comparison that found none leaves a partition without rows."""
+    sql = "SELECT 1 FROM duplicate_edges WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL LIMIT 1"
+    return bool(lake.query(sql, (list(scorers),)))
+
+
 def edges(lake: Lake, scorers: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Read (keys in order, left, right, looseness) of every distinct edge; left and right index ``keys``.
 
