@@ -14,8 +14,9 @@ def changes(lake: Lake) -> list[str]:
 
     Raises PairmillError when a table of the lake has another shape than what declares it now.
     """
-    held = _held(lake)
-    return [statement for score in declared() for statement in _changes(score, held.get(score.table), lake.uri)]
+    scores = _beyond_migrations()
+    held = _held(lake) if scores else {}
+    return [statement for score in scores for statement in _changes(score, held.get(score.table), lake.uri)]
 
 
 def add(lake: Lake) -> None:
@@ -31,8 +32,9 @@ def add(lake: Lake) -> None:
 
 def stand_in(lake: Lake) -> None:
     """Let a reader find every declared table: those that the lake lacks are empty ones of this connection."""
-    held = _held(lake)
-    for score in declared():
+    scores = _beyond_migrations()
+    held = _held(lake) if scores else {}
+    for score in scores:
         if score.table not in held:
             lake.execute(f"CREATE TEMP TABLE {_shape(score)}")
 
@@ -51,6 +53,11 @@ def undeclared(lake: Lake) -> tuple[Score, ...]:
         measured = {name: kind for name, kind in columns.items() if name not in keys and name not in taken}
         found.append(Score(table, of, tuple(Column(name, kind, "") for name, kind in measured.items()), package="?"))
     return tuple(found)
+
+
+def _beyond_migrations() -> list[Score]:
+    """Return the scores whose tables no migration makes; the others' are part of the schema's versions."""
+    return [score for score in declared() if score.table not in schema.released()]
 
 
 def _held(lake: Lake) -> dict[str, Columns]:
