@@ -28,7 +28,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recipe(folder: Path, settings: dict[str, str], **more: object) -> Path:
     """The demo's recipe without what is generated, with a rule on the package's column."""
     content = yaml.safe_load((RECIPES / "demo.yaml").read_text())
-    for part in ("captioners", "tags", "fuse"):
+    for part in ("sources", "captioners", "tags", "fuse"):
         del content[part]
     content["models"] = {"clip": settings["models.clip"]}
     content["decoding"] = {"side": 64}
