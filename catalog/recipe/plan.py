@@ -27,7 +27,6 @@ class ScoreColumns:
     stage: Stage
     columns: Mapping[str, str]
     source: Mapping[str, str]
-    by_input: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def tables_of(kind: str, scores: Sequence[Score]) -> tuple[ScoreColumns, ...]:
     types = {name: sql_type for name, (sql_type, _) in own.items()}
     base = ScoreColumns(table, Stage.INGEST, types, {name: name for name in types})
     return base, *(
-        ScoreColumns(score.table, score.stage, score.rule_columns, score.source, score.by_input)
+        ScoreColumns(score.table, score.stage, score.rule_columns, score.source)
         for score in scores_of(kind, scores)
         if score.rule_columns
     )
