@@ -11,6 +11,7 @@ from catalog.pending.eligible import current_scores
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
 from catalog.terms.declared import declared, scores_of
+from catalog.terms.score import Stage
 
 CLUSTERS_SHOWN = 240
 LONGEST = 600  # characters of one text: a page of bad luck may hold a sentence of a megabyte
@@ -102,7 +103,7 @@ def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
     found = []
     for score in scores_of("image", plan.scores):
         status = next((column.name for column in score.columns if column.rule_name.endswith("_status")), "")
-        if not status:
+        if not status or score.stage < Stage.CAPTION:
             continue
         table = score.table
         found += _rows(

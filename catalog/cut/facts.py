@@ -29,7 +29,7 @@ def attach(lake: Lake, plan: Plan) -> None:
     """Attach ``facts`` of the lake's rows for this plan; make them where there are none. Raises PairmillError when the
     folder for them belongs to another user."""
     folder, plan_digest = _folder(lake), _plan_digest(plan)
-    path = folder / f"{_data_digest(lake, plan, 'lake')}-{plan_digest}.duckdb"
+    path = folder / f"{_data_digest(lake, 'lake')}-{plan_digest}.duckdb"
     attached = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
     if attached == [(str(path),)]:
         return
@@ -56,10 +56,13 @@ def _folder(lake: Lake) -> Path:
     return folder
 
 
-def _data_digest(lake: Lake, plan: Plan, catalog: str) -> str:
+def _data_digest(lake: Lake, catalog: str) -> str:
     """Hash the files of all tables read, which never change, and those that name deleted rows, to 16 hex digits."""
     digest = hashlib.sha256(lake.data_path.encode())
-    for table in tables_read(plan):
+    held = {
+        name for (name,) in lake.query("SELECT table_name FROM duckdb_tables() WHERE database_name = ?", (catalog,))
+    }
+    for table in [table for table in tables_read() if table in held]:
         files = lake.query(
             f"SELECT data_file, delete_file FROM ducklake_list_files('{catalog}', '{table}') ORDER BY ALL"
         )
@@ -87,7 +90,7 @@ def _make(lake: Lake, plan: Plan, folder: Path, plan_digest: str) -> Path:
     unfinished.mkdir()
     try:
         with lake.pinned() as catalog:
-            data_digest = _data_digest(lake, plan, catalog)
+            data_digest = _data_digest(lake, catalog)
             lake.execute(f"ATTACH {quoted(str(unfinished / folder.name))} AS making")
             try:
                 fill(lake, plan)

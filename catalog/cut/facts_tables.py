@@ -19,6 +19,7 @@ from catalog.lake.lake import Lake
 from catalog.pending.eligible import best_candidates, current_scores
 from catalog.pending.superseded import gone_documents, gone_sentences
 from catalog.recipe.plan import Check, Plan, ScoreColumns
+from catalog.terms.declared import declared
 from catalog.terms.score import Stage
 
 # What is read of every plan, beside its scores: tables, and scorers by what they fill.
@@ -47,9 +48,13 @@ def score_tables(plan: Plan) -> tuple[list[ScoreColumns], list[ScoreColumns]]:
     return [table for table in images if table.stage < Stage.CAPTION], list(sentences)
 
 
-def tables_read(plan: Plan) -> list[str]:
-    """List every table that `fill` reads: a new row in any of them makes the facts anew."""
-    return [*TABLES, *(table.table for kind in score_tables(plan) for table in kind)]
+def tables_read() -> list[str]:
+    """List every table that `fill` reads for any plan: a new row in any of them makes the facts anew.
+
+    Not of one plan alone: recipes with other scores that take turns on a lake would each remove the other's facts.
+    """
+    early = [score.table for score in declared() if score.rule_columns and score.stage < Stage.CAPTION]
+    return [*TABLES, *early]
 
 
 def scorers_read(plan: Plan) -> list[tuple[str, str]]:

@@ -99,7 +99,7 @@ def test_facts_hold_every_column_that_an_early_rule_may_read():
     held = {name for kind in score_tables(plan()) for table in kind for name in table.columns}
     early = [score for score in plan().scores if score.stage < Stage.CAPTION]
     assert held == {name for score in early for name in score.rule_columns}
-    assert {score.table for score in early if score.rule_columns} <= set(tables_read(plan()))
+    assert {score.table for score in early if score.rule_columns} <= set(tables_read())
 
 
 def test_a_score_of_another_package_has_its_table_and_its_columns_in_rules_and_facts(tmp_path: Path, install: Install):
@@ -121,6 +121,30 @@ def test_a_score_of_another_package_has_its_table_and_its_columns_in_rules_and_f
 
 def fallen(lake: Lake) -> int:
     return lake.query("SELECT count(*) FROM cut_images WHERE dropped_by = 'v'")[0][0]
+
+
+def test_a_reader_of_a_lake_without_the_table_cuts_as_if_nothing_were_scored(tmp_path: Path, install: Install):
+    with create_or_open(tmp_path / "lake") as lake:
+        fill(lake, *world(7))
+    install("colours", VIVID)
+    asked = compile_plan(plan().recipe.model_copy(update={"images": recipe(v="vividness > 0.5").images}), SCORERS)
+    with create_or_open(tmp_path / "lake", read_only=True) as lake:
+        cut(lake, asked)
+        assert fallen(lake) == lake.query("SELECT count(*) FROM cut_images WHERE dropped_by <> 'readable'")[0][0] > 0
+
+
+def test_recipes_with_and_without_a_score_of_a_package_keep_each_others_facts(tmp_path: Path, install: Install):
+    with create_or_open(tmp_path / "before") as lake:
+        fill(lake, *world(7))
+    install("colours", VIVID)
+    asked = compile_plan(plan().recipe.model_copy(update={"images": recipe(v="vividness > 0.5").images}), SCORERS)
+    with create_or_open((tmp_path / "before").rename(tmp_path / "lake")) as lake:
+        cut(lake, plan())
+        mine = kept(tmp_path)
+        cut(lake, asked)
+        both = kept(tmp_path)
+        cut(lake, plan())
+        assert len(both) == 2 and mine.items() <= both.items() and kept(tmp_path) == both
 
 
 def test_a_score_that_no_rule_reads_and_no_recipe_names_is_not_asked_for(install: Install):

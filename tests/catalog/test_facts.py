@@ -79,9 +79,7 @@ def test_another_process_finds_them_made(tmp_path: Path):
 
 
 QUICK = ("images", "match_candidates", "superseded")
-TABLES = [
-    pytest.param(table, marks=() if table in QUICK else pytest.mark.slow) for table in facts_tables.tables_read(plan())
-]
+TABLES = [pytest.param(table, marks=() if table in QUICK else pytest.mark.slow) for table in facts_tables.tables_read()]
 
 
 @pytest.mark.parametrize("table", TABLES)
