@@ -1,4 +1,4 @@
-"""Publish: cut once more with all scores, measure recall, and write the next version if it differs."""
+"""Publish: cut once more with all scores, measure recall, and write the next version unless the newest is this dataset."""
 
 from catalog.cut import publication
 from catalog.cut.cut import cut, cut_after_captions
@@ -10,7 +10,7 @@ LOW_RECALL = 0.8
 
 
 def publish(session: Session) -> Published:
-    """Write the dataset's next version, or find that the newest one equals it."""
+    """Write the dataset's next version, or find that the newest one is this dataset already."""
     cut(session.lake, session.plan)
     cut_after_captions(session.lake, session.plan)
     recall = measure_recall(session)
@@ -25,9 +25,4 @@ def publish(session: Session) -> Published:
     )
     if not published.n_pairs:
         session.note("no pair is left: the funnel shows which rule took the last ones, `pairmill why` each picture's.")
-    if not published.is_new and (since := publication.images_since(session.lake, published)):
-        session.note(
-            f"{since:,} pictures came after {published.name}@{published.version} and change none of its pairs: the "
-            "next version that differs has their decisions; until then `pairmill why` shows which rule each one fails."
-        )
     return published

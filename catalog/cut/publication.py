@@ -1,6 +1,7 @@
 """Publish a cut: pairs, a decision for every image, the funnel and a ``datasets`` row, in one transaction.
 
-Idempotent: when the pairs equal the newest version's (content digest), nothing is written.
+Idempotent: nothing is written when the newest version is this dataset already: the same recipe (but for placement) by
+the same scorers, the same pairs, and the same decision and funnel of every rule.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from catalog.lake.lake import Lake
 from catalog.pending.eligible import current_scores, image_rows, sentence_rows
 from catalog.pending.superseded import gone_documents
 from catalog.recipe.plan import Plan
+from catalog.recipe.recipe import Recipe
 from catalog.terms.score import Stage
 
 STEPS = ("exact_duplicate", "duplicate", "balance", "no_text")
@@ -37,15 +39,18 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
     digest = content_digest(lake)
     name = plan.recipe.name
     newest = lake.query(
-        "SELECT version, content_digest, n_pairs FROM datasets WHERE name = ? ORDER BY version DESC LIMIT 1", (name,)
+        "SELECT version, content_digest, recipe, scorers FROM datasets WHERE name = ? ORDER BY version DESC LIMIT 1",
+        (name,),
     )
-    if newest and newest[0][1] == digest:
-        return Published(name, newest[0][0], newest[0][2], digest, False)
-    version = newest[0][0] + 1 if newest else 1
     n_pairs = lake.query("SELECT count(*) FROM cut_pairs")[0][0]
     funnel = [("image", *row) for row in image_funnel(lake, plan)] + [
         ("sentence", *row) for row in sentence_funnel(lake, plan)
     ]
+    for version, was, recipe, scorers in newest:
+        same = (was, scorers) == (digest, _scorers(plan)) and _is_same(recipe, plan.recipe)
+        if same and _decided_as(lake, name, version, funnel):
+            return Published(name, version, n_pairs, digest, False)
+    version = newest[0][0] + 1 if newest else 1
     commit = begin()
 
     def write() -> None:
@@ -64,11 +69,28 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
     return Published(name, version, n_pairs, digest, True)
 
 
-def images_since(lake: Lake, published: Published) -> int:
-    """Count the pictures that were ingested after the version was cut."""
-    upto = 'SELECT "commit" FROM datasets WHERE name = ? AND version = ?'
-    found = lake.query(f'SELECT count(*) FROM images WHERE "commit" > ({upto})', (published.name, published.version))
-    return found[0][0]
+def _is_same(published: str, recipe: Recipe) -> bool:
+    """Tell whether a stored recipe is ``recipe`` but for placement. Settings that came after it have their defaults."""
+    try:
+        return Recipe.model_validate(json.loads(published)).digest() == recipe.digest()
+    except ValueError:  # it has settings that there are no longer
+        return False
+
+
+def _decided_as(lake: Lake, name: str, version: int, funnel: list[tuple]) -> bool:
+    """Tell whether a version has this funnel, and the decisions of the last cut.
+
+    Decisions are compared by a count and a digest in no order: 10M take 1.3 s on two cores, and no memory.
+    """
+    steps = "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? ORDER BY position"
+    if lake.query(steps, (name, version)) != funnel:
+        return False
+    decisions = (
+        "SELECT item_id, dropped_by, value FROM decisions WHERE dataset = ? AND version = ?",
+        "SELECT image_id AS item_id, dropped_by, dropped_value AS value FROM cut_images",
+    )
+    was, now = (f"SELECT count(*), bit_xor(md5_number(CAST(to_json(d) AS VARCHAR))) FROM ({d}) d" for d in decisions)
+    return lake.query(was, (name, version)) == lake.query(now)
 
 
 def _dataset_row(
@@ -79,9 +101,9 @@ def _dataset_row(
         {
             "name": [recipe.name],
             "version": pa.array([version], pa.int32()),
-            "recipe": [json.dumps(recipe.model_dump(mode="json"), sort_keys=True)],
+            "recipe": [_as_json(recipe)],
             "recipe_digest": [recipe.digest()],
-            "scorers": pa.array([sorted(set(plan.scorers.values()))], pa.list_(pa.string())),
+            "scorers": pa.array([_scorers(plan)], pa.list_(pa.string())),
             "commit": [commit],
             "content_digest": [digest],
             "amended": [False],
@@ -91,6 +113,14 @@ def _dataset_row(
             "created_at": [datetime.now(UTC)],
         }
     )
+
+
+def _as_json(recipe: Recipe) -> str:
+    return json.dumps(recipe.model_dump(mode="json"), sort_keys=True)
+
+
+def _scorers(plan: Plan) -> list[str]:
+    return sorted(set(plan.scorers.values()))
 
 
 def _pairs(lake: Lake, plan: Plan) -> None:
