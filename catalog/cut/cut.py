@@ -58,14 +58,18 @@ def _alive(keep: str) -> str:
 
 
 def _exact_duplicates(lake: Lake, keep: str) -> None:
-    """Keep of equal pictures the smallest image id. Most pictures are shown once: only the others are ranked."""
-    _keep_first(lake, "exact_duplicate", f"SELECT * FROM {_alive(keep)} WHERE repeated", "picture", "image_id")
+    """Keep of equal pictures one, chosen by what stands there. Most pictures are shown once: the others are ranked.
+
+    The id of an image, which holds its place, decides only between places that say the same at the same position.
+    """
+    shown = f"SELECT * FROM {_alive(keep)} WHERE repeated"
+    _keep_first(lake, "exact_duplicate", shown, "picture", "occurrence, image_id")
 
 
 def _duplicates(lake: Lake, keep: str) -> None:
-    """Keep of a duplicate group the most pixels, most bytes, smallest id. A picture in no group is one of its own."""
+    """Keep of a duplicate group the most pixels, most bytes, smallest sha256. One in no group is alone."""
     _keep_first(lake, "duplicate", f"SELECT * FROM {_alive(keep)} WHERE group_id IS NOT NULL", "group_id",
-                "CAST(width AS BIGINT) * height DESC, n_bytes DESC, image_id")  # fmt: skip
+                "CAST(width AS BIGINT) * height DESC, n_bytes DESC, sha256")  # fmt: skip
 
 
 def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> None:
@@ -78,7 +82,7 @@ def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> Non
 
 
 def _cap(lake: Lake, plan: Plan, keep: str) -> None:
-    """Keep at most ``balance.cap`` survivors a cluster: those with the smallest sha256(image_id || seed).
+    """Keep at most ``balance.cap`` survivors a cluster: those with the smallest sha256(sha256 || seed).
 
     Of its 64 bits two are equal in one of the clusters of 10M images once in 10^9 lakes.
     """

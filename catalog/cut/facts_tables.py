@@ -1,8 +1,10 @@
 """Make the tables of facts, in which pictures and sentences are numbers instead of 32 hex digits.
 
-- ``images(image_id, sha256, picture, repeated, group_id, cluster, draw, ...)``: the occurrences that count, with the
-  columns that rules read. By ``draw``, 64 bits of sha256(image_id || seed), the cap ranks the pictures of a cluster;
-  ``picture`` is a number for each sha256, ``repeated`` says that several images show it.
+- ``images(image_id, sha256, picture, repeated, occurrence, group_id, cluster, draw, ...)``: the occurrences that count,
+  with the columns that rules read. By ``draw``, 64 bits of sha256(sha256 || seed), the cap ranks the pictures of a
+  cluster: by content, so that a folder of another name has the same ones drawn. ``picture`` is a number for each
+  sha256, ``repeated`` says that several images show it; of these ``occurrence`` is 64 bits of what is said of the
+  picture there and of its position, NULL of others.
 - ``contents(key)``: a sentence's number is its ``rowid``, which rises as ``content`` does, so that ties by the one are
   ties by the other; ``key`` is ``facts.key_of(content)``, by which its text is found in the lake.
 - ``sentences(sentence, gone, repeats, ...)``: what rules on sentences read; ``gone``: no document holds it now.
@@ -30,11 +32,12 @@ FREE_TEXTS = ("url", "alt_text", "text")
 # 32 bits hold 4.29 billion: of more sentences the conversion says so. 64 take twice the memory in every join. A number
 # is the row's place and not row_number(), which has one thread alone read all that is numbered.
 _NUMBER = "CAST(rowid AS UINTEGER)"
+_BITS = "CAST('0x' || left(sha256({}), 16) AS UBIGINT)"
 # 64 bits that stand for an id. Of 800M some two are equal once in 58 lakes: then the next is taken.
 KEYS = ("hash({0})", "hash('1' || {0})", "hash('2' || {0})", "{0}")
 KeyOf = Callable[[str], str]  # SQL of an id -> SQL of its key
 SORTED_AT_ONCE = 8_000_000
-LAYOUT = 4  # counts up when other columns are written: no cut reads facts of another layout
+LAYOUT = 5  # counts up when other columns are written: no cut reads facts of another layout
 
 
 def image_checks(plan: Plan) -> list[Check]:
@@ -87,12 +90,15 @@ def fill(lake: Lake, plan: Plan) -> None:
 
 def _images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str) -> None:
     images, scores = plan.image_tables[0], score_tables(plan)[0]
-    names = ["image_id", "sha256", "picture", "repeated", "group_id", "cluster", "draw"]
+    names = ["image_id", "sha256", "picture", "repeated", "occurrence", "group_id", "cluster", "draw"]
     names += _kept(images, image_checks(plan))
     of = key_of("sha256")
     joins = "".join(_joined(plan, table, of, "sha256") for table in scores)
     names += [name for table in scores for name in table.source]
-    draw = f"CAST('0x' || left(sha256(image_id || '{plan.recipe.seed}'), 16) AS UBIGINT) AS draw"
+    draw = _BITS.format(f"sha256 || '{plan.recipe.seed}'") + " AS draw"
+    there = _BITS.format("concat_ws(' ', position, alt_text)")
+    occurrence = f"CASE WHEN repeated THEN {there} END AS occurrence"
+    names = [occurrence if name == "occurrence" else name for name in names]
     lake.execute(
         f"CREATE TABLE making.images AS SELECT {', '.join(names)} FROM (SELECT {of} AS key, {draw}, * FROM {counted}) "
         f"JOIN (SELECT key, {_NUMBER} AS picture, repeated FROM facts_pictures) USING (key){joins} "

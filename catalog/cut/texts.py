@@ -1,6 +1,6 @@
 """Assign sentences to the kept images: to each its best few, no sentence to more images than it may serve.
 
-Equal to taking all pairs of an image and a sentence in order of similarity (ties: smaller image id, then smaller
+Equal to taking all pairs of an image and a sentence in order of similarity (ties: smaller sha256, then smaller
 content) while both have room, which is also the one stable matching of the two (Gale and Shapley 1962), because both
 sides rank by the same similarity. Only images that may lose a sentence to others are decided pair by pair: a
 sentence that no more than ``max_uses`` images could want is free.
@@ -94,7 +94,7 @@ def _flat(lists: pa.ChunkedArray) -> np.ndarray:
 def _assign_contested(lake: Lake, top_k: int, max_uses: int) -> None:
     """Give the images of ``cut_contested`` what they get, pair by pair."""
     lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_contenders AS SELECT n, row_number() OVER (ORDER BY image_id) - 1 AS image "
+        "CREATE OR REPLACE TEMP TABLE cut_contenders AS SELECT n, row_number() OVER (ORDER BY sha256) - 1 AS image "
         "FROM (SELECT DISTINCT n FROM cut_contested) JOIN facts.images i ON i.rowid = n"
     )
     images, sentences = lake.query(

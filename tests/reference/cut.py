@@ -14,6 +14,8 @@ class Image:
     sharpness: float | None
     group: str
     cluster: int | None
+    position: int
+    alt_text: str
     candidates: list[tuple[str, float]] = field(default_factory=list)
 
 
@@ -24,8 +26,8 @@ def cut(
     """(image_id -> the rule that dropped it or '', image_id -> its sentences in order) after all rules."""
     dropped = {image.image_id: _item_rule(image, min_side, min_sharpness) for image in images}
     for rule, group, order in (
-        ("exact_duplicate", lambda i: i.sha256, lambda i: i.image_id),
-        ("duplicate", lambda i: i.group, lambda i: (-i.width * i.height, -i.n_bytes, i.image_id)),
+        ("exact_duplicate", lambda i: i.sha256, lambda i: (_hashed(f"{i.position} {i.alt_text}"), i.image_id)),
+        ("duplicate", lambda i: i.group, lambda i: (-i.width * i.height, -i.n_bytes, i.sha256)),
     ):
         seen = set()
         for image in sorted(_alive(images, dropped), key=order):
@@ -33,9 +35,7 @@ def cut(
                 dropped[image.image_id] = rule
             seen.add(group(image))
     taken: dict[int, int] = {}
-    for image in sorted(
-        _alive(images, dropped), key=lambda i: hashlib.sha256(f"{i.image_id}{seed}".encode()).hexdigest()
-    ):
+    for image in sorted(_alive(images, dropped), key=lambda i: _hashed(f"{i.sha256}{seed}")):
         if image.cluster is None:
             continue
         taken[image.cluster] = taken.get(image.cluster, 0) + 1
@@ -46,6 +46,10 @@ def cut(
         if not texts[image.image_id]:
             dropped[image.image_id] = "no_text"
     return dropped, {name: found for name, found in texts.items() if found}
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _item_rule(image: Image, min_side: int, min_sharpness: float) -> str:
@@ -61,16 +65,16 @@ def _alive(images: list[Image], dropped: dict[str, str]) -> list[Image]:
 
 
 def _texts(images: list[Image], good: set[str], top_k: int, max_uses: int) -> dict[str, list[str]]:
-    """All pairs in order of similarity, then image, then sentence; a pair is taken while both have room."""
+    """All pairs in order of similarity, then picture, then sentence; a pair is taken while both have room."""
     pairs = sorted(
-        (-similarity, image.image_id, content)
+        (-similarity, image.sha256, content, image.image_id)
         for image in images
         for content, similarity in _best(image.candidates, 4 * top_k)
         if content in good
     )
     texts: dict[str, list[str]] = {image.image_id: [] for image in images}
     uses: dict[str, int] = {}
-    for _, image_id, content in pairs:
+    for _, _, content, image_id in pairs:
         if len(texts[image_id]) < top_k and uses.get(content, 0) < max_uses:
             texts[image_id].append(content)
             uses[content] = uses.get(content, 0) + 1
