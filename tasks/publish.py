@@ -1,4 +1,4 @@
-"""Publish: cut once more with all scores, measure recall, and write the next version unless the newest is this dataset."""
+"""Publish: cut once more with all scores, measure recall, and write the next version unless the newest is it."""
 
 from catalog.cut import publication
 from catalog.cut.cut import cut, cut_after_captions
@@ -25,4 +25,11 @@ def publish(session: Session) -> Published:
     )
     if not published.n_pairs:
         session.note("no pair is left: the funnel shows which rule took the last ones, `pairmill why` each picture's.")
+    for kind, counts in publication.withheld(session.lake).items():
+        if counts:
+            why = ", ".join(f"{n:,} {status}" for status, n in counts.items())
+            remedy = " A higher max_tokens lets them end." if "cut_off" in counts else ""
+            session.note(
+                f"{sum(counts.values()):,} {kind} are left out of their pairs, by their status: {why}.{remedy}"
+            )
     return published

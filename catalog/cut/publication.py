@@ -69,6 +69,15 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
     return Published(name, version, n_pairs, digest, True)
 
 
+def withheld(lake: Lake) -> dict[str, dict[str, int]]:
+    """Count, by status, the captions and fused texts of the last published cut that are not in its pairs."""
+    found = {}
+    for kind, column in (("captions", "caption_status"), ("fused texts", "synthetic_status")):
+        counts = f"SELECT {column}, count(*) AS n FROM cut_pairs WHERE {column} <> 'ok' GROUP BY ALL ORDER BY n DESC, 1"
+        found[kind] = dict(lake.query(counts))
+    return found
+
+
 def _is_same(published: str, recipe: Recipe) -> bool:
     """Tell whether a stored recipe is ``recipe`` but for placement. Settings that came after it have their defaults."""
     try:
@@ -124,12 +133,14 @@ def _scorers(plan: Plan) -> list[str]:
 
 
 def _pairs(lake: Lake, plan: Plan) -> None:
+    """Make ``cut_pairs``. A generated text that is not 'ok' (it loops, or ends in mid-sentence) is NULL beside its
+    status: to drop the picture for it, real texts included, is a recipe's to say, by a rule."""
     texts = ", ".join(
         f"max(text) FILTER (place = {n}) AS text{n}, max(similarity) FILTER (place = {n}) AS similarity{n}"
         for n in (1, 2, 3)
     )
     scores = {
-        "x": ("captions", "text AS caption"),
+        "x": ("captions", "text AS caption, status AS caption_status"),
         "g": ("tags", "tags"),
         "y": ("synthetic", "synthetic_text AS syn_text, synthetic_status"),
         "b": ("image_similarity", "best_similarity"),
@@ -143,9 +154,10 @@ def _pairs(lake: Lake, plan: Plan) -> None:
     )
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_pairs AS SELECT c.image_id, c.sha256, i.document_id, i.url AS raw_image_url, "
-        "t.text1, t.text2, t.text3, CASE WHEN y.synthetic_status IN ('ok', 'cut_off') THEN y.syn_text END AS syn_text, "
-        "x.caption, i.alt_text, g.tags, i.width, i.height, t.similarity1, t.similarity2, t.similarity3, "
-        "b.best_similarity, c.cluster FROM cut_kept c "
+        "t.text1, t.text2, t.text3, CASE WHEN y.synthetic_status = 'ok' THEN y.syn_text END AS syn_text, "
+        "CASE WHEN x.caption_status = 'ok' THEN x.caption END AS caption, i.alt_text, g.tags, i.width, i.height, "
+        "t.similarity1, t.similarity2, t.similarity3, b.best_similarity, c.cluster, x.caption_status, "
+        "y.synthetic_status FROM cut_kept c "
         f"JOIN ({image_rows(plan, Stage.INGEST, among='cut_kept')}) i ON i.image_id = c.image_id "
         f"LEFT JOIN (SELECT image_id, {texts} FROM cut_texts GROUP BY image_id) t ON t.image_id = c.image_id{joins}"
     )

@@ -95,7 +95,12 @@ CREATE TABLE rereads (source VARCHAR, unit VARCHAR, "commit" BIGINT);
 CREATE VIEW fetched AS SELECT * FROM fetches QUALIFY row_number() OVER (PARTITION BY url ORDER BY "commit" DESC) = 1;
 """
 
-MIGRATIONS: tuple[str, ...] = (_TABLES, _VIEWS, _LINKS)
+_STATUSES = """
+ALTER TABLE pairs ADD COLUMN caption_status VARCHAR;
+ALTER TABLE pairs ADD COLUMN synthetic_status VARCHAR;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_TABLES, _VIEWS, _LINKS, _STATUSES)
 NEWEST = len(MIGRATIONS)
 
 # Written by INSERT, a few rows at a time: kept as rows in the metadata database, not as a Parquet file an insert (300

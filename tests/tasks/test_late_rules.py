@@ -1,16 +1,22 @@
 """Rules on what was generated bite after the cap, on every status too."""
 
+import json
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from catalog.cut import publication
 from catalog.cut.cut import cut, cut_after_captions
 from catalog.lake.opening import create_or_open
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import validated
+from tasks.out.export import export
 from tests.tasks.published import IMAGE_RULES, plan_of, published
 
+STATUS_OF_FUSED = ("synthetic_text", "synthetic_status")
 STATUSES = ("ok", "cut_off", "repeating", "empty")
 
 
@@ -19,6 +25,41 @@ def plan(rule: str) -> Plan:
     rules = [*base.recipe.model_dump()["images"], {"name": "whole_text", "keep": rule}]
     content = base.recipe.model_dump() | {"images": rules, "fuse": {}}
     return compile_plan(validated(content, "small"), {**base.scorers, "synthetic": "fused"})
+
+
+def test_a_generated_text_is_published_when_it_is_whole_and_else_its_status_alone(tmp_path: Path):
+    published(tmp_path / "lake")
+    with create_or_open(tmp_path / "lake") as lake:
+        asked = plan("synthetic_tokens is not null")
+        cut(lake, asked)
+        kept = [sha for (sha,) in lake.query("SELECT sha256 FROM cut_images WHERE dropped_by = '' ORDER BY ALL")]
+        for table, text, status in (("synthetic", *STATUS_OF_FUSED), ("captions", "text", "status")):
+            rows = {"sha256": kept, "shard": ["shard-0"] * len(kept), "scorer": ["made"] * len(kept)}
+            rows |= {text: [f"{table} {sha}" for sha in kept], status: [STATUSES[n % 4] for n in range(len(kept))]}
+            rows |= {"n_tokens": pa.array([10] * len(kept), pa.int32())}
+            lake.insert(table, pa.table({**rows, "commit": pa.array([9] * len(kept), pa.int64())}))
+            asked = asked.with_scorer(table, "made")
+        cut(lake, asked)
+        cut_after_captions(lake, asked)
+        version = publication.publish(lake, asked, "run", None, lambda: 10).version
+        columns = "caption, caption_status, syn_text, synthetic_status"
+        pairs = lake.query(f"SELECT sha256, {columns} FROM pairs WHERE version = ? ORDER BY sha256", (version,))
+        withheld = publication.withheld(lake)
+        export(lake, "small", version, str(tmp_path / "tables"), "parquet")
+        export(lake, "small", version, str(tmp_path / "tars"))
+    whole = {sha: status == "ok" for sha, _, status, _, _ in pairs}
+    assert [row[2] for row in pairs] == [row[4] for row in pairs] == [STATUSES[n % 4] for n in range(len(kept))]
+    for sha, caption, _, fused, _ in pairs:
+        assert (caption, fused) == ((f"captions {sha}", f"synthetic {sha}") if whole[sha] else (None, None))
+    assert sum(withheld["captions"].values()) == sum(withheld["fused texts"].values()) == [*whole.values()].count(False)
+    (table,) = (tmp_path / "tables").glob("*.parquet")
+    (tar,) = (tmp_path / "tars").glob("*.tar")
+    with tarfile.open(tar) as members:
+        texts = [members.extractfile(each) for each in members if each.name.endswith(".json")]
+        samples = [json.load(text) for text in texts if text]
+    for exported in (pq.read_table(table).to_pylist(), samples):
+        found = sorted((row["sha256"], *(row[name] for name in columns.split(", "))) for row in exported)
+        assert found == pairs
 
 
 def test_a_rule_on_the_status_of_a_fused_text_drops_by_its_name_and_shows_the_value(tmp_path: Path):
