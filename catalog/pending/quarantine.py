@@ -65,22 +65,27 @@ def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
     """Make pictures pending again that stages after ingest could not use for ``reason``.
 
     The rows that say so (of NULLs, or empty texts) go, and `partitions` counts them no longer; its ids change too,
-    those of ``quarantine`` included, because the same work is to be committed again. Returns the number of pictures.
+    those of ``quarantine`` included, because the same work is to be committed again. Complaints of stages that leave no
+    such rows stay: what these could not use is pending as it is. Returns the number of pictures.
     """
-    items = "SELECT DISTINCT item, stage FROM quarantine WHERE stage NOT IN ('ingest', 'fetch') AND reason = ?"
-    n = lake.query(f"SELECT count(DISTINCT item) FROM ({items})", (reason,))[0][0]
+    scores = [score for score in scores_of("image", declared()) if score.unusable]
+    steps = ", ".join(sorted({f"'{score.step}'" for score in scores}))
+    complaints = f"FROM quarantine WHERE stage IN ({steps}) AND reason = ?"
+    n = lake.query(f"SELECT count(DISTINCT item) {complaints}", (reason,))[0][0]
     if not n:
         return 0
     commit = begin()
 
     def body() -> None:
-        for score in scores_of("image", declared()):
-            if score.unusable:
-                of_step = f"SELECT item FROM ({items}) WHERE stage = '{score.step}'"
-                _forget(lake, score.table, f"{score.unusable} AND sha256 IN ({of_step})", reason, commit)
-        lake.execute("DELETE FROM quarantine WHERE stage NOT IN ('ingest', 'fetch') AND reason = ?", (reason,))
-        complaints = "UPDATE partitions SET partition_id = partition_id || ? WHERE \"table\" = 'quarantine'"
-        lake.execute(complaints, (f":{commit}",))
+        for score in scores:
+            of_step = f"SELECT item {complaints} AND stage = '{score.step}'"
+            _forget(lake, score.table, f"{score.unusable} AND sha256 IN ({of_step})", reason, commit)
+        lake.execute(
+            "UPDATE partitions SET partition_id = partition_id || ? WHERE \"table\" = 'quarantine' AND shard IN "
+            f"(SELECT shard {complaints})",
+            (f":{commit}", reason),
+        )
+        lake.execute(f"DELETE {complaints}", (reason,))
 
     lake.retrying(body)
     return n

@@ -133,6 +133,36 @@ def test_a_picture_that_was_scored_at_the_second_try_is_read_as_then(place: Path
         assert not Path(null[0].path).exists()
 
 
+def test_a_replay_takes_back_complaints_of_its_reason_and_of_what_is_tried_again_alone(place: Path):
+    with run(place) as held:
+        (victim, shard), *_ = held.lake.query("SELECT sha256, shard FROM image_content ORDER BY sha256")
+        empty = {
+            "sha256": [victim],
+            "shard": [shard],
+            "scorer": ["c"],
+            "status": ["empty"],
+            "text": [""],
+            "commit": [1],
+        }
+        held.lake.insert("captions", pa.table(empty))
+        for stage, reason in (
+            ("caption", "model_error"), ("caption", "out_of_memory"), ("score images", "poison"),
+            ("ScoreSentences", "model_error"), ("ingest", "model_error"),
+        ):  # fmt: skip
+            quarantined(held, victim, shard, stage, reason)
+        other = "INSERT INTO partitions (\"table\", partition_id, shard) VALUES ('quarantine', ?, ?)"
+        for where in (shard, "elsewhere"):
+            held.lake.execute(other, (where, where))
+        assert replay(held, "model_error") == 1
+        assert held.lake.query("SELECT count(*) FROM captions") == [(0,)]
+        assert set(held.lake.query("SELECT stage, reason FROM quarantine WHERE item = ?", (victim,))) == {
+            ("caption", "out_of_memory"), ("score images", "poison"), ("ScoreSentences", "model_error"),
+            ("ingest", "model_error"),
+        }  # fmt: skip
+        ids = held.lake.query("SELECT partition_id FROM partitions WHERE \"table\" = 'quarantine'")
+        assert ("elsewhere",) in ids and (shard,) not in ids
+
+
 def mark_as_poison(held: Session, sha256: str, shard: str) -> None:
     for table, column in (
         ("image_quality", "brightness"),
@@ -143,9 +173,9 @@ def mark_as_poison(held: Session, sha256: str, shard: str) -> None:
     quarantined(held, sha256, shard)
 
 
-def quarantined(held: Session, sha256: str, shard: str) -> None:
+def quarantined(held: Session, sha256: str, shard: str, stage: str = "score images", reason: str = "poison") -> None:
     held.lake.execute(
-        "INSERT INTO quarantine BY NAME SELECT ? AS item, 'score images' AS stage, 'poison' AS reason, '' AS source, "
-        "? AS shard, 1 AS commit",
-        (sha256, shard),
+        "INSERT INTO quarantine BY NAME SELECT ? AS item, ? AS stage, ? AS reason, '' AS source, ? AS shard, "
+        "1 AS commit",
+        (sha256, stage, reason, shard),
     )
