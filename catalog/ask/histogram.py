@@ -19,7 +19,7 @@ class Histogram:
     """Counts of one quantity: ``counts[i]`` values lie in [start + i * width, start + (i + 1) * width).
 
     The outer bins also hold what lies beyond where ``has_less`` or ``has_more``. ``n`` values in all; ``n_missing``
-    items were scored without one; ``whole``: integers.
+    items were scored without one; ``whole``: integers; the values lie between ``lowest`` and ``highest``.
     """
 
     quantity: Quantity
@@ -32,6 +32,8 @@ class Histogram:
     whole: bool
     has_less: bool
     has_more: bool
+    lowest: float
+    highest: float
 
 
 def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
@@ -101,7 +103,7 @@ def _histogram(lake: Lake, source: str, quantity: Quantity, kind: str) -> Histog
     counts = tuple(found.get(bin, 0) for bin in range(n_bins))
     end = start + n_bins * width
     beyond = high >= end if whole else high > end + 1e-9 * width
-    return Histogram(quantity, kind, start, width, counts, n, n_all - n, whole, low < start, beyond)
+    return Histogram(quantity, kind, start, width, counts, n, n_all - n, whole, low < start, beyond, low, high)
 
 
 def _axis(low: float, high: float, tails: Sequence[float], whole: bool) -> tuple[float, float]:

@@ -66,12 +66,21 @@ def chart(histogram: Histogram) -> Chart:
     )
     quantity = histogram.quantity
     missing = f", {histogram.n_missing:,} without a value" if histogram.n_missing else ""
-    last = _end(histogram) - (1 if histogram.whole else 0)
+    first, last = _ends(histogram)
     return Chart(
         quantity.rule, quantity.label, histogram.kind, tuple(bars), marks,
-        ("≤ " if histogram.has_less else "") + number(histogram.start),
+        ("≤ " if histogram.has_less else "") + number(first),
         ("≥ " if histogram.has_more else "") + number(last), f"{histogram.n:,} measured{missing}",
     )  # fmt: skip
+
+
+def _ends(histogram: Histogram) -> tuple[float, float]:
+    """Return what the axis's ends are labelled. The outer bins may begin before the first value and end behind the
+    last, so that a threshold lies on an edge; no value is shown there that none has, an aspect ratio below 1 say."""
+    known = (histogram.quantity.low, histogram.quantity.high)
+    start, end = histogram.start, _end(histogram) - (1 if histogram.whole else 0)
+    shown = [value for value in known if value is not None and start <= value <= end]
+    return max(start, min([histogram.lowest, *shown])), min(end, max([histogram.highest, *shown]))
 
 
 def _end(histogram: Histogram) -> float:
@@ -83,14 +92,14 @@ def _height(count: int, tallest: int) -> float:
 
 
 def _range(histogram: Histogram, bin: int) -> str:
-    start = histogram.start + bin * histogram.width
-    end = start + histogram.width
+    first, last = _ends(histogram)
+    start = max(first, histogram.start + bin * histogram.width)
+    end = histogram.start + (bin + 1) * histogram.width
     less, more = bin == 0 and histogram.has_less, bin == len(histogram.counts) - 1 and histogram.has_more
     if less or more:
         return f"below {number(end)}" if less else f"{number(start)} and more"
-    if histogram.whole:
-        return number(start) if histogram.width == 1 else f"{number(start)} to {number(end - 1)}"
-    return f"{number(start)} to {number(end)}"
+    end = min(last, end - 1 if histogram.whole else end)
+    return number(start) if start >= end else f"{number(start)} to {number(end)}"
 
 
 def _mark(histogram: Histogram, edge: float, value: float) -> Mark:
