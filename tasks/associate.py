@@ -17,8 +17,8 @@ from catalog.pending.training import SENTENCES
 from catalog.terms.scores import IMAGE_SIMILARITY
 from catalog.write.scorer import Scorer
 from ops.models.clip import Clip
-from ops.pair.similarity import max_similarity
-from ops.whole.search import top_k
+from ops.pair import similarity
+from ops.whole.search import VERSION, top_k
 from tasks.cluster import range_name
 from tasks.run.identity import clip
 from tasks.run.rows import read_range, read_rows, scalars, to_halves, to_vectors
@@ -37,7 +37,8 @@ def search(session: Session) -> None:
     association = session.recipe.association
     sentences, routes = session.plan.scorer(SENTENCES.clusters), session.plan.scorer("image_routes")
     settings = {"candidates": 4 * association.top_k}
-    digest = session.use("matches", Scorer("matches", "match_candidates", 1, settings, "", (sentences, routes)))
+    scorer = Scorer("matches", "match_candidates", VERSION, settings, "", (sentences, routes))
+    digest = session.use("matches", scorer)
     model = training.trained(session.lake, session.plan.scorer(SENTENCES.centroids))
     if model is None:
         return
@@ -116,7 +117,7 @@ def score_similarity(session: Session) -> None:
     """Score ``alt_similarity``, ``match_similarity`` and their best for pictures whose matches or alt texts are new."""
     made_from = tuple(session.plan.scorer(name) for name in IMAGE_SIMILARITY.made_from)
     table = IMAGE_SIMILARITY.table
-    digest = session.use(table, Scorer(IMAGE_SIMILARITY.name, table, 1, {}, "", made_from))
+    digest = session.use(table, Scorer(IMAGE_SIMILARITY.name, table, similarity.VERSION, {}, "", made_from))
     items = pending_similarity(session.lake, session.plan)
     session.work_rounds(IMAGE_SIMILARITY.step, items, ScoreSimilarity(clip(session.recipe), digest))
 
@@ -135,7 +136,7 @@ class ScoreSimilarity:
         texts = [text for texts in item.inputs["alt_texts"] for text in texts]
         alt = np.full(len(images), np.nan, np.float32)
         if texts:
-            alt = max_similarity(images, self.clip.embed_texts(texts), np.array(owners))
+            alt = similarity.max_similarity(images, self.clip.embed_texts(texts), np.array(owners))
         match = np.array([np.nan if value is None else value for value in item.inputs["match_similarity"]])
         table = pa.table(
             {

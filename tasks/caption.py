@@ -19,6 +19,7 @@ from ops.models.clip import Clip
 from ops.models.generation import Generation
 from ops.models.vlm import VisionLanguageModel
 from ops.pair.fuse import fuse_prompt
+from ops.pair.similarity import VERSION as SIMILARITY_VERSION
 from ops.pair.similarity import similarity
 from ops.pair.tags import ZeroShotTags
 from ops.text.generation_status import generation_status
@@ -137,7 +138,7 @@ def score_captions(session: Session) -> None:
     """Score the CLIP similarity of picture and caption: a caption of something else scores low."""
     made_from = tuple(session.plan.scorer(name) for name in CAPTION_SIMILARITY.made_from)
     table = CAPTION_SIMILARITY.table
-    digest = session.use(table, Scorer(CAPTION_SIMILARITY.name, table, 1, {}, "", made_from))
+    digest = session.use(table, Scorer(CAPTION_SIMILARITY.name, table, SIMILARITY_VERSION, {}, "", made_from))
     items = pending_caption_similarity(session.lake, session.plan, made_from[0])
     session.work_rounds(CAPTION_SIMILARITY.step, items, ScoreCaptions(clip(session.recipe), digest))
 

@@ -72,7 +72,7 @@ def outgrown(session: Session, found: Trained, n: int) -> bool:
 def centroid_scorer(session: Session, kind: Kind, at_most: int) -> Scorer:
     settings = {"clusters": at_most, "seed": session.recipe.seed, "iterations": ITERATIONS}
     embedding = session.plan.scorer(kind.table)
-    return Scorer(kind.centroids, "centroids", 1, settings, "", (embedding,))
+    return Scorer(kind.centroids, "centroids", kmeans.TRAIN_VERSION, settings, "", (embedding,))
 
 
 def train(session: Session, kind: Kind, scorer: Scorer, k: int, n: int) -> None:
@@ -98,7 +98,7 @@ def assign(session: Session, kind: Kind, model: Trained, name: str, probes: int)
     """Give each unassigned vector of ``kind`` its ``probes`` nearest centroids of ``model``."""
     made_from = (session.plan.scorer(kind.table), model.digest)
     settings = {"probes": probes, "routed": model.k > kmeans.FLAT_LIMIT}
-    digest = session.use(name, Scorer(name, "clusters", 1, settings, "", made_from))
+    digest = session.use(name, Scorer(name, "clusters", kmeans.ASSIGN_VERSION, settings, "", made_from))
     waiting = assignment.pending_assignment(session.lake, session.plan, kind, digest)
     session.work_rounds(f"assign {name.replace('_', ' ')}", waiting, Assign(kind, model.path, probes, digest))
 

@@ -13,9 +13,7 @@ from catalog.pending import duplicate_edges, index_ranges, training
 from catalog.pending.item import WorkItem
 from catalog.pending.training import IMAGES
 from catalog.write.scorer import Scorer
-from ops.whole.components import recut
-from ops.whole.hamming import hamming_edges
-from ops.whole.semantic import edges_within
+from ops.whole import components, hamming, semantic
 from tasks.cluster import range_name
 from tasks.run.rows import read_range, to_halves
 from tasks.run.session import Session
@@ -34,7 +32,7 @@ def find_perceptual(session: Session) -> None:
     more while they are compared: 200M pictures take 25 GB, and there it stops."""
     hashed = session.plan.scorer("image_hash")
     settings = {"phash": session.recipe.duplicates.phash}
-    scorer = Scorer("perceptual_edges", "duplicate_edges", 1, settings, "", (hashed,))
+    scorer = Scorer("perceptual_edges", "duplicate_edges", hamming.VERSION, settings, "", (hashed,))
     done = index_ranges.newest(session.lake, "duplicate_edges", session.use("perceptual_edges", scorer))
     if index_ranges.newest(session.lake, "image_hash", hashed) > done:
         session.compute("perceptual duplicates", 1, lambda: _compare_hashes(session, scorer.digest, done))
@@ -42,7 +40,7 @@ def find_perceptual(session: Session) -> None:
 
 def _compare_hashes(session: Session, digest: str, done: int) -> None:
     keys, hashes, commits = duplicate_edges.hashes(session.lake, session.plan.scorer("image_hash"))
-    left, right, distance = hamming_edges(hashes, commits > done, session.recipe.duplicates.phash)
+    left, right, distance = hamming.hamming_edges(hashes, commits > done, session.recipe.duplicates.phash)
     session.store(
         "perceptual duplicates",
         WorkItem("all", (str(done),)),
@@ -58,7 +56,8 @@ def find_semantic(session: Session) -> None:
         return
     # Of a cluster with very many alike each keeps its nearest `max_group`.
     settings = session.recipe.duplicates.model_dump(include={"cosine", "max_group"})
-    digest = session.use("semantic_edges", Scorer("semantic_edges", "duplicate_edges", 1, settings, "", (index,)))
+    scorer = Scorer("semantic_edges", "duplicate_edges", semantic.VERSION, settings, "", (index,))
+    digest = session.use("semantic_edges", scorer)
     done = index_ranges.watermarks(session.lake, "duplicate_edges", digest)
     upto, paths = (
         index_ranges.newest(session.lake, "vector_index", index),
@@ -105,7 +104,7 @@ class SemanticEdges:
         keys, first_row, member = np.unique(rows["key"].to_numpy(), return_index=True, return_inverse=True)
         distinct = rows.take(pa.array(first_row))
         is_new = distinct["commit"].to_numpy() > item.inputs["done"]
-        found = edges_within(
+        found = semantic.edges_within(
             to_halves(distinct["index_vector"]),
             is_new,
             member,
@@ -121,8 +120,9 @@ def regroup(session: Session) -> None:
     """Group connected pictures over all edges; components over ``max_group`` keep only their tighter edges."""
     scorers = tuple(session.plan.scorer(name) for name in ("perceptual_edges", "semantic_edges"))
     settings = {"max_group": session.recipe.duplicates.max_group}
-    digest = session.use("image_groups", Scorer("image_groups", "image_groups", 1, settings, "", scorers))
-    newest_edge = max(index_ranges.newest(session.lake, "duplicate_edges", scorer) for scorer in scorers)
+    scorer = Scorer("image_groups", "image_groups", components.VERSION, settings, "", scorers)
+    digest = session.use("image_groups", scorer)
+    newest_edge = max(index_ranges.newest(session.lake, "duplicate_edges", each) for each in scorers)
     is_new = index_ranges.newest(session.lake, "image_groups", digest) < newest_edge
     waiting = session.is_due("perceptual duplicates", "semantic duplicates")
     if waiting or (is_new and duplicate_edges.exist(session.lake, scorers)):
@@ -131,7 +131,7 @@ def regroup(session: Session) -> None:
 
 def _join_edges(session: Session, scorers: tuple[str, ...], digest: str, newest_edge: int) -> None:
     keys, left, right, looseness = duplicate_edges.edges(session.lake, scorers)
-    labels, oversized = recut(len(keys), (left, right), looseness, session.recipe.duplicates.max_group)
+    labels, oversized = components.recut(len(keys), (left, right), looseness, session.recipe.duplicates.max_group)
     for part in oversized:
         session.note(
             f"a duplicate group of {part.size} pictures (around {keys[part.label]}) is over max_group: it was cut into "

@@ -58,11 +58,24 @@ def model_digest(spec: str) -> str:
     path = resolve(spec)
     whole = hashlib.sha256()
     if path.is_file():  # a bare checkpoint: its architecture is a config inside open_clip's package
-        whole.update(json.dumps(_open_clip_config(split_open_clip(spec)[0]), sort_keys=True).encode())
+        model, pretrained = split_open_clip(spec)
+        whole.update(json.dumps(_open_clip_config(model), sort_keys=True).encode())
+        whole.update(_preprocessing(model, pretrained))
     for name, file in _model_files(path):
         stat = file.stat()
         whole.update(f"{name}\0{stat.st_size}\0{_file_hash(str(file), stat.st_size, stat.st_mtime_ns)}\n".encode())
     return whole.hexdigest()[:32]
+
+
+def _preprocessing(model: str, pretrained: str) -> bytes:
+    """Return the preprocessing (mean, deviation, resize) that a tag brings with it, b'' where it is what a checkpoint
+    file gets: the same weights, named by tag and by file, are one model only if their pictures are prepared alike."""
+    from open_clip.pretrained import get_pretrained_cfg
+    from open_clip.transform import PreprocessCfg, merge_preprocess_dict
+
+    of_file = merge_preprocess_dict(PreprocessCfg(), {})
+    of_tag = merge_preprocess_dict(of_file, get_pretrained_cfg(model, pretrained))
+    return json.dumps(of_tag, sort_keys=True).encode() if of_tag != of_file else b""
 
 
 def _model_files(path: Path) -> list[tuple[str, Path]]:
@@ -112,9 +125,9 @@ def _open_clip_checkpoint(spec: str, model: str, pretrained: str) -> Path:
     from open_clip.pretrained import download_pretrained, get_pretrained_cfg, list_pretrained_tags_by_model
 
     _open_clip_config(model)
-    if Path(pretrained).is_file():
+    known = get_pretrained_cfg(model, pretrained)  # before a file of that name, as open_clip has it
+    if not known and Path(pretrained).is_file():
         return Path(pretrained)
-    known = get_pretrained_cfg(model, pretrained)
     if not known:
         tags = ", ".join(list_pretrained_tags_by_model(model)) or "none"
         raise ModelError(f"model '{spec}': '{pretrained}' is neither a file nor a tag of {model} (its tags: {tags})")

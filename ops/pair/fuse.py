@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from string import Formatter
 
+VERSION = 1  # counts up when the same texts give another prompt
 FIELDS = ("caption", "tags", "sentence")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+VERSION = 1  # counts up when the same vectors give another similarity
+
 
 def similarity(image_vectors: np.ndarray, text_vectors: np.ndarray) -> np.ndarray:
     """Compute the cosine of row i of one with row i of the other, (n,) float32 in [-1, 1]; both (n, d), of length 1.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+VERSION = 1  # counts up when a text is classified otherwise
 WORD = re.compile(r"\w+")
 # A unit of up to 24 words that stands 4 times in a row is a loop; one of one or two words needs 6, since "very, very,
 # very" and "row by row by row" occur in good text.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+VERSION = 1  # counts up when nodes are grouped otherwise
 # Distances are cut at so many equal steps between the largest and the smallest of a component.
 STEPS = 20
 

@@ -15,6 +15,7 @@ from operator import or_
 
 import numpy as np
 
+VERSION = 1  # counts up when other pairs are found
 ALL_BITS = (1 << 64) - 1
 # A bucket over this size is cut again by the bits that its key has not used.
 BUCKET = 2_048

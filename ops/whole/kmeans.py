@@ -8,6 +8,8 @@ import numpy as np
 
 from ops.whole.ranking import blocks, nearest, unit
 
+TRAIN_VERSION = 1  # counts up when the same vectors give other centroids
+ASSIGN_VERSION = 1  # counts up when a vector is given other centroids
 # faiss's own advice: more points a centroid add time, hardly quality.
 POINTS_PER_CENTROID = 256
 # Above this many centroids one k-means costs more than sqrt(K) small ones: K = 2M is 1,414 groups of some 1,414.

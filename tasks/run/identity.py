@@ -17,6 +17,8 @@ from ops.image.decode import Decode
 from ops.models.clip import Clip
 from ops.models.model_digest import model_digest
 from ops.models.vlm import VisionLanguageModel
+from ops.pair import fuse
+from ops.text import generation_status
 
 # Fields of an op that are no setting: hashed by themselves, or placement.
 _OWN_FIELDS = {"version", "model", "batch_size"}
@@ -118,9 +120,15 @@ def _digest(spec: str) -> str:
     return model_digest(spec)
 
 
+def _later_versions(**versions: int) -> dict[str, int]:
+    """Return the versions above 1 of what a scorer uses beside its op: at 1 its digest is what it was without them."""
+    return {name: version for name, version in versions.items() if version > 1}
+
+
 def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
     """Make one captioner's identity: model, prompt, token limit, precision and the side it is shown, not its name."""
     settings = captioner.model_dump(include={"prompt", "max_tokens", "precision", "side"})
+    settings |= _later_versions(status=generation_status.VERSION)
     spec = recipe.models[captioner.model]
     version = VisionLanguageModel(spec).version
     return Scorer("caption", "captions", version, {**settings, "decode": Decode().version}, _digest(spec))
@@ -130,6 +138,7 @@ def fuse_scorer(recipe: Recipe, made_from: tuple[str, ...]) -> Scorer:
     """Make the identity of the fused text; what it is made from may be '' where the recipe has no tags."""
     assert recipe.fuse is not None
     settings = recipe.fuse.model_dump(include={"prompt", "max_tokens", "precision", "side"})
+    settings |= _later_versions(status=generation_status.VERSION, filling=fuse.VERSION)
     spec = recipe.models[recipe.fuse.model]
     version = VisionLanguageModel(spec).version
     return Scorer("fuse", "synthetic", version, {**settings, "decode": Decode().version}, _digest(spec), made_from)

@@ -61,6 +61,22 @@ def test_an_architecture_with_a_checkpoint_file_counts_both(tmp_path: Path):
     assert resolve(f"open_clip:ViT-B-32/{weights}") == weights
 
 
+def test_weights_by_tag_and_by_file_are_one_model_if_their_pictures_are_prepared_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """SigLIP's tags bring a mean, a deviation and a resize of their own, which a file of theirs does not get."""
+    weights = tmp_path / "weights.pt"
+    weights.write_bytes(b"weights")
+    monkeypatch.setattr("open_clip.pretrained.download_pretrained", lambda tag: str(weights))
+    monkeypatch.setattr("ops.models.model_digest._go_offline_if_hub_is_unreachable", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "webli").write_bytes(b"a file that is named like the tag")
+    plain, own = "open_clip:ViT-B-32/laion2b_s34b_b79k", "open_clip:ViT-B-16-SigLIP/webli"
+    assert model_digest(plain) == model_digest(f"open_clip:ViT-B-32/{weights}")
+    assert model_digest(own) != model_digest(f"open_clip:ViT-B-16-SigLIP/{weights}")
+    assert resolve(own) == weights
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
