@@ -79,7 +79,7 @@ def _dataset_row(
         {
             "name": [recipe.name],
             "version": pa.array([version], pa.int32()),
-            "recipe": [json.dumps(recipe.model_dump(mode="json"), sort_keys=True)],
+            "recipe": [json.dumps(recipe.record(), sort_keys=True)],
             "recipe_digest": [recipe.digest()],
             "scorers": pa.array([sorted(set(plan.scorers.values()))], pa.list_(pa.string())),
             "commit": [commit],

@@ -120,7 +120,8 @@ def _readers(commands: Any) -> None:
     for command in (sql, why, datasets, quarantine, export):
         _lake_option(command)
     for command in (sql, datasets, quarantine):
-        command.add_argument("--format", choices=("table", "csv", "json"), default="table")
+        command.add_argument("--format", choices=("table", "csv", "spreadsheet", "json"), default="table",
+                             help="spreadsheet: CSV in which no text can be a formula")  # fmt: skip
 
 
 def _command(commands: Any, name: str, function: str, text: str) -> argparse.ArgumentParser:
