@@ -104,7 +104,9 @@ def _up(commands: Any) -> None:
 
 def _readers(commands: Any) -> None:
     sql = _command(commands, "sql", "pairmill_read:answer_sql", "ask the lake in SQL")
-    sql.add_argument("query", metavar="SQL")
+    sql.add_argument("query", metavar="SQL", help="a SELECT; it reads this lake and no other file")
+    sql.add_argument("--allow-files", action="store_true",
+                     help="any statement, on any file: COPY (SELECT …) TO 'pairs.csv'")  # fmt: skip
     status = _command(commands, "status", "pairmill_status:status", "what is pending, who writes, the last runs")
     status.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="default: those of the datasets here")
     _recipe_options(status)

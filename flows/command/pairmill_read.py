@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from catalog.ask import datasets
-from catalog.ask.sql_answer import answer
+from catalog.ask.sql_answer import answer, answer_confined
 from catalog.lake.opening import create_or_open
 from catalog.pending import quarantine
 from catalog.terms.controls import visible
@@ -26,9 +26,12 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def answer_sql(args: Namespace) -> int:
-    """Run one statement and print its rows: a table (the first SHOWN), CSV with a header line, or a JSON list."""
+    """Run one statement and print its rows: a table (the first SHOWN), CSV with a header line, or a JSON list.
+
+    It reads the lake and nothing else; ``--allow-files`` gives it every file that its user may read and write.
+    """
     with create_or_open(args.lake, read_only=True) as lake:
-        columns, rows = answer(lake, args.query)
+        columns, rows = (answer if args.allow_files else answer_confined)(lake, args.query)
         if columns:
             show(columns, rows, args.format)
     return 0
