@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from catalog.terms.controls import printable
 from catalog.terms.reasons import REASONS
+from catalog.terms.secrets import without_users
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Fault:
     def __post_init__(self) -> None:
         if self.reason not in REASONS:
             raise ValueError(f"'{self.reason}' is not a quarantine reason; they are {', '.join(REASONS)}")
+        # It quotes names and texts of strangers, and is shown in terminals.
+        object.__setattr__(self, "detail", without_users(printable(self.detail)))
 
     def about(self, item: str) -> Fault:
         """Return the same fault with ``item`` set."""

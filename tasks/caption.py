@@ -11,6 +11,7 @@ from catalog.pending.by_text import pending_caption_similarity, pending_fusion, 
 from catalog.pending.item import WorkItem
 from catalog.recipe.parts import Captioner
 from catalog.recipe.recipe import Recipe
+from catalog.terms.controls import printable
 from catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS, SYNTHETIC, TAGS
 from catalog.write.scorer import Scorer
 from ops.fault import Fault
@@ -127,7 +128,7 @@ def quarantine_parts(bad: list[Fault], step: str) -> list[Part]:
 
 def _generated(found: list[Generation], text: str, status: str) -> dict[str, pa.Array]:
     return {
-        text: pa.array([each.text for each in found], pa.string()),
+        text: pa.array([printable(each.text) for each in found], pa.string()),
         status: pa.array([generation_status(each.text, each.finished) for each in found], pa.string()),
         "n_tokens": pa.array([each.n_tokens for each in found], pa.int32()),
         "seconds": pa.array([round(each.seconds, 4) for each in found], pa.float64()),

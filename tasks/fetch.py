@@ -10,7 +10,9 @@ import pyarrow as pa
 from catalog.lake.arrow import arrow_schema
 from catalog.pending import contents, fetches
 from catalog.pending.item import WorkItem
+from catalog.terms.controls import printable
 from catalog.terms.ids import content_id
+from catalog.terms.secrets import without_users
 from ops.fault import Fault
 from ops.fetch.address import Reach
 from ops.fetch.answer import Answer
@@ -18,7 +20,6 @@ from ops.fetch.fetcher import Fetcher
 from ops.fetch.refusal import Banned
 from ops.image.exif import exif
 from ops.image.header import Header, inspect
-from ops.read.page.charset import printable
 from tasks.run.rows import quarantine
 from tasks.run.session import Session
 from tasks.run.stage import Part
@@ -128,7 +129,7 @@ def _row(answer: Answer, header: Header | Fault, digest: str) -> dict[str, Any]:
     row = {
         "url": answer.url,
         # What a server says need not be UTF-8: aiohttp leaves half letters for what is not, and no table can hold them.
-        **{name: printable(text) for name, text in texts.items()},
+        **{name: without_users(printable(text)) for name, text in texts.items()},
         "http_status": answer.http_status or None,
         "passing": answer.passing,
         "attempts": answer.attempts,

@@ -15,10 +15,12 @@ import pyarrow as pa
 
 from catalog.pending import contents, other_places
 from catalog.pending.item import WorkItem
+from catalog.terms.controls import printable_json
 from catalog.terms.ids import content_id, text_id
+from catalog.terms.secrets import without_users
 from ops.fault import Fault
 from ops.image.header import inspect
-from ops.read.document import Document, Picture, Text, Unit
+from ops.read.document import Document, Picture, Text, Unit, storable_document, web_address
 from ops.read.page.links import is_link
 from ops.read.places import retries
 from ops.read.places.tree import Place
@@ -212,12 +214,14 @@ class _ShardRows:
 
     def fault(self, fault: Fault, unit: str) -> None:
         about = {"reason": fault.reason, "detail": fault.detail, "payload_ref": unit}
-        self._hold("quarantine", {"item": fault.item, "source": self.source, "stage": "ingest"} | about)
+        self._hold("quarantine", {"item": web_address(fault.item), "source": self.source, "stage": "ingest"} | about)
 
     def add(self, document: Document, unit: str) -> None:
+        document = storable_document(document)
         pictures = [each for each in document.items if isinstance(each, Picture)]
         digests = [_digest(picture) for picture in pictures]
         texts = [each.text for each in document.items if isinstance(each, Text)]
+        metadata = json.dumps(document.metadata, sort_keys=True, ensure_ascii=False)
         document_id = text_id(self.source, document.uri, *digests, *texts)
         self._hold(
             "documents",
@@ -226,7 +230,7 @@ class _ShardRows:
                 "source": self.source,
                 "uri": document.uri,
                 "title": document.title,
-                "metadata": json.dumps(document.metadata, sort_keys=True, ensure_ascii=False),
+                "metadata": without_users(printable_json(metadata)),
                 "unit": unit,
             },
         )

@@ -4,9 +4,20 @@ from collections.abc import Iterator
 
 import duckdb
 
+from catalog.ask.confined import REMEDY, check_reads_only, confine
 from catalog.lake.lake import Lake
 from catalog.lake.translation import translated
 from catalog.terms.error import BadQuery, PairmillError
+
+
+def answer_confined(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
+    """Run ``sql`` as `answer` does, where it can do nothing but read this lake; the lake stays confined afterwards.
+
+    Raises BadQuery as well for a statement that is more than a SELECT, and where one reads a file beyond the lake.
+    """
+    check_reads_only(lake, sql)
+    confine(lake)
+    return answer(lake, sql)
 
 
 def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
@@ -33,5 +44,7 @@ def _rows(lake: Lake, cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple]:
 
 def _as_user_error(error: duckdb.Error, lake: Lake) -> Exception:
     """Turn DuckDB's error into one that says the remedy, else into BadQuery: the statement is the user's."""
+    if isinstance(error, duckdb.PermissionException) and "by configuration" in str(error):
+        return BadQuery(f"{str(error).splitlines()[0]}. {REMEDY}")
     error_with_remedy = translated(error, lake.uri)
     return error_with_remedy if isinstance(error_with_remedy, PairmillError) else BadQuery(str(error))

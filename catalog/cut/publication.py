@@ -110,7 +110,7 @@ def _dataset_row(
         {
             "name": [recipe.name],
             "version": pa.array([version], pa.int32()),
-            "recipe": [_as_json(recipe)],
+            "recipe": [json.dumps(recipe.record(), sort_keys=True)],
             "recipe_digest": [recipe.digest()],
             "scorers": pa.array([_scorers(plan)], pa.list_(pa.string())),
             "commit": [commit],
@@ -122,10 +122,6 @@ def _dataset_row(
             "created_at": [datetime.now(UTC)],
         }
     )
-
-
-def _as_json(recipe: Recipe) -> str:
-    return json.dumps(recipe.model_dump(mode="json"), sort_keys=True)
 
 
 def _scorers(plan: Plan) -> list[str]:

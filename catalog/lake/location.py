@@ -4,6 +4,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import yaml
 
@@ -11,6 +12,10 @@ from catalog.terms.error import PairmillError
 
 SQLITE_NAME = "catalog.sqlite"
 SETTINGS_NAME = "lake.yaml"
+# In a URL whatever stands between the first ':' and the last '@': a password may hold '/', '@' and '?'. Else by its
+# name, as URLs and keywords of libpq write it.
+_PASSWORD = re.compile(r"://[^:/?#]*:.*@|passw(or)?d\s*=", re.IGNORECASE | re.DOTALL)
+_KEYWORDS = re.compile(r"\s*((host|hostaddr|dbname|user|port|service)\s*=|postgres(ql)?:)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -37,8 +42,9 @@ def locate(uri: str | os.PathLike[str]) -> Location:
     Raises PairmillError for a URL, a missing or invalid lake.yaml, a password in it, or a file that is no lake.
     """
     if "://" in str(uri):
+        scheme = str(uri).partition("://")[0]  # no more of it: it may hold a password
         raise PairmillError(
-            f"lake '{uri}': a lake is a local folder or a lake.yaml. To keep its data on S3 or its metadata in "
+            f"lake '{scheme}://…': a lake is a local folder or a lake.yaml. To keep its data on S3 or its metadata in "
             "Postgres, write a lake.yaml with `metadata:` and `data_path:` and name that file."
         )
     path = Path(os.path.abspath(Path(uri).expanduser()))
@@ -56,7 +62,10 @@ def _from_settings(uri: str, file: Path) -> Location:
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise PairmillError(f"lake '{uri}': {file} cannot be read as YAML: {error}") from error
+        # Not as YAML says it: it quotes the line, in which a password may stand.
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1}: {getattr(error, 'problem', '')})" if mark else ""
+        raise PairmillError(f"lake '{uri}': {file} cannot be read as YAML{where}.") from None
     known = {"metadata", "data_path"}
     if not isinstance(content, dict) or set(content) - known or not all(isinstance(v, str) for v in content.values()):
         raise PairmillError(f"lake '{uri}': {file} may hold only the texts `metadata` and `data_path`.")
@@ -68,15 +77,15 @@ def _from_settings(uri: str, file: Path) -> Location:
 
 
 def _metadata(uri: str, text: str, folder: Path) -> str:
-    if re.match(r"postgres(ql)?://", text):
-        if re.match(r"[a-z]+://[^/@]*:[^/@]*@", text) or "password=" in text:
-            raise PairmillError(
-                f"lake '{uri}': take the password out of `metadata` and set PGPASSWORD (or a ~/.pgpass file) instead."
-            )
+    if _PASSWORD.search(unquote(text)):
+        raise PairmillError(
+            f"lake '{uri}': take the password out of `metadata` and set PGPASSWORD (or a ~/.pgpass file) instead."
+        )
+    if re.match(r"postgres(ql)?://", text, re.IGNORECASE):
         return "postgresql://" + text.split("://", 1)[1]
     text = text.removeprefix("sqlite:")
-    if "://" in text:
-        raise PairmillError(f"lake '{uri}': `metadata` is a SQLite file or a postgresql:// URL, not '{text}'.")
+    if "://" in text or _KEYWORDS.match(text):  # not quoted: whatever it is, it may hold a password
+        raise PairmillError(f"lake '{uri}': `metadata` is neither a SQLite file nor a postgresql:// URL.")
     return os.path.abspath(folder / Path(text).expanduser())
 
 

@@ -28,6 +28,7 @@ from catalog.recipe.parts import (
     Tags,
 )
 from catalog.terms.error import BadRecipe
+from catalog.terms.secrets import without_secrets
 
 
 class Recipe(Settings):
@@ -69,6 +70,10 @@ class Recipe(Settings):
                 known = ", ".join(self.models) or "empty"
                 raise ValueError(f"{user} needs the model '{model}'; add it to `models` ({known})")
         return self
+
+    def record(self) -> dict[str, Any]:
+        """Return the settings as tables hold them: the addresses of sources without what may be a secret."""
+        return self.model_dump(mode="json") | {"sources": [without_secrets(uri) for uri in self.sources]}
 
     def digest(self) -> str:
         """Hash all that decides what the dataset is (not the sources' places, not batch sizes) to 32 hex digits."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from catalog.lake.lake import Lake
 from catalog.recipe.recipe import Recipe, validated
 from catalog.terms.error import PairmillError
+from catalog.terms.secrets import without_users
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,14 @@ def recorded(lake: Lake, run_id: str, flow: str, recipe: Recipe, sources: Sequen
     """Insert a row into ``runs`` and close it when the body ends; a killed run stays 'running', without an end."""
     row = (run_id, flow, recipe.name, "running", datetime.now(UTC), None, "")
     lake.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-    lake.execute("INSERT INTO run_recipes VALUES (?, ?, ?)", (run_id, recipe.model_dump_json(), list(sources)))
+    lake.execute(
+        "INSERT INTO run_recipes VALUES (?, ?, ?)",
+        (run_id, json.dumps(recipe.record(), ensure_ascii=False), list(sources)),
+    )
     try:
         yield
     except BaseException as error:
-        _end(lake, run_id, "failed", f"{type(error).__name__}: {error}"[:2000])
+        _end(lake, run_id, "failed", without_users(f"{type(error).__name__}: {error}")[:2000])
         raise
     _end(lake, run_id, "completed", "")
 

@@ -104,7 +104,9 @@ def _up(commands: Any) -> None:
 
 def _readers(commands: Any) -> None:
     sql = _command(commands, "sql", "pairmill_read:answer_sql", "ask the lake in SQL")
-    sql.add_argument("query", metavar="SQL")
+    sql.add_argument("query", metavar="SQL", help="a SELECT; it reads this lake and no other file")
+    sql.add_argument("--allow-files", action="store_true",
+                     help="any statement, on any file: COPY (SELECT …) TO 'pairs.csv'")  # fmt: skip
     status = _command(commands, "status", "pairmill_status:status", "what is pending, who writes, the last runs")
     status.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="default: those of the datasets here")
     _recipe_options(status)
@@ -120,7 +122,8 @@ def _readers(commands: Any) -> None:
     for command in (sql, why, datasets, quarantine, export):
         _lake_option(command)
     for command in (sql, datasets, quarantine):
-        command.add_argument("--format", choices=("table", "csv", "json"), default="table")
+        command.add_argument("--format", choices=("table", "csv", "spreadsheet", "json"), default="table",
+                             help="spreadsheet: CSV in which no text can be a formula")  # fmt: skip
 
 
 def _command(commands: Any, name: str, function: str, text: str) -> argparse.ArgumentParser:

@@ -1,11 +1,10 @@
 """Print the outcome of a run: funnel, sample pairs, the report, and an SQL query to go on."""
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from catalog.ask.datasets import FunnelStep
-from flows.command.terminal import table
+from flows.command.terminal import shown, table
 from flows.outcome import Outcome
 
 
@@ -14,16 +13,16 @@ def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bo
     dataset = found.dataset
     said = "published" if is_new else "unchanged: the newest version already is this dataset"
     recall = "" if dataset.recall is None else f", recall of the retrieval {dataset.recall:.3f}"
-    console.print(f"\n[bold]{dataset}[/]  {dataset.n_pairs:,} pairs ({said}){recall}")
+    console.print(f"\n[bold]{shown(dataset)}[/]  {dataset.n_pairs:,} pairs ({said}){recall}")
     for kind in ("image", "sentence"):
         console.print(funnel_table(found.funnel, kind))
     for pair in found.samples:
         console.print(_pair(pair))
     for note in notes:
-        console.print(f"[yellow]note:[/] {escape(note)}")
+        console.print(f"[yellow]note:[/] {shown(note)}")
     if found.report:
-        console.print(f"\nreport  {found.report}")
-    console.print(f"go on   {escape(found.sql)}")
+        console.print(f"\nreport  {shown(found.report)}")
+    console.print(f"go on   {shown(found.sql)}")
 
 
 def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
@@ -31,14 +30,14 @@ def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
     made = table(f"\n{kind}s", ["rule"], ["in", "dropped", "kept"])
     for step in (step for step in steps if step.kind == kind):
         kept = step.n_in - step.n_dropped
-        made.add_row(step.rule, f"{step.n_in:,}", f"{step.n_dropped:,}" if step.n_dropped else "·", f"{kept:,}")
+        made.add_row(shown(step.rule), f"{step.n_in:,}", f"{step.n_dropped:,}" if step.n_dropped else "·", f"{kept:,}")
     return made
 
 
 def _pair(pair: dict) -> str:
-    lines = [f"\n[bold]{escape(pair['raw_image_url'] or pair['image_id'])}[/]  {pair['width']} x {pair['height']}"]
+    lines = [f"\n[bold]{shown(pair['raw_image_url'] or pair['image_id'])}[/]  {pair['width']} x {pair['height']}"]
     for n in (1, 2, 3):
         if pair[f"text{n}"]:
-            lines.append(f"  text{n}     {escape(pair[f'text{n}'])}  [dim]{pair[f'similarity{n}']:.3f}[/]")
-    lines += [f"  {name:<8}  {escape(pair[name])}" for name in ("caption", "syn_text") if pair[name]]
+            lines.append(f"  text{n}     {shown(pair[f'text{n}'])}  [dim]{pair[f'similarity{n}']:.3f}[/]")
+    lines += [f"  {name:<8}  {shown(pair[name])}" for name in ("caption", "syn_text") if pair[name]]
     return "\n".join(lines)

@@ -9,26 +9,29 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
-
 from catalog.ask import datasets
-from catalog.ask.sql_answer import answer
+from catalog.ask.sql_answer import answer, answer_confined
 from catalog.lake.opening import create_or_open
 from catalog.pending import quarantine
+from catalog.terms.controls import visible
 from catalog.terms.error import PairmillError
-from flows.command.terminal import console, table
+from flows.command.terminal import cell, console, shown, table
 
 SHOWN = 100
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def answer_sql(args: Namespace) -> int:
-    """Run one statement and print its rows: a table (the first SHOWN), CSV with a header line, or a JSON list."""
+    """Run one statement and print its rows: a table (the first SHOWN), CSV with a header line, or a JSON list.
+
+    It reads the lake and nothing else; ``--allow-files`` gives it every file that its user may read and write.
+    """
     with create_or_open(args.lake, read_only=True) as lake:
-        columns, rows = answer(lake, args.query)
+        columns, rows = (answer if args.allow_files else answer_confined)(lake, args.query)
         if columns:
             show(columns, rows, args.format)
     return 0
@@ -72,7 +75,7 @@ def write_export(args: Namespace) -> int:
         dataset = datasets.find(lake, args.dataset)
         shown = partial(display.progress, f"export {dataset}")
         found = export(lake, dataset.name, dataset.version, args.to, args.format, progress=shown)
-    print(f"{found.uri}: {found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB")
+    print(visible(f"{found.uri}: {found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"))
     return 0
 
 
@@ -80,27 +83,29 @@ def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:
     """Print rows as they come, so that a result may be larger than memory; a table shows the first SHOWN only."""
     if form == "table":
         _show_table(columns, iter(rows))
-    elif form == "csv":
+    elif form in FIELDS:
+        field = FIELDS[form]
+        for_eyes = visible if sys.stdout.isatty() else str  # a file gets the data as it is
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_csv(value) for value in row] for row in rows)
+        for row in chain([columns], rows):
+            values = map(field, row)
+            writer.writerow([for_eyes(value) if isinstance(value, str) else value for value in values])
     else:
         lead = "["
         for row in rows:
-            print(
-                lead, json.dumps(dict(zip(columns, map(_json, row), strict=True)), ensure_ascii=False), sep="", end=""
-            )
+            found = json.dumps(dict(zip(columns, map(_json, row), strict=True)), ensure_ascii=False)
+            print(lead, visible(found), sep="", end="")
             lead = ",\n "
         print("[]" if lead == "[" else "]")
 
 
 def _show_table(columns: list[str], rows: Iterator[tuple]) -> None:
-    shown = list(islice(rows, SHOWN))
-    made = table("", [escape(name) for name in columns], [])
+    first = list(islice(rows, SHOWN))
+    made = table("", [shown(name) for name in columns], [])
     for n, column in enumerate(made.columns):
-        column.justify = "right" if any(isinstance(row[n], int | float) for row in shown) else "left"
-    for row in shown:
-        made.add_row(*(escape(_text(value)) for value in row))
+        column.justify = "right" if any(isinstance(row[n], int | float) for row in first) else "left"
+    for row in first:
+        made.add_row(*(cell(_text(value)) for value in row))
     screen = console()
     screen.print(made)
     if next(rows, None) is not None:
@@ -124,6 +129,12 @@ def _csv(value: Any) -> Any:
     return value.hex() if isinstance(value, bytes | bytearray) else value
 
 
+def _spreadsheet(value: Any) -> Any:
+    """Convert a value as `_csv` does; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    field = _csv(value)
+    return f"'{field}" if isinstance(field, str) and field.startswith(FORMULA) else field
+
+
 def _json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_json(each) for each in value]
@@ -134,3 +145,6 @@ def _json(value: Any) -> Any:
     if isinstance(value, float | Decimal):
         return float(value) if math.isfinite(value) else None  # JSON knows neither NaN nor infinity
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+FIELDS = {"csv": _csv, "spreadsheet": _spreadsheet}

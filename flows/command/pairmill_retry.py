@@ -11,11 +11,12 @@ from catalog.pending import fetches, quarantine
 from catalog.recipe.parts import Fetch
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
+from catalog.terms.controls import visible
 from catalog.terms.error import PairmillError
 from catalog.write import runs
 from catalog.write.scorer import Scorer
 from flows.command.pairmill_run import compute_of, named_recipe
-from flows.command.terminal import console, table
+from flows.command.terminal import console, shown, table
 from tasks.run.session import Session
 
 
@@ -35,7 +36,7 @@ def fetch_addresses(args: Namespace) -> int:
                 fetch(session)
         print(f"asked for {n:,} addresses" + ("" if n else ": none is left to ask for"))
         for note in session.notes:
-            print(f"note: {note}")
+            print(visible(f"note: {note}"))
         _print_fetch_outcomes(session.lake)
     return 0
 
@@ -98,5 +99,5 @@ def _count_quarantined(lake: Lake, reason: str) -> int:
 def _print_fetch_outcomes(lake: Lake) -> None:
     made = table("addresses of this lake", ["outcome", "example"], ["addresses", "may pass"])
     for outcome, example, n, passing in fetches.outcomes(lake):
-        made.add_row(outcome, example, f"{n:,}", f"{passing:,}" if passing else "·")
+        made.add_row(shown(outcome), shown(example), f"{n:,}", f"{passing:,}" if passing else "·")
     console().print(made)

@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from catalog.recipe.recipe import Recipe
 from catalog.terms.error import BadRecipe
-from flows.command.terminal import console
+from flows.command.terminal import console, shown
 from flows.settings import Compute, load_recipe
 
 
@@ -12,7 +12,7 @@ def run(args: Namespace) -> int:
     """Check recipe, models and sources, curate, print the outcome."""
     screen = console()
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
-    with screen.status(f"recipe '{recipe.name}': checking rules, models and sources"):
+    with screen.status(f"recipe '{shown(recipe.name)}': checking rules, models and sources"):
         from flows.command.display import Display
         from flows.command.outcome_text import print_outcome
         from flows.curate import curate_steps  # torch, 3 s

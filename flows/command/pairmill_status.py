@@ -5,7 +5,6 @@ from argparse import Namespace
 from datetime import datetime
 
 from rich.console import Console
-from rich.markup import escape
 
 from catalog.ask import datasets, holdings
 from catalog.lake.lake import Lake
@@ -14,7 +13,7 @@ from catalog.lake.opening import create_or_open
 from catalog.recipe.recipe import Recipe, validated
 from catalog.write import runs
 from flows.command.pairmill_run import named_recipe
-from flows.command.terminal import console, table
+from flows.command.terminal import console, shown, table
 from flows.settings import resolve_source
 
 RUNS = 5
@@ -37,20 +36,21 @@ def status(args: Namespace) -> int:
 
 def _print_lake(lake: Lake, screen: Console) -> None:
     counts = [f"{n:,} {table}" for table, n in holdings.counts(lake).items()]
-    screen.print(f"[bold]lake {escape(str(lake.uri))}[/]  {', '.join(counts)}")
+    screen.print(f"[bold]lake {shown(lake.uri)}[/]  {', '.join(counts)}")
     for dataset in _newest(lake):
-        screen.print(f"dataset  {dataset}  {dataset.n_pairs:,} pairs, {_time(dataset.created_at)}")
+        screen.print(f"dataset  {shown(dataset)}  {dataset.n_pairs:,} pairs, {_time(dataset.created_at)}")
     holder = holder_of(lake.metadata)
     writes = holder is not None and not holder.is_over()
-    left = f" (left behind by {holder})" if holder and not writes else ""
-    screen.print(f"lease    {holder}" if writes else f"lease    free: nobody writes{left}")
+    left = f" (left behind by {shown(holder)})" if holder and not writes else ""
+    screen.print(f"lease    {shown(holder)}" if writes else f"lease    free: nobody writes{left}")
     for run in runs.latest(lake, RUNS):
         killed = run.state == "running" and not (writes and holder and holder.run_id == run.run_id)
         state = "killed" if killed else run.state
         spent = f" in {(run.finished_at - run.started_at).total_seconds():.0f} s" if run.finished_at else ""
         said = f": {run.detail.splitlines()[0][:200]}" if run.detail else ""
         screen.print(
-            f"run      {run.run_id}  {run.flow} {run.recipe}, {_time(run.started_at)}, {state}{spent}{escape(said)}"
+            f"run      {run.run_id}  {shown(f'{run.flow} {run.recipe}')}, {_time(run.started_at)}, "
+            f"{state}{spent}{shown(said)}"
         )
 
 
@@ -62,12 +62,12 @@ def _print_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Conso
     seen = survey(lake, plan, sources)
     pending = table(f"\npending for recipe {recipe.name}", ["step"], ["rows", "work items"], [""])
     for each in seen.found:
-        pending.add_row(each.work, *(f"{n:,}" if n else "·" for n in (each.rows, each.items)), each.due)
+        pending.add_row(shown(each.work), *(f"{n:,}" if n else "·" for n in (each.rows, each.items)), shown(each.due))
     screen.print(pending)
     if not any(each.rows for each in seen.found):
         screen.print("nothing is pending: a run would do no work.")
     for note in seen.notes:
-        screen.print(f"[yellow]note:[/] {escape(note)}")
+        screen.print(f"[yellow]note:[/] {shown(note)}")
 
 
 def _newest(lake: Lake) -> list[datasets.Dataset]:

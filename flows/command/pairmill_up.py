@@ -9,8 +9,9 @@ from pathlib import Path
 from rich.console import Console
 
 from catalog.terms.error import PairmillError
+from catalog.terms.secrets import has_secret, without_secrets
 from flows.command.pairmill_run import overrides
-from flows.command.terminal import console
+from flows.command.terminal import console, shown
 from flows.settings import load_recipe, resolve_source
 from flows.with_prefect.local_prefect import deployments, prepare, server, worker
 from flows.with_prefect.processes import Child
@@ -43,7 +44,7 @@ def up(args: Namespace) -> int:
 def stay(children: list[Child], api: str, screen: Console) -> int:
     """Wait until Ctrl-C. Raises PairmillError when a child ends by itself."""
     try:
-        screen.print(f"worker's log         {children[-1].log}")
+        screen.print(f"worker's log         {shown(children[-1].log)}")
         screen.print(f"for prefect's own commands, in another terminal: export PREFECT_API_URL={api}")
         screen.print("Ctrl-C stops it.")
         while True:
@@ -64,7 +65,7 @@ def run_once(client, children: list[Child], args: Namespace, api: str, screen: C
 
     deployment = client.read_deployment_by_name(args.once)
     run = client.create_flow_run_from_deployment(deployment.id, parameters=parameters(args))
-    screen.print(f"run {run.name}: {interface(api)}/runs/flow-run/{run.id}")
+    screen.print(f"run {shown(run.name)}: {interface(api)}/runs/flow-run/{run.id}")
     for line in watched(client, run.id, children):
         screen.print(line, markup=False)
     state = client.read_flow_run(run.id).state
@@ -78,9 +79,22 @@ def run_once(client, children: list[Child], args: Namespace, api: str, screen: C
 
 def parameters(args: Namespace) -> dict:
     """Return the parameters that the command line sets for this run; the deployment's apply otherwise."""
+    assigned = [text.partition("=") for text in args.set]
+    check_unsigned([*args.source, *(value for key, _, value in assigned if key.startswith("sources"))])
     given = {"sources": [_absolute(resolve_source(uri)) for uri in args.source], "overrides": overrides(args.set)}
     given |= {"models": args.models} if args.models != "recipe" else {}
     return {name: value for name, value in given.items() if value}
+
+
+def check_unsigned(given: list[str]) -> None:
+    """Raise PairmillError for an address with a user or a query: Prefect stores parameters and shows them to all."""
+    for text in given:
+        if has_secret(text):
+            raise PairmillError(
+                f"'{without_secrets(text)}?…': Prefect stores a run's parameters and shows them. Keep what may be a "
+                "secret in a variable of the worker's environment and name that: --source '${NAME}' or "
+                "'https://host/list?${NAME}'."
+            )
 
 
 def _absolute(uri: str) -> str:
@@ -88,7 +102,9 @@ def _absolute(uri: str) -> str:
     from ops.read.source import split_format
 
     _, place = split_format(uri)
-    return uri if "://" in place else uri.removesuffix(place) + str(Path(place).expanduser().absolute())
+    return (
+        uri if "://" in place or "${" in place else uri.removesuffix(place) + str(Path(place).expanduser().absolute())
+    )
 
 
 def recipe_name(parameters: dict) -> str:

@@ -14,7 +14,8 @@ from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.terms.error import PairmillError
 from catalog.terms.ids import text_id
-from flows.command.terminal import console
+from catalog.terms.secrets import without_users
+from flows.command.terminal import console, shown
 from flows.command.why_text import (
     decision_text,
     print_address,
@@ -32,7 +33,7 @@ def why(args: Namespace) -> int:
     """Print what the lake knows of ``args.item``. Raises PairmillError when it knows nothing."""
     screen = console()
     with create_or_open(args.lake, read_only=True) as lake:
-        item = _absolute_if_file(args.item)
+        item = _as_stored(args.item)
         found = resolve(lake, item, text_id(normalise(item)))
         if not found:
             raise PairmillError(
@@ -43,10 +44,10 @@ def why(args: Namespace) -> int:
     return 0
 
 
-def _absolute_if_file(item: str) -> str:
-    """Make the path of an existing file absolute, as the lake stores it; return other items as they are."""
+def _as_stored(item: str) -> str:
+    """Write an item as the lake stores it: an existing file's path absolute, an address without user and password."""
     try:
-        return str(Path(item).resolve()) if Path(item).exists() else item
+        return str(Path(item).resolve()) if Path(item).exists() else without_users(item)
     except OSError:  # a sentence may be too long for a file's name
         return item
 
@@ -72,8 +73,8 @@ def _print(lake: Lake, found: Resolved, scope: Scope, screen: Console) -> None:
         print_sentence(explain_sentence(lake, content, scope), screen)
     for other in found.images[IN_FULL:20]:
         decision = next((row for row in reversed(decisions(lake, other))), None)
-        screen.print(f"also image {other}  {decision_text(decision) if decision else ''}")
+        screen.print(f"also image {shown(other)}  {decision_text(decision) if decision else ''}")
     for other in found.sentences[IN_FULL:20]:
-        screen.print(f"also sentence {other}")
+        screen.print(f"also sentence {shown(other)}")
     if not (found.images or found.addresses):
         print_quarantine(found.quarantine, screen)

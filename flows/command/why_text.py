@@ -3,32 +3,32 @@
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from catalog.ask.why import Facts
+from flows.command.terminal import shown
 
 
 def print_image(facts: Facts, screen: Console) -> None:
     origin = facts["origin"]
-    screen.print(f"[bold]image {origin['image_id']}[/]  {escape(origin['url'][:300])}")
+    screen.print(f"[bold]image {shown(origin['image_id'])}[/]  {shown(origin['url'][:300])}")
     screen.print(
-        f"  document  {escape(str(origin['document']))}, place {origin['position']} (source {origin['source']})"
+        f"  document  {shown(origin['document'])}, place {shown(origin['position'])} (source {shown(origin['source'])})"
     )
     screen.print(f"  picture   {origin['width']} x {origin['height']} {origin['format']}, {origin['n_bytes']:,} bytes, "
-                 f"sha256 {origin['sha256']}, occurs {origin['occurrences']} times")  # fmt: skip
+                 f"sha256 {shown(origin['sha256'])}, occurs {origin['occurrences']} times")  # fmt: skip
     if origin["superseded"]:
         screen.print(f"  [yellow]superseded[/] at commit {origin['superseded']}: its page says something else now")
     if origin["alt_text"]:
-        screen.print(f"  alt text  {escape(origin['alt_text'])}")
-    screen.print(f"  ingested  {origin['ingested']:%Y-%m-%d %H:%M:%S} by run {origin['run_id']}")
+        screen.print(f"  alt text  {shown(origin['alt_text'])}")
+    screen.print(f"  ingested  {origin['ingested']:%Y-%m-%d %H:%M:%S} by run {shown(origin['run_id'])}")
     _scores(facts, screen)
     _rules(facts, screen)
     if group := facts["group"]:
-        screen.print(f"  group     of {group['pictures']} like pictures ({group['group_id']})")
+        screen.print(f"  group     of {group['pictures']} like pictures ({shown(group['group_id'])})")
         for other in group["others"]:
             near = other["near"] or "by way of others"
             screen.print(
-                f"            {other['image_id']}  {near}  {decision_text(other)}  {escape(other['url'][:120])}"
+                f"            {shown(other['image_id'])}  {near}  {decision_text(other)}  {shown(other['url'][:120])}"
             )
     if cluster := facts["cluster"]:
         rank = ""
@@ -38,30 +38,32 @@ def print_image(facts: Facts, screen: Console) -> None:
     for match in facts["matches"]:
         mark = f"text{match['place']}" if match["place"] else "     "
         screen.print(
-            f"  match     {match['similarity']:.4f}  {mark}  {escape(match['text'])}  [dim]{match['content']}[/]"
+            f"  match     {match['similarity']:.4f}  {mark}  {shown(match['text'])}  [dim]{shown(match['content'])}[/]"
         )
     for text in facts["texts"]:
-        by = f" by {text['by']}" if text["by"] else ""
+        by = f" by {shown(text['by'])}" if text["by"] else ""
         said = "" if text["current"] else "  (not of this dataset)"
-        screen.print(f"  {text['kind']:<9} {escape(text['text'] or '')}  [dim]{text['status']}{by}{said}[/]")
+        screen.print(
+            f"  {shown(text['kind']):<9} {shown(text['text'] or '')}  [dim]{shown(text['status'])}{by}{said}[/]"
+        )
     print_quarantine(facts["quarantine"], screen)
     _versions(facts["datasets"], screen)
 
 
 def print_document(facts: Facts, screen: Console) -> None:
     origin = facts["origin"]
-    screen.print(f"[bold]document {origin['document_id']}[/]  {escape(origin['uri'])}")
-    screen.print(f"  title     {escape(origin['title'] or '')}\n  source    {escape(origin['source'])}")
+    screen.print(f"[bold]document {shown(origin['document_id'])}[/]  {shown(origin['uri'])}")
+    screen.print(f"  title     {shown(origin['title'] or '')}\n  source    {shown(origin['source'])}")
     if facts["superseded"]:
         screen.print(f"  [yellow]superseded[/] at commit {facts['superseded']}: its source says something else now")
     for image in facts["images"]:
         decision = "" if image["dropped_by"] is None else decision_text(image)
-        screen.print(f"  image     {image['image_id']}  {escape(image['url'][:200])}  {decision}")
+        screen.print(f"  image     {shown(image['image_id'])}  {shown(image['url'][:200])}  {decision}")
     screen.print(f"  sentences {facts['sentences']}")
 
 
 def print_address(facts: Facts, screen: Console) -> None:
-    screen.print(f"[bold]address[/] {escape(facts['url'][:300])}  named by {facts['documents']} documents")
+    screen.print(f"[bold]address[/] {shown(facts['url'][:300])}  named by {facts['documents']} documents")
     if facts["reason"] is None:
         screen.print("  not fetched yet")
         return
@@ -71,40 +73,42 @@ def print_address(facts: Facts, screen: Console) -> None:
         screen.print(f"  [green]fetched[/]   {said}")
         return
     again = "; `pairmill fetch --retry-failed` asks again" if facts["passing"] else ""
-    screen.print(f"  [red]{facts['reason']}[/]: {escape(facts['detail'])}  ({said}{again})")
+    screen.print(f"  [red]{shown(facts['reason'])}[/]: {shown(facts['detail'])}  ({said}{again})")
 
 
 def print_sentence(facts: Facts, screen: Console) -> None:
     origin = facts["origin"]
-    screen.print(f"[bold]sentence {origin['content']}[/]  {escape(origin['text'])}")
+    screen.print(f"[bold]sentence {shown(origin['content'])}[/]  {shown(origin['text'])}")
     screen.print(f"  occurs    {origin['repeats']} times")
     for each in origin["occurrences"]:
-        screen.print(f"            {each['sentence_id']}  {escape(str(each['document']))}, place {each['position']}")
+        screen.print(f"            {shown(each['sentence_id'])}  {shown(each['document'])}, place {each['position']}")
     _scores(facts, screen)
     _rules(facts, screen)
     if facts["cluster"]:
         screen.print(f"  cluster   {facts['cluster']['cluster']}")
     screen.print(f"  candidate of {facts['candidate']['pictures']} pictures")
     for each in facts["candidate"]["nearest"][:5]:
-        screen.print(f"            {each['similarity']:.4f}  {each['image_id']}  {escape(each['url'][:120])}")
+        screen.print(f"            {each['similarity']:.4f}  {shown(each['image_id'])}  {shown(each['url'][:120])}")
     for each in facts["used"]:
-        screen.print(f"  used      as text{each['place']} of {each['image_id']}  {escape(each['url'][:120])}")
+        screen.print(f"  used      as text{each['place']} of {shown(each['image_id'])}  {shown(each['url'][:120])}")
     for row in facts["datasets"]:
-        screen.print(f"  dataset   {row['dataset']}@{row['version']}: in {row['pairs']} pairs")
+        screen.print(f"  dataset   {shown(row['dataset'])}@{row['version']}: in {row['pairs']} pairs")
 
 
 def _scores(facts: Facts, screen: Console) -> None:
     if facts["scores"]:
-        screen.print("  scores    " + escape(", ".join(f"{name} {_value(v)}" for name, v in facts["scores"].items())))
+        screen.print("  scores    " + shown(", ".join(f"{name} {_value(v)}" for name, v in facts["scores"].items())))
 
 
 def _rules(facts: Facts, screen: Console) -> None:
     for rule in facts["rules"]:
         values = ", ".join(f"{name} {_value(v)}" for name, v in rule["values"].items())
         mark = {True: "[green]keeps[/]", False: "[red]drops[/]", None: "[dim]not scored[/]"}[rule["kept"]]
-        screen.print(f"  rule      {mark}  {rule['rule']}: {escape(rule['keep'])}  [dim]{escape(values)}[/]")
+        screen.print(
+            f"  rule      {mark}  {rule['rule']}: {shown(' '.join(rule['keep'].split()))}  [dim]{shown(values)}[/]"
+        )
     if decision := facts["decision"]:
-        screen.print(f"  decision  {decision_text(decision)} in {decision['dataset']}")
+        screen.print(f"  decision  {decision_text(decision)} in {shown(decision['dataset'])}")
 
 
 def decision_text(row: Facts) -> str:
@@ -113,21 +117,22 @@ def decision_text(row: Facts) -> str:
         return "not decided"
     if not row["dropped_by"]:
         return "[green]kept[/]"
-    value = f" ({escape(str(row['value']))})" if row.get("value") else ""
-    return f"[red]dropped by {row['dropped_by']}[/]{value}"
+    value = f" ({shown(row['value'])})" if row.get("value") else ""
+    return f"[red]dropped by {shown(row['dropped_by'])}[/]{value}"
 
 
 def print_quarantine(rows: list[Facts], screen: Console) -> None:
     for row in rows:
-        detail = escape(row["detail"] or "")
+        detail = shown(row["detail"] or "")
         screen.print(
-            f"[yellow]quarantine[/]  {row['reason']} at '{row['stage']}': {detail}  [dim]{escape(row['item'][:200])}[/]"
+            f"[yellow]quarantine[/]  {row['reason']} at '{shown(row['stage'])}': {detail}  "
+            f"[dim]{shown(row['item'][:200])}[/]"
         )
 
 
 def _versions(rows: list[Facts], screen: Console) -> None:
     for row in rows:
-        screen.print(f"  dataset   {row['dataset']}@{row['version']}: {decision_text(row)}")
+        screen.print(f"  dataset   {shown(row['dataset'])}@{row['version']}: {decision_text(row)}")
 
 
 def _value(value: Any) -> str:

@@ -15,6 +15,7 @@ from prefect.artifacts import (
 from prefect.exceptions import PrefectException
 from prefect.logging import get_logger
 
+from catalog.terms.controls import visible
 from flows.outcome import Outcome
 
 EVERY_SECONDS = 2.0  # an update is a request of some 20 ms
@@ -58,21 +59,31 @@ def create_artifacts(found: Outcome) -> None:
     create_markdown_artifact(_markdown(found), key=pairs, description=f"Pairs of {name}")
     if found.report:
         link = Path(found.report).absolute().as_uri()
-        create_link_artifact(link, link_text=found.report, key=report, description=name)
+        create_link_artifact(link, link_text=_plain(found.report), key=report, description=name)
 
 
 def _markdown(found: Outcome) -> str:
-    lines = [f"# {found.dataset}", f"{found.dataset.n_pairs:,} pairs. Go on: `{found.sql}`"]
+    lines = [f"# {found.dataset}", f"{found.dataset.n_pairs:,} pairs. Go on: {_code(found.sql)}"]
     for pair in found.samples:
-        lines += ["", f"## `{pair['raw_image_url']}`", ""]
+        lines += ["", f"## {_plain(pair['raw_image_url'] or pair['image_id'])}", ""]
         texts = ("text1", "text2", "text3", "caption", "syn_text")
         lines += [f"- **{name}**: {_plain(pair[name])}" for name in texts if pair[name]]
     return "\n".join(lines)
 
 
 def _plain(text: str) -> str:
-    """Escape text of the web, so that neither Markdown nor HTML acts on it."""
-    return re.sub(r"([\\`*_{}\[\]<>()#+!|&-])", r"\\\1", " ".join(text.split()))
+    """Escape text of the web and names of files, so that neither Markdown nor HTML acts on them.
+
+    Every mark of ASCII, the ':' and '.' of an address included: some interfaces make a link of what looks like one.
+    """
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", visible(" ".join(text.split())))
+
+
+def _code(text: str) -> str:
+    """Write ``text`` as code, between more backticks than it holds in a row."""
+    text = visible(" ".join(text.split()))
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
 
 
 def _key(text: str) -> str:

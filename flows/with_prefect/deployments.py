@@ -10,8 +10,15 @@ from flows.settings import RECIPES, Compute, default_lake, load_recipe
 
 NAMES = sorted(file.stem for file in RECIPES.glob("*.yaml"))
 RecipeName = Annotated[str, Field(pattern=rf"^({'|'.join(NAMES)}|.+\.ya?ml)$", examples=NAMES)]
-# A folder, a file or an address, after the name of a format where only that one is to be read.
-SourceUri = Annotated[str, Field(pattern=r"^([a-z][a-z0-9_]{2,31}:)?((s3|https?|file)://.+|/|/?[^:/][^:]*)$")]
+# A folder, a file or an address, after the name of a format where only that one is to be read. Prefect stores and shows
+# parameters, so an address with a user or a signature is refused: ${NAME} takes it from the worker's environment.
+SourceUri = Annotated[
+    str,
+    Field(
+        pattern=r"^([a-z][a-z0-9_]{2,31}:)?((s3|file)://.+|https?://[^/?#@]+(/[^?#]*)?(\?\$\{\w+\})?|/|/?[^:/][^:]*)$",
+        description="https://host/list?${TOKEN} or ${NAME} takes a secret from the worker's environment.",
+    ),
+]
 Setting = str | int | float | bool
 
 
@@ -29,7 +36,7 @@ def curate(
     Args:
         recipe: One of 100m, 15m, 30m and demo, or the path of a recipe's YAML file.
         sources: Folders, files, s3://bucket/prefix or https://host/list, also as FORMAT:PLACE, to ingest; none means
-            those that the recipe names.
+            those that the recipe names. An address with a secret stands in the worker's environment: ${NAME}.
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
         models: 'demo' swaps in the small models that ship, to try a recipe out.
         overrides: Settings of the recipe to override, by dotted key, such as balance.cap or images.short_side.keep.
@@ -48,6 +55,7 @@ def curate(
 
 
 def _curated(recipe: Any, sources: list[str], lake: str, compute: Compute) -> State:
+    from catalog.terms.controls import visible
     from flows.curate import curate_steps
     from flows.outcome import outcome
     from flows.run_start import session
@@ -58,7 +66,7 @@ def _curated(recipe: Any, sources: list[str], lake: str, compute: Compute) -> St
         opened.progress = ProgressArtifacts()
         published = curate_steps(opened, as_task)
     for note in opened.notes:
-        get_run_logger().warning(note)
+        get_run_logger().warning(visible(note))
     found = outcome(lake, f"{published.name}@{published.version}")
     create_artifacts(found)
     said = "published" if published.is_new else "unchanged"

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
+from urllib.parse import quote
 
+from catalog.terms.controls import printable
+from catalog.terms.secrets import without_users
 from ops.fault import Fault
 from ops.read.places.tree import Entry, Place, Tree
+
+WEB = ("https://", "http://", "ftp://")
+CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,38 @@ class Document:
     title: str
     metadata: dict[str, object]
     items: tuple[Picture | Text, ...]
+
+
+def storable_document(document: Document) -> Document:
+    """Return a document whose texts hold no control codes, and whose web addresses hold no user and no password.
+
+    Whatever its format, and after a page's entities and JSON's escapes are undone. A path stays as it is: it is what
+    the file is found by.
+    """
+    items = tuple(
+        _storable_text(each) if isinstance(each, Text) else _storable_picture(each) for each in document.items
+    )
+    uri = web_address(document.uri)
+    return replace(document, uri=uri, title=printable(document.title), items=tuple(each for each in items if each))
+
+
+def _storable_text(text: Text) -> Text | None:
+    kept = printable(text.text)
+    return text if kept == text.text else Text(kept) if kept.strip() else None
+
+
+def _storable_picture(picture: Picture) -> Picture:
+    url, alt, fault = web_address(picture.url), printable(picture.alt_text), picture.fault
+    if url == picture.url and alt == picture.alt_text:
+        return picture
+    return replace(picture, url=url, alt_text=alt, fault=fault and fault.about(web_address(fault.item)))
+
+
+def web_address(uri: str) -> str:
+    """Return a web address without user and password, its control codes percent-encoded; any other uri as it is."""
+    if not uri.lower().startswith(WEB):
+        return uri
+    return without_users(uri if uri.isprintable() else CONTROL.sub(lambda found: quote(found[0]), uri))
 
 
 class Claim(NamedTuple):

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from ops.read.page.charset import printable
+from catalog.terms.controls import printable, printable_json
 
 # One value of metadata is kept up to here: a similarity matrix or a page of EXIF must not outgrow its picture.
 MAX_TEXT = 65_536
@@ -35,7 +35,7 @@ def storable(value: Any) -> dict[str, object]:
     if all(_is_plain(name) and _is_plain(each) for name, each in kept.items()):
         return kept  # the usual row of a table: nothing for JSON to change
     try:
-        text = printable(json.dumps(kept, default=_as_text, ensure_ascii=False))
+        text = printable_json(json.dumps(kept, default=_as_text, ensure_ascii=False))
     except (ValueError, RecursionError):
         return {}
     found = parsed(text)

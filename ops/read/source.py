@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
+from catalog.terms.secrets import without_secrets
 from ops.fault import Fault
 from ops.read import formats
 from ops.read.document import Claim, Document, Format, Picture, Text, Unit
@@ -36,6 +37,7 @@ READERS = _readers()
 FORMATS = {reader.name: reader for reader in READERS}
 FORMAT_NAME = re.compile(r"[a-z][a-z0-9_]{2,31}")
 WEB = ("https://", "http://")
+VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 @dataclass
@@ -121,16 +123,31 @@ def open_source(uri: str) -> Source:
     The formats are told apart by content, and one tree may hold several; a name of FORMATS before the place allows only
     that one: ``obelics:s3://bucket/prefix``. Nothing is listed yet: an empty or unreachable place shows in ``units()``.
 
-    Raises SourceError for an unknown format or scheme, and for a local path that does not exist.
+    ``${NAME}`` in it is the environment's value, so that a signed address need stand nowhere.
+
+    Raises SourceError for an unknown format or scheme, a variable that is not set, and for a local path that does not
+    exist.
     """
+    uri = _expanded(uri)
     format, place = split_format(uri)
     if format and format not in FORMATS:
         near = get_close_matches(format, FORMATS, n=1)
         remedy = f"did you mean '{near[0]}'? " if near else ""
-        raise SourceError(f"source '{uri}': no format is called '{format}'; {remedy}known are {', '.join(FORMATS)}")
+        raise SourceError(
+            f"source '{without_secrets(uri)}': no format is called '{format}'; {remedy}known are {', '.join(FORMATS)}"
+        )
     formats = (format,) if format else tuple(FORMATS)
     tree = _tree(place)
     return Source(f"{format}:{tree.place}" if format else tree.place, tree, formats)
+
+
+def _expanded(uri: str) -> str:
+    if os.path.exists(uri):
+        return uri
+    for name in VARIABLE.findall(uri):
+        if not os.environ.get(name):
+            raise SourceError(f"source '{without_secrets(uri)}': the environment has no {name}; export it")
+    return VARIABLE.sub(lambda found: os.environ[found[1]], uri)
 
 
 def split_format(uri: str) -> tuple[str, str]:
@@ -152,6 +169,6 @@ def _tree(place: str) -> LocalTree | S3Tree | WebTree:
         return web_tree(place)
     if marked and scheme != "file":
         raise SourceError(
-            f"source '{place}': '{scheme}://' is not read; give a local path, s3://bucket/prefix or https://host/list"
+            f"source '{without_secrets(place)}': '{scheme}://' is not read; give a local path, s3://bucket/prefix or https://host/list"
         )
     return local_tree(place)

@@ -17,13 +17,14 @@ import pytest
 import s3fs
 from moto.server import ThreadedMotoServer
 
+from catalog.ask.sql_answer import answer, answer_confined
 from catalog.cut.cut import cut
 from catalog.lake.attach import connect, use_s3_credentials
 from catalog.lake.lake import Lake
 from catalog.lake.location import locate
 from catalog.lake.opening import create_or_open
 from catalog.lake.schema import NEWEST
-from catalog.terms.error import LeaseHeld, PairmillError
+from catalog.terms.error import BadQuery, LeaseHeld, PairmillError
 from catalog.write import lease
 from catalog.write.commit import Manifest
 from catalog.write.sweep import sweep
@@ -93,6 +94,11 @@ def test_a_lake_keeps_its_data_on_s3(tmp_path: Path, s3: s3fs.S3FileSystem) -> N
     # The folder that holds the lake.yaml is the lake as well.
     with create_or_open(tmp_path / "lake", read_only=True) as lake:
         assert lake.query("SELECT sha256 FROM image_hash") == [("a",)]
+        s3.pipe("bucket/team/other.txt", b"secret")
+        assert [*answer_confined(lake, "SELECT sha256 FROM image_hash")[1]] == [("a",)]
+        for beyond in ("s3://bucket/team/other.txt", "s3://bucket/team/*", str(place)):
+            with pytest.raises(BadQuery, match=r"--allow-files"):
+                answer(lake, f"SELECT content FROM read_text('{beyond}')")
     with connect("ducklake", "sqlite_scanner", "httpfs") as plain:
         use_s3_credentials(plain)
         plain.execute(f"ATTACH 'ducklake:sqlite:{tmp_path}/lake/catalog.sqlite' AS lake (READ_ONLY)")
@@ -171,6 +177,9 @@ def test_a_team_keeps_its_metadata_in_postgres(tmp_path: Path, postgres: str) ->
     with create_or_open(place, read_only=True) as lake:
         assert lake.query("SELECT sha256 FROM image_hash") == [("a",)]
         assert lake.query("SELECT partition_id, rows FROM partitions") == [("a", 1)]
+        assert [*answer_confined(lake, "SELECT sha256 FROM image_hash")[1]] == [("a",)]
+        with pytest.raises(BadQuery, match=r"postgres_scan\(\) may do more"):
+            answer_confined(lake, f"FROM postgres_scan('{postgres}', 'public', 'pairmill_lease')")
         assert [row[0] for row in lake.query("SELECT version FROM schema_version ORDER BY ALL")] == [
             *range(1, NEWEST + 1)
         ]
@@ -220,7 +229,16 @@ def test_postgres_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("metadata: postgres://me:secret@h/x", "take the password out of `metadata` and set PGPASSWORD"),
-        ("metadata: mysql://h/x", "is a SQLite file or a postgresql:// URL"),
+        ("metadata: POSTGRESQL://me:secret@h/x", "take the password out"),
+        ("metadata: postgres://me:sec/secret@h/x", "take the password out"),
+        ("metadata: postgres://me%3Asecret@h/x", "take the password out"),
+        ("metadata: postgresql+psycopg://me:secret@h/x", "take the password out"),
+        ("metadata: postgresql://h/x?pass%77ord=secret", "take the password out"),
+        ("metadata: host=h user=me password = secret", "take the password out"),
+        ("metadata: host=h user=me", "is neither a SQLite file nor a postgresql:// URL"),
+        ("metadata: postgresql:me:secret@h", "is neither a SQLite file nor a postgresql:// URL"),
+        ("metadata: postgresql://me:secret@h/x: 3", r"cannot be read as YAML \(line 1"),
+        ("metadata: mysql://h/x", "is neither a SQLite file nor a postgresql:// URL"),
         ("datapath: x", "may hold only the texts `metadata` and `data_path`"),
         ("data_path: [", "cannot be read as YAML"),
         ("data_path: 3", "may hold only the texts"),
@@ -243,6 +261,8 @@ def test_a_lake_yaml_speaks_of_its_own_folder(tmp_path: Path, monkeypatch: pytes
     )
     with pytest.raises(PairmillError, match=r"write a lake.yaml"):
         locate("s3://bucket/lake")
+    with pytest.raises(PairmillError, match=r"^lake 'postgresql://…'"):
+        locate("postgresql://me:secret@h/x")
     with pytest.raises(PairmillError, match=r"no such file"):
         locate("nothing/lake.yaml")
 

@@ -183,3 +183,64 @@ def test_status_tells_who_writes_and_which_run_was_killed(capsys, tmp_path: Path
     assert states == {"first": "killed", "second": "running"}
     assert any(line.startswith("lease") and "run second, 'curate demo'" in line for line in told)
     assert "lease    free: nobody writes" in asked(capsys, "status", "--lake", folder)
+
+
+BEYOND = [
+    "SELECT content FROM read_text('{outside}')",
+    "FROM '{outside}'",
+    "SELECT file FROM glob('{outside}*')",
+    "FROM sqlite_scan('{lake}/catalog.sqlite', 'pairmill_lease')",
+    "WITH a AS (SELECT 1) SELECT (SELECT 1 FROM system.main.sqlite_scan('{lake}/catalog.sqlite', 'pairmill_lease'))",
+    "FROM query('FROM sqlite_scan(''{lake}/catalog.sqlite'', ''pairmill_lease'')')",
+    "FROM postgres_scan('host=127.0.0.1 port=1', 'public', 't')",
+    "COPY (SELECT 1) TO '{lake}/data/new.csv'",
+    "COPY (SELECT 1) TO '{new}'",
+    "EXPLAIN ANALYZE COPY (SELECT 1) TO '{lake}/data/new.csv'",
+    "EXPLAIN SELECT 1; COPY (SELECT 1) TO '{lake}/data/new.csv'",
+    "PREPARE p AS COPY (SELECT 1) TO '{lake}/data/new.csv'; EXECUTE p",
+    "EXPORT DATABASE '{lake}/data/new'",
+    "ATTACH '{lake}/data/new.db'",
+    "CALL enable_logging(storage => 'file', storage_path => '{lake}/data/new')",
+    "FROM enable_logging(storage => 'file', storage_path => '{lake}/data/new')",
+    "CALL ducklake_cleanup_old_files('lake', cleanup_all => true)",
+    "FROM ducklake_cleanup_old_files('lake', cleanup_all => true)",
+    "SET enable_external_access = true",
+]
+
+
+@pytest.mark.parametrize("sql", BEYOND)
+def test_sql_reads_no_file_but_the_lakes_and_writes_none_at_all(capsys, lake: str, tmp_path: Path, sql: str):
+    outside = tmp_path / "outside.csv"
+    outside.write_text("secret\n1\n")
+    files = sorted(Path(lake).rglob("*"))
+    assert main(["sql", sql.format(lake=lake, outside=outside, new=tmp_path / "new.csv"), "--lake", lake]) == 1
+    told = capsys.readouterr()
+    assert "--allow-files" in told.err and "secret" not in told.out
+    assert list(tmp_path.iterdir()) == [outside]
+    assert sorted(Path(lake).rglob("*")) == files
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DESCRIBE images",
+        "SHOW TABLES",
+        "SUMMARIZE images",
+        "EXPLAIN SELECT 1",
+        "explain analyze SELECT count(*) FROM images",
+        "FROM images LIMIT 1",
+        "SELECT count(*) FROM read_parquet('{lake}/data/main/**/*.parquet', union_by_name => true)",
+        "FROM ducklake_snapshots('lake')",
+        "FROM images PIVOT (count(*) FOR format IN ('png'))",
+    ],
+)
+def test_sql_answers_whatever_only_reads_the_lake(capsys, lake: str, sql: str):
+    assert asked(capsys, "sql", sql.format(lake=lake), "--lake", lake)
+
+
+def test_sql_that_is_allowed_files_writes_an_export_and_leaves_the_lakes_tables(capsys, lake: str, tmp_path: Path):
+    to = tmp_path / "pairs.csv"
+    asked(capsys, "sql", f"COPY (SELECT image_id FROM images) TO '{to}'", "--allow-files", "--lake", lake)
+    assert len(to.read_text().splitlines()) == N + 1
+    assert main(["sql", "DELETE FROM images", "--allow-files", "--lake", lake]) == 1
+    assert first(lake, "SELECT count(*) FROM images") == N

@@ -14,11 +14,11 @@ from typing import IO, Any
 
 import pyarrow.parquet as pq
 
+from catalog.terms.controls import printable
 from ops.fault import Fault
 from ops.read.document import Claim, Document, Picture, Text, Unit, shown_file
 from ops.read.document_metadata import parsed, storable
 from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
-from ops.read.page.charset import printable
 from ops.read.page.links import resolve
 from ops.read.places.tree import Entry, Tree
 from ops.read.records import columns, tables

@@ -6,10 +6,11 @@ import codecs
 import re
 from typing import NamedTuple
 
+from catalog.terms.controls import printable
+
 # A declaration must stand near the start of a page (WHATWG: the first 1,024 bytes; real pages are later).
 DECLARED = re.compile(rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([-\w.:]+)""", re.IGNORECASE)
 DECLARED_WITHIN = 4096
-CONTROL = re.compile(r"[\0-\x08\x0e-\x1f\x7f\ud800-\udfff]")
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 WEB = re.compile(
     r"utf-8|cp(866|874|932|949|125\d)|iso8859-\d+|koi8-[ru]|mac-roman|gb18030|big5(hkscs)?|euc_(jp|kr)|iso2022_jp"
@@ -47,11 +48,6 @@ def decode_text(data: bytes) -> Decoded:
     except UnicodeDecodeError:
         # A page that says UTF-8 is believed, with a few bad letters; one that says nothing is most likely an old one.
         return _decode(data, charset or "cp1252")
-
-
-def printable(text: str) -> str:
-    """Remove control codes and lone surrogates: no table holds a surrogate, and many end a text at a NUL."""
-    return CONTROL.sub("", text)
 
 
 def _decode(data: bytes, charset: str, errors: str = "replace") -> Decoded:

@@ -11,9 +11,10 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from catalog.terms.ids import text_id
+from catalog.terms.secrets import without_secrets
 from ops.fault import Fault
 from ops.read.places.tree import Entry, Place, SourceError, refused
-from ops.read.places.web_bytes import brought, range_of, shown, state_of
+from ops.read.places.web_bytes import brought, range_of, state_of
 
 READABLE = (".parquet", ".parq", ".csv", ".tsv", ".jsonl", ".ndjson", ".warc", ".tar", ".tgz", ".zip")
 
@@ -87,5 +88,7 @@ def web_tree(uri: str) -> WebTree:
     if parts.username or parts.password:
         raise SourceError(f"source '{parts.scheme}://…@{parts.hostname}': no user and password in an address")
     if not plain.endswith(READABLE):
-        raise SourceError(f"source '{shown(uri)}': of the web only lists and archives are read: {', '.join(READABLE)}")
+        raise SourceError(
+            f"source '{without_secrets(uri)}': of the web only lists and archives are read: {', '.join(READABLE)}"
+        )
     return WebTree(f"{parts.scheme}://{parts.netloc}{folder}", name, parts.query)

@@ -10,11 +10,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from email.message import Message
-from http.client import HTTPException, HTTPResponse, IncompleteRead
+from http.client import HTTPException, HTTPResponse, IncompleteRead, InvalidURL
 from typing import IO, NamedTuple, TypeVar
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from catalog.terms.secrets import without_secrets
 from ops.read.places import retries
 from ops.read.places.tree import SourceError
 
@@ -39,7 +40,7 @@ def range_of(address: str, start: int, end: int, state: State) -> bytes:
     def taken(answer: HTTPResponse) -> bytes:
         found = answer.read(end - start)
         if answer.status != 206 or _etag(answer.headers) != state.etag:
-            raise SourceError(f"'{shown(address)}' changed while it was read; run again")
+            raise SourceError(f"'{without_secrets(address)}' changed while it was read; run again")
         if len(found) < end - start:
             raise IncompleteRead(found, end - start - len(found))
         return found
@@ -55,7 +56,9 @@ def brought(address: str) -> IO[bytes]:
         while data := answer.read(CHUNK):
             near.write(data)
             if near.tell() > MAX_BYTES:
-                raise SourceError(f"'{shown(address)}' has over {MAX_BYTES} bytes, and no ranges to read it by")
+                raise SourceError(
+                    f"'{without_secrets(address)}' has over {MAX_BYTES} bytes, and no ranges to read it by"
+                )
         if answer.length:  # what was announced and did not come
             raise IncompleteRead(b"", answer.length)
         near.seek(0)
@@ -101,18 +104,17 @@ def _asked(address: str, headers: dict[str, str], take: Callable[[HTTPResponse],
                 return take(answer)
         except HTTPError as error:
             if error.code not in PASSING or attempt == ATTEMPTS:
-                raise SourceError(f"'{shown(address)}' is answered by HTTP {error.code} {error.reason}") from None
+                raise SourceError(
+                    f"'{without_secrets(address)}' is answered by HTTP {error.code} {error.reason}"
+                ) from None
             stated = error.headers.get("Retry-After", "")
             wait = max(wait, float(stated)) if stated.isdigit() else wait
+        except InvalidURL:  # its own message quotes the address, signature and all
+            raise SourceError(f"'{without_secrets(address)}' is no URL: it holds a space or a control code") from None
         except (OSError, HTTPException) as error:
             if attempt == ATTEMPTS:
-                raise SourceError(f"'{shown(address)}' cannot be read: {error}; check the network") from None
+                raise SourceError(f"'{without_secrets(address)}' cannot be read: {error}; check the network") from None
         retries.add()
         time.sleep(min(wait, LONGEST_WAIT))
         wait *= 2
     raise AssertionError("the last attempt returns or raises")
-
-
-def shown(address: str) -> str:
-    """Cut an address's query off, which may be a signature, to show it in a message."""
-    return address.partition("?")[0]

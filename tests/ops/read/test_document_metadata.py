@@ -4,8 +4,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalog.terms.controls import printable
 from ops.read.document_metadata import MAX_TEXT, storable
-from ops.read.page.charset import printable
 from tests.examples import examples
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.binary(max_size=70))
