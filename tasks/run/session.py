@@ -25,8 +25,9 @@ class Session:
     """One run, in the flow process (the only one that talks to the catalog), for as long as its lease.
 
     ``allow_addresses`` are networks (CIDR) that a fetch may contact although they are not public.
-    ``progress(step, done, total)`` is called after each finished work item. Results are committed every
-    ``commit_files`` files, or after 5 s: a commit costs some 50 ms, so a crash redoes seconds of work at most.
+    ``progress(step, done, total)`` is called after each finished work item, for the last one when all are committed.
+    Results are committed every ``commit_files`` files, or after 5 s: a commit costs some 50 ms, so a crash redoes
+    seconds of work at most.
     """
 
     writer: Writer
@@ -81,6 +82,7 @@ class Session:
         if items:
             output = self.begin(step)
             commit_stream(self.writer, self._run_with_progress(step, items, job, output), self.commit_files)
+            self.progress(step, len(items), len(items))
         return len(items)
 
     def work_rounds(self, step: str, rounds: Iterable[Sequence[WorkItem]], job: Job) -> None:
@@ -108,7 +110,8 @@ class Session:
         self.progress(step, 0, len(items))
         for done, manifests in enumerate(stage.run(items, job, output, self.placement), 1):
             yield manifests
-            self.progress(step, done, len(items))
+            if done < len(items):  # of the last one it is said when all are committed
+                self.progress(step, done, len(items))
 
     def store(self, step: str, item: WorkItem, parts: Sequence[Part]) -> None:
         """Commit rows that were made in this process: the results of global steps. Raises LeaseLost."""
