@@ -116,6 +116,8 @@ def test_user_and_password_of_a_pictures_address_are_in_no_table(lake: Path):
         "host.invalid" in found["links"] and "host.invalid" in found["fetches"] and "host.invalid" in found["documents"]
     )
     assert [name for name, rows in found.items() if HIDDEN in rows] == []
+    files = [path for path in lake.rglob("*") if path.is_file()]
+    assert len(files) > 10 and not [path for path in files if HIDDEN.encode() in path.read_bytes()]
 
 
 COMMANDS = [

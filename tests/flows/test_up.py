@@ -1,5 +1,6 @@
 """Prefect for real: `pairmill up` with its own server, pool, deployments and worker."""
 
+import json
 import os
 import signal
 import sqlite3
@@ -80,9 +81,10 @@ def settled(home: Path, wanted: set[int]) -> bool:
 
 
 def test_once_goes_through_server_and_worker_tells_the_result_and_leaves_nothing_running(
-    home: Path, tmp_path: Path, few_pages: Path, settings: dict[str, str]
+    home: Path, tmp_path: Path, few_pages: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
-    done = once(home, tmp_path / "lake", few_pages, settings)
+    monkeypatch.setenv("PAGES", str(few_pages))
+    done = once(home, tmp_path / "lake", Path("${PAGES}"), settings)
     assert done.returncode == 0, done.stdout + done.stderr
     for part in ("deployed curate/demo, curate/15m, curate/30m, curate/100m", "demo@1", "(published)", "short_side",
                  "pairmill sql", "Prefect's interface  http://127.0.0.1:", "publish: "):  # fmt: skip
@@ -92,6 +94,8 @@ def test_once_goes_through_server_and_worker_tells_the_result_and_leaves_nothing
     assert Path(report).is_file()
     assert of(home) == []
     assert asked(home, "SELECT state_type FROM flow_run") == [("COMPLETED",)]
+    [(stored,)] = asked(home, "SELECT parameters FROM flow_run")
+    assert json.loads(stored)["sources"] == ["${PAGES}"]
     kinds = dict(asked(home, "SELECT type, count(*) FROM artifact GROUP BY type"))
     assert kinds["progress"] >= 10 and kinds["table"] == 1 and kinds["markdown"] == 2
     tasks = {name for (name,) in asked(home, "SELECT DISTINCT substr(name, 1, instr(name, '-') - 1) FROM task_run")}
