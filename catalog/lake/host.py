@@ -2,6 +2,7 @@
 
 import os
 import socket
+from pathlib import Path
 
 import psutil
 
@@ -12,6 +13,17 @@ def host() -> str:
         return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return socket.gethostname()
+
+
+def host_since_boot() -> str:
+    """Return `host` with the id of this boot: two machines may share a name, and their first namespaces one number.
+
+    Processes for which it is equal see each other's pids.
+    """
+    try:
+        return f"{host()} {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
+    except OSError:
+        return host()
 
 
 def is_running(pid: int, started: float) -> bool:

@@ -1,4 +1,8 @@
-"""Take and hold the lease: a row of the metadata database with one holder at a time, renewed by a heartbeat."""
+"""Take and hold the lease: a row of the metadata database with one holder at a time, renewed by a heartbeat.
+
+No two clocks need to agree. Whoever finds another machine's lease watches its heartbeat change, or not, for
+EXPIRY_SECONDS of its own clock; the times in the row are only shown.
+"""
 
 import socket
 import threading
@@ -12,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import psutil
 
-from catalog.lake.host import host, is_running
+from catalog.lake.host import host_since_boot, is_running
 from catalog.lake.metadata import Metadata
 from catalog.terms.error import LeaseHeld, PairmillError
 
@@ -24,7 +28,7 @@ _BEAT = "UPDATE pairmill_lease SET heartbeat = ?, expires = ? WHERE token = ?"
 
 @dataclass(frozen=True)
 class Holder:
-    """The lease row. ``heartbeat`` and ``expires`` are UTC texts of one width, so that they compare as texts."""
+    """The lease row. ``started``, ``heartbeat`` and ``expires`` are of the holder's clock, the last two UTC texts."""
 
     token: str
     holder: str
@@ -36,13 +40,40 @@ class Holder:
     heartbeat: str
     expires: str
 
-    def is_over(self) -> bool:
-        """Whether the lease can be taken over: it expired, or its process on this host is gone (a killed run)."""
-        return self.expires < _times()[0] or (self.host == host() and not is_running(self.pid, self.started))
+    def is_here(self) -> bool:
+        """Whether this process can see the holder's."""
+        return self.host == host_since_boot()
+
+    def is_dead(self) -> bool:
+        """Whether its process is known to have ended: only of one on this machine, a killed run's."""
+        return self.is_here() and not is_running(self.pid, self.started)
 
     def __str__(self) -> str:
-        age = (datetime.now(UTC) - datetime.fromisoformat(self.heartbeat)).total_seconds()
-        return f"{self.holder}, run {self.run_id}, '{self.purpose}', last heard of {max(0, round(age))} s ago"
+        since = datetime.fromtimestamp(self.started, UTC)
+        beat = datetime.fromisoformat(self.heartbeat)
+        times = f"since {since:%Y-%m-%d %H:%M:%S}, last heartbeat {beat:%Y-%m-%d %H:%M:%S} UTC by its clock"
+        return f"{self.holder}, run {self.run_id}, '{self.purpose}', {times}"
+
+
+class _Watch:
+    """What a process that waits for the lease has seen of its holder, timed by its own monotonic clock."""
+
+    def __init__(self) -> None:
+        self._beat: tuple[str, str] | None = None
+        self._since = 0.0
+        self.is_alive = False
+
+    def is_over(self, holder: Holder, asked: float) -> bool:
+        """Note the row that was read after ``asked``; whether its holder has died, or was silent for its term."""
+        beat = (holder.token, holder.heartbeat)
+        if holder.is_here():
+            self.is_alive = not holder.is_dead()
+            return holder.is_dead()
+        if beat == self._beat:
+            return asked - self._since >= EXPIRY_SECONDS
+        self.is_alive = self._beat is not None
+        self._beat, self._since = beat, time.monotonic()
+        return False
 
 
 @contextmanager
@@ -51,7 +82,8 @@ def hold(
 ) -> Iterator[tuple[str, bool]]:
     """Take the lease, renew it while the body runs, release it. Yields (token, whether another's lease was taken over).
 
-    Raises LeaseHeld when another still holds it after ``wait_seconds``.
+    Raises LeaseHeld when another that is alive still holds it after ``wait_seconds``. Whether one of another machine
+    is takes up to BEAT_SECONDS to see; one that is dead is replaced after EXPIRY_SECONDS.
     """
     token, took_over = _acquire(metadata, uri, run_id, purpose, wait_seconds)
     stop = threading.Event()
@@ -62,53 +94,60 @@ def hold(
     finally:
         stop.set()
         thread.join(timeout=5)
-        # On a full disk, say, this fails too, and must not hide why the body did: the lease then expires by itself.
+        # On a full disk, say, this fails too, and must not hide why the body did: the lease is then a dead holder's.
         with suppress(duckdb.Error, PairmillError):
             metadata.write("DELETE FROM pairmill_lease WHERE token = ?", (token,))
 
 
 def holder_of(metadata: Metadata) -> Holder | None:
-    """Return the lease row, whether it expired or not; None when nobody holds the lease."""
+    """Return the lease row, whether its holder lives or not; None when nobody holds the lease."""
     rows = metadata.read(f"SELECT {_COLUMNS} FROM pairmill_lease")
     return Holder(*rows[0]) if rows else None
 
 
 def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float) -> tuple[str, bool]:
     deadline = time.monotonic() + wait_seconds
+    watch = _Watch()
     while True:
         mine = _new_holder(run_id, purpose)
-        before, taken = metadata.retrying(lambda mine=mine: _try_take(metadata, mine))
+        before, taken = metadata.retrying(lambda mine=mine: _try_take(metadata, mine, watch))
         if taken:
             return mine.token, before is not None
-        if time.monotonic() >= deadline:
+        if before and watch.is_alive and time.monotonic() >= deadline:
+            at = "" if before.is_here() else f" on {before.holder.rpartition(':')[0]}"
             raise LeaseHeld(
-                f"lake '{uri}' is being written by {before}. Wait until it ends, or stop it; a holder that has died is "
-                f"replaced at once on its own machine, after {EXPIRY_SECONDS:.0f} s from another."
+                f"lake '{uri}' is being written by {before}. Wait until it ends, or stop it (`kill {before.pid}`{at}); "
+                f"what it finished is committed. A holder that has died is replaced: at once on its own machine, after "
+                f"{EXPIRY_SECONDS:.0f} s from another."
             )
-        time.sleep(min(1.0, max(0.05, deadline - time.monotonic())))
+        time.sleep(min(1.0, EXPIRY_SECONDS / 20))
 
 
-def _try_take(metadata: Metadata, mine: Holder) -> tuple[Holder | None, bool]:
+def _try_take(metadata: Metadata, mine: Holder, watch: _Watch) -> tuple[Holder | None, bool]:
     """Become the holder unless another's lease still runs. Returns (the holder before, whether the lease was taken).
 
-    In one transaction: read twice, a holder that releases in between would seem to have been taken over.
+    In one transaction: read twice, a holder that releases in between would seem to have been taken over. A heartbeat
+    since the read makes it conflict.
     """
+    asked = time.monotonic()
     before = holder_of(metadata)
-    over = before is None or before.is_over()
     if before is None:
         values = astuple(mine)
         marks = ", ".join("?" * len(values))
         metadata.write(f"INSERT INTO pairmill_lease (slot, {_COLUMNS}) VALUES (1, {marks})", values)
-    elif over:
+        return None, True
+    if watch.is_over(before, asked):
         columns = ", ".join(f"{name} = ?" for name in _COLUMNS.split(", "))
         metadata.write(f"UPDATE pairmill_lease SET {columns} WHERE token = ?", (*astuple(mine), before.token))
-    return before, over
+        return before, True
+    return before, False
 
 
 def _new_holder(run_id: str, purpose: str) -> Holder:
     process = psutil.Process()
     holder = f"{socket.gethostname()}:{process.pid}"
-    return Holder(uuid.uuid4().hex, holder, host(), process.pid, process.create_time(), run_id, purpose, *_times())
+    where, started = host_since_boot(), process.create_time()
+    return Holder(uuid.uuid4().hex, holder, where, process.pid, started, run_id, purpose, *_times())
 
 
 def _beat(metadata: Metadata, token: str, stop: threading.Event) -> None:
@@ -122,7 +161,7 @@ def _beat(metadata: Metadata, token: str, stop: threading.Event) -> None:
 
 
 def _times() -> tuple[str, str]:
-    """Return (now, when a lease renewed now expires) as UTC texts."""
+    """Return (now, when a lease renewed now would be given up) as UTC texts of this machine's clock."""
     now = datetime.now(UTC)
     later = now + timedelta(seconds=EXPIRY_SECONDS)
     return now.isoformat(timespec="microseconds"), later.isoformat(timespec="microseconds")

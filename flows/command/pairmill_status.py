@@ -40,7 +40,7 @@ def _print_lake(lake: Lake, screen: Console) -> None:
     for dataset in _newest(lake):
         screen.print(f"dataset  {shown(dataset)}  {dataset.n_pairs:,} pairs, {_time(dataset.created_at)}")
     holder = holder_of(lake.metadata)
-    writes = holder is not None and not holder.is_over()
+    writes = holder is not None and not holder.is_dead()
     left = f" (left behind by {shown(holder)})" if holder and not writes else ""
     screen.print(f"lease    {shown(holder)}" if writes else f"lease    free: nobody writes{left}")
     for run in runs.latest(lake, RUNS):

@@ -19,6 +19,7 @@ from moto.server import ThreadedMotoServer
 
 from catalog.ask.sql_answer import answer, answer_confined
 from catalog.cut.cut import cut
+from catalog.lake import lease_row
 from catalog.lake.attach import connect, use_s3_credentials
 from catalog.lake.lake import Lake
 from catalog.lake.location import locate
@@ -198,7 +199,10 @@ def test_a_cut_is_the_same_wherever_the_lake_lies(tmp_path: Path, s3: s3fs.S3Fil
     assert found[0] == found[1] and all(found[0])
 
 
-def test_a_holder_that_was_overtaken_cannot_finish_its_commit_on_postgres(tmp_path: Path, postgres: str) -> None:
+def test_a_holder_that_was_overtaken_cannot_finish_its_commit_on_postgres(
+    tmp_path: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_row, "EXPIRY_SECONDS", 0.2)
     place = write_yaml(tmp_path / "lake", metadata=postgres, data_path="data")
     with create_or_open(place) as stalled, create_or_open(place) as taker:
         with lease.writing(stalled, "stalled", "test") as writer:
@@ -208,7 +212,7 @@ def test_a_holder_that_was_overtaken_cannot_finish_its_commit_on_postgres(tmp_pa
                 check()
                 if not overtaken:
                     overtaken.append(True)
-                    taker.metadata.write("UPDATE pairmill_lease SET expires = heartbeat")
+                    taker.metadata.write("UPDATE pairmill_lease SET host = 'another machine'")
                     with lease.writing(taker, "taker", "test") as second:
                         second.commit([local_partition(taker, "a")])
 

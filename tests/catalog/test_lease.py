@@ -2,32 +2,60 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 
 from catalog.lake import lease_row, schema
-from catalog.lake.host import host
+from catalog.lake.host import host_since_boot
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.terms.error import LeaseHeld, LeaseLost
 from catalog.write import lease
 from tests.shared import opened_new
 
+FAR = "far pid:[1] another-boot"
 
-def put_holder(lake: Lake, host: str, pid: int, started: float, expires_in: float) -> None:
-    now = datetime.now(UTC)
-    beat, expires = (now - timedelta(seconds=30)).isoformat(), (now + timedelta(seconds=expires_in)).isoformat()
-    values = ("token", "far:1", host, pid, started, "theirs", "captions", beat, expires)
+
+def put_holder(lake: Lake, host: str, pid: int, started: float, clock_ahead: float = 0.0) -> None:
+    """Hold the lease by a row; ``clock_ahead`` seconds is the holder's clock before this machine's."""
+    now = datetime.now(UTC) + timedelta(seconds=clock_ahead)
+    times = now.isoformat(), (now + timedelta(seconds=90)).isoformat()
+    values = ("token", "far:1", host, pid, started, "theirs", "captions", *times)
     lake.metadata.write("INSERT INTO pairmill_lease VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+
+@contextmanager
+def beating(lake: Lake, clock_ahead: float) -> Iterator[None]:
+    """Renew the row every 0.02 s meanwhile, as a live holder does, by its own clock."""
+    stop = threading.Event()
+
+    def beat() -> None:
+        while not stop.wait(0.02):
+            now = datetime.now(UTC) + timedelta(seconds=clock_ahead)
+            lake.metadata.write("UPDATE pairmill_lease SET heartbeat = ?, expires = ?", (now.isoformat(),) * 2)
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_a_second_writer_is_told_who_writes_and_what_to_do(tmp_path: Path) -> None:
     with opened_new(tmp_path / "lake") as first, create_or_open(tmp_path / "lake") as second:
         with lease.writing(first, "run1", "curate"):
             assert second.query("SELECT run_id, purpose FROM lease") == [("run1", "curate")]
-            told = pytest.raises(LeaseHeld, match=r"run run1, 'curate', last heard of \d+ s ago. Wait until it ends")
+            told = pytest.raises(
+                LeaseHeld,
+                match=r"run run1, 'curate', since .* by its clock. Wait until it ends, or stop it \(`kill \d+`\)",
+            )
             with told, lease.writing(second, "run2", "takedown"):
                 pass
         with lease.writing(second, "run2", "takedown") as writer:
@@ -71,35 +99,53 @@ def test_commit_numbers_rise_over_steps_and_runs(lake: Lake) -> None:
     ]
 
 
-def test_a_holder_of_another_machine_is_waited_for_until_it_expires(lake: Lake) -> None:
-    put_holder(lake, "far pid:[1]", 1, 0.0, expires_in=60)
-    told = pytest.raises(LeaseHeld, match=r"far:1, run theirs, 'captions', last heard of 3. s ago")
-    with told, lease.writing(lake, "run", "test"):
+@pytest.mark.parametrize("clock_ahead", [-600.0, 0.0, 600.0])
+def test_a_live_holder_of_another_machine_keeps_its_lease_whatever_its_clock_says(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, clock_ahead: float
+) -> None:
+    monkeypatch.setattr(lease_row, "EXPIRY_SECONDS", 5.0)
+    put_holder(lake, FAR, 1, 0.0, clock_ahead)
+    told = pytest.raises(LeaseHeld, match=r"far:1, run theirs, 'captions', since 1970.* \(`kill 1` on far\)")
+    with beating(lake, clock_ahead), told, lease.writing(lake, "run", "test"):
         pass
-    lake.metadata.write("UPDATE pairmill_lease SET expires = heartbeat")
+
+
+@pytest.mark.parametrize("clock_ahead", [-600.0, 0.0, 600.0])
+def test_a_holder_of_another_machine_that_is_silent_is_replaced_whatever_its_clock_said(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, clock_ahead: float
+) -> None:
+    monkeypatch.setattr(lease_row, "EXPIRY_SECONDS", 0.2)
+    put_holder(lake, FAR, 1, 0.0, clock_ahead)
     with lease.writing(lake, "run", "test") as writer:
         assert writer.begin("step") == 1
+
+
+def test_a_live_process_of_this_machine_is_refused_at_once_though_its_clock_was_set_back(lake: Lake) -> None:
+    process = psutil.Process()
+    put_holder(lake, host_since_boot(), process.pid, process.create_time(), -600.0)
+    with pytest.raises(LeaseHeld, match="far:1"), lease.writing(lake, "run", "test"):
+        pass
 
 
 def test_a_dead_process_of_this_machine_is_replaced_at_once(lake: Lake) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         pass
-    put_holder(lake, host(), child.pid, 0.0, expires_in=60)
+    put_holder(lake, host_since_boot(), child.pid, 0.0)
     with lease.writing(lake, "run", "test"):
         pass
     # The number was given to another process since: this very one, which started at another time.
-    put_holder(lake, host(), os.getpid(), 0.0, expires_in=60)
+    put_holder(lake, host_since_boot(), os.getpid(), 0.0)
     with lease.writing(lake, "run", "test"):
         pass
 
 
-def test_the_heartbeat_keeps_a_lease_alive_beyond_its_expiry(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_heartbeat_changes_the_row_without_a_snapshot(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_row, "BEAT_SECONDS", 0.05)
     with lease.writing(lake, "run", "test") as writer:
         first = lease_row.holder_of(lake.metadata)
         for _ in range(500):
             now = lease_row.holder_of(lake.metadata)
-            if first and now and now.expires > first.expires:
+            if first and now and now.heartbeat > first.heartbeat:
                 break
         else:
             pytest.fail("no beat")
@@ -108,14 +154,16 @@ def test_the_heartbeat_keeps_a_lease_alive_beyond_its_expiry(lake: Lake, monkeyp
         assert lake.query("SELECT count(*) FROM ducklake_snapshots('lake')") == snapshots
 
 
-def test_a_writer_that_stood_still_while_another_took_over_writes_nothing_more(tmp_path: Path) -> None:
+def test_a_writer_that_stood_still_while_another_took_over_writes_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever it was about to write, datasets included, and though nobody else touched that table."""
     row = "INSERT INTO bans VALUES ('a', 'test', now())"
     with opened_new(tmp_path / "lake") as first, create_or_open(tmp_path / "lake") as second:
         with lease.writing(first, "run1", "curate"):
             first.retrying(lambda: first.execute(row))
-            long_ago = (datetime.now(UTC) - timedelta(seconds=200)).isoformat()
-            second.metadata.write("UPDATE pairmill_lease SET expires = ?", (long_ago,))
+            monkeypatch.setattr(lease_row, "EXPIRY_SECONDS", 0.2)
+            second.metadata.write("UPDATE pairmill_lease SET host = ?", (FAR,))
             with lease.writing(second, "run2", "curate"):
                 with pytest.raises(LeaseLost, match=r"this run \(run1\) no longer holds the lease.*run2"):
                     first.retrying(lambda: first.execute(row))
@@ -127,8 +175,6 @@ def test_a_writer_that_stood_still_while_another_took_over_writes_nothing_more(t
 
 RACER = """
 import sys
-from catalog.lake import lease_row
-from catalog.lake.host import host
 from catalog.write import lease
 from catalog.terms.error import LeaseHeld
 from catalog.lake.opening import create_or_open
