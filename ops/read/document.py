@@ -10,7 +10,7 @@ from ops.fault import Fault
 from ops.read.places.tree import Entry, Place, Tree
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Unit:
     """The smallest piece that is read at once: a page, a picture file, a row group of a table.
 
