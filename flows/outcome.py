@@ -7,7 +7,7 @@ from pathlib import Path
 from catalog.ask import datasets
 from catalog.ask.datasets import Dataset, FunnelStep
 from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
+from catalog.lake.opening import create_or_open, mark
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ def written_report(lake: Lake, dataset: Dataset) -> str:
     if path.is_file():
         return str(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    mark(str(path.parent))  # beside a lake.yaml it lies outside of the lake's own folders
     return write_report(lake, dataset.name, dataset.version, str(path))
 
 

@@ -14,6 +14,11 @@ from catalog.terms.error import PairmillError
 PAIR_COLUMNS = tuple(columns("pairs"))
 
 
+def lake_id(lake: Lake) -> str:
+    """Return what tells this lake from all others, wherever it is moved: DuckLake's id of its schema."""
+    return lake.metadata.read("SELECT schema_uuid FROM ducklake_schema WHERE schema_name = 'main'")[0][0]
+
+
 def gather(lake: Lake, dataset: Dataset, by_shard: bool) -> None:
     """Copy the version's pairs into a temporary table of this connection, numbered from 0 in their order.
 

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 import yaml
 
 from catalog.terms.error import PairmillError
+from catalog.terms.mark import LAKE_CATALOG
 
-SQLITE_NAME = "catalog.sqlite"
 SETTINGS_NAME = "lake.yaml"
 # In a URL whatever stands between the first ':' and the last '@': a password may hold '/', '@' and '?'. Else by its
 # name, as URLs and keywords of libpq write it.
@@ -30,6 +30,13 @@ class Location:
     @property
     def on_postgres(self) -> bool:
         return self.metadata.startswith("postgresql://")
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The local folders that are the lake's own: of its data, and of its catalog unless lake.yaml moved that."""
+        own = () if self.on_s3 else (self.data_path,)
+        folder, name = os.path.split(self.metadata)
+        return own if self.on_postgres or name != LAKE_CATALOG else (*own, folder)
 
     @property
     def on_s3(self) -> bool:
@@ -55,7 +62,7 @@ def locate(uri: str | os.PathLike[str]) -> Location:
         raise PairmillError(f"lake '{uri}': there is no such file. Write it with `metadata:` and `data_path:`.")
     if path.exists() and not path.is_dir():
         raise PairmillError(f"lake '{uri}' is a file. Name a folder, or a lake.yaml.")
-    return Location(str(uri), str(path / SQLITE_NAME), _folder(str(path / "data")))
+    return Location(str(uri), str(path / LAKE_CATALOG), _folder(str(path / "data")))
 
 
 def _from_settings(uri: str, file: Path) -> Location:
@@ -71,7 +78,7 @@ def _from_settings(uri: str, file: Path) -> Location:
         raise PairmillError(f"lake '{uri}': {file} may hold only the texts `metadata` and `data_path`.")
     return Location(
         uri,
-        _metadata(uri, content.get("metadata", SQLITE_NAME), file.parent),
+        _metadata(uri, content.get("metadata", LAKE_CATALOG), file.parent),
         _data_path(content.get("data_path", "data"), file.parent),
     )
 

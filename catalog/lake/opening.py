@@ -15,9 +15,9 @@ from catalog.lake.location import Location, locate
 from catalog.lake.metadata import Metadata
 from catalog.lake.translation import translated
 from catalog.terms.error import NewerLake, PairmillError
+from catalog.terms.mark import LAKE_TEXT, MARK
 
 OPENING_ERRORS = (duckdb.Error, OSError)
-S3_MARK = "lake.txt"
 WAIT_SECONDS = 60.0
 
 
@@ -58,6 +58,8 @@ def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection
         _reach_s3(connection, location, read_only)
     elif not read_only:
         os.makedirs(location.data_path, exist_ok=True)
+    if not read_only:
+        mark(*location.folders)
     # What does not fit into memory goes beside the data, where there is room, rather than into the working directory.
     beside = tempfile.gettempdir() if read_only or location.on_s3 else os.path.dirname(location.data_path.rstrip("/"))
     connection.execute(f"SET temp_directory = {quoted(spill.folder(beside))}")
@@ -66,6 +68,13 @@ def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection
         # each file that is committed, wherever that lies: a GB after 120,000 of them. Footers stay, see connect.
         connection.execute("SET enable_external_file_cache = false")
     return connection
+
+
+def mark(*folders: str) -> None:
+    """Mark folders as a lake's own, which no source reads: with the mark that they do not have yet."""
+    for folder in folders:
+        if os.path.isdir(folder) and not os.path.exists(path := os.path.join(folder, MARK)):
+            Path(path).write_text(f"{LAKE_TEXT}\n", encoding="utf-8")
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
@@ -115,13 +124,13 @@ def _check_data_path(lake: Lake) -> None:
 
 
 def _reach_s3(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
-    """Check that S3 answers, in seconds instead of after the first shard: look for a small file, else write it."""
-    mark = quoted(location.data_path + S3_MARK)
+    """Check that S3 answers, in seconds instead of after the first shard: look for the lake's mark, else write it."""
+    mark = quoted(location.data_path + MARK)
     connection.execute("SET http_retries = 1; SET http_timeout = 10")
     # glob() asks S3 only for a name with a wildcard.
-    found = connection.execute(f"SELECT 1 FROM glob({quoted(location.data_path + S3_MARK[:-1] + '*')})").fetchall()
+    found = connection.execute(f"SELECT 1 FROM glob({quoted(location.data_path + MARK[:-1] + '*')})").fetchall()
     if not found and not read_only:
-        connection.execute(f"COPY (SELECT 'The data of a Pairmill lake.') TO {mark} (FORMAT csv, HEADER false)")
+        connection.execute(f"COPY (SELECT '{LAKE_TEXT}') TO {mark} (FORMAT csv, HEADER false)")
     connection.execute("RESET http_retries; RESET http_timeout")
 
 

@@ -10,6 +10,7 @@ REASONS: tuple[str, ...] = (
     "bad_record",
     "bad_encoding",
     "unsafe_path",
+    "left_out",
     "missing",
     "blocked_address",
     "opt_out",

@@ -17,7 +17,7 @@ WEB = ("https://", "http://", "ftp://")
 CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Unit:
     """The smallest piece that is read at once: a page, a picture file, a row group of a table.
 

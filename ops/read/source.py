@@ -9,7 +9,8 @@ import importlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from catalog.terms.secrets import without_secrets
 from ops.fault import Fault
 from ops.read import formats
 from ops.read.document import Claim, Document, Format, Picture, Text, Unit
+from ops.read.formats import image_folder
 from ops.read.places.tree import Entry, LocalTree, SourceError, Tree, local_tree
 from ops.read.places.web import WebTree, web_tree
 
@@ -38,6 +40,8 @@ FORMATS = {reader.name: reader for reader in READERS}
 FORMAT_NAME = re.compile(r"[a-z][a-z0-9_]{2,31}")
 WEB = ("https://", "http://")
 VARIABLE = re.compile(r"\$\{(\w+)\}")
+# Where no name says anything, so many files are opened to see whether any is a picture.
+LOOKED_INTO = 64
 
 
 @dataclass
@@ -45,30 +49,34 @@ class Source:
     """List and read the documents of one place, which may hold several formats: each takes the files that are its own.
 
     ``uri`` is the same from whatever folder and however the place was named: ids of documents are made from it. Pickles
-    small: the listing is left out, so a worker can read units, and lists anew only when asked to.
+    small: it holds no listing, so a worker can read units.
     """
 
     uri: str
     tree: Tree
     formats: tuple[str, ...]
-    _listed: tuple[list[Unit], list[Fault]] | None = field(default=None, repr=False)
 
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_listed": None}
+    def listed(self) -> Iterator[Unit | Fault]:
+        """List what can be read, and a Fault for each file that belongs to no unit, by uri; nothing of it is kept.
+
+        The tree's files and what the formats take of them are in memory at once, some 0.7 kB a file, until the first is
+        handed over; each is forgotten when it was. Raises SourceError when nothing can be read or the place cannot be
+        reached.
+        """
+        units, faults = self._list()
+        units.sort(key=lambda unit: unit.uri, reverse=True)
+        faults.sort(key=lambda fault: fault.item, reverse=True)
+        while units or faults:
+            is_unit = not faults or (bool(units) and units[-1].uri <= faults[-1].item)
+            yield units.pop() if is_unit else faults.pop()
 
     def units(self) -> list[Unit]:
-        """List what can be read, sorted by uri.
-
-        Raises SourceError when nothing can be read or the place cannot be reached.
-        """
-        return self._list()[0]
+        """List what can be read, sorted by uri. Raises SourceError as ``listed`` does."""
+        return [found for found in self.listed() if isinstance(found, Unit)]
 
     def ignored(self) -> list[Fault]:
-        """List the files that belong to no unit and no document, each with the reason, sorted by uri.
-
-        Raises SourceError as ``units`` does.
-        """
-        return self._list()[1]
+        """List the files that belong to no unit, each with the reason, sorted by uri. Raises SourceError as well."""
+        return [found for found in self.listed() if isinstance(found, Fault)]
 
     def read(self, unit: Unit) -> Iterator[Document | Fault]:
         """Yield the documents of one unit in a fixed order, and a Fault for each that cannot be read.
@@ -78,15 +86,16 @@ class Source:
         return FORMATS[unit.format].read(self.tree, unit)
 
     def _list(self) -> tuple[list[Unit], list[Fault]]:
-        if self._listed is None:
-            entries, faults = self.tree.list()
-            claim = _claim(self.tree, entries, self.formats)
-            if not claim.units:
-                raise SourceError(_nothing(self.uri, entries, self.formats))
-            faults += [_left_over(self.tree, entry) for entry in entries if entry.path not in claim.taken]
-            units = sorted(claim.units, key=lambda unit: unit.uri)
-            self._listed = units, sorted(faults, key=lambda fault: fault.item)
-        return self._listed
+        entries, faults = self.tree.list()
+        claim = _claim(self.tree, entries, self.formats)
+        left = [entry for entry in entries if entry.path not in claim.taken and not _readers_of(entry)]
+        if not claim.units and not _holds_a_picture(self.tree, left, self.formats):
+            raise SourceError(_nothing(self.uri, entries, self.formats))
+        if image_folder.FORMAT.name in self.formats:
+            unnamed = image_folder.claim_unnamed(self.tree, left)
+            claim = Claim(claim.units + unnamed.units, claim.taken | unnamed.taken)
+        faults += [_left_over(self.tree, entry) for entry in entries if entry.path not in claim.taken]
+        return claim.units, faults
 
 
 def _claim(tree: Tree, entries: list[Entry], formats: tuple[str, ...]) -> Claim:
@@ -101,13 +110,28 @@ def _claim(tree: Tree, entries: list[Entry], formats: tuple[str, ...]) -> Claim:
     return Claim(units, taken)
 
 
+def _readers_of(entry: Entry) -> list[Format]:
+    """List the formats that a file's name speaks of."""
+    return [reader for reader in READERS if entry.suffix in reader.suffixes and entry.suffix != "gz"]
+
+
 def _left_over(tree: Tree, entry: Entry) -> Fault:
-    readers = [reader for reader in READERS if entry.suffix in reader.suffixes]
-    if readers and entry.suffix != "gz":
+    if readers := _readers_of(entry):
         expected = "; ".join(reader.expects for reader in readers)
         return Fault(tree.uri(entry.path), "bad_record", f"cannot be read, or of no known shape; expected {expected}")
-    detail = f"neither a page, a table of documents nor a picture that is read ('{entry.path}'): left alone"
-    return Fault(tree.uri(entry.path), "not_an_image", detail)
+    return image_folder.no_picture(tree.uri(entry.path), entry.path)
+
+
+def _holds_a_picture(tree: Tree, unnamed: list[Entry], formats: tuple[str, ...]) -> bool:
+    """Whether any file without a telling name is a picture; where they are too many to look into, they may be."""
+    if image_folder.FORMAT.name not in formats:
+        return False
+    # A SQLite file may be this process's own catalog: closing it would drop the locks that are held on it.
+    some = [entry.path for entry in unnamed if not entry.suffix.startswith("sqlite")]
+    if len(some) > LOOKED_INTO:
+        return True
+    with ThreadPoolExecutor(LOOKED_INTO // 4) as pool:
+        return any(pool.map(lambda path: image_folder.is_picture(tree, path), some))
 
 
 def _nothing(uri: str, entries: list[Entry], formats: tuple[str, ...]) -> str:

@@ -12,8 +12,9 @@ import fsspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from catalog.terms.error import PairmillError
+from catalog.terms.mark import EXPORT_LISTS
 
-MANIFEST, PROGRESS = "manifest.json", "progress.json"
+MANIFEST, PROGRESS = EXPORT_LISTS
 # Gives up after some 20 s without an answer.
 _S3: dict[str, Any] = {"config_kwargs": {"connect_timeout": 5, "retries": {"total_max_attempts": 4}}}
 _TROUBLE = (OSError, BotoCoreError, ClientError)
@@ -116,9 +117,11 @@ class Destination:
             return {}
         return content if isinstance(content, dict) else {}
 
-    def write_json(self, name: str, head: dict[str, Any], files: list[Written]) -> None:
+    def write_list(self, name: str, head: dict[str, Any], files: list[Written]) -> None:
         """Write ``head`` with the list of ``files`` as JSON."""
-        content = {**head, "files": [asdict(file) for file in files]}
+        self.write_json(name, {**head, "files": [asdict(file) for file in files]})
+
+    def write_json(self, name: str, content: dict[str, Any]) -> None:
         with self.file(name) as out:
             out.write(json.dumps(content, indent=1).encode() + b"\n")
 
@@ -135,6 +138,11 @@ class Destination:
             self._filesystem.rm_file(f"{self._root}/{name}")
 
     def names(self) -> list[str]:
+        """List the files and folders that are there, sorted; [] where there is no such folder."""
         self._filesystem.invalidate_cache()
-        with self._explaining_errors():
-            return sorted(path.rsplit("/", 1)[-1] for path in self._filesystem.ls(self._root, detail=False))
+        try:
+            with self._explaining_errors(FileNotFoundError):
+                found = os.listdir(self._root) if self._is_local else self._filesystem.ls(self._root, detail=False)
+        except FileNotFoundError:
+            return []
+        return sorted(path.rsplit("/", 1)[-1] for path in found)

@@ -2,10 +2,12 @@
 
 Files are numbered and written one after the other, each whole or absent. `progress.json` remembers the finished ones,
 so a killed export continues where it was; `manifest.json` comes last, so an export without it is not finished. Equal
-versions give equal bytes, manifest included.
+versions give equal bytes, manifest included. The mark, which comes first, says whose export this is: another one is not
+written over it, nor over anything else.
 """
 
 import io
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from catalog.ask import datasets, exports
 from catalog.ask.datasets import Dataset
 from catalog.lake.lake import Lake
 from catalog.terms.error import PairmillError
+from catalog.terms.mark import EXPORT_FILE, MARK
 from catalog.write import lease
 from tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
 from tasks.out.webdataset_tars import write_tar
@@ -48,7 +51,8 @@ def export(
     wait_seconds: float = 60.0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Exported:
-    """Write ``name`` at ``version`` (None: the newest) to the folder or s3:// prefix ``to``, one export a folder.
+    """Write ``name`` at ``version`` (None: the newest) to the folder or s3:// prefix ``to``, which is empty or holds
+    this lake's export of that version in that format, be it unfinished.
 
     webdataset: `NAME-vV-000000.tar` of at most 10,000 samples and 1 GB, each `{image_id}.jpg` (or png, webp, … : the
     original bytes), `.json` (all columns of the pair) and `.txt` (text1), in the order of the shards that hold the
@@ -56,9 +60,10 @@ def export(
     `NAME-vV-000000.parquet`, RealSyn's columns, then ids, texts and scores, by image_id; no picture bytes.
 
     One process; memory is one file's rows and the pictures that they take from one shard, 1 GB at most. Finished files
-    are not written again. Takes the lease to insert its row in ``exports`` (waits ``wait_seconds`` for it).
+    are not written again. Holds the lease while it writes (waits ``wait_seconds`` for it): it ends with a row in
+    ``exports``, and no takedown may pass it by.
 
-    Raises PairmillError when there is no such dataset, when the place cannot be written or holds another export, when a
+    Raises PairmillError when there is no such dataset, when the place cannot be written or holds anything else, when a
     picture's bytes are gone, or when the version was amended meanwhile; LeaseHeld when another process keeps the lease.
     """
     if format not in _SUFFIX:
@@ -68,14 +73,45 @@ def export(
             f"lake '{lake.uri}' is open for reading only; open it to write: an export is put on record."
         )
     dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
-    place = Destination(to)
-    files = _finished(place, dataset, format) or _write_all(lake, dataset, place, format, progress)
-    found = Exported(place.uri, len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
+    place, whose = Destination(to), _whose(lake, dataset, format)
+    _check_place(place, lake, whose, _head(dataset, format), dataset.amended)
     with lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
+        files = _finished(place, dataset, format) or _write_all(lake, dataset, place, format, progress, whose)
+        found = Exported(place.uri, len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
         exports.record(lake, dataset, format, found.uri, found.files, found.rows, found.bytes)
-    place.write_json(MANIFEST, _head(dataset, format), files)
+    place.write_list(MANIFEST, _head(dataset, format), files)
     place.remove(PROGRESS)
     return found
+
+
+def _whose(lake: Lake, dataset: Dataset, format: str) -> dict[str, Any]:
+    """Make the mark of an export: the lake's own id, and what it holds. An amended version stays the same export."""
+    return {"lake": exports.lake_id(lake), "dataset": dataset.name, "version": dataset.version, "format": format}
+
+
+def _check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dict[str, Any], amended: bool) -> None:
+    """Raise PairmillError unless the place is empty or holds this very export; by its lists where it has no mark."""
+    if f"{place.uri}/".startswith(lake.data_path):
+        raise PairmillError(f"'{place.uri}' lies in the data of the lake itself. Give another folder.")
+    names = [name for name in place.names() if name != f"{MARK}.part"]
+    if not names:
+        return
+    held = [place.read_json(name) for name in (MARK, MANIFEST, PROGRESS) if name in names]
+    # A copy of a lake has its id: what both published since then differs in its content.
+    if held and held[0] == whose and (amended or all(_is_of(each, head, "content_digest") for each in held[1:])):
+        return
+    if held and MARK not in names and all(_is_of(each, head) for each in held):
+        return  # of an older Pairmill, which left no mark
+    if told := next((each for each in held if each.keys() >= {"dataset", "version", "format"}), None):
+        other = " of another lake, or of other content" if _is_of(told, whose, "dataset", "version", "format") else ""
+        it = f"holds the export of {told['dataset']}@{told['version']} as {told['format']}{other}"
+    else:
+        it = f"is not empty (there is '{names[0]}'), and an export is written into a folder of its own"
+    raise PairmillError(f"'{place.uri}' {it}. Give another folder, or empty this one.")
+
+
+def _is_of(listing: dict[str, Any], head: dict[str, Any], *keys: str) -> bool:
+    return all(key in listing and listing[key] == head[key] for key in keys or head)
 
 
 def _head(dataset: Dataset, format: str) -> dict[str, Any]:
@@ -90,14 +126,9 @@ def _head(dataset: Dataset, format: str) -> dict[str, Any]:
 
 
 def _finished(place: Destination, dataset: Dataset, format: str) -> list[Written]:
-    """Return the files of a finished export of this content, else []. Raises PairmillError for another export."""
+    """Return the files of a finished export of this content, else []."""
     manifest = place.read_json(MANIFEST)
-    head = _head(dataset, format)
-    for key in ("dataset", "version", "format"):
-        if manifest and manifest.get(key) != head[key]:
-            held = f"{manifest.get('dataset')}@{manifest.get('version')} as {manifest.get('format')}"
-            raise PairmillError(f"'{place.uri}' holds the export of {held}. Give another folder, or empty this one.")
-    return _listed_files(place, manifest, head) if manifest.get("files") else []
+    return _listed_files(place, manifest, _head(dataset, format)) if manifest.get("files") else []
 
 
 def _listed_files(place: Destination, listing: dict[str, Any], head: dict[str, Any]) -> list[Written]:
@@ -109,14 +140,20 @@ def _listed_files(place: Destination, listing: dict[str, Any], head: dict[str, A
 
 
 def _write_all(
-    lake: Lake, dataset: Dataset, place: Destination, format: Format, progress: Callable[[int, int], None]
+    lake: Lake,
+    dataset: Dataset,
+    place: Destination,
+    format: Format,
+    progress: Callable[[int, int], None],
+    whose: dict[str, Any],
 ) -> list[Written]:
     """Write the files that progress.json does not list yet, and return all."""
     head = _head(dataset, format)
     place.prepare()
+    place.write_json(MARK, whose)
     files = _listed_files(place, place.read_json(PROGRESS), head)
     place.remove(MANIFEST)
-    place.write_json(PROGRESS, head, files)
+    place.write_list(PROGRESS, head, files)
     exports.gather(lake, dataset, by_shard=format == "webdataset")
     try:
         paths = exports.picture_paths(lake) if format == "webdataset" else {}
@@ -130,7 +167,7 @@ def _write_all(
             with place.file(name) as out:
                 write_tar(table.to_pylist(), paths, out) if format == "webdataset" else _write_table(table, out)
             files.append(out.written(name, table.num_rows))
-            place.write_json(PROGRESS, head, files)
+            place.write_list(PROGRESS, head, files)
     finally:
         exports.release(lake)
     _remove_strays(place, dataset, files)
@@ -141,8 +178,9 @@ def _write_all(
 def _remove_strays(place: Destination, dataset: Dataset, files: list[Written]) -> None:
     """Remove files that an earlier, larger state of this version left behind."""
     known = {file.name for file in files}
+    ours = re.compile(rf"(?={re.escape(f'{dataset.name}-v{dataset.version}-')}).+?{EXPORT_FILE}")
     for name in place.names():
-        if name.startswith(f"{dataset.name}-v{dataset.version}-") and name not in known:
+        if ours.fullmatch(name) and name not in known:
             place.remove(name)
 
 

@@ -26,11 +26,26 @@ def plain_duckdb(catalog: str | Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def test_a_new_lake_has_its_tables_and_leaves_two_names_in_the_folder(tmp_path: Path) -> None:
+def test_a_new_lake_has_its_tables_and_leaves_its_mark_and_two_names_in_the_folder(tmp_path: Path) -> None:
     with create_or_open(tmp_path / "deep" / "lake") as lake:
         assert lake.query("SELECT count(*) FROM images") == [(0,)]
         assert lake.query("SELECT * FROM lease") == []
-    assert sorted(os.listdir(tmp_path / "deep" / "lake")) == ["catalog.sqlite", "data"]
+    assert sorted(os.listdir(tmp_path / "deep" / "lake")) == [".pairmill", "catalog.sqlite", "data"]
+
+
+def test_a_lake_of_before_there_were_marks_has_them_once_it_is_opened_to_be_written(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "lake.yaml").write_text("data_path: ../images")
+    for uri, folders in (
+        (tmp_path / "lake", ["lake"]),
+        (tmp_path / "elsewhere" / "lake.yaml", ["elsewhere", "images"]),
+    ):
+        for read_only in (False, True, False):
+            create_or_open(uri, read_only).close()
+            marks = [tmp_path / folder / ".pairmill" for folder in folders]
+            assert [mark.exists() for mark in marks] == [not read_only] * len(marks)
+            for mark in marks:
+                mark.unlink(missing_ok=True)
 
 
 def test_plain_duckdb_reads_the_lake_from_another_working_directory(

@@ -21,7 +21,9 @@ from catalog.lake.opening import create_or_open
 from catalog.terms.error import LeaseHeld, PairmillError
 from catalog.terms.ids import text_id
 from catalog.write import lease
+from ops.read.source import open_source
 from tasks.out.export import REALSYN, TAR_BYTES, _spans, export
+from tests.ops.read.samples import write
 from tests.tasks.published import picture, published
 
 N = 14
@@ -46,7 +48,8 @@ def small_tars(monkeypatch: pytest.MonkeyPatch):
 
 
 def files(place: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(place.iterdir())}
+    """Every file of an export but for its mark."""
+    return {path.name: path.read_bytes() for path in sorted(place.iterdir()) if path.name != ".pairmill"}
 
 
 def samples(data: bytes) -> dict[str, dict[str, bytes]]:
@@ -169,18 +172,66 @@ def test_a_folder_that_holds_another_export_is_left_alone(lake: Lake, tmp_path: 
     assert files(tmp_path) == before
 
 
-def test_an_export_that_cannot_be_put_on_record_is_finished_by_the_next_without_writing(lake: Lake, tmp_path: Path):
+def test_an_export_that_cannot_take_the_lease_writes_nothing(lake: Lake, tmp_path: Path):
     with (
         create_or_open(lake.uri) as other,
         lease.writing(other, "run-9", "curate"),
         pytest.raises(LeaseHeld, match="curate"),
     ):
-        export(lake, "small", 1, str(tmp_path), wait_seconds=0)
-    assert list(files(tmp_path)) == ["progress.json", "small-v1-000000.tar"]
+        export(lake, "small", 1, str(tmp_path / "out"), wait_seconds=0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_holds_anything_else_is_left_as_it_is(lake: Lake, tmp_path: Path):
+    held = {"manifest.json": '{"name": "a web app"}', "progress.json": "{}", "small-v1-notes.txt": "mine"}
+    for name, content in held.items():
+        (tmp_path / "site").mkdir(exist_ok=True)
+        (tmp_path / "site" / name).write_text(content)
+        before = files(tmp_path / "site")
+        with pytest.raises(PairmillError, match=r"is not empty \(there is 'manifest.json'\).*Give another folder"):
+            export(lake, "small", 1, str(tmp_path / "site"))
+        assert files(tmp_path / "site") == before and not (tmp_path / "site" / ".pairmill").exists()
+
+
+def test_what_a_user_put_into_an_export_stays_when_it_is_repeated(lake: Lake, tmp_path: Path, small_tars: None):
+    export(lake, "small", 1, str(tmp_path))
+    for name in ("small-v1-notes.txt", "small-v1-000000.tar.gz", "other-v1-000009.tar", "README"):
+        (tmp_path / name).write_text("mine")
+    (tmp_path / "small-v1-000009.tar").write_text("of a larger state of this version")
+    (tmp_path / "small-v1-000001.tar").unlink()
+    export(lake, "small", 1, str(tmp_path))
+    kept = {name for name in files(tmp_path) if name.startswith(("small-v1-n", "other", "README"))}
+    assert kept == {"small-v1-notes.txt", "other-v1-000009.tar", "README"}
+    assert (tmp_path / "small-v1-000000.tar.gz").exists() and not (tmp_path / "small-v1-000009.tar").exists()
+
+
+def test_another_lakes_export_of_a_dataset_of_that_name_is_left_alone(lake: Lake, tmp_path: Path):
+    published(tmp_path / "other", pictures=3, image_rules=())
+    with create_or_open(tmp_path / "other") as other:
+        export(other, "small", 1, str(tmp_path / "out"))
+    before = files(tmp_path / "out")
+    with pytest.raises(
+        PairmillError, match=r"holds the export of small@1 as webdataset of another lake, or of other content"
+    ):
+        export(lake, "small", 1, str(tmp_path / "out"))
+    assert files(tmp_path / "out") == before
+
+
+def test_an_export_of_before_there_were_marks_is_continued(lake: Lake, tmp_path: Path, small_tars: None):
+    export(lake, "small", 1, str(tmp_path))
+    whole = files(tmp_path)
+    (tmp_path / ".pairmill").unlink()
+    (tmp_path / "small-v1-000003.tar").unlink()
+    (tmp_path / "manifest.json").rename(tmp_path / "progress.json")
     os.utime(tmp_path / "small-v1-000000.tar", (1, 1))
-    export(lake, "small", 1, str(tmp_path), wait_seconds=0)
-    assert list(files(tmp_path)) == ["manifest.json", "small-v1-000000.tar"]
-    assert (tmp_path / "small-v1-000000.tar").stat().st_mtime == 1
+    export(lake, "small", 1, str(tmp_path))
+    assert files(tmp_path) == whole and (tmp_path / ".pairmill").exists()
+
+
+def test_no_export_is_written_into_the_data_of_its_lake(lake: Lake):
+    with pytest.raises(PairmillError, match="lies in the data of the lake itself"):
+        export(lake, "small", 1, f"{lake.data_path}export")
+    assert not Path(f"{lake.data_path}export").exists()
 
 
 def test_a_version_amended_meanwhile_is_written_anew(tmp_path: Path, small_tars: None):
@@ -284,13 +335,28 @@ def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Pat
     monkeypatch.setattr(webdataset_tars, "_add_sample", add)
     with pytest.raises(Killed):
         export(lake, "small", 1, "s3://data/out/")
-    assert names() == ["out/progress.json", "out/small-v1-000000.tar"]
+    assert names() == ["out/.pairmill", "out/progress.json", "out/small-v1-000000.tar"]
     export(lake, "small", 1, "s3://data/out/")
     assert len(added) == 7 + N - 4
     export(lake, "small", 1, str(tmp_path / "local"))
     local = files(tmp_path / "local")
-    assert names() == [f"out/{name}" for name in local]
+    assert names() == ["out/.pairmill", *(f"out/{name}" for name in local)]
     for name, data in local.items():
         assert bucket.get_object(Bucket="data", Key=f"out/{name}")["Body"].read() == data
+    bucket.put_object(Bucket="data", Key="full/a.jpg", Body=b"mine")
+    with pytest.raises(PairmillError, match=r"'s3://data/full' is not empty \(there is 'a.jpg'\)"):
+        export(lake, "small", 1, "s3://data/full")
     with pytest.raises(PairmillError, match=r"'s3://nowhere/out' cannot be written.*the bucket's name"):
         export(lake, "small", 1, "s3://nowhere/out")
+
+
+def test_a_lake_and_its_export_inside_a_source_are_no_part_of_it(tmp_path: Path):
+    write(tmp_path, {"photo.jpg": picture(0)})
+    published(tmp_path / "deep" / "lake", pictures=3, image_rules=())
+    with create_or_open(tmp_path / "deep" / "lake") as lake:
+        export(lake, "small", 1, str(tmp_path / "out"))
+    source = open_source(str(tmp_path))
+    assert [unit.uri for unit in source.units()] == [str(tmp_path / "photo.jpg")]
+    assert [(fault.item, fault.reason) for fault in source.ignored()] == [
+        (str(tmp_path / "deep" / "lake"), "left_out"), (str(tmp_path / "out"), "left_out"),
+    ]  # fmt: skip

@@ -258,3 +258,17 @@ def test_quarantine_keeps_what_a_changed_unit_still_complains_of(tmp_path: Path)
     page(tmp_path, "a", "This page has bad pictures.", 1, 2, at=2)
     with ingested(tmp_path) as held:
         assert held.lake.query("SELECT reason FROM quarantine") == [("not_an_image",)]
+
+
+def test_a_lake_inside_its_own_source_is_never_read(tmp_path: Path):
+    page(tmp_path, "a", "The words of the page.", 1, at=1)
+    for read in (1, 0, 0):
+        with ingested(tmp_path, str(tmp_path)) as held:
+            assert held.counts["ingest"] == read
+            assert alive(held) == ({"The words of the page."}, {"1.jpg"})
+            items = held.lake.query("SELECT item, reason FROM quarantine")
+            assert items == [(str(tmp_path / "lake"), "left_out")]
+            (tmp_path / "lake" / "reports").mkdir(exist_ok=True)
+            (tmp_path / "lake" / "reports" / "demo-1.html").write_text("<p>A report of 1.jpg.</p>")
+            # An older Pairmill left no mark.
+            (tmp_path / "lake" / ".pairmill").unlink()

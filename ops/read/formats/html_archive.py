@@ -9,7 +9,7 @@ from ops.read.document import Claim, Document, Unit
 from ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
 from ops.read.formats.html_folder import HtmlFolder
 from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
-from ops.read.formats.image_folder import ImageFolder
+from ops.read.formats.image_folder import ImageFolder, claim_unnamed
 from ops.read.places.archive import ArchiveTree, archive, peek
 from ops.read.places.tree import Entry, Tree
 
@@ -56,8 +56,8 @@ def _documents(packed: ArchiveTree) -> Iterator[Document | Fault]:
         for unit in claim.units:
             yield from reader.read(packed, unit)
         entries = [entry for entry in entries if entry.path not in claim.taken]
-    for entry in entries:
-        yield Fault(packed.uri(entry.path), "not_an_image", "neither a page nor a picture: left alone")
+    for unit in claim_unnamed(packed, entries).units:
+        yield from INSIDE[-1].read(packed, unit)
 
 
 FORMAT = HtmlArchive()

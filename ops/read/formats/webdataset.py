@@ -21,7 +21,7 @@ from ops.read.document_metadata import clean, parsed, storable
 from ops.read.formats import interleaved_sample
 from ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
 from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
-from ops.read.page.charset import decode_text
+from ops.read.formats.image_folder import readable
 from ops.read.page.links import NOT_FETCHED
 from ops.read.places.archive import ArchiveTree, archive, is_tar_name, peek
 from ops.read.places.tree import Entry, Tree
@@ -105,17 +105,28 @@ def _documents(packed: ArchiveTree, sidecar: dict[str, dict[str, Any]] | Fault) 
         stem, _, extension = name.partition(".")
         samples.setdefault(posixpath.join(folder, stem), {})[extension.lower()] = entry.path
     for key, sample in samples.items():
-        yield _document(packed, key, sample, sidecar.pop(posixpath.basename(key), {}))
+        yield from _sample(packed, key, sample, sidecar.pop(posixpath.basename(key), {}))
     for key, row in sidecar.items():
         yield _not_fetched(packed.uri(key), row)
 
 
-def _document(packed: ArchiveTree, key: str, sample: Sample, row: dict[str, Any]) -> Document | Fault:
+def _sample(packed: ArchiveTree, key: str, sample: Sample, row: dict[str, Any]) -> Iterator[Document | Fault]:
     uri = packed.uri(key)
     about = row | _json(packed, sample)
     if isinstance(about.get("texts"), list) and isinstance(about.get("images"), list):
-        return interleaved_sample.document(packed, uri, sample, about)
-    captions = _captions(packed, sample, about)
+        yield interleaved_sample.document(packed, uri, sample, about)
+        return
+    texts = _texts(packed, sample)
+    yield from (text for text in texts if isinstance(text, Fault))
+    said = [text for text in texts if isinstance(text, str)]
+    yield _document(packed, uri, sample, about, [*said, *(clean(about.get(name)) for name in CAPTION_NAMES)])
+
+
+def _document(
+    packed: ArchiveTree, uri: str, sample: Sample, about: dict[str, Any], said: list[str]
+) -> Document | Fault:
+    """Make the document of a sample's pictures and distinct captions: of ``said``, '' for none, the first is first."""
+    captions = [text for text in dict.fromkeys(said) if text]
     pictures = [path for extension, path in sample.items() if extension.rpartition(".")[2] in PICTURE_SUFFIXES]
     items: list[Picture | Text] = []
     for path in pictures:
@@ -136,12 +147,12 @@ def _json(packed: ArchiveTree, sample: Sample) -> dict[str, Any]:
     return found if isinstance(found, dict) else {"undecodable": "json"} if data else {}
 
 
-def _captions(packed: ArchiveTree, sample: Sample, about: dict[str, Any]) -> list[str]:
-    """Collect distinct captions: of the text member first, then of the metadata."""
-    found = [packed.read(sample[extension]) for extension in CAPTIONS if extension in sample]
-    texts = [clean(decode_text(data).text) for data in found if not isinstance(data, Fault)]
-    texts += [clean(about.get(name)) for name in CAPTION_NAMES]
-    return [text for text in dict.fromkeys(texts) if text]
+def _texts(packed: ArchiveTree, sample: Sample) -> list[str | Fault]:
+    """Read the captions among a sample's members; a Fault for one that is no text."""
+    paths = [sample[extension] for extension in CAPTIONS if extension in sample]
+    found = [(path, packed.read(path)) for path in paths]
+    texts = [readable(packed.uri(path), data) for path, data in found if not isinstance(data, Fault)]
+    return [text if isinstance(text, Fault) else clean(text) for text in texts]
 
 
 def _not_fetched(uri: str, row: dict[str, Any]) -> Document:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import IO
 
 from ops.fault import Fault
+from ops.read.places.own_folders import HIDDEN, left_out
 from ops.read.places.tar_members import Member, members
 from ops.read.places.tree import Entry, Place, Tree, refused
 from ops.read.places.unpack import head, seekable
@@ -40,9 +41,12 @@ class ArchiveTree:
                     self._tar[found.name] = found
 
     def list(self) -> tuple[list[Entry], list[Fault]]:
-        """List members in the order of the archive, and its faults; names that begin with a dot are left out."""
+        """List members in the order of the archive, and its faults; what is hidden is left out, with a Fault."""
         sizes = self._zip.names() if self._zip else ((each.name, each.size) for each in self._tar.values())
-        return [Entry(name, size, "") for name, size in sizes if not _hidden(name)], self._faults
+        entries = [Entry(name, size, "") for name, size in sizes]
+        hidden = {entry.path: left_out(entry.path) for entry in entries}
+        faults = [Fault(self.uri(place), "left_out", HIDDEN) for place in sorted({*hidden.values()} - {""})]
+        return [entry for entry in entries if not hidden[entry.path]], self._faults + faults
 
     def uri(self, path: str) -> str:
         return f"{self.root}#{path}"
@@ -117,7 +121,3 @@ def is_zip(file: IO[bytes]) -> bool:
     mark = file.read(4)
     file.seek(0)
     return mark in (b"PK\3\4", b"PK\5\6")
-
-
-def _hidden(name: str) -> bool:
-    return any(part.startswith(".") for part in name.split("/"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from errno import EINVAL
 from typing import IO, Any
@@ -9,7 +10,7 @@ from typing import IO, Any
 from botocore.exceptions import NoCredentialsError
 
 from ops.fault import Fault
-from ops.read.places import retries
+from ops.read.places import own_folders, retries
 from ops.read.places.ranges import buffered
 from ops.read.places.s3_requests import BROKEN_OFF, UNREACHABLE, again, cannot, filesystem, range_of, told
 from ops.read.places.tree import MAX_BYTES, Entry, Place, SourceError, refused
@@ -49,13 +50,36 @@ class S3Tree:
         return self._entries(start, found)
 
     def _entries(self, start: str, found: dict[str, dict[str, Any]]) -> tuple[list[Entry], list[Fault]]:
-        entries = []
+        entries: list[Entry] = []
+        clues: defaultdict[str, set[str]] = defaultdict(set)
         for key, info in found.items():
             path = key.removeprefix(start).removeprefix("/")  # one: a key may hold two in a row
-            hidden = any(name.startswith(".") for name in path.split("/"))
-            if path and info["type"] == "file" and not hidden and not path.endswith("/"):
+            if path and info["type"] == "file" and not path.endswith("/"):
                 entries.append(Entry(path, int(info["size"]), str(info["ETag"]).strip('"')))
-        return sorted(entries, key=lambda entry: entry.path), []
+                folder, slash, name = path.rpartition("/")
+                for place, clue in ((folder + slash, own_folders.clue(name)), own_folders.data_clue(path)):
+                    if clue and info["size"]:  # of an empty object S3 has no first bytes to give
+                        clues[place].add(clue)
+        own = {} if self.only else {folder for folder, seen in clues.items() if self._is_own(folder, seen)}
+        if "" in own:
+            raise SourceError(f"source '{self.root}' {own_folders.ITSELF}")
+        left_out = {entry.path: own_folders.left_out(entry.path, own) for entry in entries}
+        kept = sorted((entry for entry in entries if not left_out[entry.path]), key=lambda entry: entry.path)
+        return kept, [
+            Fault(self.uri(place), "left_out", own_folders.LEFT_OUT if f"{place}/" in own else own_folders.HIDDEN)
+            for place in sorted({place for place in left_out.values() if place})
+        ]
+
+    def _is_own(self, folder: str, clues: set[str]) -> bool:
+        def head(name: str, n: int) -> bytes:
+            try:
+                return told(
+                    self.uri(folder + name), lambda: filesystem().cat_file(self.uri(folder + name), start=0, end=n)
+                )
+            except (FileNotFoundError, PermissionError):
+                return b""
+
+        return own_folders.is_own(clues, lambda: False, head)
 
     def uri(self, path: str) -> str:
         return f"{self.root}/{path}"

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from catalog.terms.ids import text_id
+from catalog.terms.mark import LAKE_DATA
 from ops.fault import Fault
+from ops.read.places import own_folders
 
 # Larger single files are refused unread: a worker holds a page or a picture in memory whole.
 MAX_BYTES = 256 * 2**20
@@ -19,7 +21,7 @@ class SourceError(Exception):
     """A source as a whole cannot be used; the message says which one, why, and the remedy."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One listed file: ``path`` in the source with '/', ``size`` in bytes; ``etag`` changes with its content."""
 
@@ -54,7 +56,8 @@ class Tree(Protocol):
     def list(self) -> tuple[list[Entry], list[Fault]]:
         """List every file, sorted by path, and a Fault for what could not be listed.
 
-        Names that begin with a dot are left out. Raises SourceError when the place as a whole cannot be listed.
+        What is hidden (its name begins with a dot) and folders that Pairmill made are left out, each with a Fault: of a
+        hidden folder one for all. Raises SourceError when the place cannot be listed, or is itself made by Pairmill.
         """
         ...
 
@@ -108,12 +111,14 @@ class LocalTree:
         return sorted(entries, key=lambda entry: entry.path), faults
 
     def _scan(self, folder: str, entries: list[Entry], faults: list[Fault]) -> list[str]:
+        """Add the files of one folder, and return the folders in it; neither if Pairmill made it."""
         below: list[str] = []
+        clues: set[str] = set()
+        n_entries, n_faults = len(entries), len(faults)
         try:
             with os.scandir(self._absolute(folder)) as found:
                 for item in found:
-                    if item.name.startswith("."):
-                        continue
+                    clues.add(own_folders.clue(item.name))
                     path = folder + item.name
                     fault = self._unlistable(item, path)
                     if fault:
@@ -124,12 +129,30 @@ class LocalTree:
                         entries.append(_entry(path, item.stat()))
         except OSError as error:
             faults.append(Fault(self.uri(folder), "missing", f"cannot be listed: {error.strerror}"))
-        return below
+        if not self._is_own(folder, clues):
+            return below
+        if not folder:
+            raise SourceError(f"source '{self.root}' {own_folders.ITSELF}")
+        del entries[n_entries:], faults[n_faults:]
+        faults.append(Fault(self.uri(folder.rstrip("/")), "left_out", own_folders.LEFT_OUT))
+        return []
+
+    def _is_own(self, folder: str, clues: set[str]) -> bool:
+        def head(name: str, n: int) -> bytes:
+            try:
+                with self.open(folder + name) as file:
+                    return file.read(n)
+            except OSError:
+                return b""
+
+        return own_folders.is_own(clues, lambda: os.path.isdir(self._absolute(folder + LAKE_DATA)), head)
 
     def _unlistable(self, item: os.DirEntry[str], path: str) -> Fault | None:
         if not is_storable(path):
             shown = path.encode("utf-8", "replace").decode()
             return Fault(self.uri(shown), "bad_encoding", "the file's name is not UTF-8: rename it")
+        if item.name.startswith("."):
+            return Fault(self.uri(path), "left_out", own_folders.HIDDEN)
         if item.is_symlink() and item.is_dir():
             return Fault(
                 self.uri(path), "unsafe_path", "a linked folder is not followed: give it as a source of its own"

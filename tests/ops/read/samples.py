@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from ops.fault import Fault
-from ops.read.source import Document, Picture, Source, Text
+from ops.read.source import Document, Picture, Source, Text, Unit
 
 
 def jpeg(colour: str = "red", size: tuple[int, int] = (8, 6)) -> bytes:
@@ -34,13 +34,14 @@ def table_bytes(columns: dict[str, pa.Array], row_group_size: int = 100) -> byte
     return out.getvalue()
 
 
-def everything(source: Source) -> Iterator[Document | Fault]:
-    for unit in source.units():
+def everything(source: Source, units: Sequence[Unit] = ()) -> Iterator[Document | Fault]:
+    """What all units say, or those that were listed before."""
+    for unit in units or source.units():
         yield from source.read(unit)
 
 
-def documents(source: Source) -> list[Document]:
-    return [found for found in everything(source) if isinstance(found, Document)]
+def documents(source: Source, units: Sequence[Unit] = ()) -> list[Document]:
+    return [found for found in everything(source, units) if isinstance(found, Document)]
 
 
 def faults(source: Source) -> list[Fault]:

@@ -216,18 +216,21 @@ def test_what_a_page_says_about_itself_is_kept(tmp_path):
 def test_a_page_that_vanished_after_the_listing_is_missing(tmp_path):
     write(tmp_path, {"a.html": "x", "b.html": "y"})
     source = open_source(str(tmp_path))
-    source.units()
+    units = source.units()
     (tmp_path / "a.html").unlink()
-    assert [found.reason if isinstance(found, Fault) else "read" for found in everything(source)] == ["missing", "read"]
+    assert [found.reason if isinstance(found, Fault) else "read" for found in everything(source, units)] == [
+        "missing",
+        "read",
+    ]
 
 
 def test_an_icon_shown_ten_thousand_times_is_read_once(tmp_path, monkeypatch):
     write(tmp_path, {"page.html": "<p>" + "x <img src=a.jpg>" * 10_000, "a.jpg": jpeg()})
     source = open_source(str(tmp_path))
-    source.units()
+    units = source.units()
     opened = []
     monkeypatch.setattr("builtins.open", lambda path, *rest, _open=open: opened.append(path) or _open(path, *rest))
-    (document,) = documents(source)
+    (document,) = documents(source, units)
     monkeypatch.undo()
     assert len(pictures(document)) == 10_000
     assert len(opened) == 2

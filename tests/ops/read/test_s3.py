@@ -94,7 +94,7 @@ def test_a_prefix_gives_the_same_documents_as_the_same_folder(tmp_path, bucket):
     moved = [unit.uri.replace("s3://corpus/deep/prefix", str(tmp_path)) for unit in remote.units()]
     assert moved == [unit.uri for unit in local.units()]
     assert [unit.size for unit in remote.units()] == [unit.size for unit in local.units()]
-    assert [fault.item for fault in remote.ignored()] == ["s3://corpus/deep/prefix/LICENSE"]
+    assert [fault.item for fault in remote.ignored()] == ["s3://corpus/deep/prefix/.hidden.jpg"]
 
 
 def test_a_trailing_slash_and_a_whole_bucket_are_prefixes_too(tmp_path, bucket):
@@ -141,11 +141,11 @@ def test_a_source_in_s3_pickles_without_its_connection(tmp_path, bucket):
 def test_an_object_too_large_or_gone_since_the_listing_is_a_fault(tmp_path, bucket, monkeypatch):
     upload(bucket, write(tmp_path, {"a.html": "<p>" + "x" * 100, "b.html": "y"}), "")
     source = open_source("s3://corpus")
-    source.units()
+    units = source.units()
     bucket.delete_object(Bucket="corpus", Key="b.html")
     monkeypatch.setattr(s3, "MAX_BYTES", 50)
     monkeypatch.setattr(tree, "MAX_BYTES", 50)
-    assert [found.reason for found in everything(source) if isinstance(found, Fault)] == ["too_large", "missing"]
+    assert [found.reason for found in everything(source, units) if isinstance(found, Fault)] == ["too_large", "missing"]
 
 
 @pytest.mark.parametrize(
@@ -191,3 +191,22 @@ def test_a_place_that_accepts_and_never_answers_is_given_up(bucket, monkeypatch)
         fresh_filesystem()
         with pytest.raises(SourceError, match="cannot be reached or refuses"):
             open_source("s3://corpus").units()
+
+
+def test_lakes_and_exports_in_a_bucket_are_not_read_and_what_is_hidden_has_its_reason(bucket, tmp_path):
+    lake = {"lake/lake.txt": "The data of a Pairmill lake.\n", "lake/main/images/a.parquet": b"x", "lake/b.jpg": jpeg()}
+    new = {"new/.pairmill": "x", "new/more/a.jpg": jpeg(), "(1)/.pairmill": "x", "(1)/(a).jpg": jpeg()}
+    copied = {"old/catalog.sqlite": b"x", "old/data/main/images/a.parquet": b"x", "old/a.jpg": jpeg()}
+    hidden = {".git/a.jpg": jpeg(), "photos/.hidden.jpg": jpeg()}
+    theirs = {"photos/lake.jpg": jpeg(), "photos/lake.txt": "A lake.", "nil/lake.txt": b"", "nil/lake.jpg": jpeg()}
+    upload(bucket, write(tmp_path, {**lake, **new, **copied, **hidden, **theirs}), "mixed/")
+    source = open_source("s3://corpus/mixed")
+    assert [unit.uri for unit in source.units()] == [
+        "s3://corpus/mixed/nil/lake.jpg",
+        "s3://corpus/mixed/photos/lake.jpg",
+    ]
+    left = {fault.item.removeprefix("s3://corpus/mixed/"): fault.reason for fault in source.ignored()}
+    assert left == dict.fromkeys(("(1)", ".git", "lake", "new", "old", "photos/.hidden.jpg"), "left_out")
+    for name in ("lake", "new", "old"):
+        with pytest.raises(SourceError, match="is a lake or an export of Pairmill"):
+            open_source(f"s3://corpus/mixed/{name}").units()

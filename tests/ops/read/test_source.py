@@ -34,8 +34,10 @@ def mixed(folder):
 def test_a_mixed_tree_gives_pages_and_the_pictures_that_no_page_shows(tmp_path):
     units = open_source(str(mixed(tmp_path))).units()
     assert [(unit.uri.rpartition("/")[2], unit.format) for unit in units] == [
+        ("README.md", "image_folder"),  # by its bytes it is none, which the worker sees that reads it
         ("loose.png", "image_folder"),
         ("page.html", "html_folder"),
+        ("style.css", "image_folder"),
         ("a.jpg", "image_folder"),
         ("drawing.svg", "image_folder"),
     ]
@@ -44,11 +46,13 @@ def test_a_mixed_tree_gives_pages_and_the_pictures_that_no_page_shows(tmp_path):
 def test_every_file_is_in_a_document_a_unit_or_the_ignored_list(tmp_path):
     source = open_source(str(mixed(tmp_path)))
     seen = {picture.url for document in documents(source) for picture in pictures(document)}
-    seen |= {document.uri for document in documents(source)} | {fault.item for fault in source.ignored()}
-    files = {str(path) for path in tmp_path.rglob("*") if path.is_file() and "/." not in str(path)}
-    assert files - seen == {str(tmp_path / "photos/a.txt")}  # it is in the caption
-    assert names(fault.item for fault in source.ignored()) == ["README.md", "style.css"]
-    assert {fault.reason for fault in source.ignored()} == {"not_an_image"}
+    left = [*source.ignored(), *faults(source)]
+    seen |= {document.uri for document in documents(source)} | {fault.item for fault in left}
+    files = {str(path) for path in tmp_path.rglob("*") if path.is_file()}
+    assert files - seen == {str(tmp_path / name) for name in ("photos/a.txt", ".git/config")}  # a caption; see .git
+    assert {(fault.reason, fault.item.rpartition("/")[2]) for fault in left} == {
+        ("left_out", ".git"), ("left_out", ".hidden.jpg"), ("not_an_image", "README.md"), ("not_an_image", "style.css"),
+    }  # fmt: skip
 
 
 def test_a_pages_unused_rendition_of_a_picture_is_a_document_of_its_own(tmp_path):
@@ -59,8 +63,10 @@ def test_a_pages_unused_rendition_of_a_picture_is_a_document_of_its_own(tmp_path
 def test_a_named_format_takes_only_its_own_files(tmp_path):
     source = open_source(f"image_folder:{mixed(tmp_path)}")
     assert names(unit.uri for unit in source.units()) == [
+        "README.md",
         "loose.png",
         "shown.jpg",
+        "style.css",
         "a.jpg",
         "drawing.svg",
         "shown too.jpg",
@@ -136,10 +142,10 @@ def test_links_out_of_the_source_and_linked_folders_are_told_not_followed(tmp_pa
 def test_a_file_that_became_a_link_out_after_the_listing_is_not_read(tmp_path):
     write(tmp_path, {"secret.jpg": jpeg(), "site/a.jpg": jpeg()})
     source = open_source(str(tmp_path / "site"))
-    source.units()
+    units = source.units()
     (tmp_path / "site/a.jpg").unlink()
     (tmp_path / "site/a.jpg").symlink_to(tmp_path / "secret.jpg")
-    (document,) = documents(source)
+    (document,) = documents(source, units)
     (picture,) = pictures(document)
     assert picture.fault and picture.fault.reason == "unsafe_path"
 

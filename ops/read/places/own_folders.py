@@ -1,0 +1,71 @@
+"""Recognise folders that Pairmill made, lakes and exports: read as sources they would feed a dataset with itself.
+
+By their mark; by names alone where an older Pairmill left none, and by the first bytes of an export's list. A lake's
+catalog is never opened here: closing a SQLite file drops the locks that this process holds on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable
+
+from catalog.terms.mark import (
+    EXPORT_FILE,
+    EXPORT_LISTS,
+    FORMER_S3_MARK,
+    FORMER_S3_MARK_BYTES,
+    LAKE_CATALOG,
+    LAKE_DATA,
+    LAKE_TEXT,
+    MARK,
+)
+
+_EXPORTED = re.compile(rf".+{EXPORT_FILE}")
+_NAMED = frozenset((MARK, LAKE_CATALOG, FORMER_S3_MARK, *EXPORT_LISTS))
+_TABLE = "a table of a lake"
+# An export's manifest begins with what identifies it, its list of files comes behind.
+_HEAD_BYTES = 4096
+
+
+def clue(name: str) -> str:
+    """Return what the name of a file says about its folder: a name that Pairmill gives, else ''."""
+    if name in _NAMED:
+        return name
+    return "exported" if name.endswith((".tar", ".parquet")) and _EXPORTED.fullmatch(name) else ""
+
+
+def data_clue(path: str) -> tuple[str, str]:
+    """Return the folder in which a file of a lake's tables says that a lake is, and the clue; ('', '') for others."""
+    at = path.find(f"{LAKE_DATA}/")
+    return (path[:at], _TABLE) if at == 0 or (at > 0 and path[at - 1] == "/") else ("", "")
+
+
+def is_own(clues: Iterable[str], has_data: Callable[[], bool], head: Callable[[str, int], bytes]) -> bool:
+    """Whether Pairmill made a folder of these clues; ``head(name, n)`` reads the first bytes of one of its files."""
+    found = frozenset(clues)
+    if MARK in found or (LAKE_CATALOG in found and (_TABLE in found or has_data())):
+        return True
+    if FORMER_S3_MARK in found and head(FORMER_S3_MARK, FORMER_S3_MARK_BYTES + 1) == f"{LAKE_TEXT}\n".encode():
+        return True
+    lists = found.intersection(EXPORT_LISTS) if "exported" in found else ()
+    return any(b'"content_digest":' in (start := head(name, _HEAD_BYTES)) and b'"dataset":' in start for name in lists)
+
+
+def left_out(path: str, own: Container[str] = ()) -> str:
+    """Return the outermost hidden name or folder of ``own`` (they end in '/') on the way to a file, '' for none."""
+    if path[:1] != "." and "/." not in path and not own:
+        return ""
+    parts = path.split("/")
+    for n, name in enumerate(parts, 1):
+        place = "/".join(parts[:n])
+        if name.startswith(".") or f"{place}/" in own:
+            return place
+    return ""
+
+
+LEFT_OUT = "a lake or an export of Pairmill, which no source reads"
+ITSELF = (
+    f"is {LEFT_OUT}; give the folder that holds the documents, and keep the lake outside of it (to read an export, "
+    "copy its .tar or .parquet files to a folder of their own)"
+)
+HIDDEN = "its name begins with a dot: hidden files and folders are not read"
