@@ -1,15 +1,63 @@
 """Set up terminal output: text and tables as wide as the terminal, unwrapped in a file or a pipe."""
 
+import errno
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, NoReturn, TextIO, cast
 
 from rich.console import Console
 from rich.table import Table
 
 
+class Lasting:
+    """A text stream that discards what is written once its reader, or its terminal, has gone."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        self._attempt(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+            silence(self._stream)
+
+
+@contextmanager
+def lasting_output() -> Iterator[None]:
+    """Have stdout and stderr last during the body: `pairmill run … | head -2` must not end a run of days."""
+    with redirect_stdout(cast(TextIO, Lasting(sys.stdout))), redirect_stderr(cast(TextIO, Lasting(sys.stderr))):
+        yield
+
+
+def silence(stream: TextIO) -> None:
+    """Discard what is written to the stream's file from now on, and what its buffer still holds."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class _Console(Console):
+    """A console that says by BrokenPipeError, as `print` does, that nobody reads it; rich's own ends the process."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError
+
+
 def console() -> Console:
-    """Make a console on stdout."""
-    return Console(width=None if sys.stdout.isatty() else 10_000, soft_wrap=True, highlight=False)
+    """Make a console on stdout. Printing raises BrokenPipeError when its reader has gone; see `lasting_output`."""
+    return _Console(width=None if sys.stdout.isatty() else 10_000, soft_wrap=True, highlight=False)
 
 
 def table(title: str, left: Sequence[str], right: Sequence[str], last: Sequence[str] = ()) -> Table:
