@@ -106,10 +106,14 @@ def with_resolved_paths(recipe: Recipe) -> Recipe:
 
 def _read_lines(file: str, trouble: str, remedy: str) -> list[str]:
     """Read the lines of a file, relative to the working directory or the repository. Raises BadRecipe without one."""
-    path = next((path for path in (Path(file), ROOT / file) if path.is_file()), None)
-    if path is None:
+    try:
+        path = next((path for path in (Path(file), ROOT / file) if path.is_file()), None)
+        text = path.read_text(encoding="utf-8") if path else None
+    except (OSError, ValueError) as error:
+        raise BadRecipe(f"{trouble} {ascii(file)[:200]} that can be read ({error}); {remedy}, or list them") from error
+    if text is None:
         raise BadRecipe(f"{trouble} '{file}'; {remedy}, or list them")
-    return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _resolve_model(spec: str) -> str:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-import yaml
-
+from catalog.lake.yaml_text import parsed
 from catalog.terms.error import PairmillError
 from catalog.terms.mark import LAKE_CATALOG
 
@@ -54,7 +53,7 @@ def locate(uri: str | os.PathLike[str]) -> Location:
             f"lake '{scheme}://…': a lake is a local folder or a lake.yaml. To keep its data on S3 or its metadata in "
             "Postgres, write a lake.yaml with `metadata:` and `data_path:` and name that file."
         )
-    path = Path(os.path.abspath(Path(uri).expanduser()))
+    path = _absolute(str(uri))
     settings = path if path.suffix in (".yaml", ".yml") else path / SETTINGS_NAME
     if settings.is_file():
         return _from_settings(str(uri), settings)
@@ -65,13 +64,26 @@ def locate(uri: str | os.PathLike[str]) -> Location:
     return Location(str(uri), str(path / LAKE_CATALOG), _folder(str(path / "data")))
 
 
+def _absolute(uri: str) -> Path:
+    """Return the path of ``uri``. Raises PairmillError for what names no file: too long, a NUL, no UTF-8."""
+    try:
+        path = Path(os.path.abspath(Path(uri).expanduser()))
+        str(path).encode()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise PairmillError(f"lake {ascii(uri)[:200]}: no folder has such a name ({error}).") from error
+    if "\0" in str(path):
+        raise PairmillError(f"lake {ascii(uri)[:200]}: no folder has such a name (it holds a NUL).")
+    return path
+
+
 def _from_settings(uri: str, file: Path) -> Location:
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        content = parsed(file.read_text(encoding="utf-8")) or {}
+    except (ValueError, OSError) as error:
         # Not as YAML says it: it quotes the line, in which a password may stand.
-        mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1}: {getattr(error, 'problem', '')})" if mark else ""
+        mark = getattr(error.__cause__, "problem_mark", None)
+        where = f" (line {mark.line + 1}: {getattr(error.__cause__, 'problem', '')})" if mark else ""
         raise PairmillError(f"lake '{uri}': {file} cannot be read as YAML{where}.") from None
     known = {"metadata", "data_path"}
     if not isinstance(content, dict) or set(content) - known or not all(isinstance(v, str) for v in content.values()):

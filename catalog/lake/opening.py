@@ -3,6 +3,7 @@
 import os
 import re
 import tempfile
+import time
 from pathlib import Path
 
 import duckdb
@@ -10,7 +11,7 @@ import duckdb
 from catalog.lake import schema, score_tables, spill
 from catalog.lake.attach import attach, connect, extensions_for, quoted, use_s3_credentials
 from catalog.lake.lake import Lake
-from catalog.lake.lease_row import hold
+from catalog.lake.lease_row import hold, holder_of
 from catalog.lake.location import Location, locate
 from catalog.lake.metadata import Metadata
 from catalog.lake.translation import translated
@@ -19,6 +20,7 @@ from catalog.terms.mark import LAKE_TEXT, MARK
 
 OPENING_ERRORS = (duckdb.Error, OSError)
 WAIT_SECONDS = 60.0
+MIGRATE = "migrate"
 
 
 def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
@@ -85,8 +87,11 @@ def _attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only
 
 
 def bring_up_to_date(lake: Lake) -> None:
-    """Migrate an older schema, under the lease; a reader leaves it. Raises NewerLake for a newer one, or LeaseHeld."""
-    version = schema.version(lake)
+    """Migrate an older schema, under the lease; a reader leaves it, and waits for one that is being made.
+
+    Raises NewerLake for a newer one, LeaseHeld, or PairmillError when a reader's has no tables in the end.
+    """
+    version = _version_for_reader(lake) if lake.read_only else schema.version(lake)
     if version > schema.NEWEST:
         raise NewerLake(
             f"lake '{lake.uri}' was made by a newer Pairmill (schema {version}, this one knows {schema.NEWEST}). "
@@ -95,13 +100,29 @@ def bring_up_to_date(lake: Lake) -> None:
     if version:
         _check_data_path(lake)
     if version < schema.NEWEST and not lake.read_only:
-        with hold(lake.metadata, lake.uri, "-", f"migrate to schema {schema.NEWEST}", WAIT_SECONDS):
+        with hold(lake.metadata, lake.uri, "-", f"{MIGRATE} to schema {schema.NEWEST}", WAIT_SECONDS):
             schema.migrate(lake)
     if lake.read_only:
         score_tables.stand_in(lake)
     elif score_tables.changes(lake):
         with hold(lake.metadata, lake.uri, "-", "add the tables of scores", WAIT_SECONDS):
             score_tables.add(lake)
+
+
+def _version_for_reader(lake: Lake) -> int:
+    """Return the schema version, awaited while another process brings it up to date. Raises PairmillError for none."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while (version := schema.version(lake)) < schema.NEWEST and time.monotonic() < deadline:
+        holder = holder_of(lake.metadata)
+        if holder is None or holder.is_dead() or not holder.purpose.startswith(MIGRATE):
+            version = schema.version(lake)  # it may have ended in between
+            break
+        time.sleep(0.05)
+    if version == 0:
+        raise PairmillError(
+            f"lake '{lake.uri}' has no tables yet: its making was cut short. `pairmill run` finishes it."
+        )
+    return version
 
 
 def _check_data_path(lake: Lake) -> None:
@@ -161,4 +182,7 @@ def create_or_open(uri: str | os.PathLike[str], read_only: bool = False) -> Lake
             raise
         return lake
     except OPENING_ERRORS as error:
-        raise translated(error, location.uri) from error
+        found = translated(error, location.uri)
+        if isinstance(found, OSError):
+            found = PairmillError(f"lake '{location.uri}': it cannot be opened or made there ({error}).")
+        raise found from error

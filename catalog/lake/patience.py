@@ -11,7 +11,7 @@ from typing import TypeVar
 import duckdb
 
 from catalog.lake.translation import is_transient, translated
-from catalog.terms.error import PairmillError
+from catalog.terms.error import PairmillError, stop_behind
 
 SECONDS = 60.0
 Result = TypeVar("Result")
@@ -22,7 +22,7 @@ def patiently(body: Callable[[], Result], uri: str, *, is_inside: bool, doubling
 
     Waits 0.01 to 0.05 s, twice as long each time, for ``doublings`` times. ``is_inside`` a transaction nothing is done
     again: only the whole of it can be, by whoever began it. Raises what `translated` makes of an error that does not
-    pass, and PairmillError when the catalog stays busy for SECONDS.
+    pass, PairmillError when the catalog stays busy for SECONDS, and what a signal's handler raised meanwhile.
     """
     deadline = time.monotonic() + SECONDS
     attempt = 0
@@ -30,6 +30,8 @@ def patiently(body: Callable[[], Result], uri: str, *, is_inside: bool, doubling
         attempt += 1
         try:
             return body()
+        except RuntimeError as error:
+            raise stop_behind(error) from None
         except (duckdb.Error, OSError) as error:
             if not is_transient(error):
                 raise translated(error, uri) from error

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel
 
+from catalog.lake.yaml_text import parsed
 from catalog.terms.error import BadRecipe
 
 
@@ -15,9 +15,9 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
     """Set a dotted key of a recipe that is not validated yet; ``text`` is YAML. Raises BadRecipe for a key or value
     that cannot be."""
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise BadRecipe(f"--set {key}: '{text}' is not a YAML value; put it into quotes: {error}") from error
+        value = parsed(text)
+    except ValueError as error:
+        raise BadRecipe(f"--set {key}: '{text[:200]}' is not a YAML value; put it into quotes: {error}") from error
     at: Any = content
     *parents, last = key.split(".")
     for part in parents:
@@ -45,7 +45,7 @@ def _index(at: list[Any], part: str, key: str) -> int:
     names = [str(item.get("name")) if isinstance(item, dict) else "" for item in at]
     if part in names:
         return names.index(part)
-    if re.fullmatch(r"\d+", part) and int(part) < len(at):
+    if re.fullmatch(r"\d{1,9}", part) and int(part) < len(at):
         return int(part)
     near = get_close_matches(part, names, n=1)
     remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(filter(None, names)) or len(at)}."

@@ -4,6 +4,7 @@ DuckDB's own parser reads it; what is not on the lists below is refused before a
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -134,6 +135,8 @@ def _check_node(rule_name: str, node: dict[str, Any]) -> None:
         raise _refused(rule_name, f"name the column '{node['column_names'][-1]}' without its table")
     elif kind == "CAST" and node["cast_type"]["id"] not in _TYPES:
         raise _refused(rule_name, f"it casts to {node['cast_type']['id']}")
+    elif kind == "CONSTANT" and node["value"].get("value") in (math.inf, -math.inf):  # as 1e400
+        raise _refused(rule_name, "it holds a number that is too large")
     elif kind == "CONSTANT" and node["value"]["type"]["id"] not in _TYPES:
         raise _refused(rule_name, f"it holds a value of type {node['value']['type']['id']}")
 

@@ -7,9 +7,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
+from catalog.lake.yaml_text import parsed
 from catalog.recipe.overrides import explain_fault, override
 from catalog.recipe.parts import (
     Association,
@@ -93,8 +93,8 @@ def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, f
     {"association.top_k": "2", "images.short_side.keep": "width > 64"}. Raises BadRecipe for one that is not valid."""
     file = _find(str(name_or_path), folder)
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        content = parsed(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
         raise BadRecipe(f"recipe '{file}' cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
         raise BadRecipe(f"recipe '{file}' holds no settings by name; it begins with `name: ...`.")
@@ -123,10 +123,13 @@ def validated(content: Mapping[str, Any], name: str) -> Recipe:
 
 def _find(name: str, folder: Path | None) -> Path:
     if name.endswith((".yaml", ".yml")) or "/" in name:
-        file = Path(name).expanduser()
-        if not file.is_file():
-            raise BadRecipe(f"recipe '{name}': there is no such file.")
-        return file
+        try:
+            file = Path(name).expanduser()
+            if file.is_file():
+                return file
+        except (OSError, RuntimeError, ValueError) as error:  # too long, or of a user who does not exist
+            raise BadRecipe(f"recipe {ascii(name)[:200]}: there is no such file ({error}).") from error
+        raise BadRecipe(f"recipe '{name}': there is no such file.")
     known = sorted(file.stem for file in folder.glob("*.yaml")) if folder else []
     if folder and name in known:
         return folder / f"{name}.yaml"

@@ -27,3 +27,12 @@ class BadQuery(PairmillError):
 
 class LeaseLost(PairmillError):
     """This process did not renew its lease in time, and another took it over."""
+
+
+def stop_behind(error: BaseException) -> BaseException:
+    """Return the Ctrl-C or signal that ``error`` stands for, else ``error``.
+
+    DuckDB makes "RuntimeError: Query interrupted" of whatever a signal's handler raises during a query.
+    """
+    cause = error.__cause__
+    return error if cause is None or isinstance(cause, Exception) else cause

@@ -8,13 +8,17 @@ from datetime import UTC, datetime
 
 from catalog.lake.lake import Lake
 from catalog.recipe.recipe import Recipe, validated
-from catalog.terms.error import PairmillError
+from catalog.terms.error import PairmillError, stop_behind
 from catalog.terms.secrets import without_users
 
 
 @dataclass(frozen=True)
 class Run:
-    """One row of ``runs``. ``state`` is 'running', 'failed' or 'completed'; ``recipe`` is its name."""
+    """One row of ``runs``; ``recipe`` is its name.
+
+    ``state`` is 'running', 'completed', 'failed', 'interrupted' (Ctrl-C, SIGTERM),
+    'cancelled' (by Prefect) or 'killed'.
+    """
 
     run_id: str
     flow: str
@@ -27,7 +31,13 @@ class Run:
 
 @contextmanager
 def recorded(lake: Lake, run_id: str, flow: str, recipe: Recipe, sources: Sequence[str]) -> Iterator[None]:
-    """Insert a row into ``runs`` and close it when the body ends; a killed run stays 'running', without an end."""
+    """Insert a row into ``runs`` and close it when the body ends. The caller holds the lease.
+
+    Runs that still stand as running held it before, and were killed before they could say so: they become 'killed'.
+    """
+    lake.execute(
+        "UPDATE runs SET state = 'killed', detail = ? WHERE state = 'running'", (f"found by run {run_id}: it is gone",)
+    )
     row = (run_id, flow, recipe.name, "running", datetime.now(UTC), None, "")
     lake.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     lake.execute(
@@ -37,9 +47,17 @@ def recorded(lake: Lake, run_id: str, flow: str, recipe: Recipe, sources: Sequen
     try:
         yield
     except BaseException as error:
-        _end(lake, run_id, "failed", without_users(f"{type(error).__name__}: {error}")[:2000])
+        why = stop_behind(error)
+        _end(lake, run_id, _state(why), without_users(f"{type(why).__name__}: {why}".removesuffix(": "))[:2000])
         raise
     _end(lake, run_id, "completed", "")
+
+
+def _state(error: BaseException) -> str:
+    """Return how a run ended; Prefect's signals, which this floor does not know, are no ``Exception`` either."""
+    if isinstance(error, Exception | SystemExit):
+        return "failed"
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "cancelled"
 
 
 def latest(lake: Lake, n: int) -> list[Run]:

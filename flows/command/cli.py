@@ -8,30 +8,51 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+READERS = ("sql", "status", "why", "datasets", "quarantine")  # end when nobody reads them; the others go on
 INTERRUPTED = "stopped. What was finished is committed; the same command again goes on from there."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status: 0, 1 for an error that its user can mend, 130 when interrupted."""
     args = parser().parse_args(arguments)
-    module, function = args.command.split(":")  # a module of this folder
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # under nohup it is ignored
+        signal.signal(signal.SIGHUP, _interrupt)
+    if not args.lasts:
+        return _run_command(args)
+    from flows.command.terminal import lasting_output
+
+    with lasting_output():
+        return _run_command(args)
+
+
+def _run_command(args: argparse.Namespace) -> int:
+    module, function = args.command.split(":")  # a module of this folder
     try:
-        return getattr(importlib.import_module(f"flows.command.{module}"), function)(args)
+        status = getattr(importlib.import_module(f"flows.command.{module}"), function)(args)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
-        _end_workers()
-        print(f"pairmill: {args.interrupted}", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # `pairmill sql … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _interrupted(args)
     except Exception as error:
+        from catalog.terms.error import stop_behind
         from flows.user_error import user_message
 
+        if isinstance(stop_behind(error), KeyboardInterrupt):
+            return _interrupted(args)
+        if isinstance(error, BrokenPipeError) and not args.lasts:  # `pairmill sql … | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
         if (line := user_message(error)) is None:
             raise
         print(f"pairmill: {line}", file=sys.stderr)
         return 1
+
+
+def _interrupted(args: argparse.Namespace) -> int:
+    _end_workers()
+    print(f"pairmill: {args.interrupted}", file=sys.stderr)
+    return 130
 
 
 def parser() -> argparse.ArgumentParser:
@@ -128,7 +149,7 @@ def _readers(commands: Any) -> None:
 
 def _command(commands: Any, name: str, function: str, text: str) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
-    command.set_defaults(command=function, interrupted="stopped.")
+    command.set_defaults(command=function, interrupted="stopped.", lasts=name not in READERS)
     return command
 
 

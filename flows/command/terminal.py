@@ -4,8 +4,12 @@ Names of files and texts of pages are strangers'. Whatever is printed passes thr
 of direction become visible (``\\u001b``), and the markup that rich acts on is escaped.
 """
 
+import errno
+import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, NoReturn, TextIO, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -16,15 +20,58 @@ from catalog.terms.controls import visible
 
 
 class Screen(Console):
-    """A console on which only rich itself moves the cursor: a control code in what is printed becomes visible."""
+    """A console on which only rich itself moves the cursor: a control code in what is printed becomes visible.
+
+    It says by BrokenPipeError, as `print` does, that nobody reads it; rich's own ends the process.
+    """
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError
+
+
+class Lasting:
+    """A text stream that discards what is written once its reader, or its terminal, has gone."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        self._attempt(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+            silence(self._stream)
+
+
+@contextmanager
+def lasting_output() -> Iterator[None]:
+    """Have stdout and stderr last during the body: `pairmill run … | head -2` must not end a run of days."""
+    with redirect_stdout(cast(TextIO, Lasting(sys.stdout))), redirect_stderr(cast(TextIO, Lasting(sys.stderr))):
+        yield
+
+
+def silence(stream: TextIO) -> None:
+    """Discard what is written to the stream's file from now on, and what its buffer still holds."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
 
 def console() -> Console:
-    """Make a console on stdout."""
+    """Make a console on stdout. Printing raises BrokenPipeError when its reader has gone; see `lasting_output`."""
     width = None if sys.stdout.isatty() else 10_000
     return Screen(width=width, soft_wrap=True, highlight=False, emoji=False)
 

@@ -8,23 +8,34 @@ from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture, ResourceSpecification
 
 EVERY_SECONDS = 30
+TAG = "pairmill"  # of every deployment in prefect.yaml, which its runs inherit
 NAME = "pairmill: a run without a heartbeat has crashed"
 MESSAGE = "Its process was gone: three heartbeats were missed. Run it again; what was finished is committed."
 
 
 def watch(client: SyncPrefectClient) -> None:
-    """Create the automation, unless it exists: three missed heartbeats turn a run that has not ended into crashed."""
-    if client.read_automations_by_name(NAME):
-        return
+    """Create the automation, or bring an older one up to date: three missed heartbeats turn a run of a deployment with
+    our tag that has not ended into crashed. Other runs of a shared server are left alone."""
+    wanted = _automation()
+    found = client.read_automations_by_name(NAME)
+    if not found:
+        client.create_automation(wanted)
+    for each in found:
+        if getattr(each.trigger, "match_related", None) != wanted.trigger.match_related:
+            client.update_automation(each.id, wanted.model_copy(update={"enabled": each.enabled}))
+
+
+def _automation() -> AutomationCore:
     ends = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
     trigger = EventTrigger(
         after={"prefect.flow-run.heartbeat"},
         expect={"prefect.flow-run.heartbeat", *ends},
         match=ResourceSpecification({"prefect.resource.id": ["prefect.flow-run.*"]}),
+        match_related=ResourceSpecification({"prefect.resource.id": [f"prefect.tag.{TAG}"]}),
         for_each={"prefect.resource.id"},
         posture=Posture.Proactive,
         threshold=1,
         within=timedelta(seconds=3 * EVERY_SECONDS),
     )
     action = ChangeFlowRunState(name="Crashed", state=StateType.CRASHED, message=MESSAGE, force=False)
-    client.create_automation(AutomationCore(name=NAME, trigger=trigger, actions=[action]))
+    return AutomationCore(name=NAME, trigger=trigger, actions=[action])

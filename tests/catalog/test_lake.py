@@ -9,8 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from catalog.lake import patience
+from catalog.lake import patience, schema
 from catalog.lake.attach import connect
+from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.terms.error import BadQuery, NewerLake, PairmillError
 from catalog.write import lease
@@ -112,6 +113,7 @@ def test_a_read_only_lake_changes_nothing_and_must_exist(tmp_path: Path) -> None
 
 READER = """
 import sys
+from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 last = 0
 print("ready", flush=True)
@@ -267,3 +269,29 @@ def test_no_new_catalog_is_made_over_the_data_of_a_lost_one(tmp_path: Path, lose
             PairmillError, match=r"there is data .* its catalog .* is missing or empty. Put the catalog"
         ):
             create_or_open(tmp_path / "lake")
+
+
+def test_a_reader_of_a_lake_that_is_being_made_waits_for_its_tables(tmp_path: Path, monkeypatch) -> None:
+    making, seen, migrate = threading.Event(), threading.Event(), schema.migrate
+
+    def slowly(lake: Lake) -> None:
+        making.set()
+        seen.wait(10)
+        migrate(lake)
+
+    monkeypatch.setattr(schema, "migrate", slowly)
+    maker = threading.Thread(target=lambda: create_or_open(tmp_path / "lake").close())
+    maker.start()
+    making.wait(60)
+    threading.Timer(1.0, seen.set).start()
+    with create_or_open(tmp_path / "lake", read_only=True) as lake:
+        assert lake.query("SELECT count(*) FROM documents") == [(0,)]
+    maker.join()
+
+
+def test_a_reader_of_a_lake_whose_making_was_cut_short_is_told(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(schema, "migrate", lambda lake: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        create_or_open(tmp_path / "lake")
+    with pytest.raises(PairmillError, match="its making was cut short"):
+        create_or_open(tmp_path / "lake", read_only=True)

@@ -1,5 +1,6 @@
 """A small generated world and the smallest of models: real code and files, random weights."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,17 @@ from tests.shared import copied, made_once
 
 Tell = Callable[..., str]
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_unread(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run `pairmill` as a process whose standard output nobody reads."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "flows.command.cli", *arguments]
+    try:
+        return subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=300)
+    finally:
+        os.close(write)
 
 
 def generate(out: Path, seed: int, documents: int) -> Path:

@@ -15,6 +15,7 @@ from catalog.lake.opening import create_or_open
 from catalog.terms.ids import content_id, text_id
 from catalog.write import lease
 from flows.command.cli import main
+from tests.flows.conftest import run_unread
 from tests.tasks.published import SENTENCES, picture, published
 
 N = 12
@@ -244,3 +245,20 @@ def test_sql_that_is_allowed_files_writes_an_export_and_leaves_the_lakes_tables(
     assert len(to.read_text().splitlines()) == N + 1
     assert main(["sql", "DELETE FROM images", "--allow-files", "--lake", lake]) == 1
     assert first(lake, "SELECT count(*) FROM images") == N
+
+
+LONG = "SELECT range, 'a sentence of some length' FROM range(100000)"
+
+
+@pytest.mark.parametrize("command", [["sql", LONG, "--format", "csv"], ["sql", LONG], ["datasets"], ["why", "nothing"]])
+def test_a_reading_command_whose_reader_has_gone_ends_quietly(lake: str, command: list[str]):
+    """As `pairmill sql … | head -1`: whether it writes much or little, by print or by a table."""
+    done = run_unread([*command, "--lake", lake])
+    assert done.stderr == "" or done.stderr.startswith("pairmill: ")
+    assert done.returncode == (1 if "why" in command else 0)
+
+
+def test_an_export_whose_reader_has_gone_is_written_whole(lake: str, tmp_path: Path):
+    done = run_unread(["export", "small", "--to", str(tmp_path / "out"), "--lake", lake])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out" / "manifest.json").is_file()

@@ -1,0 +1,56 @@
+"""The record of runs: how each ended, also those that could not say so."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from catalog.lake.lake import Lake
+from catalog.write import runs
+from flows.settings import load_recipe
+
+
+class Stopped(BaseException):
+    """As Prefect's TerminationSignal, which is no Exception either."""
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def states(lake: Lake) -> list[tuple]:
+    return lake.query("SELECT run_id, state, detail, finished_at IS NOT NULL FROM runs ORDER BY started_at")
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "detail"),
+    [
+        (ValueError("no"), "failed", "ValueError: no"),
+        (SystemExit(1), "failed", "SystemExit: 1"),
+        (KeyboardInterrupt(), "interrupted", "KeyboardInterrupt"),
+        (Stopped(), "cancelled", "Stopped"),
+    ],
+)
+def test_a_run_records_how_it_ended(lake: Lake, error: BaseException, state: str, detail: str) -> None:
+    with pytest.raises(type(error)), runs.recorded(lake, "run", "curate", load_recipe("demo"), []):
+        raise error
+    assert states(lake) == [("run", state, detail, True)]
+
+
+def test_a_signal_during_a_query_is_recorded_as_such(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+    try:
+        with pytest.raises(KeyboardInterrupt), runs.recorded(lake, "run", "curate", load_recipe("demo"), []):
+            lake.query("SELECT count(*) FROM range(10000000000) WHERE range % 7 = 3")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert states(lake) == [("run", "interrupted", "KeyboardInterrupt", True)]
+
+
+def test_the_next_run_finds_one_that_was_killed(lake: Lake) -> None:
+    lake.execute("INSERT INTO runs VALUES ('old', 'curate', 'demo', 'running', now(), NULL, '')")
+    with runs.recorded(lake, "new", "curate", load_recipe("demo"), []):
+        assert [row[:2] for row in states(lake)] == [("old", "killed"), ("new", "running")]
+    assert states(lake)[0] == ("old", "killed", "found by run new: it is gone", False)

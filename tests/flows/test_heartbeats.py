@@ -1,0 +1,88 @@
+"""Runs that were killed with nobody left to report it, on a real Prefect server that others use too."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.events.schemas.automations import AutomationCore
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from flows.with_prefect import heartbeats
+from flows.with_prefect.local_prefect import answers, free_port
+from flows.with_prefect.processes import start, stop, wait_for
+
+RUN = """
+import os, sys, time
+from prefect import flow, tags
+
+@flow(name=sys.argv[1])
+def doomed():
+    time.sleep(8)  # its first heartbeat is sent meanwhile
+    os.kill(os.getpid(), 9)
+
+with tags(*sys.argv[2:]):
+    doomed()
+"""
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SyncPrefectClient]:
+    folder, port = tmp_path_factory.mktemp("prefect"), free_port(0)
+    api = f"http://127.0.0.1:{port}/api"
+    command = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    environment = {"PREFECT_API_URL": api, "PREFECT_HOME": str(folder), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+    child = start("prefect server", command, environment, folder, folder)
+    try:
+        wait_for(child, lambda: answers(api), 300)
+        with temporary_settings({PREFECT_API_URL: api}), get_client(sync_client=True) as found:
+            yield found
+    finally:
+        stop(child)
+
+
+def kill_a_run(client: SyncPrefectClient, folder: Path, name: str, *tags: str) -> None:
+    """Run a flow that sends heartbeats and is killed."""
+    environment = os.environ | {"PREFECT_API_URL": str(client.api_url), "PREFECT_HOME": str(folder),
+                                "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30"}  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", RUN, name, *tags], env=environment, capture_output=True, timeout=300)
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+
+
+def states(client: SyncPrefectClient) -> dict[str, str]:
+    names = {flow.id: flow.name for flow in client.read_flows()}
+    return {names[run.flow_id]: str(run.state_name) for run in client.read_flow_runs()}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_killed_run_of_ours_becomes_crashed_and_others_of_the_same_server_are_left_alone(
+    client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(heartbeats, "EVERY_SECONDS", 4)
+    heartbeats.watch(client)
+    kill_a_run(client, tmp_path, "theirs", "nightly")
+    kill_a_run(client, tmp_path, "ours", heartbeats.TAG)
+    deadline = time.monotonic() + 180
+    while states(client)["ours"] == "Running" and time.monotonic() < deadline:
+        time.sleep(1)
+    assert states(client) == {"ours": "Crashed", "theirs": "Running"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_an_older_automation_that_watches_everybody_is_brought_up_to_date(client: SyncPrefectClient):
+    heartbeats.watch(client)
+    (found,) = client.read_automations_by_name(heartbeats.NAME)
+    greedy = found.trigger.model_copy(update={"match_related": {}})
+    client.update_automation(found.id, AutomationCore(name=found.name, trigger=greedy, actions=found.actions))
+    heartbeats.watch(client)
+    heartbeats.watch(client)
+    (after,) = client.read_automations_by_name(heartbeats.NAME)
+    assert after.id == found.id and after.enabled
+    assert getattr(after.trigger, "match_related") == getattr(found.trigger, "match_related")  # noqa: B009
