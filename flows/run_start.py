@@ -41,7 +41,7 @@ def resolve_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:
             f"recipe '{recipe.name}' names no source; give one: --source FOLDER, FILE, s3://bucket/prefix or https://host/list"
         )
     for uri in uris:
-        open_source(uri).units()
+        next(open_source(uri).listed())
     return uris
 
 

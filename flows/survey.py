@@ -72,6 +72,9 @@ class Survey(Session):
     def saw(self, work: str, rows: int, items: int) -> None:
         above = any(each.rows for each in self.found if each.step != self.step)
         due = "everything that reaches it" if self.unresolved else "and what comes from above" if above else ""
+        if self.found and (self.found[-1].step, self.found[-1].work) == (self.step, work):  # another round of it
+            last = self.found.pop()
+            rows, items, due = last.rows + rows, last.items + items, last.due
         self.found.append(Pending(self.step, work, rows, items, due))
 
 

@@ -1,16 +1,19 @@
 """Ingest: list what a source holds, read what is new, keep its bytes, quarantine what could not be read.
 
 Headers and bytes only, no decode. A shard is at most ``documents_per_shard`` listed units, or 256 MB of them, in the
-order of their names. A single larger unit (a tar of gigabytes, a list of 10M addresses) is a shard by itself; its rows
-are written as they come, so that a worker holds 16 MB of each table.
+order of their names; the listing is a table that spills to disk, of which a round's shards are in memory at once. A
+single larger unit (a tar of gigabytes, a list of 10M addresses) is a shard by itself; its rows are written as they
+come, so that a worker holds 16 MB of each table.
 """
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from catalog.pending import contents, other_places
@@ -41,6 +44,9 @@ SHARD_BYTES = 256_000_000
 # long texts. Beside its values a row is a dict of 300 bytes and a header of 50 for each of them.
 PART_BYTES = 16_000_000
 ROW_BYTES = 500
+# Units whose work items are made at once: 0.2 GB.
+ROUND_UNITS = 250_000
+IGNORED = "ignored"
 
 
 def ingest(session: Session) -> int:
@@ -52,9 +58,11 @@ def ingest(session: Session) -> int:
     shards, before = 0, retries.made()
     for uri in session.sources:
         source = open_source(uri)
-        listed = listing(source)
-        shards += session.work("ingest", new_shards(session, source, listed), Ingest(source, ingest_settings(session)))
-        if gone := contents.vanished(session.lake, source.uri, [row[:3] for row in listed]):
+        contents.list_units(session.lake, map(row_of, source.listed()))
+        job = Ingest(source, ingest_settings(session))
+        for items in new_rounds(session, source):
+            shards += session.work("ingest", items, job)
+        if gone := contents.vanished(session.lake, source.uri):
             session.note(
                 f"source '{source.uri}' no longer holds {len(gone):,} units it held ({gone[0]}, …); their rows stay."
             )
@@ -71,57 +79,81 @@ def _index_new(session: Session, shards: int) -> None:
         remember(session, other_places.of_run(session.writer.run_id))
 
 
-def listing(source: Source) -> list[tuple]:
-    """List (uri, size, etag, unit) of all in ``source`` by uri; for files that are no documents unit is a Fault."""
-    listed: list[tuple] = [(unit.uri, unit.size, unit.etag, unit) for unit in source.units()]
-    listed += [(fault.item, 0, "ignored", fault) for fault in source.ignored()]
-    return sorted(listed, key=lambda row: row[0])
+def row_of(found: Unit | Fault) -> contents.Row:
+    """Make a row of the listing; a file that is no document has the etag 'ignored', and its reason for a format."""
+    if isinstance(found, Fault):
+        return (found.item, 0, IGNORED, found.reason, found.detail)
+    return (found.uri, found.size, found.etag, found.format, None)
 
 
-def new_shards(session: Session, source: Source, listed: list[tuple]) -> list[WorkItem]:
-    """List work items over units of ``source`` that are not in ``inputs``, files that are no documents included."""
-    new = contents.unknown_inputs(session.lake, [row[:3] for row in listed])
-    most = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(listed) // FEWEST_SHARDS)))
-    most_bytes = min(SHARD_BYTES, max(SMALLEST_BYTES, sum(row[1] for row in listed) // FEWEST_SHARDS))
-    return [
-        # What was read before is other work now, though it be what it once was: its partitions need other names.
-        shard_item(shard, source.uri, *([str(before)] if (before := max(new[row[:3]] for row in shard)) else []))
-        for shard in new_portions(listed, new.keys(), most, most_bytes)
-    ]
+def listed_as(row: contents.Row) -> Unit | Fault:
+    """Make again what `row_of` made a row of."""
+    uri, size, etag, kind, detail = row
+    return Unit(uri, size, etag, kind) if detail is None else Fault(uri, kind, detail)
 
 
-def new_portions(
-    listed: Sequence[tuple], new: Set[tuple], most: int, most_bytes: int = SHARD_BYTES
-) -> list[list[tuple]]:
-    """Cut (uri, size, etag, unit) rows into shards of at most ``most`` units and bytes, and keep what is ``new``.
+def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:
+    """Yield work items over units of ``source`` that are not in ``inputs``, ROUND_UNITS of them at a time.
+
+    Files that are no documents are among them. Of every listed file 17 bytes are in memory: its size and what is new.
+    """
+    sizes, new = contents.listed_sizes(session.lake)
+    most = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(sizes) // FEWEST_SHARDS)))
+    most_bytes = min(SHARD_BYTES, max(SMALLEST_BYTES, int(sizes.sum()) // FEWEST_SHARDS))
+    portions = new_portions(sizes, new, most, most_bytes)
+    for some in _rounds(portions):
+        rows = contents.listed_rows(session.lake, np.concatenate([np.arange(0), *some]))
+        yield [_new_item(list(islice(rows, len(portion))), source) for portion in some]
+
+
+def _rounds(portions: Iterable[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    """Gather portions to rounds; where there are none, one without any: it is told that nothing was new."""
+    some: list[np.ndarray] = []
+    for portion in portions:
+        if sum(map(len, some)) >= ROUND_UNITS:
+            yield some
+            some = []
+        some.append(portion)
+    yield some
+
+
+def _new_item(rows: Sequence[tuple[contents.Row, int]], source: Source) -> WorkItem:
+    # What was read before is other work now, though it be what it once was: its partitions need other names.
+    before = max(commit for _, commit in rows)
+    return shard_item([listed_as(row) for row, _ in rows], source.uri, *([str(before)] if before else []))
+
+
+def new_portions(sizes: np.ndarray, new: np.ndarray, most: int, most_bytes: int = SHARD_BYTES) -> Iterator[np.ndarray]:
+    """Cut a listing of ``sizes`` into shards of at most ``most`` units and bytes, and yield the rows of those ``new``.
 
     The whole listing is cut, so that a killed ingest finds the shards that it had not committed as they were. New
     units among old ones are gathered and cut anew: a few pages a day do not make a shard a page.
     """
-    shards = cut_portions(listed, most, most_bytes)
-    whole = [shard for shard in shards if all(row[:3] in new for row in shard)]
-    known = {row[:3] for shard in whole for row in shard}
-    scattered = [row for row in listed if row[:3] in new and row[:3] not in known]
-    return whole + cut_portions(scattered, most, most_bytes)
+    scattered = new.copy()
+    for first, end in cut_portions(sizes, most, most_bytes):
+        if new[first:end].all():
+            scattered[first:end] = False
+            yield np.arange(first, end)
+    rows = np.flatnonzero(scattered)
+    for first, end in cut_portions(sizes[rows], most, most_bytes):
+        yield rows[first:end]
 
 
-def cut_portions(listed: Sequence[tuple], most: int, most_bytes: int) -> list[list[tuple]]:
-    """Cut (uri, size, etag, unit) rows into runs of at most ``most`` and ``most_bytes`` (a larger one alone)."""
-    shards: list[list[tuple]] = []
-    n_bytes = 0
-    for row in listed:
-        if not shards or len(shards[-1]) == most or n_bytes + row[1] > most_bytes:
-            shards.append([])
-            n_bytes = 0
-        shards[-1].append(row)
-        n_bytes += row[1]
-    return shards
+def cut_portions(sizes: np.ndarray, most: int, most_bytes: int) -> Iterator[tuple[int, int]]:
+    """Cut ``sizes`` into runs of at most ``most`` units and ``most_bytes`` (a larger one alone): yield (first, end)."""
+    ends, first = np.cumsum(sizes), 0
+    while first < len(sizes):
+        before = ends[first - 1] if first else 0
+        full = int(np.searchsorted(ends, before + most_bytes, side="right"))
+        end = max(first + 1, min(full, first + most, len(sizes)))
+        yield first, end
+        first = end
 
 
-def shard_item(listed: Sequence[tuple], *names: str) -> WorkItem:
+def shard_item(listed: Sequence[Unit | Fault], *names: str) -> WorkItem:
     """Make one shard's work item, named by ``names`` and what it holds."""
-    keys = tuple(f"{uri}\x1e{size}\x1e{etag}" for uri, size, etag, _ in listed)
-    return WorkItem(text_id(*names, *keys), keys, inputs={"units": [row[3] for row in listed]})
+    keys = tuple("{}\x1e{}\x1e{}".format(*row_of(found)[:3]) for found in listed)
+    return WorkItem(text_id(*names, *keys), keys, inputs={"units": list(listed)})
 
 
 def ingest_settings(session: Session) -> "IngestSettings":

@@ -1,11 +1,13 @@
 """Replay: try again what is quarantined for one reason, and nothing else."""
 
+import numpy as np
+
 from catalog.pending import contents, other_places, quarantine
 from catalog.pending.quarantine import Units
 from ops.read.places.tree import SourceError
 from ops.read.source import open_source
 from tasks.fetch import fetch_again
-from tasks.ingest import SHARD_BYTES, Ingest, cut_portions, ingest_settings, listing, shard_item
+from tasks.ingest import SHARD_BYTES, Ingest, cut_portions, ingest_settings, row_of, shard_item
 from tasks.remember_places import remember
 from tasks.run.session import Session
 
@@ -28,14 +30,15 @@ def _read_again(session: Session, units: Units) -> int:
     """Read units again; their shards are named by ``since`` too, so that the first reading keeps its partitions."""
     try:
         source = open_source(units.source)
-        found = [row for row in listing(source) if row[0] in units.uris]
+        found = [each for each in source.listed() if row_of(each)[0] in units.uris]
     except SourceError as error:
         session.note(f"{len(units.uris):,} units are not read again: {error}.")
         return 0
     if lost := len(units.uris) - len(found):
         session.note(f"source '{units.source}' no longer holds {lost:,} units of those to be read again.")
-    portions = cut_portions(found, session.recipe.ingest.documents_per_shard, SHARD_BYTES)
-    items = [shard_item(portion, "replay", str(units.since), units.source) for portion in portions]
+    sizes = np.array([row_of(each)[1] for each in found], np.int64)
+    portions = cut_portions(sizes, session.recipe.ingest.documents_per_shard, SHARD_BYTES)
+    items = [shard_item(found[first:end], "replay", str(units.since), units.source) for first, end in portions]
     session.work("ingest", items, Ingest(source, ingest_settings(session)))
     contents.index(session.lake, lambda: session.begin("index contents").commit)
     return len(found)

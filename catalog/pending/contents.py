@@ -1,33 +1,64 @@
 """Find which source units are new, and give each distinct picture and sentence one home shard."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
+import numpy as np
 import pyarrow as pa
 
 from catalog.lake.lake import Lake
 from catalog.pending import superseded
 
-Unit = tuple[str, int, str]
+# A listed file: uri, size, etag, and what its owner makes of it again (a format or a reason, a detail or None).
+Row = tuple[str, int, str, str, str | None]
+_LISTED = pa.schema(
+    [("uri", pa.string()), ("size", pa.int64()), ("etag", pa.string()), ("kind", pa.string()), ("detail", pa.string())]
+)
+_AT_ONCE = 100_000
 
 
-def unknown_inputs(lake: Lake, listed: Sequence[Unit]) -> dict[Unit, int]:
-    """Find (uri, size, etag) rows that are not as they were when last read, with the commit of that (0: never).
+def list_units(lake: Lake, rows: Iterable[Row]) -> None:
+    """Make the temporary table ``listed`` of a source's files in their order, and of what is new of them.
 
-    The last reading counts: a unit that goes back to what it once was has changed.
+    New is what is not as it was when last read, with the commit of that (``before``, 0: never). The last reading
+    counts: a unit that goes back to what it once was has changed. DuckDB spills the table where memory ends.
     """
-    if not listed:
-        return {}
-    uris, sizes, etags = zip(*listed, strict=True)
-    lake.connection.register("listed", pa.table({"uri": uris, "size": sizes, "etag": etags}))
+    lake.execute("CREATE OR REPLACE TEMP TABLE seen (n BIGINT, uri VARCHAR, size BIGINT, etag VARCHAR, kind VARCHAR, "
+                 "detail VARCHAR)")  # fmt: skip
+    left, n = iter(rows), 0
+    while some := list(islice(left, _AT_ONCE)):
+        numbers = pa.array(np.arange(n, n + len(some)))
+        columns = [pa.array(column, field.type) for column, field in zip(zip(*some, strict=True), _LISTED, strict=True)]
+        lake.connection.register("batch", pa.table([numbers, *columns], ["n", *_LISTED.names]))
+        lake.execute("INSERT INTO seen SELECT * FROM batch")
+        lake.connection.unregister("batch")
+        n += len(some)
     last = "SELECT uri, arg_max((size, etag), commit) AS was, max(commit) AS commit FROM inputs GROUP BY uri"
-    sql = (
-        f"SELECT l.uri, l.size, l.etag, coalesce(i.commit, 0) FROM listed l LEFT JOIN ({last}) i ON i.uri = l.uri "
-        "WHERE i.was IS DISTINCT FROM (l.size, l.etag)"
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE listed AS SELECT s.*, i.was IS DISTINCT FROM (s.size, s.etag) AS is_new, "
+        f"coalesce(i.commit, 0) AS before FROM seen s LEFT JOIN ({last}) i ON i.uri = s.uri ORDER BY n"
     )
+    lake.execute("DROP TABLE seen")
+
+
+def listed_sizes(lake: Lake) -> tuple[np.ndarray, np.ndarray]:
+    """Return the size of every listed file, and whether it is new, in their order: int64 and bool."""
+    found = lake.table("SELECT size, is_new FROM listed ORDER BY n")
+    return found["size"].to_numpy(), found["is_new"].to_numpy()
+
+
+def listed_rows(lake: Lake, numbers: np.ndarray) -> Iterator[tuple[Row, int]]:
+    """Yield the listed files of these numbers in their order, each with the commit of its last reading."""
+    if not len(numbers):
+        return iter(())
+    lake.connection.register("wanted", pa.table({"n": numbers, "rank": np.arange(len(numbers))}))
+    span = f"n BETWEEN {numbers.min()} AND {numbers.max()}"
+    sql = f"SELECT uri, size, etag, kind, detail, before FROM listed JOIN wanted USING (n) WHERE {span} ORDER BY rank"
     try:
-        return {row[:3]: row[3] for row in lake.query(sql)}
+        found = lake.query(sql)
     finally:
-        lake.connection.unregister("listed")
+        lake.connection.unregister("wanted")
+    return ((row[:5], row[5]) for row in found)
 
 
 def retries(lake: Lake, run_id: str) -> int:
@@ -36,23 +67,19 @@ def retries(lake: Lake, run_id: str) -> int:
     return lake.query(f"SELECT coalesce(sum(retries), 0) FROM inputs WHERE commit IN ({mine})", (run_id,))[0][0]
 
 
-def vanished(lake: Lake, source: str, listed: Sequence[Unit]) -> list[str]:
-    """Return units of ``source`` that were read once and are no longer listed, sorted. Their rows stay.
+def vanished(lake: Lake, source: str) -> list[str]:
+    """Return units of ``source`` that were read once and are not in ``listed``, sorted, and drop that table.
 
-    Parts of a file that is listed in other parts now are not among them: ``index``, which must follow on this
-    connection, finds out what of theirs still counts.
+    Their rows stay. Parts of a file that is listed in other parts now are not among them: ``index``, which must follow
+    on this connection, finds out what of theirs still counts.
     """
-    columns = {"uri": [row[0] for row in listed], "etag": [row[2] for row in listed]}
-    lake.connection.register("listed", pa.table(columns))
     file = "split_part(split_part(uri, '#row-group=', 1), '#bytes=', 1)"
     sql = (
         f"SELECT uri, {file} IN (SELECT {file} FROM listed WHERE etag <> 'ignored') AS is_part, arg_max(etag, commit) "
         "FROM inputs ANTI JOIN listed USING (uri) WHERE is_part OR source = ? GROUP BY ALL ORDER BY uri"
     )
-    try:
-        rows = lake.query(sql, (source,))
-    finally:
-        lake.connection.unregister("listed")
+    rows = lake.query(sql, (source,))
+    lake.execute("DROP TABLE listed")
     superseded.note_lost_parts(lake, source, [uri for uri, is_part, last in rows if is_part and last != "lost"])
     return [uri for uri, is_part, _ in rows if not is_part]
 

@@ -17,6 +17,7 @@ NAMES = (
     "sentences",
     "image_pass",
     "ingest",
+    "listing",
     "fetch",
     "end_to_end",
     "cluster",

@@ -15,7 +15,7 @@ from ops.models.vlm import VisionLanguageModel
 from ops.read.places import retries
 from ops.read.source import open_source
 from tasks.caption import CaptionPictures, FuseTexts
-from tasks.ingest import Ingest, IngestSettings, listing, shard_item
+from tasks.ingest import Ingest, IngestSettings, shard_item
 from tasks.run import stage
 from tasks.run.identity import Bound
 from tasks.run.stage import Job, Output
@@ -60,7 +60,7 @@ def test_what_had_to_be_asked_again_is_counted_with_its_unit(server, bucket, qui
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
         fresh_filesystem()
         source = open_source("s3://corpus")
-        listed = listing(source)
+        listed = list(source.listed())
         before = retries.made()
         parts = list(
             Ingest(source, IngestSettings(10**6, 10**6, "en", "copy", frozenset()))(shard_item(listed, "shard"))

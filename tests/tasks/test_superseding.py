@@ -1,6 +1,7 @@
 """What a source says now counts; what it said before stays for the versions that saw it."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -258,6 +259,21 @@ def test_quarantine_keeps_what_a_changed_unit_still_complains_of(tmp_path: Path)
     page(tmp_path, "a", "This page has bad pictures.", 1, 2, at=2)
     with ingested(tmp_path) as held:
         assert held.lake.query("SELECT reason FROM quarantine") == [("not_an_image",)]
+
+
+def test_a_listing_of_many_rounds_gives_the_shards_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for n in range(7):
+        page(tmp_path, f"p{n}", f"These are the words of page {n}.", at=1)
+    found = []
+    for units in (1000, 3):
+        monkeypatch.setattr("tasks.ingest.ROUND_UNITS", units)
+        with ingested(tmp_path) as held:
+            rounds = held.lake.query("SELECT count(*) FROM commits WHERE step = 'ingest'")[0][0]
+            shards = held.lake.query("SELECT shard, uri FROM documents ORDER BY ALL")
+            found.append((rounds, held.counts["ingest"], shards))
+        shutil.rmtree(tmp_path / "lake")
+    assert [(rounds, n) for rounds, n, _ in found] == [(1, 4), (2, 4)]
+    assert found[0][2] == found[1][2] and len(found[0][2]) == 7
 
 
 def test_a_lake_inside_its_own_source_is_never_read(tmp_path: Path):

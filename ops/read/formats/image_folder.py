@@ -105,8 +105,8 @@ def _document(tree: Tree, path: str) -> Iterator[Document | Fault]:
             yield text
         texts.append(text if isinstance(text, str) else "")
     caption = " ".join(texts[0].split())
-    said = parsed(said_data) if texts[1] and isinstance(said_data, bytes) else {}
-    said = said if isinstance(said, dict) else {"undecodable": "json"}
+    found = parsed(said_data) if texts[1] and isinstance(said_data, bytes) else {}
+    said: dict[str, object] = found if isinstance(found, dict) else {"undecodable": "json"}
     caption = caption or next((clean(said[name]) for name in CAPTIONS if clean(said.get(name))), "")
     yield _made(tree, path, data, said, caption)
 

@@ -1,0 +1,65 @@
+"""List a source of made-up pages and cut it into shards: ``list_pages MODE PAGES LAKE``; says the MB it grew by.
+
+Modes: ``names`` keeps the names, sizes and etags alone; ``source`` lists units; ``shards`` is what ingest does;
+``whole`` is what it did before: every unit, row, key and work item at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+
+from catalog.lake.opening import create_or_open
+from catalog.pending import contents
+from catalog.terms.ids import text_id
+from flows.settings import load_recipe
+from infra.bench.measure import peak_mb
+from ops.fault import Fault
+from ops.read.places.tree import Entry, LocalTree
+from ops.read.source import FORMATS, Source
+from tasks.ingest import new_rounds, row_of, shard_item
+from tasks.run.session import Session
+
+
+class MadeTree(LocalTree):
+    """A folder of ``n`` pages, a thousand in each folder below it, which is on no disk."""
+
+    n = 0
+
+    def list(self) -> tuple[list[Entry], list[Fault]]:
+        paths = (f"pages/{n // 1000:06}/{n:09}.html" for n in range(self.n))
+        return [Entry(path, 30_000, text_id(path)) for path in paths], []
+
+
+def held_whole(source: Source) -> int:
+    """Number of shards, with all that was held when they were made."""
+    rows = [(*row_of(found)[:3], found) for found in source.listed()]
+    uris, sizes, etags, _ = zip(*rows, strict=True)
+    table = pa.table({"uri": uris, "size": sizes, "etag": etags})
+    new = {row: 0 for row in zip(*(column.to_pylist() for column in table.columns), strict=True)}
+    shards = [[row[3] for row in rows[first : first + 1000] if row[:3] in new] for first in range(0, len(rows), 1000)]
+    return len([shard_item(shard, source.uri) for shard in shards])
+
+
+def shards(source: Source, lake: str) -> int:
+    with create_or_open(lake) as opened:
+        contents.list_units(opened, map(row_of, source.listed()))
+        session = cast(Session, cast(Any, SimpleNamespace(lake=opened, recipe=load_recipe("30m"))))
+        return sum(len(items) for items in new_rounds(session, source))
+
+
+if __name__ == "__main__":
+    mode, n, place = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    MadeTree.n = n
+    pages = Source("/made", MadeTree("/made"), tuple(FORMATS))
+    before = peak_mb()
+    if mode == "names":
+        kept = pages.tree.list()
+    elif mode == "source":
+        assert sum(1 for _ in pages.listed()) == n
+    else:
+        assert (shards(pages, place) if mode == "shards" else held_whole(pages)) > 0
+    print(f"{peak_mb() - before:.0f}")
