@@ -54,6 +54,7 @@ def hold(
     Raises LeaseHeld when another still holds it after ``wait_seconds``.
     """
     token, took_over = _acquire(metadata, uri, run_id, purpose, wait_seconds)
+    metadata.unseal()
     stop = threading.Event()
     thread = threading.Thread(target=_beat, args=(metadata, token, stop), name="lease", daemon=True)
     thread.start()

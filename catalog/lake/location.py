@@ -56,7 +56,10 @@ def _from_settings(uri: str, file: Path) -> Location:
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise PairmillError(f"lake '{uri}': {file} cannot be read as YAML: {error}") from error
+        said = " ".join(str(error).split())
+        raise PairmillError(
+            f"lake '{uri}': {file} cannot be read as YAML: {said}. Correct it, or put it back from a copy."
+        ) from error
     known = {"metadata", "data_path"}
     if not isinstance(content, dict) or set(content) - known or not all(isinstance(v, str) for v in content.values()):
         raise PairmillError(f"lake '{uri}': {file} may hold only the texts `metadata` and `data_path`.")

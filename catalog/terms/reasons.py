@@ -11,6 +11,7 @@ REASONS: tuple[str, ...] = (
     "bad_encoding",
     "unsafe_path",
     "missing",
+    "damaged",
     "blocked_address",
     "opt_out",
     "banned",
