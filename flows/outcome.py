@@ -29,7 +29,7 @@ class Outcome:
 
 
 def outcome(uri: str, name: str) -> Outcome:
-    """Read the outcome of dataset ``name`` (or NAME@V) in the lake at ``uri``; write its report if it is missing.
+    """Read the outcome of dataset ``name`` (or NAME@V) in the lake at ``uri``; write its report if there is none.
 
     Raises PairmillError when there is no such dataset.
     """
@@ -40,11 +40,11 @@ def outcome(uri: str, name: str) -> Outcome:
 
 
 def written_report(lake: Lake, dataset: Dataset) -> str:
-    """Return the path of the dataset's report, written now if it is missing."""
-    from tasks.out.html_report import write_report
+    """Return the path of the dataset's report, written now if it is missing, damaged or another lake's."""
+    from tasks.out.html_report import is_report_of, write_report
 
     path = report_path(lake.uri, dataset)
-    if path.is_file():
+    if is_report_of(str(path), dataset):
         return str(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     mark(str(path.parent))  # beside a lake.yaml it lies outside of the lake's own folders

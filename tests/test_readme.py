@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,14 @@ import pytest
 import yaml
 from PIL import Image
 
+from catalog.lake.attach import connect
 from catalog.lake.location import Location, locate
 from flows.command.cli import parser
 from flows.command.pairmill_run import compute_of
 from flows.settings import RECIPES
 from tasks.run.stage import Placement
 from tests.flows.conftest import generate
+from tests.shared import opened_new
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -85,3 +88,16 @@ def test_every_command_of_the_readme_runs(tmp_path: Path):
         done = shell(command, tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
         assert done.stdout.strip(), command
+
+
+def test_a_copied_lake_attached_as_the_readme_says_reads_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    statements = re.findall(r"```sql\n(ATTACH.*?)```", README, re.DOTALL)[0].split(";")
+    with opened_new(tmp_path / "original") as lake:
+        lake.execute("INSERT INTO pairs BY NAME SELECT '30m' AS dataset, 1 AS version, 'a' AS image_id")
+    shutil.copytree(tmp_path / "original", tmp_path / "lake")
+    shutil.rmtree(tmp_path / "original")
+    monkeypatch.chdir(tmp_path)
+    with connect("ducklake", "sqlite_scanner") as plain:
+        for statement in filter(str.strip, statements):
+            found = plain.execute(statement)
+        assert len(found.fetchall()) == 1

@@ -25,6 +25,7 @@ def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
 
     Raises BadQuery when DuckDB refuses the statement or there is none, PairmillError when the lake cannot be read.
     """
+    lake.check_tables_of(sql)
     try:
         cursor = lake.connection.execute(sql)
     except duckdb.Error as error:

@@ -21,11 +21,24 @@ from catalog.cut.texts import assign_texts
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import decided, image_rows, passed
 from catalog.recipe.plan import Plan
+from catalog.terms.error import Damaged
 from catalog.terms.score import Stage
 
 
 def cut(lake: Lake, plan: Plan) -> None:
-    """Make the views ``cut_images`` and ``cut_texts`` by all rules but those on captions."""
+    """Make the views ``cut_images`` and ``cut_texts`` by all rules but those on captions.
+
+    Facts that prove damaged are made anew: DuckDB checks each block of them. Raises Damaged for files of the lake.
+    """
+    try:
+        _cut(lake, plan)
+    except Damaged:
+        if not facts.discard(lake):
+            raise
+        _cut(lake, plan)
+
+
+def _cut(lake: Lake, plan: Plan) -> None:
     facts.attach(lake, plan)
     keep = passed(image_checks(plan))
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)")

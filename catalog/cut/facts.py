@@ -1,10 +1,10 @@
 """Keep what a cut reads joined in one file beside the lake: a changed threshold re-cuts in seconds.
 
 A DuckDB file, attached as ``facts``, with the tables of :mod:`catalog.cut.facts_tables`. Its name is a digest of what
-it was made from: the files of every table read, the scorers, the seed. So it is never changed, may be deleted at any
-time, and no cut can read an outdated one. The first cut after new facts makes it anew and removes those of former
-facts: 18 s at 1M images and 11M candidates, 250 s at 10M in 2.6 GB of memory, 180 bytes an image of disk; a cut from it
-takes 1.2 s and 9.5.
+it was made from (the files of every table read, the scorers, the seed) with its size and time of writing. So it may be
+deleted at any time, and no cut can read one that is outdated or was changed since. The first cut after new facts makes
+it anew and removes those of former facts: 18 s at 1M images and 11M candidates, 250 s at 10M in 2.6 GB of memory, 180
+bytes an image of disk; a cut from it takes 1.2 s and 9.5.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -26,18 +27,57 @@ from catalog.terms.error import PairmillError
 
 
 def attach(lake: Lake, plan: Plan) -> None:
-    """Attach ``facts`` of the lake's rows for this plan; make them where there are none. Raises PairmillError when the
-    folder for them belongs to another user."""
+    """Attach ``facts`` of the lake's rows for this plan; make them where there are none, or damaged ones. Raises
+    PairmillError when the folder for them belongs to another user."""
     folder, plan_digest = _folder(lake), _plan_digest(plan)
-    path = folder / f"{_data_digest(lake, 'lake')}-{plan_digest}.duckdb"
+    path = _made(folder, f"{_data_digest(lake, 'lake')}-{plan_digest}")
     attached = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
-    if attached == [(str(path),)]:
+    if path and attached == [(str(path),)]:
         return
     if attached:
         lake.execute("DETACH facts")
-    if not path.exists():
-        path = _make(lake, plan, folder, plan_digest)
-    lake.execute(f"ATTACH {quoted(str(path))} AS facts (READ_ONLY)")
+    if path and _is_attached(lake, path):
+        return
+    lake.execute(_attach(_make(lake, plan, folder, plan_digest)))
+
+
+def discard(lake: Lake) -> bool:
+    """Detach and remove the facts that are attached. Returns whether there were any."""
+    attached = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
+    for (path,) in attached:
+        lake.execute("DETACH facts")
+        Path(path).unlink(missing_ok=True)
+    return bool(attached)
+
+
+def _made(folder: Path, name: str) -> Path | None:
+    """Find the file of facts ``name`` that is as it was written; remove others of that name."""
+    for path in folder.glob(f"{name}.*.duckdb"):
+        with suppress(FileNotFoundError):
+            if path.name == _with_stamp(name, path):
+                return path
+        path.unlink(missing_ok=True)
+    return None
+
+
+def _with_stamp(name: str, path: Path) -> str:
+    """Return the file's name with its size and time of writing: who writes to it later makes them another's."""
+    found = path.stat()
+    return f"{name}.{found.st_size}-{found.st_mtime_ns}.duckdb"
+
+
+def _is_attached(lake: Lake, path: Path) -> bool:
+    """Attach the file; False, and no file any more, when it cannot be: DuckDB checks each block that it reads."""
+    try:
+        lake.execute(_attach(path))
+    except (PairmillError, duckdb.Error):
+        path.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _attach(path: Path) -> str:
+    return f"ATTACH {quoted(str(path))} AS facts (READ_ONLY)"
 
 
 def _folder(lake: Lake) -> Path:
@@ -99,6 +139,7 @@ def _make(lake: Lake, plan: Plan, folder: Path, plan_digest: str) -> Path:
         for former in folder.glob("*.duckdb"):
             if not former.name.startswith(f"{data_digest}-"):
                 former.unlink(missing_ok=True)
-        return (unfinished / folder.name).rename(folder / f"{data_digest}-{plan_digest}.duckdb")
+        made = unfinished / folder.name
+        return made.rename(folder / _with_stamp(f"{data_digest}-{plan_digest}", made))
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

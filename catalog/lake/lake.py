@@ -1,6 +1,7 @@
 """Query and change a lake: DuckDB with a DuckLake catalog attached, retried while other processes use it."""
 
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -11,11 +12,14 @@ import duckdb
 import pyarrow as pa
 
 from catalog.lake.attach import attach_pinned, detach_pinned
+from catalog.lake.checksums import Checksums
 from catalog.lake.location import Location
 from catalog.lake.metadata import Metadata
 from catalog.lake.patience import patiently
+from catalog.terms.error import PairmillError
 
 Result = TypeVar("Result")
+_WORDS = re.compile(r"\w+")
 
 
 class Lake:
@@ -38,22 +42,44 @@ class Lake:
         self.guard: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._depth = 0
+        self.checksums = Checksums(metadata, location)
+        self._unchecked = self._tables() if self.checksums.applies else {}
 
     def query(self, sql: str, params: Sequence[Any] = ()) -> list[tuple]:
         """Run a statement and return its rows."""
+        self.check_tables_of(sql)
         return self._run(lambda: self.connection.execute(sql, list(params)).fetchall())
 
     def table(self, sql: str, params: Sequence[Any] = ()) -> pa.Table:
         """Run a query and return its result as an Arrow table."""
+        self.check_tables_of(sql)
         return self._run(lambda: self.connection.execute(sql, list(params)).to_arrow_table())
 
     def blocks(self, sql: str, params: Sequence[Any] = (), *, rows: int) -> pa.RecordBatchReader:
         """Stream a result that may be larger than memory, ``rows`` at a time; run no other statement meanwhile."""
+        self.check_tables_of(sql)
         return self._run(lambda: self.connection.execute(sql, list(params)).to_arrow_reader(rows))
 
     def execute(self, sql: str, params: Sequence[Any] = ()) -> None:
         """Run a statement without reading a result."""
+        self.check_tables_of(sql)
         self._run(lambda: self.connection.execute(sql, list(params)))
+
+    def check_tables_of(self, sql: str) -> None:
+        """Check the files of every table whose name stands in ``sql``, once a process. Raises Damaged when one is
+        damaged or gone."""
+        if self._unchecked:
+            for table in {name for word in _WORDS.findall(sql.lower()) for name in self._unchecked.get(word, ())}:
+                self.check_files(table)
+
+    def check_files(self, table: str) -> None:
+        """Check the files of ``table``, once a process: for who opens them by their paths. Raises Damaged."""
+        with self._lock:
+            if table in self._unchecked:
+                found = self.query("SELECT data_file, delete_file FROM ducklake_list_files('lake', ?)", (table,))
+                files = {path.removeprefix(self.data_path) for row in found for path in row if path}
+                self.checksums.check(table, sorted(files))
+                del self._unchecked[table]
 
     def insert(self, table: str, rows: pa.Table) -> None:
         """Append ``rows`` to ``table`` by column name."""
@@ -123,8 +149,20 @@ class Lake:
             self._run(lambda: os.makedirs(folder, exist_ok=True))
         return folder
 
+    def _tables(self) -> dict[str, set[str]]:
+        """Return, by the name of each table and view, the tables that it reads."""
+        tables = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake' AND schema_name = 'main'"
+        views = "SELECT view_name, sql FROM duckdb_views() WHERE database_name = 'lake' AND schema_name = 'main'"
+        found = {name: {name} for (name,) in self.connection.execute(tables).fetchall()}
+        for name, sql in self.connection.execute(views).fetchall():
+            found[name] = {word for word in _WORDS.findall(sql.lower()) if word in found}
+        return found
+
     def close(self) -> None:
-        """Detach the lake and close both connections."""
+        """Record the digests of new files, detach the lake and close both connections."""
+        if not self.read_only:
+            with suppress(duckdb.Error, OSError, PairmillError):
+                self.checksums.record()
         with suppress(duckdb.Error):
             self.connection.execute("USE memory; DETACH lake")
         self.metadata.close()

@@ -84,7 +84,9 @@ def _from_settings(uri: str, file: Path) -> Location:
         # Not as YAML says it: it quotes the line, in which a password may stand.
         mark = getattr(error.__cause__, "problem_mark", None)
         where = f" (line {mark.line + 1}: {getattr(error.__cause__, 'problem', '')})" if mark else ""
-        raise PairmillError(f"lake '{uri}': {file} cannot be read as YAML{where}.") from None
+        raise PairmillError(
+            f"lake '{uri}': {file} cannot be read as YAML{where}. Correct it, or put it back from a copy."
+        ) from None
     known = {"metadata", "data_path"}
     if not isinstance(content, dict) or set(content) - known or not all(isinstance(v, str) for v in content.values()):
         raise PairmillError(f"lake '{uri}': {file} may hold only the texts `metadata` and `data_path`.")

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
+import pyarrow as pa
 
+from catalog.lake import seal
 from catalog.lake.attach import quoted
 from catalog.lake.location import Location
 from catalog.lake.patience import patiently
@@ -19,6 +21,7 @@ from catalog.terms.error import PairmillError
 
 LEASE_TABLE = """CREATE TABLE IF NOT EXISTS pairmill_lease (slot INTEGER PRIMARY KEY, token VARCHAR, holder VARCHAR,
 host VARCHAR, pid INTEGER, started DOUBLE, run_id VARCHAR, purpose VARCHAR, heartbeat VARCHAR, expires VARCHAR)"""
+FILES_TABLE = "CREATE TABLE IF NOT EXISTS pairmill_files (path VARCHAR PRIMARY KEY, sha256 VARCHAR, stamp VARCHAR)"
 Result = TypeVar("Result")
 
 
@@ -45,6 +48,7 @@ class Metadata:
             self._attach("TYPE sqlite" if read_only else "TYPE sqlite, JOURNAL_MODE 'wal'")
         if not read_only:
             self.write(LEASE_TABLE)
+            self.write(FILES_TABLE)
 
     def read(self, sql: str, params: Sequence[Any] = ()) -> list[tuple]:
         """Run a statement and return its rows, retried for 60 s while locked. Raises PairmillError with the remedy."""
@@ -72,20 +76,46 @@ class Metadata:
 
         return self._retrying(once)
 
+    def replace(self, table: str, key: str, rows: pa.Table) -> None:
+        """Insert ``rows`` into ``table`` in place of those with the same ``key``."""
+
+        def body() -> None:
+            self._connection.register("new_rows", rows)
+            try:
+                self._connection.execute(f"DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM new_rows)")
+                self._connection.execute(f"INSERT INTO {table} SELECT * FROM new_rows")
+            finally:
+                self._connection.unregister("new_rows")
+
+        self.retrying(body)
+
     def has_lake(self) -> bool:
         """Whether the database holds DuckLake's tables."""
-        where = "database_name = 'pairmill_metadata' AND table_name = 'ducklake_metadata'"
+        return self._has("ducklake_metadata")
+
+    def has_checksums(self) -> bool:
+        """Whether the database keeps digests of the data files: not before a writer of this version opened it."""
+        return self._has("pairmill_files")
+
+    def unseal(self) -> None:
+        """Remove the catalog's seal: it is going to change."""
+        seal.remove(self._location)
+
+    def _has(self, table: str) -> bool:
+        where = f"database_name = 'pairmill_metadata' AND table_name = '{table}'"
         return bool(self.read(f"SELECT 1 FROM duckdb_tables() WHERE {where}"))
 
     def close(self) -> None:
         """Close, after the lake is detached; unless others use it, merge SQLite's write-ahead log into its one file,
-        which can then be copied as it is and read from a read-only disk."""
+        which can then be copied as it is and read from a read-only disk, and seal that."""
         plain = not self._read_only and not self._location.on_postgres
-        with self._lock, suppress(duckdb.Error, PairmillError):
+        with self._lock, suppress(duckdb.Error, OSError, PairmillError):
             if plain and not self.read("SELECT 1 FROM pairmill_lease"):
                 self._connection.execute("USE memory; DETACH pairmill_metadata")
                 self._attach("TYPE sqlite, JOURNAL_MODE 'delete', BUSY_TIMEOUT 0")
                 self._connection.execute("SELECT 1 FROM pairmill_lease")
+                self._connection.execute("USE memory; DETACH pairmill_metadata")
+                seal.write(self._location)
         self._connection.close()
 
     def _attach(self, options: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from catalog.lake import schema, score_tables, spill
+from catalog.lake import schema, score_tables, seal, spill
 from catalog.lake.attach import attach, connect, extensions_for, quoted, use_s3_credentials
 from catalog.lake.lake import Lake
 from catalog.lake.lease_row import hold, holder_of
@@ -25,9 +25,12 @@ MIGRATE = "migrate"
 
 def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
     """Connect and attach; create a missing lake for a writer. Raises PairmillError when it is missing for a reader."""
+    seal.check(location)
     nothing = PairmillError(f"there is no lake at '{location.uri}'. Check --lake, or make one with `pairmill run`.")
     if read_only and not location.on_postgres and not Path(location.metadata).is_file():
         raise nothing
+    if not read_only:
+        seal.remove(location)
     connection = _connected(location, read_only)
     metadata = Metadata(connection, location, read_only)
     if metadata.has_lake():

@@ -2,7 +2,7 @@
 
 import duckdb
 
-from catalog.terms.error import BadQuery, PairmillError
+from catalog.terms.error import BadQuery, Damaged, PairmillError
 
 TRANSIENT = ("is locked", "conflict", "could not serialize", "deadlock detected", "unique constraint",
              "duplicate key")  # fmt: skip
@@ -17,8 +17,15 @@ _REMEDIES = (
      "its Postgres cannot be reached. Check `metadata` in lake.yaml, that the server runs, and PGPASSWORD."),
     (("http", "could not establish connection", "could not connect", "curl", "s3://"),
      "its S3 storage cannot be reached or refuses. Check `data_path`, AWS_ENDPOINT_URL, AWS_REGION and the AWS keys."),
+)  # fmt: skip
+_DAMAGE = (
     (("malformed", "not a database"),
      "its catalog file is damaged. Restore catalog.sqlite from a copy; the files under data/ are whole."),
+    # What DuckDB says of Parquet that is cut, flipped or gone. Pages carry no checksum that it would look at.
+    (("zstd", "decompress", "out of buffer", "invalid string encoding", "tprotocolexception", "no magic bytes",
+      "checksum", "too small to be a parquet file", "likely corrupted", "don't know what type", "corrupt database file",
+      "no files found that match", "no such file", "cannot open file", "footer"),
+     "a file of it is gone or damaged. Put it back from a copy of the lake, and run this again."),
 )  # fmt: skip
 
 
@@ -31,9 +38,12 @@ def translated(error: Exception, uri: str) -> Exception:
     """Turn an error of SQL, disk, network or rights into a PairmillError with its remedy; return any other as it is."""
     if isinstance(error, _MISTAKES):
         return BadQuery(str(error))
+    text = str(error)
+    for signs, remedy in _DAMAGE:
+        if any(sign in text.lower() for sign in signs):
+            return Damaged(f"lake '{uri}': {remedy} ({' '.join(text.split())[:300]})")
     if isinstance(error, duckdb.InvalidInputException):
         return error
-    text = str(error)
     if isinstance(error, duckdb.OutOfMemoryException):  # also when the disk that it spills to is full
         return PairmillError(
             f"lake '{uri}': memory, or the disk beside it, does not suffice. Free some, or run on a larger machine: "

@@ -14,6 +14,7 @@ def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[
     still holds the row that it had."""
     if not shards:
         return {}
+    lake.check_files(table)
     found = lake.query(
         """SELECT shard, list(path ORDER BY "commit", path) FROM partitions
         WHERE "table" = ? AND scorer = ? AND path <> '' AND shard IN (SELECT unnest(?)) GROUP BY shard""",
@@ -24,6 +25,7 @@ def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[
 
 def index_paths(lake: Lake, scorer: str) -> tuple[str, ...]:
     """List the files of one vector index, each sorted by cluster."""
+    lake.check_files("vector_index")
     found = lake.query(
         """SELECT path FROM partitions WHERE "table" = 'vector_index' AND scorer = ? AND path <> '' ORDER BY path""",
         (scorer,),

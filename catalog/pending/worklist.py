@@ -112,10 +112,15 @@ def _finished_shards(plan: Plan, table: str, content: str) -> str:
 
 
 def payload_paths(lake: Lake, table: str, shards: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """List the Parquet files of ``table`` by shard, as absolute paths that a worker can open."""
+    """List the Parquet files of ``table`` by shard, as absolute paths that a worker can open.
+
+    Raises PairmillError when one is damaged; not of ``payloads``: a picture is checked by itself when it is read.
+    """
     wanted = sorted(set(shards))
     if not wanted:
         return {}
+    if table != "payloads":
+        lake.check_files(table)
     found = lake.query(
         """SELECT shard, list(path ORDER BY path) FROM partitions
         WHERE "table" = ? AND path <> '' AND shard IN (SELECT unnest(?)) GROUP BY shard""",

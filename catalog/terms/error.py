@@ -13,6 +13,10 @@ class NewerLake(PairmillError):
     """The lake's schema or format is newer than this program reads."""
 
 
+class Damaged(PairmillError):
+    """A file of the lake is gone, or holds other bytes than were written."""
+
+
 class BadRecipe(PairmillError):
     """A recipe, or an override of one, is not valid."""
 

@@ -12,6 +12,7 @@ REASONS: tuple[str, ...] = (
     "unsafe_path",
     "left_out",
     "missing",
+    "damaged",
     "blocked_address",
     "opt_out",
     "banned",

@@ -14,7 +14,8 @@ from catalog.terms.error import PairmillError
 @dataclass(frozen=True)
 class Manifest:
     """One finished partition. ``path`` is absolute or relative to the lake's data path, and '' when it has no rows.
-    ``seconds`` is the time of the work; ``commit`` the number from Writer.begin, which its rows hold too."""
+    ``seconds`` is the time of the work; ``commit`` the number from Writer.begin, which its rows hold too; ``sha256`` is
+    of the file's bytes as they were written, '' when it is to be read for that."""
 
     table: str
     partition_id: str
@@ -26,6 +27,7 @@ class Manifest:
     path: str
     commit: int
     run_id: str
+    sha256: str = ""
 
 
 def commit(lake: Lake, manifests: Sequence[Manifest]) -> int:
@@ -39,14 +41,16 @@ def commit(lake: Lake, manifests: Sequence[Manifest]) -> int:
         return 0
     placed = {(m.table, m.partition_id): (m, _relative_path(lake, m)) for m in reversed(manifests)}
 
-    def body() -> int:
+    def body() -> list[tuple[Manifest, str]]:
         known = _known(lake, [partition_id for _, partition_id in placed])
         new = [pair for key, pair in placed.items() if key not in known]
         _register_files(lake, new)
         _insert_partitions(lake, [m for m, _ in new], [path for _, path in new])
-        return len(new)
+        return new
 
-    return lake.retrying(body)
+    new = lake.retrying(body)
+    lake.checksums.add({path: manifest.sha256 for manifest, path in new if path and manifest.sha256})
+    return len(new)
 
 
 def _relative_path(lake: Lake, manifest: Manifest) -> str:

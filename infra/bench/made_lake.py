@@ -132,8 +132,8 @@ def _write(lake: Lake, table: str, name: str, rows: str) -> Manifest:
     made = lake.table(f"{_typed(lake, table, rows)} ORDER BY ALL")
     file = ParquetFile(path)
     file.write(made)
-    n, size = made.num_rows, file.close()
-    return Manifest(table, f"{table}-{name}", name, FILLED_BY.get(table, ""), n, size, 1.0, path, 1, "made")
+    n, (size, digest) = made.num_rows, file.close()
+    return Manifest(table, f"{table}-{name}", name, FILLED_BY.get(table, ""), n, size, 1.0, path, 1, "made", digest)
 
 
 def _quoted(name: str) -> str:

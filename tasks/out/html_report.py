@@ -1,5 +1,6 @@
 """Write the report of a published dataset: one HTML file that needs nothing else."""
 
+import hashlib
 import json
 import os
 from collections import defaultdict
@@ -38,6 +39,7 @@ def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
     """
     found = datasets.find(lake, f"{dataset}@{version}")
     html = _template().render(**_content(lake, found))
+    html += f"<!-- {_seal(html.encode('utf-8', 'replace'), found)} -->"
     folder = os.path.dirname(os.path.abspath(path))
     os.makedirs(folder, exist_ok=True)
     half = f"{path}.part"
@@ -45,6 +47,21 @@ def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
         file.write(html)
     os.replace(half, path)
     return path
+
+
+def is_report_of(path: str, dataset: Dataset) -> bool:
+    """Whether the file is a whole report of this very version: not damaged, and not of another lake's of that name."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError:
+        return False
+    html, mark, end = content.rpartition(b"<!-- ")
+    return mark + end == f"<!-- {_seal(html, dataset)} -->".encode()
+
+
+def _seal(html: bytes, dataset: Dataset) -> str:
+    return hashlib.sha256(f"{dataset} {dataset.run_id} {dataset.content_digest}".encode() + html).hexdigest()
 
 
 def _template() -> jinja2.Template:

@@ -49,11 +49,6 @@ def _pictures(shard: str | None, pairs: list[dict[str, Any]], paths: dict[str, t
             f"the pictures of shard '{shard}' cannot be read ({type(error).__name__}: {error}). Check the lake's data "
             "path, or the source where the lake only refers to it, then run the same export again."
         ) from error
-    if missing := [key for key in keys if key not in found]:
-        raise PairmillError(
-            f"the bytes of {len(missing)} pictures of shard '{shard}' are not in the lake (the first is {missing[0]}). "
-            "Ingest their source again, then run the same export again."
-        )
     return found
 
 

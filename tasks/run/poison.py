@@ -36,7 +36,9 @@ class Isolated(Generic[Result]):
     killers: dict[str, Lost] = field(default_factory=dict)
 
 
-def isolate(item: WorkItem, attempt: Callable[[WorkItem], Result | Lost], first: Lost | None = None) -> Isolated[Result]:
+def isolate(
+    item: WorkItem, attempt: Callable[[WorkItem], Result | Lost], first: Lost | None = None
+) -> Isolated[Result]:
     """Divide ``item`` until only rows that lose their worker are left: by the row it was at, or else by halves.
 
     Some log2(n) lost workers a killer, two where the row is known. ``first`` is what became of the whole item before,
@@ -47,7 +49,10 @@ def isolate(item: WorkItem, attempt: Callable[[WorkItem], Result | Lost], first:
     waiting = [item]
     while waiting:
         part = waiting.pop()
-        known, first = (first if first and _is_divisible(part) and (first.key or first.reason == "timeout") else None), None
+        known, first = (
+            (first if first and _is_divisible(part) and (first.key or first.reason == "timeout") else None),
+            None,
+        )
         outcome = known or _tried(part, attempt)
         if not isinstance(outcome, Lost):
             found.results.append(outcome)
@@ -116,7 +121,8 @@ def quarantine_killers(
     # An input's key is its address, size and etag.
     names = [key.split("\x1e")[0] for key in found.killers]
     faults = [
-        Fault(key, lost.reason, f"{name}: {lost.detail}") for key, lost in zip(names, found.killers.values(), strict=True)
+        Fault(key, lost.reason, f"{name}: {lost.detail}")
+        for key, lost in zip(names, found.killers.values(), strict=True)
     ]
     parts = [Part("quarantine", quarantine(names, [""] * len(names), getattr(job, "stage", name), faults))]
     killers = item.only(list(found.killers))

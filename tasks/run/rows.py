@@ -1,7 +1,9 @@
 """Convert between work items, Parquet rows and the columns of ops: vectors, rounded scores, quarantine rows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -10,7 +12,7 @@ import pyarrow.parquet as pq
 
 from catalog.lake.arrow import TYPES
 from catalog.pending.item import WorkItem
-from catalog.terms.error import PairmillError
+from catalog.terms.error import Damaged, PairmillError
 from catalog.terms.score import Score
 from ops.batch import Batch
 
@@ -29,10 +31,27 @@ def read_range(paths: tuple[str, ...], columns: list[str], first: int, last: int
 
 
 def read_table(path: str, columns: list[str], filters: list | None = None) -> pa.Table:
-    """Read columns of one Parquet file, local or s3; ``filters`` as pyarrow takes them."""
-    filesystem, local = fsspec.core.url_to_fs(path)
-    with filesystem.open(local, "rb") as file:
-        return pq.read_table(file, columns=columns, filters=filters)
+    """Read columns of one Parquet file, local or s3; ``filters`` as pyarrow takes them.
+
+    Raises Damaged when the file is gone or damaged: each page is checked against its checksum.
+    """
+    with opened(path) as file:
+        return pq.read_table(file, columns=columns, filters=filters, page_checksum_verification=True)
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Any]:
+    """Open one of the lake's Parquet files, local or s3. Raises Damaged when the body cannot read it."""
+    try:
+        filesystem, local = fsspec.core.url_to_fs(path)
+        with filesystem.open(local, "rb") as file:
+            yield file
+    except (OSError, pa.ArrowException) as error:
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise Damaged(
+            f"{path} cannot be read: it is gone or damaged ({said}). Put it back from a copy of the lake, and run "
+            "this again: what is finished is committed."
+        ) from error
 
 
 def to_vectors(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:

@@ -99,6 +99,36 @@ def test_a_row_less_makes_them_anew(tmp_path: Path):
         assert {row[0] for row in images} - {row[0] for row in decisions(lake, plan())[0]} == {"i003"}
 
 
+def _written_over(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def _rotten(file: Path) -> None:
+    """What no program wrote: every block but the headers is another, size and time are as they were."""
+    before, data = file.stat(), file.read_bytes()
+    file.write_bytes(data[:12288] + bytes(each ^ 1 for each in data[12288:]))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:9000])
+
+
+@pytest.mark.parametrize("harm", [_written_over, _rotten, _cut, Path.unlink])
+def test_damaged_ones_are_made_anew(tmp_path: Path, harm):
+    with lake_of(tmp_path) as lake:
+        expected = decisions(lake, plan())
+    (file,) = (tmp_path / "lake/.facts").iterdir()
+    harm(file)
+    harmed = file.read_bytes() if file.exists() else b""
+    with create_or_open(tmp_path / "lake") as lake:
+        assert decisions(lake, plan()) == expected
+    (anew,) = (tmp_path / "lake/.facts").iterdir()
+    assert anew.read_bytes() != harmed
+
+
 def test_recipes_that_take_turns_keep_theirs(tmp_path: Path):
     other = replace(plan(), recipe=plan().recipe.model_copy(update={"seed": 6}))
     with lake_of(tmp_path) as lake:

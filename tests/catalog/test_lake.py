@@ -11,9 +11,10 @@ import pytest
 
 from catalog.lake import patience, schema
 from catalog.lake.attach import connect
+from catalog.lake.digest import file_stamp
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
-from catalog.terms.error import BadQuery, NewerLake, PairmillError
+from catalog.terms.error import BadQuery, Damaged, NewerLake, PairmillError
 from catalog.write import lease
 from tests.catalog.conftest import partition
 from tests.shared import opened_new
@@ -27,11 +28,16 @@ def plain_duckdb(catalog: str | Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def test_a_new_lake_has_its_tables_and_leaves_its_mark_and_two_names_in_the_folder(tmp_path: Path) -> None:
+def test_a_new_lake_has_its_tables_and_leaves_its_mark_and_three_names_in_the_folder(tmp_path: Path) -> None:
     with create_or_open(tmp_path / "deep" / "lake") as lake:
         assert lake.query("SELECT count(*) FROM images") == [(0,)]
         assert lake.query("SELECT * FROM lease") == []
-    assert sorted(os.listdir(tmp_path / "deep" / "lake")) == [".pairmill", "catalog.sqlite", "data"]
+    assert sorted(os.listdir(tmp_path / "deep" / "lake")) == [
+        ".pairmill",
+        "catalog.sqlite",
+        "catalog.sqlite.seal",
+        "data",
+    ]
 
 
 def test_a_lake_of_before_there_were_marks_has_them_once_it_is_opened_to_be_written(tmp_path: Path) -> None:
@@ -259,15 +265,24 @@ def test_a_lake_that_may_not_be_written_says_so_and_can_still_be_read() -> None:
     assert "PairmillError" in done.stdout and "Check its owner and rights" in done.stdout
 
 
-@pytest.mark.parametrize("lose", [Path.unlink, lambda file: file.write_bytes(b"")], ids=["missing", "empty"])
-def test_no_new_catalog_is_made_over_the_data_of_a_lost_one(tmp_path: Path, lose) -> None:
+HARMS = {
+    "missing": Path.unlink,
+    "empty": lambda file: file.write_bytes(b""),
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:5000]),
+}
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
+def test_no_new_catalog_is_made_over_the_data_of_a_lost_one(tmp_path: Path, harm, sealed: bool) -> None:
     with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
         writer.commit([partition(lake, "p", ["a"], writer.begin("step"))])
-    lose(tmp_path / "lake/catalog.sqlite")
+    harm(tmp_path / "lake/catalog.sqlite")
+    if not sealed:
+        (tmp_path / "lake/catalog.sqlite.seal").unlink()
+    told = r"its catalog .*(gone|damaged|missing or empty).*(Put (it|the catalog) back|Restore catalog.sqlite)"
     for _ in range(2):  # the first try leaves no catalog either
-        with pytest.raises(
-            PairmillError, match=r"there is data .* its catalog .* is missing or empty. Put the catalog"
-        ):
+        with pytest.raises(PairmillError, match=told):
             create_or_open(tmp_path / "lake")
 
 
@@ -295,3 +310,74 @@ def test_a_reader_of_a_lake_whose_making_was_cut_short_is_told(tmp_path: Path, m
         create_or_open(tmp_path / "lake")
     with pytest.raises(PairmillError, match="its making was cut short"):
         create_or_open(tmp_path / "lake", read_only=True)
+
+
+def changed(file: Path, at: int) -> None:
+    """Flip a bit of one byte."""
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_changed_byte_of_a_table_is_found_before_the_table_is_read(tmp_path: Path, read_only: bool) -> None:
+    with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
+        writer.commit([partition(lake, "p", ["a"], writer.begin("step"))])
+        lake.execute("INSERT INTO sentence_content VALUES ('c', 'text', 's', 1)")  # its file is DuckDB's own
+    files = sorted((tmp_path / "lake").rglob("*.parquet"))
+    assert len(files) == 2
+    for file, table in zip(files, ("image_hash", "sentence_content"), strict=True):
+        assert table in str(file)
+        whole = file.read_bytes()
+        for harm in (lambda file: changed(file, 40), lambda file: file.write_bytes(whole[:100]), Path.unlink):  # noqa: B023
+            harm(file)
+            with create_or_open(tmp_path / "lake", read_only) as lake:
+                with pytest.raises(Damaged, match=rf"its file {file} is (damaged|gone).*Put it back"):
+                    lake.query(f"SELECT count(*) FROM {table}")
+                assert lake.query("SELECT count(*) FROM images") == [(0,)], "other tables can be read"
+            file.write_bytes(whole)
+            with create_or_open(tmp_path / "lake", read_only) as lake:
+                assert lake.query(f"SELECT count(*) FROM {table}") == [(1,)]
+
+
+def test_views_are_checked_with_the_tables_that_they_read(tmp_path: Path) -> None:
+    with opened_new(tmp_path / "lake") as lake:
+        lake.execute("INSERT INTO match_candidates VALUES ('p', 's', 0.5, 'shard', 'scorer', 1)")
+    (file,) = (tmp_path / "lake").rglob("*.parquet")
+    changed(file, 40)
+    with create_or_open(tmp_path / "lake", read_only=True) as lake, pytest.raises(Damaged):
+        lake.query("SELECT * FROM matches")
+
+
+def test_a_copied_lake_is_checked_once_and_its_writer_puts_that_on_record(tmp_path: Path) -> None:
+    with opened_new(tmp_path / "lake") as lake:
+        lake.execute("INSERT INTO match_candidates VALUES ('p', 's', 0.5, 'shard', 'scorer', 1)")
+        kept = lake.checksums
+        kept.record()
+        before = lake.metadata.read("SELECT * FROM pairmill_files")
+    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+    with create_or_open(tmp_path / "copy") as lake:
+        assert lake.query("SELECT count(*) FROM match_candidates") == [(1,)]
+    with create_or_open(tmp_path / "copy", read_only=True) as lake:
+        ((path, sha256, stamp),) = lake.metadata.read("SELECT * FROM pairmill_files")
+    assert [(path, sha256)] == [row[:2] for row in before] and stamp != before[0][2]
+    assert stamp == file_stamp(str(tmp_path / "copy/data" / path))
+
+
+def test_a_changed_byte_of_the_catalog_is_found_and_a_lake_that_is_being_written_has_no_seal(tmp_path: Path) -> None:
+    catalog, seal = tmp_path / "lake/catalog.sqlite", tmp_path / "lake/catalog.sqlite.seal"
+    with opened_new(tmp_path / "lake") as lake:
+        assert not seal.exists()
+        lake.execute("INSERT INTO bans VALUES ('s', 'because', now())")
+        with create_or_open(tmp_path / "lake") as other:
+            other.execute("INSERT INTO bans VALUES ('t', 'because', now())")
+        with create_or_open(tmp_path / "lake", read_only=True) as reader:
+            assert reader.query("SELECT count(*) FROM bans") == [(2,)]
+    assert seal.exists()
+    changed(catalog, catalog.read_bytes().index(b"because"))
+    for read_only in (True, False):
+        with pytest.raises(Damaged, match=r"its catalog .* is damaged.*Put it back from a copy"):
+            create_or_open(tmp_path / "lake", read_only)
+    changed(catalog, catalog.read_bytes().index(b"cecause"))
+    with create_or_open(tmp_path / "lake", read_only=True) as lake:
+        assert lake.query("SELECT DISTINCT reason FROM bans") == [("because",)]

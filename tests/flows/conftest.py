@@ -55,6 +55,10 @@ def few_pages() -> Path:
 
 @pytest.fixture(scope="session")
 def settings() -> dict[str, str]:
+    return small_settings()
+
+
+def small_settings() -> dict[str, str]:
     """Overrides of the demo recipe: random models, eight shards of nine documents, short captions."""
     return {
         "models.clip": f"open_clip:local-dir:{made_once('clip', _save_clip)}",

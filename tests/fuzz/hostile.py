@@ -61,7 +61,9 @@ def page_of_text(folder: Path) -> None:
 def page_of_embedded_pictures(folder: Path) -> None:
     """A page of 200 MB that embeds pictures of 20 MB."""
     picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(15 * MB))
-    folder.joinpath("page.html").write_bytes(b"".join(b"<img src='data:image/png;base64,%b'>" % picture for _ in range(10)))
+    folder.joinpath("page.html").write_bytes(
+        b"".join(b"<img src='data:image/png;base64,%b'>" % picture for _ in range(10))
+    )
 
 
 def _table(path: Path, texts: object, urls: object) -> None:

@@ -264,10 +264,26 @@ def test_bytes_that_are_gone_end_it_with_the_remedy_and_without_a_manifest(tmp_p
     os.remove(next((tmp_path / "lake").rglob("payloads/**/*.parquet")))
     with (
         create_or_open(tmp_path / "lake") as lake,
-        pytest.raises(PairmillError, match=r"cannot be read.*Check the lake's data path"),
+        pytest.raises(PairmillError, match=r"cannot be read.*Put it back from a copy"),
     ):
         export(lake, "small", 1, str(tmp_path / "out"))
     assert list(files(tmp_path / "out")) == ["progress.json"]
+
+
+def test_a_damaged_picture_ends_it_with_the_remedy_and_the_next_goes_on(tmp_path: Path):
+    published(tmp_path / "lake", pictures=2, image_rules=())
+    file = next((tmp_path / "lake").rglob("payloads/**/*.parquet"))
+    whole = file.read_bytes()
+    at = whole.index(picture(0)) + 60
+    file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    with create_or_open(tmp_path / "lake") as lake:
+        with pytest.raises(
+            PairmillError, match=r"the bytes of picture .* are damaged.*Put them back, then run the same"
+        ):
+            export(lake, "small", 1, str(tmp_path / "out"))
+        assert list(files(tmp_path / "out")) == ["progress.json"]
+        file.write_bytes(whole)
+        assert export(lake, "small", 1, str(tmp_path / "out")).rows == 2
 
 
 def test_what_cannot_be_exported_is_said_before_any_work(lake: Lake, tmp_path: Path):

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from catalog.pending.item import WorkItem
+from catalog.terms.error import Damaged
 from catalog.terms.ids import content_id
 from flows.run_start import session
 from flows.settings import Compute, load_recipe
@@ -155,10 +156,10 @@ def test_a_source_that_is_gone_keeps_no_other_from_its_replay(photos: Path, tmp_
 def test_kept_and_referred_to_pictures_may_stand_side_by_side(photos: Path):
     item = referring(photos, ["0.png", "1.png", "2.png"])
     rows = pq.read_table(item.paths[0]).to_pylist()
-    rows[1] |= {"bytes": b"kept", "uri": "https://host/picture.jpg"}
+    rows[1] |= {"bytes": picture(1), "uri": "https://host/picture.jpg"}
     pq.write_table(pa.Table.from_pylist(rows), item.paths[0])
     ((shas, datas),) = payloads(item)
-    assert shas == list(item.keys) and datas == [picture(0), b"kept", picture(2)]
+    assert shas == list(item.keys) and datas == [picture(0), picture(1), picture(2)]
 
 
 @pytest.mark.parametrize(
@@ -208,6 +209,57 @@ def test_what_fails_under_each_of_two_scorers_and_at_every_replay_has_its_reason
             assert reasons(held) == [("truncated", 2)]
             score_images(held)
             assert reasons(held) == [("missing", 1), ("truncated", 2)]
+
+
+def harm(lake: Path, data: bytes) -> Path:
+    """Change one byte in the middle of a picture that the lake keeps; returns its file."""
+    for file in (lake / "data/main/payloads").rglob("*.parquet"):
+        held = file.read_bytes()
+        if data in held:
+            at = held.index(data) + len(data) // 2
+            file.write_bytes(held[:at] + bytes([held[at] ^ 1]) + held[at + 1 :])
+            return file
+    raise AssertionError("no file holds it")
+
+
+def test_a_damaged_picture_is_in_quarantine_and_scored_when_its_file_is_restored(photos: Path, tmp_path: Path):
+    lake, hurt = tmp_path / "lake", picture(2)
+    with opened(lake, photos, "copy") as held:
+        ingest(held)
+        kept = {path: path.read_bytes() for path in (lake / "data/main/payloads").rglob("*.parquet")}
+        file = harm(lake, hurt)
+        score_images(held)
+        said = held.lake.query("SELECT item, stage, reason, detail FROM quarantine")
+        assert [row[:3] for row in said] == [(content_id(hurt), "score images", "damaged")] and str(file) in said[0][3]
+        assert held.lake.query("SELECT count(*), count(brightness) FROM image_quality") == [(6, 5)]
+    file.write_bytes(kept[file])
+    with opened(lake, photos, "copy") as held:
+        assert replay(held, "damaged") == 1
+        score_images(held)
+        assert held.lake.query("SELECT count(*), count(brightness) FROM image_quality") == [(6, 6)]
+        assert reasons(held) == []
+
+
+def test_a_file_of_pictures_that_is_gone_or_cut_ends_a_run_with_the_remedy(photos: Path, tmp_path: Path):
+    with opened(tmp_path / "lake", photos, "copy") as held:
+        ingest(held)
+        (file,) = (tmp_path / "lake/data/main/payloads").rglob("*.parquet")
+        whole = file.read_bytes()
+        for harmed in (whole[:-200], None):
+            file.write_bytes(harmed) if harmed else file.unlink()
+            with pytest.raises(Damaged, match=rf"{file} cannot be read.*Put it back from a copy"):
+                score_images(held)
+            assert reasons(held) == []
+        file.write_bytes(whole)
+        score_images(held)
+        assert held.lake.query("SELECT count(brightness) FROM image_quality") == [(6,)]
+
+
+def test_a_picture_that_no_file_holds_has_a_reason(photos: Path):
+    item = referring(photos, ["0.png", "1.png"])
+    (first, second) = payloads(WorkItem(item.shard, (*item.keys, "f" * 32), item.paths))
+    assert first[0] == list(item.keys)
+    assert second[0] == ["f" * 32] and second[1][0].reason == "damaged"
 
 
 def reasons(held: Session) -> list[tuple]:

@@ -34,7 +34,9 @@ class Notes:
             if key == "hangs":
                 time.sleep(3600)
         time_limit.begin("", 60)
-        return [Part("image_embedding", pa.table({"sha256": list(item.keys), "image_vector": [b""] * len(item.keys)}), "s")]
+        return [
+            Part("image_embedding", pa.table({"sha256": list(item.keys), "image_vector": [b""] * len(item.keys)}), "s")
+        ]
 
 
 def tries(folder: Path) -> dict[str, int]:

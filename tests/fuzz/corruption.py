@@ -1,0 +1,186 @@
+"""Damage one file of a finished lake, run every command, and see that none gives anything wrong.
+
+A command may end as on the whole lake, word for word, or with a status other than 0 and one line that says the remedy.
+Long run, from the repository's root: ``python -m tests.fuzz.corruption --times 500 --seed 1``.
+"""
+
+import argparse
+import contextlib
+import io
+import random
+import re
+import shutil
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from catalog.lake.opening import create_or_open
+from flows.command.cli import main
+from tests import shared
+from tests.flows.conftest import small_settings, world
+from tests.flows.line import curate
+from tests.shared import made_once
+
+REMEDY = re.compile(r"put (it|them) back|restore|check |delete|move the|may hold only|there is no lake|write it", re.I)
+DATA_SHARE = 6  # how often a data file is damaged for once the catalog, its seal, lake.yaml, the facts or the report is
+SPENT = re.compile(r"\b[\d.]+ (ms|s|min)\b")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one command said, and what stands in the files that it wrote."""
+
+    status: int
+    out: str
+    error: str
+    files: tuple[tuple[str, bytes], ...] = ()
+
+
+class Attack:
+    """A finished lake, what every command answers on it, and copies of it to be damaged in ``place``.
+
+    ``without`` are names of commands that are not asked: those that take seconds.
+    """
+
+    def __init__(self, place: Path, without: tuple[str, ...] = ()) -> None:
+        self.whole = made_once("small-lake", _make)
+        self.place, self.without = place, without
+        with create_or_open(self.whole, read_only=True) as lake:
+            ((self.image, self.text),) = lake.query(
+                "SELECT image_id, text1 FROM pairs WHERE text1 IS NOT NULL ORDER BY image_id LIMIT 1"
+            )
+        self.expected = self.answers(self.copy())
+        bad = {name: answer for name, answer in self.expected.items() if answer.status}
+        assert not bad, bad
+
+    def copy(self) -> Path:
+        lake = self.place / "lake"
+        shutil.rmtree(lake, ignore_errors=True)
+        return shutil.copytree(self.whole, lake)
+
+    def once(self, chance: random.Random) -> Counter[str]:
+        """Damage one file of a new copy and ask every command. Returns how many were right, and how many refused.
+
+        AssertionError, with what was done, when one is neither.
+        """
+        lake = self.copy()
+        done = damage(lake, chance)
+        found: Counter[str] = Counter()
+        for name, answer in self.answers(lake).items():
+            found[check(f"{done}; {name}", answer, self.expected[name])] += 1
+        return found
+
+    def answers(self, lake: Path) -> dict[str, Answer]:
+        """Ask every command. The run has nothing to do on a whole lake: the datasets after it are those before it."""
+        settings = [f"--set={key}={value}" for key, value in small_settings().items()]
+        datasets = ["sql", "SELECT name, version, content_digest, n_pairs, recall FROM datasets", "--format", "csv"]
+        asked = {
+            "datasets": ["datasets", "--format", "csv"],
+            "quarantine": ["quarantine", "--format", "json"],
+            "pairs": ["sql", "SELECT * FROM pairs ORDER BY image_id", "--format", "csv"],
+            "texts": ["sql", "SELECT text FROM sentences ORDER BY ALL", "--format", "json"],
+            "places": ["sql", "SELECT sha256, uri, length FROM payloads ORDER BY ALL", "--format", "csv"],
+            "why an image": ["why", self.image],
+            "why a text": ["why", self.text],
+            "status": ["status"],
+            "tars": ["export", "demo", "--to", str(self.place / "tars")],
+            "tables": ["export", "demo@1", "--to", str(self.place / "tables"), "--format", "parquet"],
+            "run": ["run", "demo", "--source", str(_source()), "--workers", "1", *settings],
+            "datasets after the run": datasets,
+        }
+        return {name: self._ask(lake, name, each) for name, each in asked.items() if name not in self.without}
+
+    def _ask(self, lake: Path, name: str, arguments: list[str]) -> Answer:
+        written = self.place / name
+        shutil.rmtree(written, ignore_errors=True)
+        out, error = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+            status = main([*arguments, "--lake", str(lake)])
+        files = [path for path in written.glob("*") if path.is_file()] if written.exists() else []
+        if name == "run" and not status:
+            files += (lake / "reports").glob("*.html")
+        return Answer(status, _lasting(out.getvalue()), error.getvalue(), tuple(sorted(map(_content, files))))
+
+
+def damage(lake: Path, chance: random.Random) -> str:
+    """Flip a bit of a random byte of a random file; of ten times once cut the file there, and once delete it.
+
+    Returns what was done, for a person.
+    """
+    groups: dict[str, list[Path]] = {}
+    for path in sorted(path for path in lake.rglob("*") if path.is_file()):
+        groups.setdefault(path.relative_to(lake).parts[0], []).append(path)
+    names = sorted(groups)  # data, reports, .facts, and each file beside them
+    (name,) = chance.choices(names, [DATA_SHARE if name == "data" else 1 for name in names])
+    path = chance.choice(groups[name])
+    data = bytearray(path.read_bytes())
+    at, kind = chance.randrange(len(data)), chance.randrange(10)
+    if kind == 0:
+        path.unlink()
+    elif kind == 1:
+        path.write_bytes(data[:at])
+    else:
+        data[at] ^= 1 << chance.randrange(8)
+        path.write_bytes(data)
+    what = {0: "deleted", 1: f"cut at {at}"}.get(kind, f"byte {at} flipped")
+    return f"{path.relative_to(lake)} of {len(data)} bytes {what}"
+
+
+def check(what: str, answer: Answer, expected: Answer) -> str:
+    """Return 'right' or 'refused'. AssertionError when the answer is neither as expected nor a refusal in one line."""
+    if answer.status == 0:
+        assert answer.out == expected.out, f"{what}: it says\n{answer.out}\ninstead of\n{expected.out}"
+        assert answer.files == expected.files, f"{what}: it wrote other files"
+        return "right"
+    lines = answer.error.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("pairmill: "), f"{what}: it says {answer.error}"
+    assert REMEDY.search(lines[0]), f"{what}: without a remedy: {lines[0]}"
+    assert answer.status == 1, f"{what}: it ended with {answer.status}"
+    return "refused"
+
+
+def _make(place: Path) -> None:
+    curate(place, _source(), settings=small_settings())
+    (place / "lake.yaml").write_text("metadata: catalog.sqlite\ndata_path: data\n")
+    overrides = [f"--set={key}={value}" for key, value in small_settings().items()]
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main(["run", "demo", "--source", str(_source()), "--lake", str(place), *overrides]) == 0
+
+
+def _source() -> Path:
+    return world(seed=13, documents=18)
+
+
+def _lasting(text: str) -> str:
+    """What a command says, without how long it took."""
+    return SPENT.sub("·", text)
+
+
+def _content(path: Path) -> tuple[str, bytes]:
+    data = path.read_bytes()
+    if path.suffix != ".html":
+        return path.name, data
+    return path.name, data.rpartition(b"<!--")[0]  # its seal holds the id of the run
+
+
+def run(times: int, seed: int) -> Counter[str]:
+    """Damage ``times`` copies, each by a seed of its own. Returns how many answers were right, and how many refused."""
+    found: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as place:
+        attack = Attack(Path(place))
+        for number in range(times):
+            found += attack.once(random.Random(f"{seed} {number}"))
+    return found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--times", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        shared.PLACE = Path(folder)
+        print(dict(run(arguments.times, arguments.seed)), f"{time.monotonic() - started:.0f} s")
