@@ -92,7 +92,7 @@ def listed_as(row: contents.Row) -> Unit | Fault:
 def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:
     """Yield work items over units of ``source`` that are not in ``inputs``, ROUND_UNITS of them at a time.
 
-    Files that are no documents are among them. Of every listed file 18 bytes are in memory: sizes, their sums and what is new.
+    Files that are no documents are among them. Of every listed file 18 bytes are in memory: sizes, sums, what is new.
     """
     sizes, new = contents.listed_sizes(session.lake)
     most = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(sizes) // FEWEST_SHARDS)))
