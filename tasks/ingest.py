@@ -44,7 +44,7 @@ SHARD_BYTES = 256_000_000
 # long texts. Beside its values a row is a dict of 300 bytes and a header of 50 for each of them.
 PART_BYTES = 16_000_000
 ROW_BYTES = 500
-# Units whose work items are made at once: 0.2 GB.
+# Units whose work items are made at once.
 ROUND_UNITS = 250_000
 IGNORED = "ignored"
 
@@ -95,7 +95,7 @@ def listed_as(row: contents.Row) -> Unit | Fault:
 def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:
     """Yield work items over units of ``source`` that are not in ``inputs``, ROUND_UNITS of them at a time.
 
-    Files that are no documents are among them. Of every listed file 17 bytes are in memory: its size and what is new.
+    Files that are no documents are among them. Of every listed file 18 bytes are in memory: sizes, sums, what is new.
     """
     sizes, new = contents.listed_sizes(session.lake)
     most = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(sizes) // FEWEST_SHARDS)))

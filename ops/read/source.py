@@ -59,7 +59,7 @@ class Source:
     def listed(self) -> Iterator[Unit | Fault]:
         """List what can be read, and a Fault for each file that belongs to no unit, by uri; nothing of it is kept.
 
-        The tree's files and what the formats take of them are in memory at once, some 0.7 kB a file, until the first is
+        The tree's files and what the formats take of them are in memory at once until the first is
         handed over; each is forgotten when it was. Raises SourceError when nothing can be read or the place cannot be
         reached.
         """
