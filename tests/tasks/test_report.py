@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ import yaml
 from lxml import html
 from PIL import Image
 
+from catalog.ask.datasets import find
 from catalog.lake.opening import create_or_open
 from catalog.recipe.recipe import validated
 from catalog.terms.error import PairmillError
 from catalog.terms.ids import text_id
-from tasks.out.html_report import PAIRS_SHOWN, write_report
+from flows.outcome import written_report
+from tasks.out.html_report import PAIRS_SHOWN, is_report_of, write_report
 from tasks.out.thumbnails import SIDE, thumbnail
 from tests.tasks.published import picture, published
 
@@ -166,6 +169,21 @@ def test_it_stays_small_with_texts_of_a_megabyte(tmp_path: Path):
     )  # fmt: skip
     reported(tmp_path)
     assert (tmp_path / "deep" / "report.html").stat().st_size < 1_000_000
+
+
+def test_a_report_that_is_damaged_or_of_another_lake_is_not_shown_as_this_lakes(tmp_path: Path):
+    published(tmp_path / "one", pictures=2)
+    with create_or_open(tmp_path / "one", read_only=True) as lake:
+        file = Path(written_report(lake, found := find(lake, "small@1")))
+        whole = file.read_bytes()
+        for other in (whole.replace(b"small", b"smell", 1), whole[:-100], b""):
+            file.write_bytes(other)
+            assert not is_report_of(str(file), found)
+            assert Path(written_report(lake, found)).read_bytes() == whole
+        before = file.stat().st_mtime_ns
+        written_report(lake, found)
+        assert file.stat().st_mtime_ns == before, "a whole one is not written again"
+        assert not is_report_of(str(file), replace(found, run_id="another lake's")) and is_report_of(str(file), found)
 
 
 def test_a_version_that_is_not_there_is_named_with_the_remedy(small: tuple[Path, html.HtmlElement], tmp_path: Path):
