@@ -27,7 +27,9 @@ from ops.read.places import retries
 from ops.read.places.tree import Place
 from ops.read.source import Source, open_source
 from ops.text.split import SentenceSplitter, normalise
+from tasks.listing import listed
 from tasks.remember_places import remember
+from tasks.run import time_limit
 from tasks.run.session import Session
 from tasks.run.stage import Part
 
@@ -55,7 +57,7 @@ def ingest(session: Session) -> int:
     shards, before = 0, retries.made()
     for uri in session.sources:
         source = open_source(uri)
-        contents.list_units(session.lake, map(row_of, source.listed()))
+        contents.list_units(session.lake, map(row_of, listed(source)))
         job = Ingest(source, ingest_settings(session))
         for items in new_rounds(session, source):
             shards += session.work("ingest", items, job)
@@ -185,15 +187,19 @@ class Ingest:
 
     def __call__(self, item: WorkItem) -> Iterator[Part]:
         shard, inputs = _ShardRows(self.source.uri, self.settings), self._inputs(item)
-        for unit, row in zip(item.inputs["units"], inputs, strict=True):
+        for unit, row, key in zip(item.inputs["units"], inputs, item.keys, strict=True):
             before = retries.made()
+            seconds = time_limit.of_unit(row["size"])
+            time_limit.begin(key, seconds)
             read = [unit] if isinstance(unit, Fault) else self.source.read(unit)
             for found in read:
                 if isinstance(found, Fault):
                     shard.fault(found, _uri(unit))
                 else:
-                    shard.add(found, _uri(unit))
+                    yield from shard.add(found, _uri(unit))
+                del found  # its pictures are in the rows now, which go on by pieces
                 yield from shard.parts(PART_BYTES)
+                time_limit.go_on(key, seconds)
             row["retries"] = retries.made() - before
         yield from shard.parts()
         yield Part("inputs", pa.Table.from_pylist(inputs))
@@ -221,6 +227,10 @@ def _digest(picture: Picture) -> str:
     return content_id(picture.data) if picture.fault is None else ""
 
 
+def _size(row: dict[str, Any]) -> int:
+    return ROW_BYTES + sum([len(value) for value in row.values() if isinstance(value, (str, bytes))])
+
+
 class _ShardRows:
     """Rows of one shard as they are read; a picture's bytes (or each of its places) are kept once, however often it
     occurs."""
@@ -233,20 +243,28 @@ class _ShardRows:
         self._kept: set[tuple[str, Place | None]] = set()
 
     def parts(self, most: int = 0) -> Iterator[Part]:
-        """Hand over the rows of each table that holds over ``most`` bytes."""
+        """Hand over the rows of each table that holds over ``most`` bytes, in pieces: a part is a copy of its rows."""
         for table in [table for table, held in self._held.items() if held > most]:
             del self._held[table]
-            yield Part(table, pa.Table.from_pylist(self._rows.pop(table)))
+            rows = self._rows.pop(table)
+            rows.reverse()
+            while rows:
+                piece, size = [rows.pop()], 0
+                while rows and size < PART_BYTES:
+                    size += _size(piece[-1])
+                    piece.append(rows.pop())
+                yield Part(table, pa.Table.from_pylist(piece))
 
     def _hold(self, table: str, row: dict[str, Any]) -> None:
         self._rows[table].append(row)
-        self._held[table] += ROW_BYTES + sum([len(value) for value in row.values() if isinstance(value, (str, bytes))])
+        self._held[table] += _size(row)
 
     def fault(self, fault: Fault, unit: str) -> None:
         about = {"reason": fault.reason, "detail": fault.detail, "payload_ref": unit}
         self._hold("quarantine", {"item": fault.item, "source": self.source, "stage": "ingest"} | about)
 
-    def add(self, document: Document, unit: str) -> None:
+    def add(self, document: Document, unit: str) -> Iterator[Part]:
+        """Add a document's rows; hand over parts where its sentences alone make one."""
         pictures = [each for each in document.items if isinstance(each, Picture)]
         digests = [_digest(picture) for picture in pictures]
         texts = [each.text for each in document.items if isinstance(each, Text)]
@@ -278,6 +296,8 @@ class _ShardRows:
                     "content": text_id(normalise(sentence)),
                 },
             )
+            if self._held["sentences"] > PART_BYTES:
+                yield from self.parts(PART_BYTES)
 
     def _add_link(self, picture: Picture, document_id: str) -> None:
         place = {"document_id": document_id, "position": picture.position, "alt_text": picture.alt_text}

@@ -22,7 +22,7 @@ from catalog.pending.item import WorkItem
 from catalog.write.commit import Manifest
 from tasks.run import pool
 from tasks.run.partition import Job, Output, Part, Worker, write_parts
-from tasks.run.poison import quarantine_killers
+from tasks.run.poison import Lost, quarantine_killers
 from tasks.run.pool import ONE_THREAD, run_in_pool
 
 __all__ = ["Job", "Output", "Part", "Placement", "run", "warm_up", "write_parts"]
@@ -161,14 +161,14 @@ def _run_apart(item: WorkItem, payload: bytes, job: Job, output: Output, placeme
     actor = ray.remote(num_cpus=_cpu_share(placement), num_gpus=placement.gpus_per_worker)(_RayWorker)
     alive: list[Any] = []
 
-    def attempt(part: WorkItem) -> list[Manifest] | None:
+    def attempt(part: WorkItem) -> list[Manifest] | Lost:
         if not alive:
             alive.append(actor.remote(payload))
         try:
             return ray.get(alive[0].work.remote(part))
         except RayActorError:
             alive.clear()
-            return None
+            return Lost("poison", "a worker process that ran it alone died")
 
     return quarantine_killers(item, job, output, attempt)
 

@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from catalog.pending.item import WorkItem
 from catalog.terms.error import PairmillError
 from tasks.run import poison, stage
+from tasks.run.poison import Lost
 from tasks.run.stage import Output, Part, Placement
+
+DIED = Lost("poison", "a worker process that ran it alone died")
 
 
 @dataclass(frozen=True)
@@ -65,12 +68,12 @@ def test_exactly_the_killers_are_found_whatever_their_places(n: int, data: st.Da
     item = WorkItem("s", keys, inputs={"numbers": list(range(n))})
     deaths = 0
 
-    def attempt(part: WorkItem) -> tuple[str, ...] | None:
+    def attempt(part: WorkItem) -> tuple[str, ...] | Lost:
         nonlocal deaths
         assert [str(number) for number in part.inputs["numbers"]] == list(part.keys)
         died = bool(killers & set(part.keys))
         deaths += died
-        return None if died else part.keys
+        return DIED if died else part.keys
 
     found = poison.isolate(item, attempt)
     assert set(found.killers) == killers
@@ -79,9 +82,9 @@ def test_exactly_the_killers_are_found_whatever_their_places(n: int, data: st.Da
 
 
 def test_a_row_that_dies_once_only_is_no_killer():
-    answers = iter([None, None, "one", "two"])
+    answers = iter([DIED, DIED, "one", "two"])
     found = poison.isolate(WorkItem("s", ("a", "b")), lambda part: next(answers))
-    assert (found.killers, found.results) == ([], ["one", "two"])
+    assert (found.killers, found.results) == ({}, ["one", "two"])
 
 
 @pytest.mark.parametrize(
@@ -94,11 +97,11 @@ def test_a_row_that_dies_once_only_is_no_killer():
 )
 def test_when_everything_dies_or_work_is_not_by_rows_nothing_is_called_poison(item: WorkItem):
     with pytest.raises(PairmillError):
-        poison.isolate(item, lambda part: None)
+        poison.isolate(item, lambda part: DIED)
 
 
 def test_when_everything_dies_a_user_of_the_command_line_and_one_of_prefect_are_told_what_to_change(tmp_path: Path):
     with pytest.raises(PairmillError, match=r"use fewer workers \(--workers, or compute.workers in Prefect\)"):
         poison.quarantine_killers(
-            WorkItem("s", ("a", "b")), DiesOn("a"), Output(f"{tmp_path}/", "run", 1), lambda _: None
+            WorkItem("s", ("a", "b")), DiesOn("a"), Output(f"{tmp_path}/", "run", 1), lambda _: DIED
         )
