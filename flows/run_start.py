@@ -14,6 +14,7 @@ from catalog.write.lease import writing
 from catalog.write.scorer import Scorer
 from flows.settings import Compute, resolve_source
 from ops.read.source import SourceError, open_source
+from tasks import listing
 from tasks.run import identity, stage
 from tasks.run.session import Session
 
@@ -41,7 +42,7 @@ def resolve_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:
             f"recipe '{recipe.name}' names no source; give one: --source FOLDER, FILE, s3://bucket/prefix or https://host/list"
         )
     for uri in uris:
-        next(open_source(uri).listed())
+        listing.check(open_source(uri))
     return uris
 
 

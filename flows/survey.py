@@ -52,7 +52,7 @@ class Survey(Session):
         """Whether centroids would be trained, on whose content the identity of all that follows depends."""
         return any(each.work.startswith("train ") for each in self.found)
 
-    def work(self, step: str, items: Sequence[WorkItem], job: Any) -> int:
+    def work(self, step: str, items: Sequence[WorkItem], job: Any, most_workers: int = 0) -> int:
         self.saw(step, sum(len(item.keys) for item in items), len(items))
         return len(items)
 

@@ -19,6 +19,10 @@ from tasks.run.rows import read_range, to_halves
 from tasks.run.session import Session
 from tasks.run.stage import Part
 
+# A picture's id is 32 hex digits, kept as the bytes that they stand for.
+KEY_BYTES, NAMES_AT_ONCE = 16, 2**24
+DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+
 
 def group_duplicates(session: Session) -> None:
     """Find new edges of both kinds, then regroup if there are any."""
@@ -44,7 +48,7 @@ def _compare_hashes(session: Session, digest: str, done: int) -> None:
     session.store(
         "perceptual duplicates",
         WorkItem("all", (str(done),)),
-        [edges(_names(keys, left), _names(keys, right), distance, "perceptual", digest)],
+        [edges(names(keys, left), names(keys, right), distance, "perceptual", digest)],
     )
 
 
@@ -75,15 +79,34 @@ def find_semantic(session: Session) -> None:
     )
 
 
-def _names(keys: pa.ChunkedArray, rows: np.ndarray) -> list[str]:
-    return [key.hex() for key in keys.take(pa.array(rows)).to_pylist()]
+def names(keys: pa.ChunkedArray, rows: np.ndarray) -> pa.ChunkedArray:
+    """Write out the 32 hex digits of the keys at ``rows``; no text of Python is made."""
+    portions = [rows[at : at + NAMES_AT_ONCE] for at in range(0, len(rows), NAMES_AT_ONCE)]
+    return pa.chunked_array([_names(keys, portion) for portion in portions], pa.string())
 
 
-def edges(left: list[str], right: list[str], distance: np.ndarray, kind: str, digest: str) -> Part:
+def _names(keys: pa.ChunkedArray, rows: np.ndarray) -> pa.Array:
+    taken = keys.take(pa.array(rows))
+    octets = np.frombuffer(b"".join(_data(chunk) for chunk in taken.chunks), np.uint8).reshape(-1, KEY_BYTES)
+    digits = np.empty((len(octets), 2 * KEY_BYTES), np.uint8)
+    digits[:, 0::2], digits[:, 1::2] = DIGITS[octets >> 4], DIGITS[octets & 15]
+    offsets = np.arange(len(octets) + 1, dtype=np.int32) * 2 * KEY_BYTES
+    return pa.StringArray.from_buffers(len(octets), pa.py_buffer(offsets), pa.py_buffer(digits))
+
+
+def _data(chunk: pa.Array) -> bytes:
+    """Return the bytes of a chunk of keys, one behind the other."""
+    held = chunk.cast(pa.binary(KEY_BYTES))
+    return held.buffers()[1].slice(held.offset * KEY_BYTES, len(held) * KEY_BYTES).to_pybytes() if len(held) else b""
+
+
+def edges(
+    left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray, distance: np.ndarray, kind: str, digest: str
+) -> Part:
     """Make rows of ``duplicate_edges``. None at all is a partition without rows: it counts as compared."""
     rows = {
-        "a": pa.array(left, pa.string()),
-        "b": pa.array(right, pa.string()),
+        "a": left,
+        "b": right,
         "kind": pa.array([kind] * len(left), pa.string()),
         "distance": pa.array(np.round(distance.astype(float), 4), pa.float64()),
     }
@@ -113,7 +136,8 @@ class SemanticEdges:
             most=self.max_group,
         )
         left, right, similarity = found
-        return [edges(keys[left].tolist(), keys[right].tolist(), 1.0 - similarity, "semantic", self.scorer)]
+        left, right = (pa.array(keys[ends], pa.string()) for ends in (left, right))
+        return [edges(left, right, 1.0 - similarity, "semantic", self.scorer)]
 
 
 def regroup(session: Session) -> None:
@@ -134,20 +158,22 @@ def _join_edges(session: Session, scorers: tuple[str, ...], digest: str, newest_
     labels, oversized = components.recut(len(keys), (left, right), looseness, session.recipe.duplicates.max_group)
     for part in oversized:
         session.note(
-            f"a duplicate group of {part.size} pictures (around {keys[part.label]}) is over max_group: it was cut into "
-            f"{part.parts} by keeping only tighter edges"
+            f"a duplicate group of {part.size} pictures (around {keys[part.label].as_py().hex()}) is over max_group: "
+            f"it was cut into {part.parts} by keeping only tighter edges"
         )
     session.store("group duplicates", WorkItem("all", (str(newest_edge),)), [_groups(keys, labels, digest)])
 
 
-def _groups(keys: np.ndarray, labels: np.ndarray, digest: str) -> Part:
-    """Make ``image_groups`` rows. A group's id is its smallest member, so it does not depend on the order of union."""
-    order = np.lexsort((keys, labels))
-    keys, labels = keys[order], labels[order]
-    _, starts, sizes = np.unique(labels, return_index=True, return_counts=True)
+def _groups(keys: pa.ChunkedArray, labels: np.ndarray, digest: str) -> Part:
+    """Make ``image_groups`` rows. A group's id is its smallest member, so it does not depend on the order of union.
+
+    Keys come in order: the first of a label is the smallest.
+    """
+    order = np.argsort(labels, kind="stable")
+    _, starts, sizes = np.unique(labels[order], return_index=True, return_counts=True)
     rows = {
-        "sha256": keys.tolist(),
-        "group_id": np.repeat(keys[starts], sizes).tolist(),
+        "sha256": names(keys, order),
+        "group_id": names(keys, np.repeat(order[starts], sizes)),
         "group_size": pa.array(np.repeat(sizes, sizes), pa.int32()),
     }
     return Part("image_groups", pa.table(rows), digest)

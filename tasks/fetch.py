@@ -1,6 +1,7 @@
 """Fetch the pictures that documents only link to; every address gets a row, fetched or with its reason."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -41,13 +42,28 @@ def fetch(session: Session) -> None:
 
 def _fetch_all(session: Session) -> None:
     while items := fetches.unfetched(session.lake):
-        session.work("fetch", items, fetch_job(session, len(items)))
+        _work(session, items)
+
+
+def _work(session: Session, items: Sequence[WorkItem]) -> None:
+    workers = most_workers(session, len(items))
+    session.work("fetch", items, fetch_job(session, workers), workers)
+
+
+def most_workers(session: Session, n_items: int) -> int:
+    """Return how many workers share the limits of a fetch: each must have one connection to a host at least.
+
+    A worker makes a thousand requests a second, so few do not slow a fetch from many hosts down.
+    """
+    settings = session.recipe.fetch
+    assert settings is not None
+    return max(1, min(n_items, session.placement.n_workers, settings.per_host, settings.connections))
 
 
 def fetch_again(session: Session, reason: str = "") -> int:
     """Ask again for the addresses that failed for a passing reason, or for ``reason``. Returns how many addresses."""
     items = fetches.failed(session.lake, reason)
-    session.work("fetch", items, fetch_job(session, len(items)))
+    _work(session, items)
     join_fetched(session)
     return sum(len(item.keys) for item in items)
 
@@ -58,15 +74,14 @@ def join_fetched(session: Session) -> None:
         contents.index(session.lake, lambda: session.begin("index contents").commit)
 
 
-def fetch_job(session: Session, n_items: int) -> "FetchPictures":
-    """Make the job of this session. Limits hold for the run: its workers share them."""
+def fetch_job(session: Session, workers: int) -> "FetchPictures":
+    """Make the job of this session. Limits hold for the run: its ``workers`` share them, `most_workers` at most."""
     settings, ingest = session.recipe.fetch, session.recipe.ingest
     assert settings is not None
-    workers = max(1, min(n_items, session.placement.n_workers))
     return FetchPictures(
         Fetcher(
-            connections=max(1, settings.connections // workers),
-            per_host=max(1, settings.per_host // workers),
+            connections=settings.connections // workers,
+            per_host=settings.per_host // workers,
             seconds=settings.seconds,
             retries=settings.retries,
             max_bytes=ingest.max_bytes,

@@ -29,6 +29,7 @@ from ops.read.places import retries
 from ops.read.places.tree import Place
 from ops.read.source import Source, open_source
 from ops.text.split import SentenceSplitter, normalise
+from tasks.listing import listed
 from tasks.remember_places import remember
 from tasks.run import time_limit
 from tasks.run.session import Session
@@ -58,7 +59,7 @@ def ingest(session: Session) -> int:
     shards, before = 0, retries.made()
     for uri in session.sources:
         source = open_source(uri)
-        contents.list_units(session.lake, map(row_of, source.listed()))
+        contents.list_units(session.lake, map(row_of, listed(source)))
         job = Ingest(source, ingest_settings(session))
         for items in new_rounds(session, source):
             shards += session.work("ingest", items, job)
@@ -197,7 +198,7 @@ class Ingest:
                 if isinstance(found, Fault):
                     shard.fault(found, _uri(unit))
                 else:
-                    shard.add(found, _uri(unit))
+                    yield from shard.add(found, _uri(unit))
                 del found  # its pictures are in the rows now, which go on by pieces
                 yield from shard.parts(PART_BYTES)
                 time_limit.go_on(key, seconds)
@@ -264,7 +265,8 @@ class _ShardRows:
         about = {"reason": fault.reason, "detail": fault.detail, "payload_ref": unit}
         self._hold("quarantine", {"item": web_address(fault.item), "source": self.source, "stage": "ingest"} | about)
 
-    def add(self, document: Document, unit: str) -> None:
+    def add(self, document: Document, unit: str) -> Iterator[Part]:
+        """Add a document's rows; hand over parts where its sentences alone make one."""
         document = storable_document(document)
         pictures = [each for each in document.items if isinstance(each, Picture)]
         digests = [_digest(picture) for picture in pictures]
@@ -298,6 +300,8 @@ class _ShardRows:
                     "content": text_id(normalise(sentence)),
                 },
             )
+            if self._held["sentences"] > PART_BYTES:
+                yield from self.parts(PART_BYTES)
 
     def _add_link(self, picture: Picture, document_id: str) -> None:
         place = {"document_id": document_id, "position": picture.position, "alt_text": picture.alt_text}

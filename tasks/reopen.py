@@ -8,6 +8,7 @@ from ops.read.places.tree import SourceError
 from ops.read.source import open_source
 from tasks.fetch import fetch_again
 from tasks.ingest import SHARD_BYTES, Ingest, cut_portions, ingest_settings, row_of, shard_item
+from tasks.listing import listed
 from tasks.remember_places import remember
 from tasks.run.session import Session
 
@@ -30,7 +31,7 @@ def _read_again(session: Session, units: Units) -> int:
     """Read units again; their shards are named by ``since`` too, so that the first reading keeps its partitions."""
     try:
         source = open_source(units.source)
-        found = [each for each in source.listed() if row_of(each)[0] in units.uris]
+        found = [each for each in listed(source) if row_of(each)[0] in units.uris]
     except SourceError as error:
         session.note(f"{len(units.uris):,} units are not read again: {error}.")
         return 0

@@ -25,8 +25,10 @@ def exist(lake: Lake, scorers: tuple[str, ...]) -> bool:
     return bool(lake.query(sql, (list(scorers),)))
 
 
-def edges(lake: Lake, scorers: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def edges(lake: Lake, scorers: tuple[str, ...]) -> tuple[pa.ChunkedArray, np.ndarray, np.ndarray, np.ndarray]:
     """Read (keys in order, left, right, looseness) of every distinct edge; left and right index ``keys``.
+
+    Keys are 16 bytes a picture, as in `hashes`.
 
     Looseness orders edges of both kinds from 0 (equal) to 1 (at the threshold): the distance over the largest of its
     kind.
@@ -40,10 +42,10 @@ def edges(lake: Lake, scorers: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray,
         "SELECT x.n AS l, y.n AS r, looseness FROM e JOIN k x ON x.key = e.a JOIN k y ON y.key = e.b ORDER BY l, r",
         (list(scorers),),
     )
-    keys = lake.query(
-        "SELECT a FROM duplicate_edges WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL "
-        "UNION SELECT b FROM duplicate_edges WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL ORDER BY 1",
+    keys = lake.table(
+        "SELECT unhex(key) AS key FROM ("
+        "SELECT a AS key FROM duplicate_edges WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL "
+        "UNION SELECT b FROM duplicate_edges WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL) ORDER BY key",
         (list(scorers), list(scorers)),
     )
-    names = np.array([key for (key,) in keys], dtype=object)
-    return names, rows["l"].to_numpy(), rows["r"].to_numpy(), rows["looseness"].to_numpy()
+    return keys["key"], rows["l"].to_numpy(), rows["r"].to_numpy(), rows["looseness"].to_numpy()

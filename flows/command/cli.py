@@ -160,7 +160,7 @@ def _lake_option(command: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    if not text.isdigit():
+    if not (text.isascii() and text.isdigit() and len(text) < 7):
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of workers; give 0 (one per CPU) or more")
     return int(text)
 

@@ -25,6 +25,7 @@ NAMES = (
     "duplicates",
     "catalog",
     "commits",
+    "partitions",
 )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 
 from ops.fault import Fault
+from ops.header_number import whole_number
 from ops.image.header import format_of, inspect
 
 # Enough to know any format by; an HTML page behind a picture's address is not read to its end.
@@ -15,15 +16,17 @@ ENOUGH = 512
 PACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
-async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | Fault:
+async def read_body(response: aiohttp.ClientResponse, max_bytes: int, take: Callable[[int], None]) -> bytes | Fault:
     """Read at most ``max_bytes`` that begin as an image does; else a Fault without an item.
+
+    ``take`` is called with the bytes of each piece, and may raise to end it.
 
     A body that is packed although that was not asked for is unpacked as it comes, so a few bytes cannot grow beyond the
     limit. Raises what the connection raises.
     """
     length = response.headers.get("Content-Length", "")
-    if length.isdigit() and int(length) > max_bytes:
-        return Fault("", "too_large", f"{length} bytes announced; at most {max_bytes} are taken")
+    if (announced := whole_number(length)) is not None and announced > max_bytes:
+        return Fault("", "too_large", f"{announced} bytes announced; at most {max_bytes} are taken")
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("identity", "", *PACKED):
         return Fault("", "undecodable", f"the answer is packed as {encoding[:40]!r}, which was not asked for")
@@ -34,6 +37,7 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes |
     known = False
     try:
         async for chunk in chunks:
+            take(len(chunk))
             data += chunk
             if len(data) > max_bytes:
                 return Fault("", "too_large", f"more than {max_bytes} bytes")

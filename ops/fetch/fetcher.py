@@ -26,6 +26,7 @@ from ops.fetch.answer import Answer
 from ops.fetch.body import read_body
 from ops.fetch.names import Lookup, Names, system_lookup
 from ops.fetch.refusal import AGENT, Banned, opted_out
+from ops.header_number import whole_number
 
 HEADERS = {
     "User-Agent": f"{AGENT}/0.1 (image-text dataset curation; heeds X-Robots-Tag)",
@@ -43,8 +44,9 @@ FIRST_PAUSE = 0.5
 class Fetcher:
     """Fetch a batch of addresses; answers are in their order, and none raises.
 
-    Once answers of ``most_held`` bytes are there, no further address is asked and the rest has no answer: a batch of
-    hostile pictures must not fill the memory. The caller asks again for the rest; the first is always asked.
+    Once ``most_held`` bytes are there, no further address is asked, all that is being read but the oldest is dropped,
+    and the rest has no answer: a batch of hostile pictures must not fill the memory, nor 64 of 50 MB that are still
+    being read. The caller asks again for the rest; the first is always asked.
 
     ``connections`` at once in this process, ``per_host`` of them to one host; ``seconds`` for one attempt, its
     redirects included; ``retries`` after time-outs, lost connections, 429 and 5xx, with back-off. A body is cut off
@@ -56,7 +58,7 @@ class Fetcher:
     seconds: float = 20.0
     retries: int = 2
     max_bytes: int = 50_000_000
-    most_held: int = 256_000_000
+    most_held: int = 192_000_000
     reach: Reach = field(default_factory=Reach)
     banned: Banned = field(default_factory=Banned)
     lookup: Lookup = system_lookup
@@ -100,6 +102,10 @@ def _session(fetcher: Fetcher) -> aiohttp.ClientSession:
     return session
 
 
+class _Full(Exception):
+    """So much is held that this body is left for another time."""
+
+
 class _Line:
     """Work on one batch. Turns are taken for the host first: who waits for a slow host keeps no connection idle."""
 
@@ -111,14 +117,30 @@ class _Line:
         # Those that wait for a slow host or rest before another attempt leave room for as many again.
         self.room = asyncio.Semaphore(4 * fetcher.connections)
         self.held = 0
+        # Bytes that are being read, by the task that reads them, the oldest first.
+        self.reading: dict[object, int] = {}
 
     async def fetch(self, url: str) -> Answer | None:
         async with self.room:
             if self.held > self.fetcher.most_held:
                 return None
-            answer = await self._persist(url)
-            self.held += len(answer.data)
+            self.reading[asyncio.current_task()] = 0
+            answer = None
+            try:
+                with contextlib.suppress(_Full):
+                    answer = await self._persist(url)
+            finally:
+                self.held -= self.reading.pop(asyncio.current_task())
+                self.held += len(answer.data) if answer else 0
             return answer
+
+    def _take(self, size: int) -> None:
+        """Count a piece of a body. Raises _Full where it would be too much, but to the oldest of those who read."""
+        task = asyncio.current_task()
+        self.reading[task] += size
+        self.held += size
+        if self.held > self.fetcher.most_held and task is not next(iter(self.reading)):
+            raise _Full
 
     async def _persist(self, url: str) -> Answer:
         answer = await self._attempt(url)
@@ -196,7 +218,7 @@ class _Line:
             return replace(answer, fault=fault, passing=passing, retry_after=asked)
         if directive := opted_out(headers.getall("X-Robots-Tag", ())):
             return replace(answer, fault=Fault(url, "opt_out", f"X-Robots-Tag: {directive}"))
-        body = await read_body(response, self.fetcher.max_bytes)
+        body = await read_body(response, self.fetcher.max_bytes, self._take)
         if isinstance(body, Fault):
             return replace(answer, fault=body.about(url))
         return replace(answer, data=body)
@@ -250,5 +272,6 @@ def _seconds_until(text: str) -> float:
     """Parse ``Retry-After`` (RFC 9110, 10.2.3): seconds, or a date; 0 for what is neither."""
     # OverflowError: a year or an hour of twelve digits.
     with contextlib.suppress(ValueError, TypeError, OverflowError):
-        return float(text) if text.strip().isdigit() else parsedate_to_datetime(text).timestamp() - time.time()
+        seconds = whole_number(text)
+        return float(seconds) if seconds is not None else parsedate_to_datetime(text).timestamp() - time.time()
     return 0.0

@@ -33,6 +33,13 @@ FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 BARE = frozenset((0x01, *range(0xD0, 0xD9)))
 
 
+# Bytes a pixel that decoding takes: Pillow's picture and ours, and what the format's decoder holds besides. A worker is
+# to stay below 1.2 GB, of which 0.35 are its own.
+PLAIN_BYTES, MOST_DECODED = 7, 700_000_000
+DECODER_BYTES = {"webp": 19, "avif": 19, "tiff": 10}
+PROGRESSIVE_BYTES = 14
+
+
 class Header(NamedTuple):
     """Size in pixels as shown (EXIF orientation applied), and ``format``: jpeg, png, webp, gif, bmp, tiff or avif.
 
@@ -81,8 +88,20 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
         return Fault("", "undecodable", f"the {format} header says {stored.width} x {stored.height} pixels")
     if stored.width * stored.height > max_pixels:
         return Fault("", "bomb", f"{stored.width} x {stored.height} pixels; at most {max_pixels} are decoded")
+    pixels, most = stored.width * stored.height, max(MOST_DECODED, PLAIN_BYTES * max_pixels)
+    # Nearly all are so small that their decoder does not matter.
+    if 20 * pixels > most and (need := pixels * _decoder_bytes(data, format)) > most:
+        detail = f"{stored.width} x {stored.height} pixels of {format} take {need // 10**6} MB to decode"
+        return Fault("", "bomb", detail)
     width, height = stored[:2] if stored.orientation not in TURNED else stored[1::-1]
     return Header(width, height, format, is_animated(data, format))
+
+
+def _decoder_bytes(data: bytes, format: str) -> int:
+    """Return the bytes a pixel takes to decode; a progressive JPEG's decoder holds all coefficients."""
+    if format == "jpeg" and any(b"\xff" + bytes([frame]) in data for frame in (0xC2, 0xC6, 0xCA, 0xCE)):
+        return PROGRESSIVE_BYTES
+    return DECODER_BYTES.get(format, PLAIN_BYTES)
 
 
 def format_of(data: bytes) -> str:

@@ -10,6 +10,8 @@ from catalog.terms.controls import printable, printable_json
 
 # One value of metadata is kept up to here: a similarity matrix or a page of EXIF must not outgrow its picture.
 MAX_TEXT = 65_536
+# Lists, objects and values of one JSON text: each takes some 100 bytes, and twice where it is stored.
+MOST_VALUES = 1_000_000
 # Bytes of an MD5, SHA-1, SHA-256 and SHA-512, which tables may hold as they are.
 DIGESTS = (16, 20, 32, 64)
 
@@ -18,10 +20,21 @@ def parsed(value: Any) -> Any:
     """Parse JSON text, and return anything else as it is; None for what cannot be parsed. Never raises."""
     if not isinstance(value, str | bytes):
         return value
+    if holds_too_much(value):
+        return None
     try:
         return json.loads(value, parse_constant=lambda _: None)  # NaN is no JSON
     except (ValueError, RecursionError):
         return None
+
+
+def holds_too_much(text: str | bytes) -> bool:
+    """Whether a JSON text may hold over MOST_VALUES values, which a worker could not: `[[],[],…]` grows 21 times."""
+    if len(text) <= MOST_VALUES:
+        return False
+    if isinstance(text, bytes):
+        return text.count(b",") + text.count(b"[") + text.count(b"{") > MOST_VALUES
+    return text.count(",") + text.count("[") + text.count("{") > MOST_VALUES
 
 
 def storable(value: Any) -> dict[str, object]:

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog.pending.item import WorkItem
@@ -10,9 +12,12 @@ from catalog.terms.ids import content_id
 from ops.fault import Fault
 from ops.read.places.referenced import Reference, contents
 from ops.read.places.tree import SourceError
+from tasks.run import time_limit
 from tasks.run.rows import opened
 
-CHUNK = 64  # pictures held as bytes at once: at 100 KB each 6 MB, at the largest allowed (50 MB) 3 GB
+# Pictures held as bytes at once, and their bytes: at 100 KB each 6 MB; the largest allowed (50 MB) come one by one.
+CHUNK, CHUNK_BYTES = 64, 32_000_000
+COLUMNS = ["sha256", "bytes", "uri", "offset", "length"]
 
 
 def payloads(item: WorkItem, chunk: int = CHUNK) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
@@ -27,6 +32,7 @@ def payloads(item: WorkItem, chunk: int = CHUNK) -> Iterator[tuple[list[str], li
         upcoming = reader.submit(next, chunks, None)
         while (current := upcoming.result()) is not None:
             upcoming = reader.submit(next, chunks, None)
+            time_limit.begin("", time_limit.of_item(len(current[0])))
             yield current
 
 
@@ -36,8 +42,7 @@ def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes 
     unread: dict[str, SourceError] = {}
     for path in item.paths:
         with opened(path) as file:
-            columns = ["sha256", "bytes", "uri", "offset", "length"]
-            for batch in pq.ParquetFile(file).iter_batches(chunk, columns=columns):
+            for batch in _batches(file, chunk):
                 rows = [row for row in batch.to_pylist() if row["sha256"] in wanted]
                 good: dict[str, bytes | Fault] = {}
                 for row, data in zip(rows, _bytes(rows, path), strict=True):
@@ -56,6 +61,28 @@ def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes 
         raise unread[min(out_of_reach)]
     if nowhere := [sha for sha in item.keys if sha in wanted]:
         yield nowhere, [lost.get(sha) or _absent(sha, item) for sha in nowhere]
+
+
+def _batches(file: Any, chunk: int) -> Iterator[pa.RecordBatch]:
+    """Read rows of a payload file, ``chunk`` at a time, or as few as CHUNK_BYTES hold of the largest of a row group."""
+    metadata = pq.read_metadata(file)
+    largest = [_largest(metadata.row_group(group)) for group in range(metadata.num_row_groups)]
+    if chunk * max(largest, default=0) <= CHUNK_BYTES:
+        yield from pq.ParquetFile(file, metadata=metadata).iter_batches(chunk, columns=COLUMNS)
+        return
+    table = pq.ParquetFile(file, metadata=metadata, buffer_size=2**20)
+    for group, length in enumerate(largest):
+        rows = max(1, min(chunk, CHUNK_BYTES // max(1, length)))
+        yield from table.iter_batches(rows, row_groups=[group], columns=COLUMNS)
+
+
+def _largest(group: Any) -> int:
+    """Return the largest length of a row group's pictures, by its statistics; without them, its size."""
+    columns = (group.column(index) for index in range(group.num_columns))
+    length = next(column for column in columns if column.path_in_schema == "length")
+    return (
+        int(length.statistics.max) if length.is_stats_set and length.statistics.has_min_max else group.total_byte_size
+    )
 
 
 def _bytes(rows: list[dict], path: str) -> list[bytes | Fault | SourceError]:

@@ -102,9 +102,9 @@ def quarantine_killers(
 ) -> list[Manifest]:
     """Run an item that may kill its worker; return manifests of its good rows and of a quarantine row for each killer.
 
-    ``attempt`` runs a part in a separate process; ``first`` is what became of the whole item there. A job may define ``poisoned(item) ->
-    list[Part]``: what else to write for the killers, so that they are not tried again. Raises PairmillError with the
-    remedy where single rows are not to blame.
+    ``attempt`` runs a part in a separate process; ``first`` is what became of the whole item there. A job may define
+    ``poisoned(item) -> list[Part]``: what else to write for the killers, so that they are not tried again. Raises
+    PairmillError with the remedy where single rows are not to blame.
     """
     name = type(job).__name__
     try:

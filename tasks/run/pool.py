@@ -14,14 +14,15 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 from catalog.pending.item import WorkItem
+from catalog.terms.error import PairmillError
 from catalog.write.commit import Manifest
 from tasks.run import time_limit
 from tasks.run.partition import Job, Output, Worker
@@ -38,6 +39,7 @@ PRELOADED = ["duckdb", "numpy", "pandas", "pyarrow.parquet", "simplejpeg", "torc
 
 # In seconds: the system counts milliseconds in 31 bits.
 LONGEST_POLL = 86_400.0
+Argument, Piece = TypeVar("Argument"), TypeVar("Piece")
 
 
 def warm_up() -> None:
@@ -78,6 +80,25 @@ def run_in_pool(items: Sequence[WorkItem], job: Job, output: Output, n_workers: 
             yield outcome
     finally:
         work.is_given_up.set()
+
+
+def stream_apart(function: Callable[[Argument], Iterator[Piece]], argument: Argument) -> Iterator[Piece]:
+    """Yield what ``function`` yields in a process of its own, which is kept for the next call.
+
+    Raises what that raises, and PairmillError when the process dies or is silent for too long.
+    """
+    return _apart(_reach()).stream(pickle.dumps(function), argument)
+
+
+def _reach() -> frozenset[tuple[str, str]]:
+    """Return the variables by which a place far away is reached: a process keeps what it made of them."""
+    named = ((name, value) for name, value in os.environ.items())
+    return frozenset(each for each in named if each[0].startswith("AWS_") or each[0].lower().endswith("_proxy"))
+
+
+@functools.lru_cache(maxsize=1)
+def _apart(reach: frozenset[tuple[str, str]]) -> "_Process":
+    return _Process()
 
 
 @functools.cache
@@ -153,17 +174,15 @@ class _Process:
 
     def run(self, payload: bytes, item: WorkItem) -> list[Manifest] | Lost:
         """Run one item; Lost when its process died or was ended. Raises what the job raises."""
-        if self._process is None or not self._process.is_alive():
-            self._start()
-        assert self._pipe is not None
+        pipe = self._ready()
         at, until = "", time.monotonic() + time_limit.of_item(len(item.keys))
         said: _Done | _At | None = None
         try:
-            self._pipe.send((None if payload is self._payload else payload, item))
+            pipe.send((None if payload is self._payload else payload, item))
             self._payload = payload
             while (left := until - time.monotonic()) > 0:
-                if self._pipe.poll(min(left, LONGEST_POLL)):
-                    said = self._pipe.recv()
+                if pipe.poll(min(left, LONGEST_POLL)):
+                    said = pipe.recv()
                     if isinstance(said, _Done):
                         break
                     at, until = said.key, time.monotonic() + said.seconds
@@ -174,6 +193,33 @@ class _Process:
             return said.result()
         self._end()
         return Lost("timeout", "a worker process that ran it alone was ended when its time was over", at)
+
+    def stream(self, payload: bytes, argument: Any) -> Iterator[Any]:
+        """Yield the pieces that a function makes of ``argument``. Raises what it raises, PairmillError when it dies."""
+        pipe, last = self._ready(), None
+        try:
+            pipe.send((payload, argument))
+            while last is None and pipe.poll(time_limit.ITEM_SECONDS):
+                said = pipe.recv()
+                if isinstance(said, _Done):
+                    last = said
+                elif isinstance(said, _Piece):
+                    yield said.found
+        except (EOFError, OSError):
+            raise PairmillError("the process that does it died (killed, or out of memory); run again") from None
+        finally:
+            if last is None:
+                self._end()
+        if last is None:
+            raise PairmillError(f"nothing came of it within {time_limit.ITEM_SECONDS:g} s")
+        last.result()
+
+    def _ready(self) -> Connection:
+        """Start the process unless it runs; return the pipe to it."""
+        if self._process is None or not self._process.is_alive():
+            self._start()
+        assert self._pipe is not None
+        return self._pipe
 
     def _start(self) -> None:
         context = multiprocessing.get_context("forkserver")
@@ -204,6 +250,13 @@ class _At:
 
 
 @dataclass(frozen=True)
+class _Piece:
+    """A part of what a function yields."""
+
+    found: Any
+
+
+@dataclass(frozen=True)
 class _Done:
     """A worker's last word on an item."""
 
@@ -223,18 +276,22 @@ def _serve(pipe: Connection, environment: dict[str, str]) -> None:
     """Run items that come by ``pipe``, until its other end is closed. The body of a worker process."""
     _set_up_worker(environment)
     time_limit.listen(lambda key, seconds: pipe.send(_At(key, seconds)))
-    worker: Worker | None = None
+    worker: Any = None
     with suppress(EOFError, OSError):
         while True:
             payload, item = pipe.recv()
             worker = pickle.loads(payload) if payload is not None else worker
-            pipe.send(_done(worker, item))
+            pipe.send(_done(worker, item, pipe))
 
 
-def _done(worker: Worker | None, item: WorkItem) -> _Done:
-    assert worker is not None
+def _done(worker: Any, item: Any, pipe: Connection) -> _Done:
     try:
-        return _Done(worker(item))
+        found = worker(item)
+        if not isinstance(found, Iterator):
+            return _Done(found)
+        for piece in found:
+            pipe.send(_Piece(piece))
+        return _Done([])
     except Exception as error:
         trace = traceback.format_exc()
         try:

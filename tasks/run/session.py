@@ -1,7 +1,7 @@
 """Hold the state of one run: its plan, its placement, its writer and its progress. Every step takes a session alone."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from catalog.lake.lake import Lake
@@ -73,15 +73,17 @@ class Session:
         self._unregistered.clear()
         return Output(self.lake.data_path, self.writer.run_id, commit)
 
-    def work(self, step: str, items: Sequence[WorkItem], job: Job) -> int:
+    def work(self, step: str, items: Sequence[WorkItem], job: Job, most_workers: int = 0) -> int:
         """Run ``job`` over ``items``, commit results every few seconds, return the number of items.
 
-        Raises what `tasks.run.stage.run` raises, and LeaseLost.
+        With no more than ``most_workers`` at once, unless that is 0. Raises what `tasks.run.stage.run` raises, and
+        LeaseLost.
         """
         self.counts[step] = self.counts.get(step, 0) + len(items)
         if items:
             output = self.begin(step)
-            commit_stream(self.writer, self._run_with_progress(step, items, job, output), self.commit_files)
+            placement = replace(self.placement, workers=most_workers) if most_workers else self.placement
+            commit_stream(self.writer, self._run_with_progress(step, items, job, output, placement), self.commit_files)
             self.progress(step, len(items), len(items))
         return len(items)
 
@@ -105,10 +107,10 @@ class Session:
         return False
 
     def _run_with_progress(
-        self, step: str, items: Sequence[WorkItem], job: Job, output: Output
+        self, step: str, items: Sequence[WorkItem], job: Job, output: Output, placement: Placement
     ) -> Iterator[list[Manifest]]:
         self.progress(step, 0, len(items))
-        for done, manifests in enumerate(stage.run(items, job, output, self.placement), 1):
+        for done, manifests in enumerate(stage.run(items, job, output, placement), 1):
             yield manifests
             if done < len(items):  # of the last one it is said when all are committed
                 self.progress(step, done, len(items))

@@ -63,7 +63,28 @@ def seeds() -> dict[str, bytes]:
     http = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + PAGE.encode()
     head = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://x.example/p\r\nContent-Length: %d\r\n\r\n"
     record = head % len(http) + http + b"\r\n\r\n"
-    return found | {"c.warc": record * 3, "c.warc.gz": gzip.compress(record) * 3}
+    return found | _growing() | {"c.warc": record * 3, "c.warc.gz": gzip.compress(record) * 3}
+
+
+def _growing() -> dict[str, bytes]:
+    """Small cases of tests.fuzz.hostile: what grows when it is read."""
+    found = {
+        "elements.html": b"<p>A text." + b"<p>" * 3000,
+        "attributes.html": b"<p>A text.<p " + b"a=b c " * 3000 + b">",
+    }
+    found["many.html"] = PAGE.encode() + b"<img src='a.jpg?1'><img src=./a.jpg>" * 100
+    line = json.dumps(ROWS[0])[:-1].encode()
+    found["lists.jsonl"] = (
+        line + b', "x": [' + b"[]," * 3000 + b"0]}\n" + line + b', "x": [' + b'{"":{}},' * 900 + b"0]}"
+    )
+    found["wide.csv"] = b"url,caption" + b",a" * 900 + b"\nhttps://x.example/a.jpg,One." + b",1" * 900
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 200, pa.int32()), pa.array(["word " * 2000]))
+    found["same.parquet"] = table_bytes(
+        {"url": pa.array([f"https://x.example/{n}.jpg" for n in range(200)]), "caption": texts}
+    )
+    out = io.BytesIO()
+    Image.new("1", (900, 900)).save(out, "PNG")
+    return found | {"bits.png": out.getvalue()}
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:

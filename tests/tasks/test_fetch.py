@@ -1,6 +1,7 @@
 """Fetching as a step of a run: every address ends in a row, each occurrence in a picture, nothing is asked twice."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from flows.settings import Compute, load_recipe
 from tasks.fetch import fetch, fetch_again
 from tasks.ingest import ingest
 from tasks.run.session import Session
-from tests.ops.fetch.web import Web, photograph, picture, redirect, status, web
+from tests.ops.fetch.web import Handler, Web, photograph, picture, redirect, status, web
 from tests.shared import new_lake
 
 
@@ -28,9 +29,11 @@ def server() -> Iterator[Web]:
 
 
 @contextmanager
-def run(lake: Path, source: Path, allowed: str = "127.0.0.1/32", **settings: str) -> Iterator[Session]:
+def run(
+    lake: Path, source: Path, allowed: str = "127.0.0.1/32", workers: int = 1, **settings: str
+) -> Iterator[Session]:
     recipe = load_recipe("demo", settings or {"fetch.retries": "0"})
-    compute = Compute.model_validate({"workers": 1, "allow_addresses": [allowed] if allowed else []})
+    compute = Compute.model_validate({"workers": workers, "allow_addresses": [allowed] if allowed else []})
     with session(recipe, [str(source)], str(new_lake(lake)), compute) as opened:
         yield opened
 
@@ -50,6 +53,22 @@ def with_exif() -> bytes:
     file = BytesIO()
     Image.new("RGB", (120, 80)).save(file, "JPEG", exif=tags)
     return file.getvalue()
+
+
+def test_however_many_workers_there_are_a_host_has_its_few_connections(server: Web, tmp_path: Path):
+    data = photograph()
+
+    def slowly(handler: Handler) -> None:
+        time.sleep(0.02)
+        handler.answer(200, data)
+
+    server.manners["/a.jpg"] = slowly
+    urls = [server.url(f"/a.jpg?{n}") for n in range(600)]  # three work items
+    with run(tmp_path / "lake", url_list(tmp_path / "list", urls), workers=3, **{"fetch.per_host": "2"}) as held:
+        ingest(held)
+        fetch(held)
+        assert held.lake.query("SELECT count(*) FROM fetched WHERE reason = ''") == [(600,)]
+    assert server.most_open == 2
 
 
 def test_every_address_ends_in_a_row_and_every_occurrence_in_a_picture(server: Web, tmp_path: Path):

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog.pending.item import WorkItem
+from catalog.terms.error import PairmillError
 from catalog.write.commit import Manifest
 from tasks.run import time_limit
-from tasks.run.pool import run_in_pool
+from tasks.run.pool import run_in_pool, stream_apart
 from tasks.run.stage import Output, Part
 
 
@@ -79,3 +81,20 @@ def test_work_that_is_given_up_leaves_a_pool_that_works(notes: Path, tmp_path: P
     given_up.close()  # type: ignore[attr-defined]
     assert len(list(run_in_pool(items[:3], Notes(str(notes)), Output(f"{tmp_path}/", "run2", 1), 2))) == 3
     assert len(tries(notes)) < 20
+
+
+def counting(n: int) -> Iterator[int]:
+    """Yield 0 to n - 1, and die before 7."""
+    for each in range(n):
+        if each == 7:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield each
+
+
+def test_what_runs_apart_takes_nobody_with_it_and_is_started_again():
+    assert list(stream_apart(counting, 3)) == [0, 1, 2]
+    with pytest.raises(PairmillError, match="died"):
+        list(stream_apart(counting, 9))
+    assert list(stream_apart(counting, 5)) == [0, 1, 2, 3, 4]
+    assert next(stream_apart(counting, 6)) == 0  # given up after its first piece
+    assert list(stream_apart(counting, 2)) == [0, 1]

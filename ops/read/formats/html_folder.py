@@ -11,6 +11,7 @@ from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.page import page, reading_order
 from ops.read.page.links import Link, resolve
 from ops.read.page.picture_reference import PictureReference, references
+from ops.read.places.one_document import OneDocument
 from ops.read.places.tree import Entry, Tree
 
 SUFFIXES = frozenset(("html", "htm", "xhtml"))
@@ -41,8 +42,7 @@ class HtmlFolder:
         has_pictures = any(entry.suffix in PICTURE_SUFFIXES for entry in entries)
         taken = {entry.path for entry in pages}
         units: list[Unit] = []
-        for start in range(0, len(pages), AT_ONCE):
-            some = pages[start : start + AT_ONCE]
+        for some in _by_bytes(pages):
             shown = _shown_by(tree, some, files) if has_pictures else [()] * len(some)
             for entry, pictures in zip(some, shown, strict=True):
                 etag = text_id(entry.etag, *(files[path] for path in pictures)) if pictures else entry.etag
@@ -57,11 +57,14 @@ class HtmlFolder:
             yield data
             return
         parsed = page.parse(data)
-        yield fault_of(unit.uri, parsed) or _document(tree, path, parsed)
+        del data
+        yield fault_of(unit.uri, parsed) or _document(OneDocument(tree), path, parsed)
 
 
 def fault_of(uri: str, parsed: page.Page) -> Fault | None:
     """Say why a parsed page cannot be used as a document; None when it can."""
+    if parsed.too_large:
+        return Fault(uri, "too_large", parsed.too_large)
     if parsed.n_bad > MAX_BAD * parsed.n_letters:
         detail = f"{parsed.n_bad} of {parsed.n_letters} letters are no text in {parsed.charset}"
         return Fault(uri, "bad_encoding", detail)
@@ -122,9 +125,21 @@ def _picture(
     return Picture(position, url, alt_text, b"", fault)
 
 
+def _by_bytes(pages: list[Entry]) -> Iterator[list[Entry]]:
+    """Cut pages into runs of AT_ONCE, or of as many as are parsed of one page."""
+    some: list[Entry] = []
+    for entry in pages:
+        if some and (len(some) == AT_ONCE or sum(each.size for each in some) + entry.size > page.MOST_BYTES):
+            yield some
+            some = []
+        some.append(entry)
+    if some:
+        yield some
+
+
 def _shown_by(tree: Tree, pages: list[Entry], files: Container[str]) -> list[Sequence[str]]:
     """List for each page the picture files that it shows, sorted by name."""
-    found = tree.read_many([entry.path for entry in pages])
+    found = tree.read_many([entry.path for entry in pages], page.MOST_BYTES)
     return [
         () if isinstance(data, Fault) else sorted(_shown(tree, entry.path, data, files))
         for entry, data in zip(pages, found, strict=True)

@@ -19,14 +19,15 @@ from ops.image.header import HOSTILE
 from ops.read.document import Document, Picture, Text, shown_file
 from ops.read.document_metadata import clean, storable
 from ops.read.page.links import resolve
-from ops.read.places.archive import ArchiveTree
+from ops.read.places.one_document import DOCUMENT_BYTES
+from ops.read.places.tree import Tree
 
 TIFF = ("tiff", "tif")
 MAX_PAGE_PIXELS = 100_000_000
 Sample = dict[str, str]
 
 
-def document(packed: ArchiveTree, uri: str, sample: Sample, about: dict[str, Any]) -> Document | Fault:
+def document(packed: Tree, uri: str, sample: Sample, about: dict[str, Any]) -> Document | Fault:
     """Make the document of sample ``uri``; ``about`` is its JSON with the lists ``texts`` and ``images``.
 
     A Fault instead when the lists are not parallel or hold nothing.
@@ -55,7 +56,7 @@ def document(packed: ArchiveTree, uri: str, sample: Sample, about: dict[str, Any
 
 
 def _picture(
-    packed: ArchiveTree,
+    packed: Tree,
     uri: str,
     sample: Sample,
     position: int,
@@ -76,13 +77,13 @@ def _picture(
     return Picture(position, link.url, alt, link.data if fault is None else b"", fault)
 
 
-def _member(packed: ArchiveTree, sample: Sample, name: str) -> str:
+def _member(packed: Tree, sample: Sample, name: str) -> str:
     if packed.exists(name):
         return name
     return next((path for extension, path in sample.items() if posixpath.splitext(extension)[0] == name), "")
 
 
-def _pages(packed: ArchiveTree, sample: Sample, n: int) -> list[bytes | Fault]:
+def _pages(packed: Tree, sample: Sample, n: int) -> list[bytes | Fault]:
     """Split the sample's TIFF into its first ``n`` pages, each a lossless PNG; a TIFF of one page stays as it is."""
     path = next((sample[extension] for extension in TIFF if extension in sample), "")
     data = packed.read(path) if path else b""
@@ -98,6 +99,8 @@ def _pages(packed: ArchiveTree, sample: Sample, n: int) -> list[bytes | Fault]:
                 for page in ImageSequence.Iterator(image):
                     if len(found) == n:
                         break
+                    if sum(len(each) for each in found if isinstance(each, bytes)) > DOCUMENT_BYTES:
+                        raise MemoryError(f"its pages hold over {DOCUMENT_BYTES} bytes")
                     found.append(_png(page, packed.uri(path)))
     except HOSTILE as error:
         found += [Fault(packed.uri(path), "undecodable", f"the TIFF cannot be read: {error}")] * (n - len(found))

@@ -16,6 +16,7 @@ from ops.read.document import Claim, Document, Picture, Text, Unit, shown_file
 from ops.read.document_metadata import clean, storable
 from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.page.links import resolve
+from ops.read.places.one_document import OneDocument
 from ops.read.places.tree import Entry, Tree
 from ops.read.records import tables
 
@@ -50,7 +51,7 @@ class Mmc4:
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         path = tables.path_of(tree, unit)
         for found in tables.rows(tree, unit):
-            yield found if isinstance(found, Fault) else _document(tree, path, *found)
+            yield found if isinstance(found, Fault) else _document(OneDocument(tree), path, *found)
 
 
 def _fits(kinds: dict[str, str]) -> bool:

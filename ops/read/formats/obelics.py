@@ -20,6 +20,7 @@ from ops.read.document import Claim, Document, Picture, Text, Unit, shown_file
 from ops.read.document_metadata import parsed, storable
 from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.page.links import resolve
+from ops.read.places.one_document import OneDocument
 from ops.read.places.tree import Entry, Tree
 from ops.read.records import columns, tables
 
@@ -27,7 +28,6 @@ SUFFIXES = frozenset(("parquet", "parq"))
 COLUMNS = ("images", "texts", "image_bytes", "metadata", "general_metadata")
 PARAGRAPHS = re.compile(r"\n\s*\n")
 # Rows held at once: a row may carry many megabytes of pictures.
-ROWS_AT_ONCE = 16
 
 
 class Obelics:
@@ -56,7 +56,7 @@ class Obelics:
         path, group = tables.path_of(tree, unit), unit.uri.rpartition("#row-group=")[2]
         try:
             with tree.open(path) as file:
-                yield from _read_group(tree, path, file, int(group) if group.isdigit() else 0)
+                yield from _read_group(tree, path, file, int(group or 0))
         except FileNotFoundError:
             yield Fault(unit.uri, "missing", "no such file")
         except tables.BAD_PARQUET as error:
@@ -72,17 +72,19 @@ def _read_group(tree: Tree, path: str, file: IO[bytes], group: int) -> Iterator[
     if missing:
         yield Fault(f"{tree.uri(path)}#row-group={group}", "bad_record", f"no column {sorted(missing)}")
         return
-    first = sum(table.metadata.row_group(index).num_rows for index in range(group))
-    for batch in table.iter_batches(batch_size=ROWS_AT_ONCE, row_groups=[group], columns=names):
+    for found in tables.batches(file, tree.uri(path), group, names):
+        if isinstance(found, Fault):
+            yield found
+            continue
+        first, batch = found
         for row in range(batch.num_rows):
             uri = f"{tree.uri(path)}#row={first + row}"
             try:
-                yield _document(tree, path, uri, {name: batch.column(name)[row].as_py() for name in names})
+                yield _document(OneDocument(tree), path, uri, {name: batch.column(name)[row].as_py() for name in names})
             except UnicodeDecodeError as error:
                 yield Fault(uri, "bad_encoding", f"a text is not UTF-8: {error}")
             except (ValueError, TypeError, KeyError) as error:
                 yield Fault(uri, "bad_record", str(error))
-        first += batch.num_rows
 
 
 def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:

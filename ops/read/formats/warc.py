@@ -16,6 +16,7 @@ from ops.read.formats.html_folder import fault_of
 from ops.read.page import page, reading_order
 from ops.read.page.links import NOT_FETCHED, REMOTE, resolve
 from ops.read.page.picture_reference import PictureReference
+from ops.read.places.one_document import DOCUMENT_BYTES
 from ops.read.places.tree import Entry, LocalTree, Tree
 from ops.read.places.unpack import seekable
 from ops.read.records.warc_records import Record, body, kind_of, records
@@ -95,12 +96,13 @@ def _document(
         return fault
     base = urljoin(record.url, page.base(parsed.root))
     items: list[Picture | Text] = []
+    held: dict[str, bytes | Fault] = {}
     position = 0
     for found in reading_order.items(parsed.root):
         if isinstance(found, Text):
             items.append(found)
         else:
-            picture = _picture(file, uri, item, position, found, base, others)
+            picture = _picture(file, uri, item, position, found, base, others, held)
             shown.add(picture.url)
             items.append(picture)
             position += 1
@@ -116,6 +118,7 @@ def _picture(
     reference: PictureReference,
     base: str,
     others: dict[str, Record],
+    held: dict[str, bytes | Fault],
 ) -> Picture:
     """Take the first of the picture's addresses that the file holds; else the first on the web, to be fetched."""
     alt = reference.alt_text
@@ -129,7 +132,7 @@ def _picture(
             continue
         address = _address(_joined(base, source))
         if address in others:
-            data = body(file, uri, others[address])
+            data = _body_once(file, uri, address, others[address], held)
             if isinstance(data, bytes):
                 return Picture(position, address, alt, data)
             refused.append((address, data))
@@ -137,6 +140,19 @@ def _picture(
             refused.append((address, Fault(address, "missing", NOT_FETCHED)))
     url, fault = refused[0] if refused else (f"{item}&picture={position}", None)
     return Picture(position, url, alt, b"", fault or Fault(url, "missing", "a picture element without a web address"))
+
+
+def _body_once(
+    file: IO[bytes], uri: str, address: str, record: Record, held: dict[str, bytes | Fault]
+) -> bytes | Fault:
+    """Read a picture for a page once, however often that shows it, and no more for it than DOCUMENT_BYTES."""
+    if address not in held:
+        room = DOCUMENT_BYTES - sum(len(each) for each in held.values() if isinstance(each, bytes))
+        found = body(file, uri, record) if record.size <= room else b""
+        fits = isinstance(found, Fault) or 0 < len(found) <= room
+        detail = f"the other pictures of its page leave room for {room} bytes"
+        held[address] = found if fits else Fault(f"{uri}#byte={record.offset}", "too_large", detail)
+    return held[address]
 
 
 def _joined(base: str, source: str) -> str:

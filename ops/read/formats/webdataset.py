@@ -24,13 +24,16 @@ from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.formats.image_folder import readable
 from ops.read.page.links import NOT_FETCHED
 from ops.read.places.archive import ArchiveTree, archive, is_tar_name, peek
+from ops.read.places.one_document import OneDocument
 from ops.read.places.tree import Entry, Tree
+from ops.read.records import tables
 
 CAPTIONS = ("txt", "text", "caption", "cap")
 # Names of the caption in a sample's JSON or sidecar row, best first.
 CAPTION_NAMES = ("caption", "text", "alt", "alt_text")
 # A sidecar of img2dataset has 10,000 rows; one far beyond is no sidecar and would fill the memory.
 MAX_SIDECAR_ROWS = 500_000
+MAX_SIDECAR_BYTES = 64 * 2**20
 Sample = dict[str, str]
 
 
@@ -88,7 +91,14 @@ def _sidecar(tree: Tree, path: str) -> dict[str, dict[str, Any]] | Fault:
             table = pq.ParquetFile(file)
             if "key" not in table.schema_arrow.names or table.metadata.num_rows > MAX_SIDECAR_ROWS:
                 return Fault(tree.uri(path), "bad_record", "no sidecar: expected a column 'key' and one row a sample")
-            return {str(row["key"]): row for batch in table.iter_batches(1000) for row in batch.to_pylist()}
+            found: dict[str, dict[str, Any]] = {}
+            n_bytes = 0
+            for each in (b for g in range(table.num_row_groups) for b in tables.batches(file, tree.uri(path), g)):
+                n_bytes += 0 if isinstance(each, Fault) else each.rows.nbytes
+                if isinstance(each, Fault) or n_bytes > MAX_SIDECAR_BYTES:
+                    return Fault(tree.uri(path), "too_large", f"a sidecar of over {MAX_SIDECAR_BYTES} bytes")
+                found |= {str(row["key"]): row for row in each.rows.to_pylist()}
+            return found
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         return Fault(tree.uri(path), "bad_record", f"the sidecar cannot be read as Parquet: {error}")
 
@@ -105,12 +115,12 @@ def _documents(packed: ArchiveTree, sidecar: dict[str, dict[str, Any]] | Fault) 
         stem, _, extension = name.partition(".")
         samples.setdefault(posixpath.join(folder, stem), {})[extension.lower()] = entry.path
     for key, sample in samples.items():
-        yield from _sample(packed, key, sample, sidecar.pop(posixpath.basename(key), {}))
+        yield from _sample(OneDocument(packed), key, sample, sidecar.pop(posixpath.basename(key), {}))
     for key, row in sidecar.items():
         yield _not_fetched(packed.uri(key), row)
 
 
-def _sample(packed: ArchiveTree, key: str, sample: Sample, row: dict[str, Any]) -> Iterator[Document | Fault]:
+def _sample(packed: OneDocument, key: str, sample: Sample, row: dict[str, Any]) -> Iterator[Document | Fault]:
     uri = packed.uri(key)
     about = row | _json(packed, sample)
     if isinstance(about.get("texts"), list) and isinstance(about.get("images"), list):
@@ -123,7 +133,7 @@ def _sample(packed: ArchiveTree, key: str, sample: Sample, row: dict[str, Any]) 
 
 
 def _document(
-    packed: ArchiveTree, uri: str, sample: Sample, about: dict[str, Any], said: list[str]
+    packed: OneDocument, uri: str, sample: Sample, about: dict[str, Any], said: list[str]
 ) -> Document | Fault:
     """Make the document of a sample's pictures and distinct captions: of ``said``, '' for none, the first is first."""
     captions = [text for text in dict.fromkeys(said) if text]
@@ -141,13 +151,13 @@ def _document(
     return Document(uri, clean(about.get("title")), storable(about), tuple(items))
 
 
-def _json(packed: ArchiveTree, sample: Sample) -> dict[str, Any]:
+def _json(packed: OneDocument, sample: Sample) -> dict[str, Any]:
     data = packed.read(sample["json"]) if "json" in sample else b""
     found = {} if isinstance(data, Fault) else parsed(data)
     return found if isinstance(found, dict) else {"undecodable": "json"} if data else {}
 
 
-def _texts(packed: ArchiveTree, sample: Sample) -> list[str | Fault]:
+def _texts(packed: OneDocument, sample: Sample) -> list[str | Fault]:
     """Read the captions among a sample's members; a Fault for one that is no text."""
     paths = [sample[extension] for extension in CAPTIONS if extension in sample]
     found = [(path, packed.read(path)) for path in paths]

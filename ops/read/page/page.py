@@ -13,6 +13,10 @@ from ops.read.page.charset import decode_text
 # libxml2 compares each attribute with those before it: 30,000 in one tag take 0.6 s, 200,000 minutes. Counted only in
 # pages that are large enough, over what stands between '<' and '>', quoted values left out.
 MANY_ATTRIBUTES = 200_000
+# A page is held as bytes, text and a tree at once. Of Common Crawl's none has over 5 MB; pages that are saved with
+# their pictures in them reach 50. An element or an attribute takes 140 bytes of the tree.
+MOST_BYTES = 48 * 2**20
+MOST_NODES = 2_000_000
 MOST_COMPARED = 1_000_000_000
 TAG = re.compile(r"""<[a-zA-Z](?:[^>=]++|=\s*+(?:"[^"]*+"|'[^']*+')|=)*+""")
 ATTRIBUTE = re.compile(r"""[\s/"'][^\s/>"'=]""")
@@ -28,7 +32,7 @@ SAID |= {"article:published_time", "article:modified_time"}
 class Page:
     """``root`` is lxml's element, None when the page is empty; ``broken`` says why markup is lost, '' when none is.
 
-    ``n_bad`` of ``n_letters`` characters could not be decoded.
+    ``n_bad`` of ``n_letters`` characters could not be decoded. ``too_large`` says why it is not parsed, '' when it is.
     """
 
     root: Any
@@ -36,11 +40,16 @@ class Page:
     charset: str
     n_bad: int
     n_letters: int
+    too_large: str = ""
 
 
 def parse(data: bytes) -> Page:
     """Parse a page into its tree, however broken the markup. Never raises."""
+    if len(data) > MOST_BYTES:
+        return Page(None, "", "", 0, 0, f"a page of {len(data)} bytes; at most {MOST_BYTES} are parsed")
     decoded = decode_text(data)
+    if len(decoded.text) > MOST_NODES and _nodes(decoded.text) > MOST_NODES:
+        return Page(None, "", decoded.charset, 0, 0, f"a page of over {MOST_NODES} elements and attributes")
     if len(decoded.text) > MANY_ATTRIBUTES and _compared(decoded.text) > MOST_COMPARED:
         return Page(None, "tags of too many attributes", decoded.charset, decoded.n_bad, len(decoded.text))
     # Given as UTF-8 bytes, so that no declaration inside the page is asked a second time.
@@ -53,6 +62,14 @@ def parse(data: bytes) -> Page:
     except etree.LxmlError as error:
         root, broken = None, str(error)
     return Page(root, broken, decoded.charset, decoded.n_bad, len(decoded.text))
+
+
+def _nodes(text: str) -> int:
+    """Count elements and attributes, as many as there can be."""
+    n = text.count("<")
+    if n <= MOST_NODES:
+        n += sum(1 for tag in TAG.finditer(text) for _ in ATTRIBUTE.finditer(QUOTED.sub("='", tag[0])))
+    return n
 
 
 def _compared(text: str) -> int:

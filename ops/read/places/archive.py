@@ -11,7 +11,7 @@ from typing import IO
 from ops.fault import Fault
 from ops.read.places.own_folders import HIDDEN, left_out
 from ops.read.places.tar_members import Member, members
-from ops.read.places.tree import Entry, Place, Tree, refused
+from ops.read.places.tree import MAX_BYTES, Entry, Place, Tree, one_by_one, refused
 from ops.read.places.unpack import head, seekable
 from ops.read.places.zip_members import DAMAGED, ZipMembers
 
@@ -54,20 +54,20 @@ class ArchiveTree:
     def exists(self, path: str) -> bool:
         return path in (self._zip.found if self._zip else self._tar)
 
-    def read(self, path: str) -> bytes | Fault:
+    def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
         if not self.exists(path):
             return Fault(self.uri(path), "missing", "no such member in the archive")
         if self._zip:
-            return self._zip.read(path)
+            return self._zip.read(path, most)
         member = self._tar[path]
-        fault = refused(self.uri(path), member.size)
+        fault = refused(self.uri(path), member.size, most)
         if fault:
             return fault
         self._file.seek(member.offset)
         return self._file.read(member.size)
 
-    def read_many(self, paths: list[str]) -> list[bytes | Fault]:
-        return [self.read(path) for path in paths]
+    def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
+        return one_by_one(self.read, paths, most)
 
     def open(self, path: str) -> IO[bytes]:
         data = self.read(path)

@@ -15,6 +15,9 @@ from ops.read.places.ranges import buffered
 from ops.read.places.s3_requests import BROKEN_OFF, UNREACHABLE, again, cannot, filesystem, range_of, told
 from ops.read.places.tree import MAX_BYTES, Entry, Place, SourceError, refused
 
+# Objects asked for at once, and so much of each: 128 MB that a worker may hold, and pictures are smaller.
+AT_ONCE, BEGINNING = 32, 4 * 2**20
+
 
 @dataclass(frozen=True)
 class S3Tree:
@@ -91,14 +94,31 @@ class S3Tree:
         except (FileNotFoundError, PermissionError):
             return False
 
-    def read(self, path: str) -> bytes | Fault:
-        return self.read_many([path])[0]
-
-    def read_many(self, paths: list[str]) -> list[bytes | Fault]:
+    def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
         # A range one byte too long tells a too large object without reading it.
-        uris = [self.uri(path) for path in paths]
-        found = filesystem().cat_ranges(uris, [0] * len(uris), [MAX_BYTES + 1] * len(uris), on_error="return")
-        return [_content(uri, content) for uri, content in zip(uris, found, strict=True)]
+        uri, end = self.uri(path), min(most, MAX_BYTES) + 1
+        (found,) = filesystem().cat_ranges([uri], [0], [end], on_error="return")
+        content = _content(uri, found, end)
+        if isinstance(content, Fault):
+            return content
+        size = len(content) if len(content) < end else told(uri, lambda: filesystem().size(uri))
+        return refused(uri, size, most) or content
+
+    def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
+        """Read as Tree.read_many: the beginnings of some at once, which is all there is of most; others in turn."""
+        found: list[bytes | Fault] = []
+        for at in range(0, len(paths), AT_ONCE):
+            some = paths[at : at + AT_ONCE]
+            uris = [self.uri(path) for path in some]
+            begun = filesystem().cat_ranges(uris, [0] * len(uris), [BEGINNING + 1] * len(uris), on_error="return")
+            for path, uri, data in zip(some, uris, begun, strict=True):
+                content = _content(uri, data, BEGINNING + 1)
+                if not isinstance(content, Fault):
+                    is_whole = len(content) <= BEGINNING
+                    content = refused(uri, len(content), most) or content if is_whole else self.read(path, most)
+                most -= 0 if isinstance(content, Fault) else len(content)
+                found.append(content)
+        return found
 
     def open(self, path: str) -> IO[bytes]:
         """Open as Tree.open. Raises FileNotFoundError and PermissionError.
@@ -112,10 +132,11 @@ class S3Tree:
         return Place(self.uri(path))
 
 
-def _content(uri: str, content: bytes | Exception) -> bytes | Fault:
+def _content(uri: str, content: bytes | Exception, end: int) -> bytes | Fault:
+    """Make what was asked for, bytes [0, ``end``), of what S3 answered."""
     if isinstance(content, BROKEN_OFF):
         retries.add()
-        content = _asked_again(uri)
+        content = _asked_again(uri, 0, end)
     if isinstance(content, FileNotFoundError):
         return Fault(uri, "missing", "no such object")
     if isinstance(content, PermissionError):
@@ -124,10 +145,10 @@ def _content(uri: str, content: bytes | Exception) -> bytes | Fault:
         return Fault(uri, "empty", "no bytes")  # of an empty object S3 has no range to give
     if isinstance(content, Exception):
         raise SourceError(cannot(uri, content)) from content
-    return refused(uri, len(content)) or content
+    return content if content else Fault(uri, "empty", "no bytes")
 
 
-def _asked_again(uri: str, start: int = 0, end: int = MAX_BYTES + 1) -> bytes | Exception:
+def _asked_again(uri: str, start: int, end: int) -> bytes | Exception:
     """Ask again for what broke off; that answer may have been 'no such object'."""
     try:
         return again(lambda: filesystem().cat_file(uri, start=start, end=end))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 from ops.fault import Fault
+from ops.header_number import whole_number
 
 BLOCK = 512
 REGULAR, LINKS = (b"\0", b"0", b"7"), (b"1", b"2")
@@ -94,7 +95,7 @@ def _size(header: bytes, extra: dict[str, bytes | str]) -> int | None:
     size = _number(header[124:136])
     stated = str(extra.get("size", ""))
     if stated and header[156:157] not in b"LxKg":
-        size = int(stated) if stated.isascii() and stated.isdigit() and len(stated) < 20 else None
+        size = whole_number(stated)
     return size if size is not None and size >= 0 else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -13,7 +14,7 @@ from catalog.terms.mark import LAKE_DATA
 from ops.fault import Fault
 from ops.read.places import own_folders
 
-# Larger single files are refused unread: a worker holds a page or a picture in memory whole.
+# Larger single files are refused unread: a worker holds a picture in memory whole.
 MAX_BYTES = 256 * 2**20
 
 
@@ -65,15 +66,17 @@ class Tree(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
-    def read(self, path: str) -> bytes | Fault:
+    def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
         """Read a whole file; or the Fault missing, empty, too_large or unsafe_path (a link that leaves the source).
+
+        A file of over ``most`` bytes is too large.
 
         Raises SourceError when the place as a whole stops answering.
         """
         ...
 
-    def read_many(self, paths: list[str]) -> list[bytes | Fault]:
-        """Read each as ``read`` does; many at a time where the place is far away."""
+    def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
+        """Read each as ``read`` does, ``most`` bytes in all; many at a time where the place is far away."""
         ...
 
     def open(self, path: str) -> IO[bytes]:
@@ -177,20 +180,20 @@ class LocalTree:
     def exists(self, path: str) -> bool:
         return os.path.isfile(self._absolute(path))
 
-    def read(self, path: str) -> bytes | Fault:
+    def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
         absolute = self._absolute(path)
         try:
             if not self._inside(absolute, True):
                 return Fault(absolute, "unsafe_path", "a link that leaves the source is not followed")
             with open(absolute, "rb") as file:
-                return refused(absolute, os.fstat(file.fileno()).st_size) or file.read()
+                return refused(absolute, os.fstat(file.fileno()).st_size, most) or file.read(most)
         except FileNotFoundError:
             return Fault(absolute, "missing", "no such file")
         except (OSError, ValueError) as error:
             return Fault(absolute, "missing", f"cannot be read: {getattr(error, 'strerror', None) or error}")
 
-    def read_many(self, paths: list[str]) -> list[bytes | Fault]:
-        return [self.read(path) for path in paths]
+    def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
+        return one_by_one(self.read, paths, most)
 
     def open(self, path: str) -> IO[bytes]:
         return open(self._absolute(path), "rb")
@@ -211,11 +214,24 @@ def _entry(path: str, stat: os.stat_result) -> Entry:
     return Entry(path, stat.st_size, text_id(str(stat.st_mtime_ns), str(stat.st_size)))
 
 
-def refused(uri: str, size: int) -> Fault | None:
-    """Say why a file of this many bytes is not read; None when it is."""
+def refused(uri: str, size: int, most: int = MAX_BYTES) -> Fault | None:
+    """Say why a file of this many bytes is not read where ``most`` fit; None when it is."""
     if size == 0:
         return Fault(uri, "empty", "no bytes")
-    return Fault(uri, "too_large", f"{size} bytes; at most {MAX_BYTES} are read") if size > MAX_BYTES else None
+    if size > MAX_BYTES:
+        return Fault(uri, "too_large", f"{size} bytes; at most {MAX_BYTES} are read")
+    if size > most:
+        return Fault(uri, "too_large", f"{size} bytes; the other files of its document leave room for {most}")
+    return None
+
+
+def one_by_one(read: Callable[[str, int], bytes | Fault], paths: list[str], most: int) -> list[bytes | Fault]:
+    """Read paths in turn, ``most`` bytes in all."""
+    found: list[bytes | Fault] = []
+    for path in paths:
+        found.append(read(path, most))
+        most -= 0 if isinstance(found[-1], Fault) else len(found[-1])
+    return found
 
 
 def local_tree(uri: str) -> LocalTree:

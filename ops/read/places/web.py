@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from catalog.terms.ids import text_id
 from catalog.terms.secrets import without_secrets
 from ops.fault import Fault
-from ops.read.places.tree import Entry, Place, SourceError, refused
+from ops.read.places.tree import MAX_BYTES, Entry, Place, SourceError, one_by_one, refused
 from ops.read.places.web_bytes import brought, range_of, state_of
 
 READABLE = (".parquet", ".parq", ".csv", ".tsv", ".jsonl", ".ndjson", ".warc", ".tar", ".tgz", ".zip")
@@ -48,19 +48,19 @@ class WebTree:
     def exists(self, path: str) -> bool:
         return path == self.name
 
-    def read(self, path: str) -> bytes | Fault:
+    def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
         if not self.exists(path):
             return Fault(self.uri(path), "missing", "of an address on the web only the list itself is read")
         state = state_of(self._address)
-        fault = refused(self.uri(path), state.size) if state.size >= 0 else None
+        fault = refused(self.uri(path), state.size, most) if state.size >= 0 else None
         if fault:
             return fault
         with self.open(path) as file:
-            data = file.read()
-        return refused(self.uri(path), len(data)) or data
+            data = file.read(most + 1)
+        return refused(self.uri(path), len(data), most) or data
 
-    def read_many(self, paths: list[str]) -> list[bytes | Fault]:
-        return [self.read(path) for path in paths]
+    def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
+        return one_by_one(self.read, paths, most)
 
     def open(self, path: str) -> IO[bytes]:
         if not self.exists(path):

@@ -11,7 +11,7 @@ from typing import IO
 
 from ops.fault import Fault
 from ops.read.places.tar_members import is_unsafe, plain
-from ops.read.places.tree import refused
+from ops.read.places.tree import MAX_BYTES, refused
 from ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
 
 DAMAGED = (
@@ -84,10 +84,11 @@ class ZipMembers:
             if safe and size <= ALWAYS_ALLOWED + MAX_RATIO * packed:
                 self.found.setdefault(plain(name), (start, packed, size))
 
-    def read(self, name: str) -> bytes | Fault:
+    def read(self, name: str, most: int = MAX_BYTES) -> bytes | Fault:
+        """Unpack a member, or say by a Fault why not; one of over ``most`` bytes is too large."""
         place, item = self.found[name], f"{self.uri}#{name}"
         size = place.file_size if isinstance(place, zipfile.ZipInfo) else place[2]
-        fault = refused(item, size)
+        fault = refused(item, size, most)
         if fault:
             return fault
         try:

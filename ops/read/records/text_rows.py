@@ -11,14 +11,17 @@ from contextlib import ExitStack
 from typing import IO, Any
 
 from ops.fault import Fault
+from ops.read.document_metadata import MOST_VALUES, holds_too_much
 from ops.read.places.tree import Tree
 from ops.read.places.unpack import CHUNK, Inflated, is_gzip
 from ops.read.places.zip_members import ZipMembers
 
 LINES = frozenset(("jsonl", "ndjson"))
 SEPARATED = {"csv": ",", "tsv": "\t"}
-# One row may carry pictures as base64, but no more than a worker can hold.
-MAX_LINE = 128 * 2**20
+# One row may carry pictures as base64 (one of 50 MB fits), but no more than a worker can hold in four copies.
+MAX_LINE = 72 * 2**20
+# A row of separated fields carries none; a field of a letter takes 60 bytes.
+MAX_SEPARATED = 8 * 2**20
 MAX_FIELD = 4 * 2**20
 
 Row = tuple[str, dict[str, Any]]
@@ -79,6 +82,7 @@ def _lines(file: IO[bytes], start: int, end: int | None, uri: str) -> Iterator[R
         item = f"{uri}#byte={at}"
         at += len(line)
         if len(line) == MAX_LINE and not line.endswith(b"\n"):
+            del line
             at += _skip_line(file)
             yield Fault(item, "too_large", f"a line of over {MAX_LINE} bytes")
         elif line.strip(b" \t\r\n\0\xef\xbb\xbf"):
@@ -95,6 +99,8 @@ def _skip_line(file: IO[bytes]) -> int:
 
 
 def _line(item: str, line: bytes) -> Row | Fault:
+    if holds_too_much(line):
+        return Fault(item, "too_large", f"a line of {len(line)} bytes that holds over {MOST_VALUES} values")
     try:
         row = json.loads(line.decode("utf-8-sig"), parse_constant=lambda _: None)
     except UnicodeDecodeError as error:
@@ -107,7 +113,7 @@ def _line(item: str, line: bytes) -> Row | Fault:
 def _separated(file: IO[bytes], separator: str, uri: str) -> Iterator[Row | Fault]:
     csv.field_size_limit(MAX_FIELD)
     # Bad bytes become half letters, so that they cost one row and not the file.
-    lines = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
+    lines = _Lines(io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline=""))
     reader = csv.reader(lines, delimiter=separator)
     names: list[str] | None = None
     place = -1
@@ -119,6 +125,10 @@ def _separated(file: IO[bytes], separator: str, uri: str) -> Iterator[Row | Faul
             yield Fault(item, "bad_record", f"no {separator!r}-separated row: {error}")
             place += 1
             continue
+        except _TooLong:
+            yield Fault(item, "too_large", f"a row of over {MAX_SEPARATED} characters; the rest is not read")
+            return
+        lines.in_row = 0
         if fields is None:
             return
         if names is None:
@@ -126,6 +136,30 @@ def _separated(file: IO[bytes], separator: str, uri: str) -> Iterator[Row | Faul
         elif fields:
             yield _fields(item, names, fields)
         place += bool(fields)
+
+
+class _TooLong(Exception):
+    """A row has no end within what a worker holds of it."""
+
+
+class _Lines:
+    """Lines of a text file, as long as a row's together stay below MAX_SEPARATED characters. Raises _TooLong else."""
+
+    def __init__(self, file: io.TextIOWrapper) -> None:
+        self._file = file
+        self.in_row = 0
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = self._file.readline(MAX_SEPARATED)
+        if not line:
+            raise StopIteration
+        self.in_row += len(line)
+        if self.in_row >= MAX_SEPARATED:
+            raise _TooLong
+        return line
 
 
 def _fields(item: str, names: list[str], fields: list[str]) -> Row | Fault:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 from ops.fault import Fault
+from ops.header_number import whole_number
 from ops.read.places.tree import MAX_BYTES
 from ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
 
@@ -48,11 +49,11 @@ def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
             at += len(line)
             continue
         fields = _fields(file) if line.startswith(b"WARC/") else None
-        size = fields.get("content-length", "") if fields is not None else ""
-        if fields is None or not (size.isascii() and size.isdigit() and len(size) < 16):
+        n = whole_number(fields.get("content-length", "")) if fields is not None else None
+        if fields is None or n is None:
             yield Fault(f"{uri}#byte={at}", "bad_record", f"no WARC record here ({line[:40]!r}); what follows is lost")
             return
-        start, n = file.tell(), int(size)
+        start = file.tell()
         if start + n > end:
             yield Fault(f"{uri}#byte={at}", "truncated", f"{end - start} of the record's {n} bytes are there")
             return
@@ -155,7 +156,7 @@ def _unchunked(data: bytes) -> bytes:
         end = data.find(b"\n", at, at + 1024)
         size = data[at:end].split(b";")[0].strip() if end >= 0 else b""
         try:
-            n = int(size, 16)
+            n = int(size[:16], 16)
         except ValueError:
             return data
         if n <= 0:

@@ -254,3 +254,14 @@ def test_what_is_held_is_bounded_and_the_rest_is_left_for_another_time(server: W
 def test_any_text_is_an_answer(url: str):
     (answer,) = Fetcher(seconds=2, retries=0)([url])
     assert reason(answer) in ("bad_record", "missing", "blocked_address")
+
+
+def test_bodies_that_are_still_being_read_count_as_held(server: Web):
+    large = PHOTO + bytes(400_000)
+    urls = [server.url(f"/{n}.jpg") for n in range(12)]
+    for n in range(12):
+        server.manners[f"/{n}.jpg"] = picture(large)
+    fetcher = Fetcher(reach=REACH, connections=12, per_host=12, most_held=1_000_000)
+    answers = fetcher(urls)
+    assert 1 <= len(answers) <= 4  # of 0.4 MB each; 12 were asked for at once
+    assert all(answer.data == large for answer in answers)

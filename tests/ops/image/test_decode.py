@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from ops.fault import Fault
+from ops.image import decode as decoding
+from ops.image import header
 from ops.image.decode import Decode, target
 from ops.image.header import inspect
 from tests.examples import examples
@@ -259,3 +261,29 @@ def test_the_version_stands_for_the_output(mode):
         # Codecs of another build may round otherwise: coarse means, which no true change leaves alone.
         values[format] = [found.shape[1], *(found.reshape(4, 8, -1, 3).mean(axis=(1, 2)) / 255).ravel().round(3)]
     check_golden(f"decode_{mode}", decode.version, values)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "LA", "1", "I;16", "F"])
+def test_a_picture_converted_strip_by_strip_is_what_it_is_as_a_whole(mode: str, monkeypatch: pytest.MonkeyPatch):
+    values = np.random.default_rng(1).integers(0, 256, (70, 50, 4), np.uint8)
+    if mode in ("I;16", "F"):
+        picture = Image.fromarray(values[..., 0].astype(np.uint16 if mode == "I;16" else np.float32) * 200)
+    else:
+        picture = Image.fromarray(values, "RGBA").convert(mode)
+    out = io.BytesIO()
+    picture.save(out, "TIFF" if mode == "F" else "PNG")
+    whole = Decode(side=32)(out.getvalue())
+    monkeypatch.setattr(decoding, "STRIP", 350)
+    assert np.array_equal(Decode(side=32)(out.getvalue()), whole)
+
+
+@pytest.mark.parametrize("format", ["WEBP", "TIFF", "JPEG"])
+def test_a_format_whose_decoder_holds_more_has_fewer_pixels(format: str, monkeypatch: pytest.MonkeyPatch):
+    out = io.BytesIO()
+    Image.new("RGB", (100, 100)).save(out, format, **({"progressive": True} if format == "JPEG" else {}))
+    monkeypatch.setattr(header, "MOST_DECODED", 90_000)
+    found = inspect(out.getvalue(), max_pixels=10_000)
+    assert isinstance(found, Fault) and found.reason == "bomb"
+    plain = io.BytesIO()
+    Image.new("RGB", (100, 100)).save(plain, "PNG")
+    assert not isinstance(inspect(plain.getvalue(), max_pixels=10_000), Fault)

@@ -3,7 +3,9 @@
 import gzip
 import pickle
 import threading
+import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -28,6 +30,7 @@ class Site:
     ills: list[object] = field(default_factory=list)
     asked: Counter = field(default_factory=Counter)
     paths: list[str] = field(default_factory=list)
+    said: dict[str, str] = field(default_factory=dict)
 
 
 def handler(site: Site):
@@ -41,6 +44,8 @@ def handler(site: Site):
             if ill == "reset":
                 site.asked["reset"] += 1
                 return self.connection.close()
+            if isinstance(ill, str) and ill.startswith("dripping"):
+                return self.drip(ill)
             if isinstance(ill, int) or data is None:
                 return self.answer(ill or 404, b"", {})
             wanted = self.headers.get("Range") if site.ranges else None
@@ -54,11 +59,21 @@ def handler(site: Site):
         def answer(self, status, data, headers, cut=False):
             site.asked[status] += 1
             self.send_response(status)
-            for name, value in {"Content-Length": str(len(data)), "ETag": site.etag, **headers}.items():
+            for name, value in {"Content-Length": str(len(data)), "ETag": site.etag, **headers, **site.said}.items():
                 if value:
                     self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data[: len(data) // 2] if cut else data)
+
+        def drip(self, ill):
+            head = (
+                b'HTTP/1.1 206 Partial\r\nContent-Length: 50\r\nETag: "1"\r\n\r\n' if "body" in ill else b"HTTP/1.1 20"
+            )
+            with suppress(OSError):
+                self.wfile.write(head)
+                for _ in range(200):
+                    self.wfile.write(b"6")
+                    time.sleep(0.05)
 
         def log_message(self, *_):
             pass
@@ -176,3 +191,22 @@ def test_a_place_where_nothing_listens_and_a_password_in_an_address_are_told(sit
     with pytest.raises(SourceError, match="no user and password in an address") as error:
         open_source("https://me:hush@x.example/u.csv")
     assert "hush" not in str(error.value)
+
+
+@pytest.mark.parametrize("number", ["\u00b2", "9" * 5000, "-1", "0x10", "1_000"], ids=ascii)
+def test_a_length_that_is_no_number_is_no_length(site, number):
+    site.ranges = False
+    site.said = {"Content-Length": number, "Connection": "close"}
+    assert web_bytes.state_of(f"{site.address}/u.csv").size == -1
+    site.said = {"Content-Range": f"bytes 0-0/{number}"}
+    site.ranges = True
+    assert not web_bytes.state_of(f"{site.address}/u.csv").has_ranges
+
+
+@pytest.mark.parametrize("ill", ["dripping head", "dripping body"])
+def test_an_answer_that_comes_a_byte_at_a_time_is_ended(site, monkeypatch, ill):
+    monkeypatch.setattr(web_bytes, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(web_bytes, "ATTEMPTS", 2)
+    site.ills = [ill] * 2
+    with pytest.raises(SourceError, match="less than 65536 bytes a second"):
+        web_bytes.range_of(f"{site.address}/u.csv", 0, 50, web_bytes.State(100, '"1"', True))

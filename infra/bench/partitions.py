@@ -1,0 +1,59 @@
+"""How a commit's look-up of known partitions grows with the partitions of a lake.
+
+Run as ``python -m infra.bench.partitions``: two lakes of 32,000 and 1.9 million partitions, the look-up of 200 new ones
+in each, and as a peer the one that compared every partition with the list.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+
+from catalog.lake.lake import Lake
+from catalog.lake.opening import create_or_open
+from catalog.terms.ids import text_id
+from catalog.write.commit import known_partitions
+from infra.bench.measure import Row, exponent, finish, interleaved, parser, wall
+
+SIZES = (32_000, 1_900_000)
+AT_ONCE = 200
+
+
+def filled(lake: Lake, n: int) -> None:
+    """Insert ``n`` rows of `partitions`, 100,000 at a time."""
+    for at in range(0, n, 100_000):
+        size = min(100_000, n - at)
+        names = [text_id(str(number)) for number in range(at, at + size)]
+        rows = {"table": ["images"] * size, "partition_id": names, "shard": names, "scorer": [""] * size}
+        rows |= {"rows": [1] * size, "bytes": [1] * size, "seconds": [0.1] * size, "run_id": ["bench"] * size}
+        rows |= {"commit": [1] * size, "path": [f"main/images/bench/{name}.parquet" for name in names]}
+        lake.insert("partitions", pa.table(rows))
+
+
+def compared(lake: Lake, ids: list[str]) -> None:
+    lake.query('SELECT "table", partition_id FROM partitions WHERE list_contains(?, partition_id)', (ids,))
+
+
+def main() -> None:
+    options = parser(__doc__).parse_args()
+    wanted = [text_id("new", str(n)) for n in range(AT_ONCE - 1)] + [text_id("7")]
+    rows, seconds = [], []
+    for n in SIZES:
+        with tempfile.TemporaryDirectory() as folder, create_or_open(Path(folder) / "lake") as lake:
+            filled(lake, n)
+            assert known_partitions(lake, wanted) == {("images", text_id("7"))}
+            work = {"ours": lambda: known_partitions(lake, wanted), "list": lambda: compared(lake, wanted)}
+            found = interleaved(work, options.rounds)
+        ours, peer = wall(found["ours"]), wall(found["list"])
+        seconds.append(ours)
+        what = f"look-up of {AT_ONCE} partitions among {n:,}"
+        rows.append(Row(what, "wall s", ours, peer, "compared with a list", peer / ours))
+    grown = exponent(list(SIZES), seconds)
+    rows.append(Row("exponent of its growth", "", grown, target="< 1", met=grown < 1))
+    finish("partitions", rows, options)
+
+
+if __name__ == "__main__":
+    main()
