@@ -7,13 +7,13 @@ are written as they come, so that a worker holds 16 MB of each table.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from catalog.pending import contents, other_places
+from catalog.pending import contents, other_places, quarantine
 from catalog.pending.item import WorkItem
 from catalog.terms.ids import content_id, text_id
 from ops.fault import Fault
@@ -22,7 +22,7 @@ from ops.read.document import Document, Picture, Text, Unit
 from ops.read.page.links import is_link
 from ops.read.places import retries
 from ops.read.places.tree import Place
-from ops.read.source import Source, open_source
+from ops.read.source import FORMATS, Source, open_source
 from ops.text.split import SentenceSplitter, normalise
 from tasks.remember_places import remember
 from tasks.run.session import Session
@@ -43,8 +43,8 @@ ROW_BYTES = 500
 def ingest(session: Session) -> int:
     """Read every unit of the session's sources that the lake does not hold yet. Returns the number of shards read.
 
-    A unit is known by its address, size and etag; a changed one is read again and supersedes what it held before, a
-    vanished one is reported and keeps its rows.
+    A unit is known by its address, size, etag and reader; a changed one is read again and supersedes what it held
+    before, a vanished one is reported and keeps its rows.
     """
     shards, before = 0, retries.made()
     for uri in session.sources:
@@ -55,6 +55,12 @@ def ingest(session: Session) -> int:
             session.note(
                 f"source '{source.uri}' no longer holds {len(gone):,} units it held ({gone[0]}, …); their rows stay."
             )
+    limits = session.recipe.ingest
+    for reason, n in quarantine.refused_by_lower_limits(session.lake, limits.max_pixels, limits.max_bytes).items():
+        session.note(
+            f"{n:,} pictures were refused as {reason} by a lower limit than this recipe's: `pairmill replay --reason "
+            f"{reason}` tries them again."
+        )
     if again := retries.made() - before + contents.retries(session.lake, session.writer.run_id):
         session.note(f"{again:,} requests to the sources failed for a while and were made again.")
     session.follow(lambda: _index_new(session, shards))
@@ -77,7 +83,13 @@ def listing(source: Source) -> list[tuple]:
 
 def new_shards(session: Session, source: Source, listed: list[tuple]) -> list[WorkItem]:
     """List work items over units of ``source`` that are not in ``inputs``, files that are no documents included."""
-    new = contents.unknown_inputs(session.lake, [row[:3] for row in listed])
+    language = session.recipe.ingest.language
+    names = reader_names(language)
+    readers = [_reader(row[3], names) for row in listed]
+    older = dict(zip(names.values(), first_readers(language).values(), strict=True))
+    new, again = contents.unknown_inputs(session.lake, [row[:3] for row in listed], readers, older)
+    for (was, now), n in sorted(again.items()):
+        session.note(f"source '{source.uri}': {n:,} units are read again, by {now}; they were read by {was}.")
     most = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(listed) // FEWEST_SHARDS)))
     most_bytes = min(SHARD_BYTES, max(SMALLEST_BYTES, sum(row[1] for row in listed) // FEWEST_SHARDS))
     return [
@@ -115,6 +127,17 @@ def cut_portions(listed: Sequence[tuple], most: int, most_bytes: int) -> list[li
     return shards
 
 
+def reader_names(language: str) -> dict[str, str]:
+    """Name, by format, who reads a unit of it: all that makes rows out of its bytes."""
+    splitter = SentenceSplitter.version
+    return {name: f"{name} {format.version}, {language} sentences {splitter}" for name, format in FORMATS.items()}
+
+
+def first_readers(language: str) -> dict[str, str]:
+    """Name, by format, who read before readers were noted."""
+    return {name: f"{name} 1, {language} sentences 1" for name in FORMATS}
+
+
 def shard_item(listed: Sequence[tuple], *names: str) -> WorkItem:
     """Make one shard's work item, named by ``names`` and what it holds."""
     keys = tuple(f"{uri}\x1e{size}\x1e{etag}" for uri, size, etag, _ in listed)
@@ -124,19 +147,22 @@ def shard_item(listed: Sequence[tuple], *names: str) -> WorkItem:
 def ingest_settings(session: Session) -> "IngestSettings":
     settings = session.recipe.ingest
     banned = contents.banned(session.lake)
-    return IngestSettings(settings.max_pixels, settings.max_bytes, settings.language, settings.payload, banned)
+    readers = reader_names(settings.language)
+    return IngestSettings(settings.max_pixels, settings.max_bytes, settings.language, settings.payload, banned, readers)
 
 
 @dataclass(frozen=True)
 class IngestSettings:
     """Limits of ingest: ``max_pixels`` and ``max_bytes`` bound one picture; ``payload`` 'reference' leaves its bytes
-    where the source has them as they are; ``banned`` are ids (sha256) that must not enter."""
+    where the source has them as they are; ``banned`` are ids (sha256) that must not enter; ``readers`` are the names
+    of those who read, by format."""
 
     max_pixels: int
     max_bytes: int
     language: str
     payload: Literal["copy", "reference"]
     banned: frozenset[str]
+    readers: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -160,7 +186,7 @@ class Ingest:
                 if isinstance(found, Fault):
                     shard.fault(found, _uri(unit))
                 else:
-                    shard.add(found, _uri(unit))
+                    shard.add(found, _uri(unit), row["reader"])
                 yield from shard.parts(PART_BYTES)
             row["retries"] = retries.made() - before
         yield from shard.parts()
@@ -172,9 +198,10 @@ class Ingest:
 
     def _inputs(self, item: WorkItem) -> list[dict[str, Any]]:
         listed = (key.rsplit("\x1e", 2) for key in item.keys)  # a file's name may hold it too
+        readers = [_reader(unit, self.settings.readers) for unit in item.inputs["units"]]
         return [
-            {"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri, "retries": 0}
-            for uri, size, etag in listed
+            {"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri, "retries": 0, "reader": reader}
+            for (uri, size, etag), reader in zip(listed, readers, strict=True)
         ]
 
 
@@ -182,11 +209,18 @@ def _uri(unit: Unit | Fault) -> str:
     return unit.item if isinstance(unit, Fault) else unit.uri
 
 
+def _reader(unit: Unit | Fault, names: Mapping[str, str]) -> str:
+    return "" if isinstance(unit, Fault) else names[unit.format]
+
+
 def _digest(picture: Picture) -> str:
     """Return what a picture adds to its document's id: the id of its bytes, or its address until it is fetched."""
     if is_link(picture):
         return picture.url
     return content_id(picture.data) if picture.fault is None else ""
+
+
+_FIRST = frozenset(first_readers("en").values())
 
 
 class _ShardRows:
@@ -214,11 +248,14 @@ class _ShardRows:
         about = {"reason": fault.reason, "detail": fault.detail, "payload_ref": unit}
         self._hold("quarantine", {"item": fault.item, "source": self.source, "stage": "ingest"} | about)
 
-    def add(self, document: Document, unit: str) -> None:
+    def add(self, document: Document, unit: str, reader: str) -> None:
+        """Hold a document's rows. Its id holds who read it, unless that was the first ``reader`` of its format: what it
+        gave to the one before counts no longer."""
         pictures = [each for each in document.items if isinstance(each, Picture)]
         digests = [_digest(picture) for picture in pictures]
         texts = [each.text for each in document.items if isinstance(each, Text)]
-        document_id = text_id(self.source, document.uri, *digests, *texts)
+        read_by = [] if reader in _FIRST else [reader]
+        document_id = text_id(self.source, document.uri, *read_by, *digests, *texts)
         self._hold(
             "documents",
             {

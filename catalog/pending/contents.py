@@ -1,6 +1,7 @@
 """Find which source units are new, and give each distinct picture and sentence one home shard."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -10,24 +11,35 @@ from catalog.pending import superseded
 Unit = tuple[str, int, str]
 
 
-def unknown_inputs(lake: Lake, listed: Sequence[Unit]) -> dict[Unit, int]:
+def unknown_inputs(
+    lake: Lake, listed: Sequence[Unit], readers: Sequence[str], older: Mapping[str, str]
+) -> tuple[dict[Unit, int], Counter[tuple[str, str]]]:
     """Find (uri, size, etag) rows that are not as they were when last read, with the commit of that (0: never).
 
-    The last reading counts: a unit that goes back to what it once was has changed.
+    The last reading counts: a unit that goes back to what it once was has changed. One that is as it was is found too
+    when another of ``readers`` (one a row) reads it now: such are also counted, by the reader before and the one now.
+    ``older``: who read what was read before readers were noted, by who reads it now.
     """
     if not listed:
-        return {}
+        return {}, Counter()
     uris, sizes, etags = zip(*listed, strict=True)
-    lake.connection.register("listed", pa.table({"uri": uris, "size": sizes, "etag": etags}))
-    last = "SELECT uri, arg_max((size, etag), commit) AS was, max(commit) AS commit FROM inputs GROUP BY uri"
+    before = [older.get(reader, reader) for reader in readers]
+    rows = {"uri": uris, "size": sizes, "etag": etags, "reader": readers, "older": before}
+    lake.connection.register("listed", pa.table(rows))
+    last = (
+        "SELECT uri, arg_max((size, etag), commit) AS was, arg_max(coalesce(reader, ''), commit) AS reader, "
+        "max(commit) AS commit FROM inputs GROUP BY uri"
+    )
     sql = (
-        f"SELECT l.uri, l.size, l.etag, coalesce(i.commit, 0) FROM listed l LEFT JOIN ({last}) i ON i.uri = l.uri "
-        "WHERE i.was IS DISTINCT FROM (l.size, l.etag)"
+        "SELECT l.uri, l.size, l.etag, coalesce(i.commit, 0), i.was IS NOT DISTINCT FROM (l.size, l.etag) AS same, "
+        f"coalesce(nullif(i.reader, ''), l.older) AS before, l.reader FROM listed l LEFT JOIN ({last}) i "
+        "ON i.uri = l.uri WHERE NOT same OR before <> l.reader"
     )
     try:
-        return {row[:3]: row[3] for row in lake.query(sql)}
+        found = lake.query(sql)
     finally:
         lake.connection.unregister("listed")
+    return {row[:3]: row[3] for row in found}, Counter((was, now) for *_, same, was, now in found if same)
 
 
 def retries(lake: Lake, run_id: str) -> int:
