@@ -8,7 +8,7 @@ come, so that a worker holds 16 MB of each table.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, Literal
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from catalog.pending import contents, other_places
+from catalog.pending import contents, other_places, quarantine
 from catalog.pending.item import WorkItem
 from catalog.terms.controls import printable_json
 from catalog.terms.ids import content_id, text_id
@@ -27,7 +27,7 @@ from ops.read.document import Document, Picture, Text, Unit, storable_document, 
 from ops.read.page.links import is_link
 from ops.read.places import retries
 from ops.read.places.tree import Place
-from ops.read.source import Source, open_source
+from ops.read.source import FORMATS, Source, open_source
 from ops.text.split import SentenceSplitter, normalise
 from tasks.listing import listed
 from tasks.remember_places import remember
@@ -53,13 +53,16 @@ IGNORED = "ignored"
 def ingest(session: Session) -> int:
     """Read every unit of the session's sources that the lake does not hold yet. Returns the number of shards read.
 
-    A unit is known by its address, size and etag; a changed one is read again and supersedes what it held before, a
-    vanished one is reported and keeps its rows.
+    A unit is known by its address, size, etag and reader; a changed one is read again and supersedes what it held
+    before, a vanished one is reported and keeps its rows.
     """
     shards, before = 0, retries.made()
     for uri in session.sources:
         source = open_source(uri)
-        contents.list_units(session.lake, map(row_of, listed(source)))
+        language = session.recipe.ingest.language
+        contents.list_units(session.lake, map(row_of, listed(source)), reader_names(language), first_readers(language))
+        for was, now, n in contents.read_by_others(session.lake):
+            session.note(f"source '{source.uri}': {n:,} units are read again, by {now}; they were read by {was}.")
         job = Ingest(source, ingest_settings(session))
         for items in new_rounds(session, source):
             shards += session.work("ingest", items, job)
@@ -67,6 +70,12 @@ def ingest(session: Session) -> int:
             session.note(
                 f"source '{source.uri}' no longer holds {len(gone):,} units it held ({gone[0]}, …); their rows stay."
             )
+    limits = session.recipe.ingest
+    for reason, n in quarantine.refused_by_lower_limits(session.lake, limits.max_pixels, limits.max_bytes).items():
+        session.note(
+            f"{n:,} pictures were refused as {reason} by a lower limit than this recipe's: `pairmill replay --reason "
+            f"{reason}` tries them again."
+        )
     if again := retries.made() - before + contents.retries(session.lake, session.writer.run_id):
         session.note(f"{again:,} requests to the sources failed for a while and were made again.")
     session.follow(lambda: _index_new(session, shards))
@@ -151,6 +160,17 @@ def cut_portions(sizes: np.ndarray, most: int, most_bytes: int) -> Iterator[tupl
         first = end
 
 
+def reader_names(language: str) -> dict[str, str]:
+    """Name, by format, who reads a unit of it: all that makes rows out of its bytes."""
+    splitter = SentenceSplitter.version
+    return {name: f"{name} {format.version}, {language} sentences {splitter}" for name, format in FORMATS.items()}
+
+
+def first_readers(language: str) -> dict[str, str]:
+    """Name, by format, who read before readers were noted."""
+    return {name: f"{name} 1, {language} sentences 1" for name in FORMATS}
+
+
 def shard_item(listed: Sequence[Unit | Fault], *names: str) -> WorkItem:
     """Make one shard's work item, named by ``names`` and what it holds."""
     keys = tuple("{}\x1e{}\x1e{}".format(*row_of(found)[:3]) for found in listed)
@@ -160,19 +180,22 @@ def shard_item(listed: Sequence[Unit | Fault], *names: str) -> WorkItem:
 def ingest_settings(session: Session) -> "IngestSettings":
     settings = session.recipe.ingest
     banned = contents.banned(session.lake)
-    return IngestSettings(settings.max_pixels, settings.max_bytes, settings.language, settings.payload, banned)
+    readers = reader_names(settings.language)
+    return IngestSettings(settings.max_pixels, settings.max_bytes, settings.language, settings.payload, banned, readers)
 
 
 @dataclass(frozen=True)
 class IngestSettings:
     """Limits of ingest: ``max_pixels`` and ``max_bytes`` bound one picture; ``payload`` 'reference' leaves its bytes
-    where the source has them as they are; ``banned`` are ids (sha256) that must not enter."""
+    where the source has them as they are; ``banned`` are ids (sha256) that must not enter; ``readers`` are the names
+    of those who read, by format."""
 
     max_pixels: int
     max_bytes: int
     language: str
     payload: Literal["copy", "reference"]
     banned: frozenset[str]
+    readers: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -198,7 +221,7 @@ class Ingest:
                 if isinstance(found, Fault):
                     shard.fault(found, _uri(unit))
                 else:
-                    yield from shard.add(found, _uri(unit))
+                    yield from shard.add(found, _uri(unit), row["reader"])
                 del found  # its pictures are in the rows now, which go on by pieces
                 yield from shard.parts(PART_BYTES)
                 time_limit.go_on(key, seconds)
@@ -212,14 +235,19 @@ class Ingest:
 
     def _inputs(self, item: WorkItem) -> list[dict[str, Any]]:
         listed = (key.rsplit("\x1e", 2) for key in item.keys)  # a file's name may hold it too
+        readers = [_reader(unit, self.settings.readers) for unit in item.inputs["units"]]
         return [
-            {"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri, "retries": 0}
-            for uri, size, etag in listed
+            {"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri, "retries": 0, "reader": reader}
+            for (uri, size, etag), reader in zip(listed, readers, strict=True)
         ]
 
 
 def _uri(unit: Unit | Fault) -> str:
     return unit.item if isinstance(unit, Fault) else unit.uri
+
+
+def _reader(unit: Unit | Fault, names: Mapping[str, str]) -> str:
+    return "" if isinstance(unit, Fault) else names[unit.format]
 
 
 def _digest(picture: Picture) -> str:
@@ -231,6 +259,9 @@ def _digest(picture: Picture) -> str:
 
 def _size(row: dict[str, Any]) -> int:
     return ROW_BYTES + sum([len(value) for value in row.values() if isinstance(value, (str, bytes))])
+
+
+_FIRST = frozenset(first_readers("en").values())
 
 
 class _ShardRows:
@@ -265,14 +296,19 @@ class _ShardRows:
         about = {"reason": fault.reason, "detail": fault.detail, "payload_ref": unit}
         self._hold("quarantine", {"item": web_address(fault.item), "source": self.source, "stage": "ingest"} | about)
 
-    def add(self, document: Document, unit: str) -> Iterator[Part]:
-        """Add a document's rows; hand over parts where its sentences alone make one."""
+    def add(self, document: Document, unit: str, reader: str) -> Iterator[Part]:
+        """Add a document's rows; hand over parts where its sentences alone make one.
+
+        Its id holds who read it, unless that was the first ``reader`` of its format: what it gave to the one before
+        counts no longer.
+        """
         document = storable_document(document)
         pictures = [each for each in document.items if isinstance(each, Picture)]
         digests = [_digest(picture) for picture in pictures]
         texts = [each.text for each in document.items if isinstance(each, Text)]
         metadata = json.dumps(document.metadata, sort_keys=True, ensure_ascii=False)
-        document_id = text_id(self.source, document.uri, *digests, *texts)
+        read_by = [] if reader in _FIRST else [reader]
+        document_id = text_id(self.source, document.uri, *read_by, *digests, *texts)
         self._hold(
             "documents",
             {

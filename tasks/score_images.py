@@ -10,6 +10,7 @@ from catalog.terms.score import Stage
 from ops.fault import Fault
 from ops.image.decode import Decode
 from ops.image.luma import with_luma
+from ops.models.model_digest import image_size
 from tasks.run.identity import Bound, bound, decoder
 from tasks.run.payloads import payloads
 from tasks.run.rows import measured, quarantine, score_rows
@@ -25,6 +26,12 @@ def score_images(session: Session) -> None:
     the survivors, because a vector costs a hundred times a sharpness.
     """
     job = image_job(session)
+    clip, side = session.recipe.models["clip"], session.recipe.decoding.side
+    if (size := image_size(clip)) > side:
+        session.note(
+            f"pictures are decoded to a shorter side of {side} pixels and enlarged for the model '{clip}', which takes "
+            f"{size}: set decoding.side to {size}. All pictures are scored again then."
+        )
     for stage, tables in passes(session.plan, job.scorers):
         session.work_rounds(job.stage, pending_images(session.lake, session.plan, tables, stage), job)
     score_vectors(session, "image")

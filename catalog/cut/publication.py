@@ -89,7 +89,7 @@ def _is_same(published: str, recipe: Recipe) -> bool:
 def _decided_as(lake: Lake, name: str, version: int, funnel: list[tuple]) -> bool:
     """Tell whether a version has this funnel, and the decisions of the last cut.
 
-    Decisions are compared by a count and a digest in no order: 10M take 1.3 s on two cores, and no memory.
+    Decisions are compared by a count and a digest in no order: 10M rows take 1.4 s on two cores, and no memory.
     """
     steps = "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? ORDER BY position"
     if lake.query(steps, (name, version)) != funnel:

@@ -100,7 +100,11 @@ ALTER TABLE pairs ADD COLUMN caption_status VARCHAR;
 ALTER TABLE pairs ADD COLUMN synthetic_status VARCHAR;
 """
 
-MIGRATIONS: tuple[str, ...] = (_TABLES, _VIEWS, _LINKS, _STATUSES)
+_READERS = """
+ALTER TABLE inputs ADD COLUMN reader VARCHAR;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_TABLES, _VIEWS, _LINKS, _STATUSES, _READERS)
 NEWEST = len(MIGRATIONS)
 
 # Written by INSERT, a few rows at a time: kept as rows in the metadata database, not as a Parquet file an insert (300

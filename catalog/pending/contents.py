@@ -1,6 +1,6 @@
 """Find which source units are new, and give each distinct picture and sentence one home shard."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 import numpy as np
@@ -17,11 +17,12 @@ _LISTED = pa.schema(
 _AT_ONCE = 100_000
 
 
-def list_units(lake: Lake, rows: Iterable[Row]) -> None:
+def list_units(lake: Lake, rows: Iterable[Row], readers: Mapping[str, str], first_readers: Mapping[str, str]) -> None:
     """Make the temporary table ``listed`` of a source's files in their order, and of what is new of them.
 
-    New is what is not as it was when last read, with the commit of that (``before``, 0: never). The last reading
-    counts: a unit that goes back to what it once was has changed. DuckDB spills the table where memory ends.
+    New is what is not as it was when last read, with the commit of that (``before``, 0: never), and what another reader
+    reads now: ``readers`` by format, ``first_readers`` those of what was read before readers were noted. The last
+    reading counts: a unit that goes back to what it once was has changed. DuckDB spills the table where memory ends.
     """
     lake.execute("CREATE OR REPLACE TEMP TABLE seen (n BIGINT, uri VARCHAR, size BIGINT, etag VARCHAR, kind VARCHAR, "
                  "detail VARCHAR)")  # fmt: skip
@@ -33,12 +34,28 @@ def list_units(lake: Lake, rows: Iterable[Row]) -> None:
         lake.execute("INSERT INTO seen SELECT * FROM batch")
         lake.connection.unregister("batch")
         n += len(some)
-    last = "SELECT uri, arg_max((size, etag), commit) AS was, max(commit) AS commit FROM inputs GROUP BY uri"
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE listed AS SELECT s.*, i.was IS DISTINCT FROM (s.size, s.etag) AS is_new, "
-        f"coalesce(i.commit, 0) AS before FROM seen s LEFT JOIN ({last}) i ON i.uri = s.uri ORDER BY n"
+    columns = [pa.array([each[name] for name in readers], pa.string()) for each in (readers, first_readers)]
+    lake.connection.register("known", pa.table([pa.array(list(readers)), *columns], ["kind", "reader", "first"]))
+    last = (
+        "SELECT uri, arg_max((size, etag), commit) AS was, arg_max(coalesce(reader, ''), commit) AS reader, "
+        "max(commit) AS commit FROM inputs GROUP BY uri"
     )
+    # A file that is no document has a reason for a format, and so no reader.
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE listed AS SELECT s.*, i.was IS DISTINCT FROM (s.size, s.etag) AS is_changed, "
+        "coalesce(nullif(i.reader, ''), k.first) AS reader_before, k.reader AS reader_now, "
+        "is_changed OR coalesce(reader_before <> reader_now, false) AS is_new, coalesce(i.commit, 0) AS before "
+        f"FROM seen s LEFT JOIN ({last}) i ON i.uri = s.uri LEFT JOIN known k ON k.kind = s.kind AND s.detail IS NULL "
+        "ORDER BY n"
+    )
+    lake.connection.unregister("known")
     lake.execute("DROP TABLE seen")
+
+
+def read_by_others(lake: Lake) -> list[tuple[str, str, int]]:
+    """Count the listed units that are as they were and that another reads now: (who before, who now, units)."""
+    changed = "SELECT reader_before, reader_now, count(*) FROM listed WHERE is_new AND NOT is_changed"
+    return lake.query(f"{changed} GROUP BY ALL ORDER BY ALL")
 
 
 def listed_sizes(lake: Lake) -> tuple[np.ndarray, np.ndarray]:

@@ -50,6 +50,16 @@ def check_reason(reason: str) -> None:
         raise PairmillError(f"'{reason}' is not a quarantine reason; they are {', '.join(REASONS)}.")
 
 
+def refused_by_lower_limits(lake: Lake, max_pixels: int, max_bytes: int) -> dict[str, int]:
+    """Count, by reason, the pictures that were refused by a lower limit than these, as their ``detail`` tells."""
+    most = "try_cast(regexp_extract(detail, 'at most (\\d+) are (taken|decoded)', 1) AS BIGINT)"
+    sql = (
+        "SELECT reason, count(DISTINCT item) FROM quarantine WHERE reason IN ('bomb', 'too_large') "
+        f"AND {most} < CASE reason WHEN 'bomb' THEN ? ELSE ? END GROUP BY reason ORDER BY reason"
+    )
+    return dict(lake.query(sql, (max_pixels, max_bytes)))
+
+
 def units(lake: Lake, reason: str) -> list[Units]:
     """List the units in which ingest found something of ``reason``, by source."""
     rows = lake.query(

@@ -1,9 +1,9 @@
 """Find documents that their source no longer holds: their rows stay, for older versions, and no longer count.
 
-A unit of a source (a page, a tar, a row group) that is listed with another size or etag is read again, by whatever name
-the source goes. A document that it held before and no unit holds any longer is *gone* from that commit on; should a
-unit hold it again one day, it is back. So a row counts at commit n when its document's last entry up to n does not call
-it gone.
+A unit of a source (a page, a tar, a row group) that is listed with another size or etag, or that another reader reads
+now, is read again, by whatever name the source goes. A document that it held before and no unit holds any longer is
+*gone* from that commit on; should a unit hold it again one day, it is back. So a row counts at commit n when its
+document's last entry up to n does not call it gone.
 
 A table is cut into row groups or ranges of bytes, and cut another way when it changes. A part that it no longer has is
 *lost*: its last reading in ``inputs`` has the etag 'lost' and gave nothing. What it held counts if other parts hold it.

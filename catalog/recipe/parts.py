@@ -156,7 +156,9 @@ class Ingest(Settings):
     """How sources are read into rows."""
 
     documents_per_shard: int = Field(1000, ge=1, description="Documents per shard, the unit of work and of resuming.")
-    language: str = Field("en", min_length=2, max_length=8, description="For splitting texts into sentences.")
+    language: str = Field(
+        "en", min_length=2, max_length=8, description="For splitting texts into sentences; changed, all is read again."
+    )
     max_pixels: int = Field(100_000_000, ge=1, description="A larger picture is quarantined as a bomb, undecoded.")
     max_bytes: int = Field(50_000_000, ge=1, description="A larger file is quarantined as too_large.")
     payload: Literal["copy", "reference"] = Field(
@@ -181,7 +183,7 @@ class Fetch(Settings):
 class Decoding(Settings):
     """How pictures are decoded, once for all image scorers."""
 
-    side: int = Field(224, ge=32, le=1024, description="The shorter side after decoding, in pixels.")
+    side: int = Field(224, ge=32, le=1024, description="The shorter side after decoding, in pixels: what CLIP takes.")
     mode: Literal["exact", "scaled"] = Field("exact", description="scaled reduces JPEGs while decoding: faster.")
 
 

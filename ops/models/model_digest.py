@@ -1,4 +1,4 @@
-"""Find a model's files by its spec, and compute the digest of their bytes.
+"""Find a model's files by its spec, compute the digest of their bytes, and read what size of pictures it takes.
 
 The digest goes into a scorer's identity. Two specs with the same bytes are the same model, so a
 folder that moved, or a hub name and its local copy, redo nothing.
@@ -65,6 +65,21 @@ def model_digest(spec: str) -> str:
         stat = file.stat()
         whole.update(f"{name}\0{stat.st_size}\0{_file_hash(str(file), stat.st_size, stat.st_mtime_ns)}\n".encode())
     return whole.hexdigest()[:32]
+
+
+def image_size(spec: str) -> int:
+    """Return the side in pixels of the pictures that a CLIP takes, by its config; 0 where that does not say.
+
+    Raises ModelError as `resolve` does.
+    """
+    path = resolve(spec)
+    if path.is_file():
+        config = _open_clip_config(split_open_clip(spec)[0])
+    else:
+        file = path / "open_clip_config.json"
+        config = json.loads(file.read_bytes()).get("model_cfg", {}) if file.is_file() else {}
+    size = config.get("vision_cfg", {}).get("image_size", 0)
+    return int(min(size) if isinstance(size, (list, tuple)) else size)
 
 
 def _preprocessing(model: str, pretrained: str) -> bytes:

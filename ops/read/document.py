@@ -113,10 +113,12 @@ class Format(Protocol):
     """What a format must do; the shortest examples are realsyn and url_list.
 
     Formats take their files in the order of ``turn``: who is sure by content goes before who takes whatever is left.
+    ``version`` counts up when a file gives other documents than before: what it gave is then read again.
     """
 
     name: str
     turn: int
+    version: int
     expects: str
     suffixes: frozenset[str]
 

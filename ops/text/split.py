@@ -16,7 +16,7 @@ class SentenceSplitter:
     """Split text into its sentences in order, white space collapsed, empty ones dropped; ``language`` is ISO 639-1.
 
     By sentencex's rules and abbreviations (offline); an unknown language falls back to a related one or English. A line
-    break always ends a sentence.
+    break always ends a sentence. When ``version`` counts up, what was split before is read again.
     """
 
     language: str = "en"

@@ -11,7 +11,7 @@ import pytest
 from catalog.pending.item import WorkItem
 from ops.read.source import open_source
 from tasks import ingest
-from tasks.ingest import Ingest, IngestSettings, shard_item
+from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
 from tasks.run.partition import Output, Part, write_parts
 from tests.ops.read.packed import sample, tar
 from tests.ops.read.samples import jpeg, write
@@ -28,7 +28,7 @@ def shard(tmp_path: Path) -> Shard:
     samples = [member for n, data in enumerate(pictures) for member in sample(f"{n:03}", data, f"Number {n}.")]
     files = {"list.csv": "\n".join(["url,caption", *rows]), "made.tar": tar(samples)}
     source = open_source(str(write(tmp_path / "source", files)))
-    job = Ingest(source, IngestSettings(10**6, 10**6, "en", "copy", frozenset()))
+    job = Ingest(source, IngestSettings(10**6, 10**6, "en", "copy", frozenset(), reader_names("en")))
     return job, shard_item(list(source.listed()), "shard")
 
 

@@ -15,7 +15,7 @@ from ops.models.vlm import VisionLanguageModel
 from ops.read.places import retries
 from ops.read.source import open_source
 from tasks.caption import CaptionPictures, FuseTexts
-from tasks.ingest import Ingest, IngestSettings, shard_item
+from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
 from tasks.run import stage
 from tasks.run.identity import Bound
 from tasks.run.stage import Job, Output
@@ -31,6 +31,8 @@ IMAGES = ScoreImages(Decode(), tuple(Bound(score, op, score.name) for score, op 
 CAPTIONS = CaptionPictures(MODEL, Decode(), "main", "Describe.", 8, "c")
 FUSED = FuseTexts(MODEL, Decode(), "Combine {caption}", 8, "f")
 INPUTS = {"input_digests": ("d", "d"), "captions": ["", ""], "tags": [[], []], "sentences": ["", ""]}
+
+SETTINGS = IngestSettings(10**6, 10**6, "en", "copy", frozenset(), reader_names("en"))
 
 
 @pytest.mark.parametrize(
@@ -48,10 +50,12 @@ def test_a_poisoned_picture_gets_a_row_in_every_table_it_was_wanted_for(job: Job
 
 def test_a_poisoned_page_counts_as_read(tmp_path: Path):
     (tmp_path / "page.html").write_text("<p>Some words.</p>")
-    job = Ingest(open_source(str(tmp_path)), IngestSettings(10**6, 10**6, "en", "copy", frozenset()))
-    (part,) = job.poisoned(WorkItem("shard", ("page.html\x1e17\x1etag",)))
+    source = open_source(str(tmp_path))
+    ((uri, size, etag, _),) = listed = listing(source)
+    (part,) = Ingest(source, SETTINGS).poisoned(shard_item(listed, "shard"))
     assert part.table == "inputs"
-    assert part.rows.select(["uri", "size", "etag"]).to_pylist() == [{"uri": "page.html", "size": 17, "etag": "tag"}]
+    row = {"uri": uri, "size": size, "etag": etag, "reader": "html_folder 1, en sentences 1"}
+    assert part.rows.select(list(row)).to_pylist() == [row]
 
 
 def test_what_had_to_be_asked_again_is_counted_with_its_unit(server, bucket, quick, monkeypatch):
@@ -62,9 +66,7 @@ def test_what_had_to_be_asked_again_is_counted_with_its_unit(server, bucket, qui
         source = open_source("s3://corpus")
         listed = list(source.listed())
         before = retries.made()
-        parts = list(
-            Ingest(source, IngestSettings(10**6, 10**6, "en", "copy", frozenset()))(shard_item(listed, "shard"))
-        )
+        parts = list(Ingest(source, SETTINGS)(shard_item(listed, "shard")))
         counted = next(part.rows["retries"].to_pylist() for part in parts if part.table == "inputs")
         assert len(counted) == 60 and sum(counted) == retries.made() - before > 0
     fresh_filesystem()

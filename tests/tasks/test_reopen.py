@@ -72,8 +72,11 @@ def test_replayed_pictures_join_their_documents_and_nothing_else_changes(place: 
         assert names(held) == ["1.jpg", "3.jpg"]
         documents = held.lake.query("SELECT document_id FROM documents ORDER BY ALL")
         sentences = held.lake.query("SELECT sentence_id FROM sentences ORDER BY ALL")
+        assert not held.notes
     with run(place) as held:
         assert names(held) == ["1.jpg", "3.jpg"]
+        told = "2 pictures were refused as bomb by a lower limit than this recipe's: `pairmill replay --reason bomb`"
+        assert any(told in note for note in held.notes)
         assert replay(held, "bomb") == 2
         assert names(held) == ["1.jpg", "2.jpg", "3.jpg", "4.jpg"]
         assert held.lake.query("SELECT document_id FROM documents ORDER BY ALL") == documents
@@ -110,6 +113,16 @@ def test_pictures_that_a_stage_could_not_work_on_are_pending_again_and_scored(pl
                 "SELECT count(*) FROM image_quality"
             )
             assert done[0] == done[1]
+
+
+def test_pictures_decoded_smaller_than_the_model_takes_them_are_noted_with_the_remedy(place: Path):
+    with run(place, **{"decoding.side": "64"}) as held:
+        score_images(held)
+        (told,) = [note for note in held.notes if "decoded" in note]
+        assert "of 64 pixels" in told and "which takes 96: set decoding.side to 96" in told
+    with run(place) as held:
+        score_images(held)
+        assert not [note for note in held.notes if "decoded" in note]
 
 
 def test_a_picture_that_was_scored_at_the_second_try_is_read_as_then(place: Path, monkeypatch):

@@ -12,12 +12,15 @@ import pytest
 from catalog.ask.why import Scope, superseded_at
 from catalog.ask.why_image import explain_image
 from catalog.cut.publication import sentence_funnel
+from catalog.lake.opening import create_or_open
 from catalog.pending.eligible import image_rows, sentence_rows
 from catalog.pending.superseded import gone_documents, gone_sentences
 from catalog.terms.score import Stage
 from flows.run_start import session
 from flows.settings import Compute, load_recipe
-from ops.read.source import open_source
+from flows.survey import survey
+from ops.read.source import FORMATS, open_source
+from ops.text.split import SentenceSplitter
 from tasks.ingest import ingest
 from tasks.reopen import replay
 from tasks.run.session import Session
@@ -26,9 +29,9 @@ from tests.shared import new_lake
 
 
 @contextmanager
-def ingested(place: Path, *sources: str) -> Iterator[Session]:
+def ingested(place: Path, *sources: str, language: str = "en") -> Iterator[Session]:
     """The folder 'pages' of a place in the lake beside it; or else ``sources``."""
-    recipe = load_recipe("demo", {"ingest.documents_per_shard": "2"})
+    recipe = load_recipe("demo", {"ingest.documents_per_shard": "2", "ingest.language": language})
     uris, compute = sources or (str(place / "pages"),), Compute.model_validate({"workers": 1})
     with session(recipe, uris, str(new_lake(place / "lake")), compute) as held:
         ingest(held)
@@ -288,3 +291,55 @@ def test_a_lake_inside_its_own_source_is_never_read(tmp_path: Path):
             (tmp_path / "lake" / "reports" / "demo-1.html").write_text("<p>A report of 1.jpg.</p>")
             # An older Pairmill left no mark.
             (tmp_path / "lake" / ".pairmill").unlink()
+
+
+def texts_of(held: Session) -> list[str]:
+    return sorted(alive(held)[0])
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["as noted", "before readers were noted"])
+def test_a_mended_reader_reads_again_what_it_read_and_is_foretold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noted: bool
+):
+    page(tmp_path, "a", "The words of the page.", 1, 2, at=1)
+    page(tmp_path, "b", "Another page says this.", 3, at=1)
+    with ingested(tmp_path) as held:
+        was, upto = alive(held), newest(held)
+        if not noted:
+            held.lake.execute("UPDATE inputs SET reader = NULL")
+    with ingested(tmp_path) as held:
+        assert (held.counts.get("ingest", 0), held.notes) == (0, [])
+    monkeypatch.setattr(FORMATS["html_folder"], "version", 2, raising=False)
+    told = "2 units are read again, by html_folder 2, en sentences 1; they were read by html_folder 1, en sentences 1."
+    with create_or_open(tmp_path / "lake", read_only=True) as lake:
+        seen = survey(lake, held.plan, [str(tmp_path / "pages")])
+        assert [(each.work, each.rows) for each in seen.found[:1]] == [("ingest", 2)]
+        assert any(told in note for note in seen.notes)
+    with ingested(tmp_path) as held:
+        assert held.counts["ingest"] == 1 and any(told in note for note in held.notes)
+        assert alive(held) == was == alive(held, upto)
+        gone = f"count(*) FILTER (document_id IN {gone_documents()})"
+        assert held.lake.query(f"SELECT count(*), {gone} FROM documents") == [(4, 2)]
+    with ingested(tmp_path) as held:
+        assert (held.counts.get("ingest", 0), held.notes) == (0, [])
+
+
+def test_a_mended_splitter_or_another_language_leaves_no_sentence_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    text = "Am 3. Mai kam er an. Dann war alles gut."
+    page(tmp_path, "a", text, 1, at=1)
+    with ingested(tmp_path) as held:
+        english = texts_of(held)
+    with ingested(tmp_path, language="de") as held:
+        german = texts_of(held)
+        assert german != english
+    with ingested(tmp_path, language="de") as held:
+        assert held.counts.get("ingest", 0) == 0
+    with ingested(tmp_path) as held:
+        assert texts_of(held) == english
+    monkeypatch.setattr(SentenceSplitter, "version", 2)
+    with ingested(tmp_path) as held:
+        assert held.counts["ingest"] == 1 and texts_of(held) == english
+        gone = held.lake.query(f"SELECT count(*) FROM documents WHERE document_id NOT IN {gone_documents()}")
+        assert gone == [(1,)]

@@ -21,6 +21,7 @@ class HtmlArchive:
 
     name = "html_archive"
     turn = 20
+    version = 1
     suffixes: frozenset[str] = frozenset(("zip", "tar", "tgz", "gz"))
     expects = ".zip or .tar(.gz) archives of pages, .zip of pictures"
 

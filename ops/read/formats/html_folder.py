@@ -29,6 +29,7 @@ class HtmlFolder:
 
     name = "html_folder"
     turn = 90
+    version = 1
     suffixes: frozenset[str] = SUFFIXES
     expects = ".html, .htm or .xhtml pages"
 

@@ -37,6 +37,7 @@ class ImageFolder:
 
     name = "image_folder"
     turn = 100
+    version = 1
     suffixes: frozenset[str] = SUFFIXES
     expects = "pictures such as .jpg, .png or .webp, with captions in .txt and metadata in .json files of the same name"
 

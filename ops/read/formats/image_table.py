@@ -17,6 +17,7 @@ class ImageTable:
 
     name = "image_table"
     turn = 60
+    version = 1
     suffixes: frozenset[str] = tables.PARQUET
     expects = ".parquet with pictures in a binary column such as 'image', or a struct of 'bytes' and 'path'"
 

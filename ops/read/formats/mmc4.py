@@ -29,6 +29,7 @@ class Mmc4:
 
     name = "mmc4"
     turn = 40
+    version = 1
     suffixes: frozenset[str] = tables.LINES | {"gz", "zip"}
     expects = ".jsonl (or .jsonl.zip, .jsonl.gz) with 'text_list' and 'image_info'"
 

@@ -35,6 +35,7 @@ class Obelics:
 
     name = "obelics"
     turn = 80
+    version = 1
     suffixes: frozenset[str] = SUFFIXES
     expects = ".parquet tables with the list columns 'images' and 'texts'"
 

@@ -17,6 +17,7 @@ class RealSyn:
 
     name = "realsyn"
     turn = 50
+    version = 1
     suffixes: frozenset[str] = tables.SUFFIXES
     expects = ".parquet, .csv or .jsonl with the columns raw_image_url, text1, text2, text3, syn_text"
 

@@ -18,6 +18,7 @@ class UrlList:
 
     name = "url_list"
     turn = 70
+    version = 1
     suffixes: frozenset[str] = tables.SUFFIXES
     expects = ".parquet, .csv, .tsv or .jsonl with a column 'url' and captions such as 'caption' or 'TEXT'"
 

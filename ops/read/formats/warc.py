@@ -32,6 +32,7 @@ class Warc:
 
     name = "warc"
     turn = 10
+    version = 1
     suffixes: frozenset[str] = frozenset(("warc", "gz"))
     expects = ".warc or .warc.gz with HTML responses"
 

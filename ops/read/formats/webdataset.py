@@ -42,6 +42,7 @@ class WebDataset:
 
     name = "webdataset"
     turn = 30
+    version = 1
     suffixes: frozenset[str] = frozenset(("tar", "tgz", "gz"))
     expects = ".tar(.gz) shards of samples such as 00001.jpg, 00001.txt, 00001.json"
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.models.model_digest import ModelError, _file_hash, model_digest, resolve
-from tests.ops.models.tiny import save_clip
+from ops.models.model_digest import ModelError, _file_hash, image_size, model_digest, resolve
+from tests.ops.models.tiny import VISION, save_clip
 
 
 def test_a_digest_is_32_hex_digits_and_does_not_depend_on_the_folder(tmp_path: Path):
@@ -59,6 +59,13 @@ def test_an_architecture_with_a_checkpoint_file_counts_both(tmp_path: Path):
     weights.write_bytes(b"weighty")
     assert model_digest(f"open_clip:ViT-B-32/{weights}") != small
     assert resolve(f"open_clip:ViT-B-32/{weights}") == weights
+
+
+def test_the_size_of_pictures_is_read_from_the_config(tmp_path: Path):
+    (tmp_path / "weights.pt").write_bytes(b"weights")
+    assert image_size(save_clip(tmp_path / "clip")) == VISION["image_size"]
+    assert image_size(f"open_clip:ViT-L-14-336/{tmp_path / 'weights.pt'}") == 336
+    assert image_size("open_clip:local-dir:infra/demo/models/clip") == 96
 
 
 def test_weights_by_tag_and_by_file_are_one_model_if_their_pictures_are_prepared_alike(

@@ -3,8 +3,9 @@
 import pytest
 
 from ops.fault import Fault
-from ops.read.source import Document, Picture, Text, open_source
+from ops.read.source import FORMATS, Document, Picture, Text, open_source
 from tests.fuzz.inputs import seeds
+from tests.ops.golden import check_golden
 from tests.ops.read.samples import everything, write
 from tests.ops.read.test_s3 import bucket, server, upload
 
@@ -17,6 +18,7 @@ GROUPS = {
     "warc": ["c.warc", "c.warc.gz"],
     "obelics": ["o.parquet"],
     "mmc4": ["m.jsonl"],
+    "realsyn": ["r.csv"],
     "image_table": ["i.parquet"],
     "url_list": ["u.parquet", "u.csv", "u.jsonl", "u.jsonl.gz", "u.jsonl.zip"],
     "image_folder": ["a.jpeg", "a.png", "a.webp"],
@@ -53,6 +55,20 @@ def test_a_format_gives_the_same_from_s3_as_from_a_folder_and_is_found_by_its_co
     found = shown(local, str(tmp_path))
     assert found == shown(remote, "s3://corpus/in")
     assert len(found) >= len(GROUPS[format])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_a_format_gives_is_what_its_version_gave(tmp_path, format):
+    """A mended reader counts its version up, so that what it read before is read again."""
+    good = seeds()
+    write(tmp_path, {name: good[name] for name in GROUPS[format]})
+    found = [
+        [*about, [[*of[:2], bool(of[2]), of[3]] if isinstance(of, tuple) else of for of in items]]
+        if isinstance(items, list)
+        else [*about, items]
+        for *about, items in shown(open_source(str(tmp_path)), str(tmp_path))
+    ]
+    check_golden(f"reader_{format}", FORMATS[format].version, found)
 
 
 def test_all_formats_live_in_one_tree_and_each_takes_its_own(tmp_path):
