@@ -21,7 +21,7 @@ def watch(client: SyncPrefectClient) -> None:
     if not found:
         client.create_automation(wanted)
     for each in found:
-        if getattr(each.trigger, "match_related", None) != wanted.trigger.match_related:
+        if getattr(each.trigger, "match_related", None) != getattr(wanted.trigger, "match_related", None):
             client.update_automation(each.id, wanted.model_copy(update={"enabled": each.enabled}))
 
 

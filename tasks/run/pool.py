@@ -39,7 +39,8 @@ PRELOADED = ["duckdb", "numpy", "pandas", "pyarrow.parquet", "simplejpeg", "torc
 
 # In seconds: the system counts milliseconds in 31 bits.
 LONGEST_POLL = 86_400.0
-Argument, Piece = TypeVar("Argument"), TypeVar("Piece")
+Argument = TypeVar("Argument")
+Piece = TypeVar("Piece")
 
 
 def warm_up() -> None:
@@ -176,7 +177,7 @@ class _Process:
         """Run one item; Lost when its process died or was ended. Raises what the job raises."""
         pipe = self._ready()
         at, until = "", time.monotonic() + time_limit.of_item(len(item.keys))
-        said: _Done | _At | None = None
+        said: Any = None
         try:
             pipe.send((None if payload is self._payload else payload, item))
             self._payload = payload

@@ -23,7 +23,7 @@ from ops.fetch.fetcher import Fetcher
 from ops.read.places.tree import LocalTree
 from ops.read.source import SourceError, open_source
 from tasks.fetch import FetchPictures
-from tasks.ingest import Ingest, IngestSettings, listing, shard_item
+from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
 from tasks.run.stage import Output, write_parts
 from tests.ops.read.packed import sample, tar
 from tests.ops.read.samples import jpeg, write
@@ -65,9 +65,9 @@ def hostile(folder: Path) -> Path:
 
 def ingest(lake: Lake, source: str) -> None:
     read = open_source(source)
-    job = Ingest(read, IngestSettings(10**6, 10**6, "en", "copy", frozenset()))
+    job = Ingest(read, IngestSettings(10**6, 10**6, "en", "copy", frozenset(), reader_names("en")))
     with lease.writing(lake, "run", "test") as writer:
-        item = shard_item(listing(read), "shard")
+        item = shard_item(list(read.listed()), "shard")
         writer.commit(write_parts(job(item), item, Output(lake.data_path, "run", writer.begin("ingest"))))
         contents.index(lake, lambda: writer.begin("index contents"))
         for item in fetches.unfetched(lake):

@@ -214,7 +214,7 @@ def measured(folder: Path) -> dict[str, object]:
     from ops.fault import Fault
     from ops.image.decode import Decode
     from ops.read.source import open_source
-    from tasks.ingest import Ingest, IngestSettings, shard_item
+    from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
     from tasks.run.partition import Output, Worker
     from tasks.run.payloads import payloads
 
@@ -225,7 +225,7 @@ def measured(folder: Path) -> dict[str, object]:
     item = shard_item(listed, source.uri)
     forget_peak()
     with tempfile.TemporaryDirectory() as out:
-        job = Ingest(source, IngestSettings(100_000_000, 50_000_000, "en", "copy", frozenset()))
+        job = Ingest(source, IngestSettings(100_000_000, 50_000_000, "en", "copy", frozenset(), reader_names("en")))
         manifests = Worker(job, Output(f"{out}/", "run", 1))(item)
         ingest_mb = round(peak_mb())
         tables = {each.table: each.path for each in manifests if each.path}

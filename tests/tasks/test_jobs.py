@@ -51,10 +51,10 @@ def test_a_poisoned_picture_gets_a_row_in_every_table_it_was_wanted_for(job: Job
 def test_a_poisoned_page_counts_as_read(tmp_path: Path):
     (tmp_path / "page.html").write_text("<p>Some words.</p>")
     source = open_source(str(tmp_path))
-    ((uri, size, etag, _),) = listed = listing(source)
+    (unit,) = listed = list(source.units())
     (part,) = Ingest(source, SETTINGS).poisoned(shard_item(listed, "shard"))
     assert part.table == "inputs"
-    row = {"uri": uri, "size": size, "etag": etag, "reader": "html_folder 1, en sentences 1"}
+    row = {"uri": unit.uri, "size": unit.size, "etag": unit.etag, "reader": "html_folder 1, en sentences 1"}
     assert part.rows.select(list(row)).to_pylist() == [row]
 
 
