@@ -27,6 +27,7 @@ from catalog.write.commit import Manifest
 from tasks.run import time_limit
 from tasks.run.partition import Job, Output, Worker
 from tasks.run.poison import Lost, quarantine_killers
+from tasks.run.remains import sweep
 
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -50,6 +51,7 @@ def warm_up() -> None:
     as many as the CPUs, so each keeps to one thread: two workers of two threads on two busy CPUs wait for each other at
     every step of a small model (seen: captions 30 times slower). Libraries read these variables when they are loaded.
     """
+    sweep()
     multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
     before = dict(os.environ)
     os.environ.update(ONE_THREAD)

@@ -12,7 +12,7 @@ from flows.settings import load_recipe
 from flows.survey import Survey, survey
 from tasks.out.export import export
 from tasks.run import identity
-from tests.flows.conftest import Tell
+from tests.flows.conftest import Tell, run_unread
 from tests.flows.line import curate, rows, work_done
 from tests.shared import copied, new_lake
 
@@ -144,3 +144,13 @@ def test_the_demo_models_stand_in_for_the_big_ones(capsys, tmp_path: Path, pages
     demo, big = load_recipe("demo"), load_recipe("30m", None, "demo")
     assert set(big.models.values()) == set(demo.models.values())
     assert big.images == load_recipe("30m").images and big.balance == load_recipe("30m").balance
+
+
+@pytest.mark.slow
+def test_a_run_whose_reader_has_gone_goes_on_to_its_end(tmp_path: Path, curated_copy: Path, pages: Path, assignments):
+    """As `pairmill run … | head`: it has something to publish, and says so to nobody."""
+    changed = [*assignments, "--set=images.short_side.keep=least(width, height) >= 100"]
+    done = run_unread(["run", "demo", "--source", str(pages), "--lake", str(curated_copy), *changed])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert rows(curated_copy, "SELECT state FROM runs ORDER BY started_at DESC LIMIT 1") == [("completed",)]
+    assert rows(curated_copy, "SELECT max(version) FROM datasets") == [(2,)]

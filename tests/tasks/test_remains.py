@@ -1,0 +1,51 @@
+"""What a killed run leaves in the folder of temporary files is gone after the next start; what lives stays."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+STARTED = """
+import multiprocessing, os, sys
+from multiprocessing import forkserver
+from tasks.run.remains import sweep
+
+if __name__ == "__main__":
+    sweep()
+    forkserver.set_forkserver_preload([])
+    forkserver.ensure_running()
+    process = multiprocessing.get_context("forkserver").Process(target=abs, args=(1,))
+    process.start()
+    process.join()
+    print("ready", process.exitcode, flush=True)
+    sys.stdin.read()
+"""
+
+
+def started(folder: Path) -> subprocess.Popen:
+    script = folder / "started.py"
+    script.write_text(STARTED)
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    run = subprocess.Popen([sys.executable, str(script)], env=environment, **pipes)
+    assert run.stdout and run.stdout.readline() == "ready 0\n"
+    return run
+
+
+def test_the_next_start_removes_what_a_killed_one_left_and_nothing_of_one_that_runs(tmp_path: Path):
+    (tmp_path / "pymp-mine").mkdir()
+    (tmp_path / "pymp-mine" / "data").touch()
+    alive = started(tmp_path)
+    (kept,) = {path.name for path in tmp_path.glob("pymp-*")} - {"pymp-mine"}
+    killed = started(tmp_path)
+    (left,) = {path.name for path in tmp_path.glob("pymp-*")} - {"pymp-mine", kept}
+    killed.send_signal(signal.SIGKILL)
+    killed.wait(30)
+    assert (tmp_path / left).exists()
+    after = started(tmp_path)
+    assert not (tmp_path / left).exists()
+    assert (tmp_path / kept).exists() and (tmp_path / "pymp-mine").exists()
+    for run in (alive, after):
+        run.communicate(timeout=30)
+    assert [path.name for path in tmp_path.glob("pymp-*")] == ["pymp-mine"]
