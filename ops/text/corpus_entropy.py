@@ -1,11 +1,11 @@
-"""Score sentences by the information entropy that RealSyn filters by: over the words' probabilities in the whole corpus.
+"""Score sentences by the information entropy that RealSyn filters by, over word probabilities of the whole corpus.
 
-theta(x) = -sum p(x_i) log2 p(x_i) over every occurrence of a word in the sentence, p being the word's share of all words
-of the corpus (arXiv 2502.12513v3, section 3.2, kept at >= 0.3). It is large for a sentence of many common words and
+theta(x) = -sum p(x_i) log2 p(x_i) over every occurrence of a word in the sentence, p being the word's share of all
+words of the corpus (arXiv 2502.12513v3, section 3.2; kept at >= 0.3). It is large for a sentence of many common words,
 near 0 for one of few or of rare ones: names, numbers, codes, menus. The paper gives no base of the logarithm. Here it
-is 2: with natural logarithms 37 % of the sentences of two manuals (13,030 that pass the rules before) fall at 0.3, which
-is more than entropy and perplexity drop together in the paper (36 %), with base 2 it is 29 %; and DanQing, which says
-that it follows RealSyn, writes log2.
+is 2: with natural logarithms 37 % of the sentences of two manuals (13,030 that pass the rules before) fall at 0.3, more
+than entropy and perplexity drop together in the paper (36 %), with base 2 it is 29 %; and DanQing, which says that it
+follows RealSyn, writes log2.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def test_imported_counts_are_kept_in_the_lake_and_their_content_is_the_identity(
     assert "score entropy" not in {
         step for step, n in run(lake, source, words__counts=str(tmp_path / "b.tsv"))[0].items() if n
     }
-    with pytest.raises(BadRecipe, match="words.counts"):
+    with pytest.raises(BadRecipe, match=r"words\.counts"):
         run(lake, source, words__counts=str(tmp_path / "none.tsv"))
 
 
