@@ -7,6 +7,7 @@ from tasks.associate import associate
 from tasks.caption import caption, fuse, tag
 from tasks.cluster import cluster
 from tasks.duplicates import group_duplicates
+from tasks.entropy import score_entropy
 from tasks.fetch import fetch
 from tasks.ingest import ingest
 from tasks.publish import Published, publish
@@ -22,6 +23,7 @@ def curate_steps(session: Session, run_step: RunStep) -> Published:
     run_step(ingest, session)
     run_step(fetch, session)
     run_step(score_images, session)
+    run_step(score_entropy, session)
     run_step(score_sentences, session)
     run_step(cluster, session)
     run_step(group_duplicates, session)

@@ -1,5 +1,6 @@
 """Publish: cut once more with all scores, measure recall, and write the next version unless the newest is it."""
 
+from catalog.ask.idle_rules import idle_rules
 from catalog.cut import publication
 from catalog.cut.cut import cut, cut_after_captions
 from catalog.cut.publication import Published
@@ -23,6 +24,9 @@ def publish(session: Session) -> Published:
     published = publication.publish(
         session.lake, session.plan, session.writer.run_id, recall, lambda: session.begin("publish").commit
     )
+    if published.is_new:
+        for rule in idle_rules(session.lake, session.plan, published.name, published.version, _newest(session)):
+            session.note(str(rule))
     if not published.n_pairs:
         session.note("no pair is left: the funnel shows which rule took the last ones, `pairmill why` each picture's.")
     for kind, counts in publication.withheld(session.lake).items():
@@ -33,3 +37,7 @@ def publish(session: Session) -> Published:
                 f"{sum(counts.values()):,} {kind} are left out of their pairs, by their status: {why}.{remedy}"
             )
     return published
+
+
+def _newest(session: Session) -> int:
+    return session.lake.query("SELECT coalesce(max(commit), 0) FROM commits")[0][0]

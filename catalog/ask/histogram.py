@@ -53,6 +53,17 @@ def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
     return found
 
 
+def quantiles(
+    lake: Lake, plan: Plan, quantity: Quantity, kind: str, shares: Sequence[float], upto: int
+) -> tuple[float, ...]:
+    """Return the values of ``quantity`` at ``shares`` (0 to 1) of all that were measured, to some 1 % of the rank; ()
+    where none was."""
+    tables = plan.image_tables if kind == "image" else plan.sentence_tables
+    rows = f"SELECT try_cast({quantity.sql} AS DOUBLE) AS q FROM ({_source(plan, quantity, kind, tables, upto)})"
+    sql = f"SELECT approx_quantile(q, {list(shares)}) FROM ({rows}) WHERE isfinite(q)"
+    return tuple(lake.query(sql)[0][0] or ())
+
+
 def _wanted(checks: Sequence[Check], tables: Sequence[ScoreColumns]) -> list[Quantity]:
     """List the quantities to draw: those of the rules, then the scores that none of them reads."""
     types = {column: sql_type for table in tables for column, sql_type in table.columns.items()}

@@ -104,7 +104,12 @@ _READERS = """
 ALTER TABLE inputs ADD COLUMN reader VARCHAR;
 """
 
-MIGRATIONS: tuple[str, ...] = (_TABLES, _VIEWS, _LINKS, _STATUSES, _READERS)
+_WORDS = """
+CREATE TABLE word_counts (word VARCHAR, n BIGINT, shard VARCHAR, scorer VARCHAR, "commit" BIGINT);
+CREATE TABLE word_probabilities (word VARCHAR, p DOUBLE, sentences BIGINT, scorer VARCHAR, "commit" BIGINT);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS)
 NEWEST = len(MIGRATIONS)
 
 # Written by INSERT, a few rows at a time: kept as rows in the metadata database, not as a Parquet file an insert (300
@@ -119,7 +124,8 @@ INLINED_ROWS = 1000
 LOOKED_UP = ("image_content", "sentence_content", "pairs", "decisions")
 LOOKED_UP_ROWS = 20_480
 # Workers open these files by the paths in `partitions`, so they stay as they were written, however small.
-READ_BY_PATH = ("payloads", "sentences", "image_embedding", "sentence_embedding", "vector_index", "centroids")
+READ_BY_PATH = ("payloads", "sentences", "image_embedding", "sentence_embedding", "vector_index", "centroids",
+                "word_probabilities")  # fmt: skip
 
 
 def version(lake: Lake) -> int:

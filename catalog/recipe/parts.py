@@ -152,6 +152,19 @@ class Fuse(Settings):
         return value
 
 
+class Words(Settings):
+    """Whose word probabilities ``corpus_entropy`` is computed by."""
+
+    counts: str = Field(
+        "",
+        description="Empty: the lake's own words. Else a file of counts (Parquet with word, n; or lines "
+        "'word<TAB>count'), or wordfreq:LANGUAGE where that package is installed.",
+    )
+    refresh_at: float = Field(
+        2.0, gt=1, description="Own words are counted anew once there are this many times the sentences counted."
+    )
+
+
 class Ingest(Settings):
     """How sources are read into rows."""
 

@@ -26,6 +26,7 @@ from catalog.recipe.parts import (
     Rule,
     Settings,
     Tags,
+    Words,
 )
 from catalog.terms.error import BadRecipe
 from catalog.terms.secrets import without_secrets
@@ -43,6 +44,7 @@ class Recipe(Settings):
     models: dict[str, ModelSpec] = Field(description="`clip` and whatever captioners and fusion name.")
     images: list[Rule] = Field([], description="Rules for pictures, in order.")
     sentences: list[Rule] = Field([], description="Rules for sentences, in order.")
+    words: Words = Words()  # pyright: ignore[reportCallIssue]
     duplicates: Duplicates = Duplicates()  # pyright: ignore[reportCallIssue]
     association: Association = Association()  # pyright: ignore[reportCallIssue]
     balance: Balance = Balance()  # pyright: ignore[reportCallIssue]
@@ -82,8 +84,9 @@ class Recipe(Settings):
                                      "fetch": {"connections", "per_host", "seconds", "retries"},
                                      "ingest": {"payload"}}  # fmt: skip
         content = self.model_dump(mode="json", exclude=placement)
-        if not self.scores:  # as recipes were before there were any
-            del content["scores"]
+        for part in ("scores", "words"):  # as recipes were before there were any
+            if getattr(self, part) == type(self).model_fields[part].default:
+                del content[part]
         text = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

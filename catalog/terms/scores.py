@@ -127,6 +127,18 @@ SENTENCE_QUALITY = Score(
     op="ops.text.sentence_quality:SentenceQuality",
     on_demand=False,
 )
+CORPUS_ENTROPY = Score(
+    "corpus_entropy",
+    "sentence",
+    (
+        Column(
+            "corpus_entropy",
+            "DOUBLE",
+            "bits, over its words' probabilities in the whole corpus (RealSyn's information entropy); 0 for rare words",
+        ),
+    ),
+    step="score entropy",
+)
 SENTENCE_EMBEDDING = Score(
     "sentence_embedding",
     "sentence",
@@ -150,5 +162,6 @@ OWN = (
     TAGS,
     SYNTHETIC,
     SENTENCE_QUALITY,
+    CORPUS_ENTROPY,
     SENTENCE_EMBEDDING,
 )

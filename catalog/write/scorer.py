@@ -13,7 +13,7 @@ import pyarrow as pa
 from catalog.lake.lake import Lake
 
 LIBRARIES = ("torch", "torchvision", "transformers", "open_clip_torch", "numpy", "pillow", "simplejpeg", "faiss-cpu",
-             "sentencex", "py3langid")  # fmt: skip
+             "sentencex", "py3langid", "nltk")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,67 @@
+"""Find rules that drop nothing, or nearly everything: thresholds belong to one model and one corpus."""
+
+from dataclasses import dataclass
+
+from catalog.ask.histogram import quantiles
+from catalog.lake.lake import Lake
+from catalog.recipe.plan import Check, Plan
+from catalog.recipe.thresholds import quantities
+
+# Of fewer items a share says nothing; and a rule that takes nine of ten is rarely meant.
+LEAST, MOST = 100, 0.9
+SHOWN = (0.01, 0.1, 0.5, 0.9, 0.99)
+
+
+@dataclass(frozen=True)
+class IdleRule:
+    """A rule with a threshold, of ``n_in`` items of ``kind`` that reached it, and the quantiles of what it compares.
+
+    ``values`` are, by quantity as people write it, its values at the shares SHOWN of all that were measured.
+    """
+
+    kind: str
+    rule: str
+    n_in: int
+    n_dropped: int
+    values: dict[str, tuple[float, ...]]
+
+    def __str__(self) -> str:
+        dropped = "drops none of" if not self.n_dropped else f"drops {self.n_dropped:,} of"
+        shown = "; ".join(
+            f"{label} is {', '.join(f'{value:.4g} at {share:.0%}' for share, value in zip(SHOWN, values, strict=True))}"
+            for label, values in self.values.items()
+        )
+        return (
+            f"the rule '{self.rule}' {dropped} {self.n_in:,} {self.kind}s: {shown}. A threshold belongs to one model "
+            f"and one corpus: change {self.kind}s.{self.rule}.keep, or take the rule out."
+        )
+
+
+def idle_rules(lake: Lake, plan: Plan, name: str, version: int, upto: int) -> list[IdleRule]:
+    """Return the rules with a threshold that drop nothing, or over MOST, of LEAST items and more, in a version.
+
+    Over rows of commits <= ``upto``. Rules without a number (`not has_url`) are left out: to meet nothing is no fault.
+    """
+    sql = "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? ORDER BY position"
+    found = []
+    for kind, rule, n_in, n_dropped in lake.query(sql, (name, version)):
+        check = _check(plan, kind, rule)
+        if check is None or n_in < LEAST or 0 < n_dropped <= MOST * n_in:
+            continue
+        values = _values(lake, plan, kind, check, upto)
+        if values:
+            found.append(IdleRule(kind, rule, n_in, n_dropped, values))
+    return found
+
+
+def _check(plan: Plan, kind: str, rule: str) -> Check | None:
+    checks = plan.image_checks if kind == "image" else plan.sentence_checks
+    return next((check for check in checks if check.name == rule and rule != "readable"), None)
+
+
+def _values(lake: Lake, plan: Plan, kind: str, check: Check, upto: int) -> dict[str, tuple[float, ...]]:
+    tables = plan.image_tables if kind == "image" else plan.sentence_tables
+    types = {column: sql_type for table in tables for column, sql_type in table.columns.items()}
+    compared = [each for each in quantities(check, types) if each.low is not None or each.high is not None]
+    measured = {each.label: quantiles(lake, plan, each, kind, SHOWN, upto) for each in compared}
+    return {label: values for label, values in measured.items() if values}

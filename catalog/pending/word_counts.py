@@ -1,0 +1,70 @@
+"""Find the shards whose words are not counted, merge counts into probabilities, and find those that are frozen."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from catalog.lake.lake import Lake
+from catalog.pending.item import WorkItem
+from catalog.pending.worklist import payload_paths, rounds
+from catalog.terms.ids import text_id
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Word probabilities as committed: ``path`` of their file, the distinct ``sentences`` of the lake then (0 where they
+    were imported), and a digest of their content."""
+
+    path: str
+    sentences: int
+    digest: str
+
+
+def n_sentences(lake: Lake) -> int:
+    """Count distinct sentences, what a corpus' growth is measured by: a page that is read again adds none."""
+    return lake.query("SELECT count(*) FROM sentence_content")[0][0]
+
+
+def pending_counts(lake: Lake, scorer: str) -> Iterator[list[WorkItem]]:
+    """List the shards with sentences whose words the scorer ``scorer`` has not counted; in rounds.
+
+    A document that was read again is counted again: shares hardly move, and a shard's counts never change.
+    """
+    sql = """SELECT shard, sum(rows)::BIGINT FROM partitions WHERE "table" = 'sentences' AND rows > 0
+        AND shard NOT IN (SELECT shard FROM partitions WHERE "table" = 'word_counts' AND scorer = ?)
+        GROUP BY shard ORDER BY shard"""
+    for run in rounds(lake.query(sql, (scorer,))):
+        paths = payload_paths(lake, "sentences", run)
+        yield [WorkItem(shard, (shard,), paths[shard], ("word_counts",)) for shard in run]
+
+
+def merged(lake: Lake, scorer: str, rarest: float) -> pa.Table:
+    """Add up the counts of all shards: ``word`` and ``p``, its share of all words, where that is at least ``rarest``;
+    sorted by word. At most 1 / rarest rows, whatever the corpus; DuckDB spills what it groups."""
+    counts = "SELECT word, sum(n) AS n FROM word_counts WHERE scorer = ? GROUP BY word"
+    return lake.table(
+        f"WITH counts AS ({counts}), whole AS (SELECT sum(n) AS n FROM counts) "
+        "SELECT word, counts.n::DOUBLE / whole.n::DOUBLE AS p FROM counts, whole "
+        f"WHERE counts.n >= {rarest!r} * whole.n ORDER BY word",
+        (scorer,),
+    )
+
+
+def frozen(lake: Lake, scorer: str) -> Frozen | None:
+    """Return the newest probabilities of the scorer ``scorer`` (its digest), or None."""
+    found = lake.query(
+        """SELECT p.path, any_value(w.sentences), p."commit" FROM partitions p
+        JOIN word_probabilities w ON w.scorer = p.scorer AND w."commit" = p."commit"
+        WHERE p."table" = 'word_probabilities' AND p.scorer = ? GROUP BY ALL ORDER BY p."commit" DESC LIMIT 1""",
+        (scorer,),
+    )
+    if not found:
+        return None
+    path, sentences, commit = found[0]
+    rows = lake.table(
+        "SELECT word, p FROM word_probabilities WHERE scorer = ? AND commit = ? ORDER BY word", (scorer, commit)
+    )
+    # p is 17 digits of a quotient of whole numbers: equal counts give equal digits on every machine.
+    words = text_id("\n".join(rows["word"].to_pylist()))
+    return Frozen(lake.data_path + path, sentences, text_id(words, *map(repr, rows["p"].to_pylist())))

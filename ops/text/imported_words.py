@@ -1,0 +1,73 @@
+"""Import word probabilities that were counted elsewhere, for corpora too small to have any worth freezing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from ops.text.corpus_entropy import RAREST
+
+WORDFREQ = "wordfreq:"
+EXPECTED = "give a Parquet file with columns word, n, or a text file of lines 'word<TAB>count'"
+
+
+class CountsError(Exception):
+    """Word counts that are missing or of no known shape; the message says where, and the remedy."""
+
+
+def imported(place: str) -> tuple[pa.Table, bool]:
+    """Read ``word``, ``p`` (their shares of all counted words, those below RAREST left out), sorted by word; and
+    whether the words are in lower case.
+
+    ``place`` is a file, or 'wordfreq:en' for the list of that package in that language: in lower case and without
+    punctuation, so that its entropies are some tenths lower. Raises CountsError for what cannot be read.
+    """
+    if place.startswith(WORDFREQ):
+        return _from_wordfreq(place.removeprefix(WORDFREQ)), True
+    counts = _read(Path(place).expanduser())
+    total = pc.sum(counts["n"]).as_py() or 0
+    if total <= 0 or pc.min(counts["n"]).as_py() < 0 or counts["word"].null_count or counts["n"].null_count:
+        raise CountsError(f"word counts '{place}': a count is missing or negative, or there is none; {EXPECTED}")
+    if len(pc.unique(counts["word"])) != counts.num_rows:
+        raise CountsError(f"word counts '{place}': a word is there twice; add its counts up and give it one line")
+    shares = pc.divide(pc.cast(counts["n"], pa.float64()), float(total))
+    return _frequent(pa.table({"word": counts["word"], "p": shares})), False
+
+
+def _read(file: Path) -> pa.Table:
+    try:
+        if file.suffix == ".parquet":
+            table = pq.read_table(file, columns=["word", "n"])
+        else:
+            table = csv.read_csv(
+                file,
+                csv.ReadOptions(column_names=["word", "n"]),
+                csv.ParseOptions(delimiter="\t", quote_char=False),
+                csv.ConvertOptions(column_types={"word": pa.string(), "n": pa.int64()}, strings_can_be_null=False),
+            )
+        return pa.table({"word": table["word"].cast(pa.string()), "n": table["n"].cast(pa.int64())})
+    except (OSError, pa.ArrowException, KeyError) as error:
+        reason = str(error).strip().splitlines()[0][:200]
+        raise CountsError(f"word counts '{file}' cannot be read ({reason}); {EXPECTED}") from error
+
+
+def _from_wordfreq(language: str) -> pa.Table:
+    try:
+        from wordfreq import get_frequency_dict  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise CountsError(
+            "word counts 'wordfreq:…' need the package wordfreq: pip install wordfreq, or name a file"
+        ) from error
+    try:
+        found = get_frequency_dict(language)
+    except LookupError as error:
+        raise CountsError(f"word counts 'wordfreq:{language}': that package has no such language ({error})") from error
+    return _frequent(pa.table({"word": list(found), "p": pa.array(found.values(), pa.float64())}))
+
+
+def _frequent(table: pa.Table) -> pa.Table:
+    return table.filter(pc.greater_equal(table["p"], RAREST)).sort_by("word")

@@ -1,0 +1,103 @@
+"""Word probabilities of a lake: counted once, frozen, imported, made anew when outgrown; entropies follow."""
+
+from pathlib import Path
+
+import pytest
+
+from catalog.terms.error import BadRecipe
+from flows.run_start import session
+from flows.settings import Compute, load_recipe
+from flows.survey import survey
+from ops.text.corpus_entropy import CorpusEntropy, count_words
+from tasks.entropy import score_entropy
+from tasks.ingest import ingest
+from tests.shared import new_lake
+
+ENTROPY = {"scores.corpus_entropy": "{}", "ingest.documents_per_shard": "2"}
+TEXTS = [
+    "The cat sat on the mat. The dog sat too.",
+    "The cat slept. Rain fell on the roof.",
+    "Nothing. The cat sat on the mat.",
+]
+
+
+def pages(folder: Path, texts: list[str]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for n, text in enumerate(texts):
+        page = f"<html><body><article><p>{text}</p></article></body></html>"
+        if not (folder / f"{n:03}.html").exists():
+            (folder / f"{n:03}.html").write_text(page)
+    return folder
+
+
+def run(lake: Path, source: Path, **settings: str):
+    """Ingest and score; return the work items by step, the notes, and (text, entropy) in order."""
+    recipe = load_recipe("demo", {**ENTROPY, **{name.replace("__", "."): value for name, value in settings.items()}})
+    with session(recipe, [str(source)], str(new_lake(lake)), Compute(workers=1)) as opened:
+        ingest(opened)
+        pending = {each.work: each.rows for each in survey(opened.lake, opened.plan, ()).found}
+        score_entropy(opened)
+        scorer = opened.plan.scorer("corpus_entropy")
+        found = opened.lake.query(
+            "SELECT c.text, e.corpus_entropy FROM corpus_entropy e JOIN sentence_content c USING (content) "
+            "WHERE e.scorer = ? ORDER BY c.text", (scorer,))  # fmt: skip
+        return dict(opened.counts), pending, list(opened.notes), dict(found)
+
+
+def expected(texts: list[str], corpus: list[str]) -> dict[str, float]:
+    counts = count_words(corpus)
+    shares = {word: n / counts.total() for word, n in counts.items()}
+    return dict(zip(texts, CorpusEntropy(shares)({"text": texts})["corpus_entropy"], strict=True))
+
+
+def sentences(texts: list[str]) -> list[str]:
+    return [part.strip().rstrip(".") + "." for text in texts for part in text.split(". ")]
+
+
+def test_probabilities_count_every_occurrence_are_frozen_and_made_anew_when_outgrown(tmp_path: Path):
+    source, lake = pages(tmp_path / "pages", TEXTS), tmp_path / "lake"
+    corpus = sentences(TEXTS)
+    counts, pending, notes, found = run(lake, source)
+    assert found == expected(sorted(set(corpus)), corpus)
+    assert (counts["count words"], counts["train word probabilities"]) == (2, 1)
+    assert pending["count words"] == 2
+    assert not notes
+
+    again = run(lake, source)
+    assert again[3] == found
+    assert "count words" not in again[0]
+    assert not any(rows for work, rows in again[1].items() if work.startswith(("count", "train")))
+
+    pages(source, [*TEXTS, "A bird sang."])  # 6 distinct sentences of 5: within twice
+    grown = run(lake, source)
+    assert "train word probabilities" not in grown[0]
+    assert grown[3] == expected(sorted({*corpus, "A bird sang."}), corpus)
+
+    more = [*TEXTS, "A bird sang.", *(f"The owl number {n} sat." for n in range(6))]
+    pages(source, more)
+    anew = run(lake, source)
+    assert anew[3] == expected(sorted(set(sentences(more))), sentences(more))
+    assert any("12 sentences" in note for note in anew[2])
+
+
+def test_imported_counts_are_kept_in_the_lake_and_their_content_is_the_identity(tmp_path: Path):
+    source, lake = pages(tmp_path / "pages", TEXTS), tmp_path / "lake"
+    for name in ("a.tsv", "b.tsv"):
+        (tmp_path / name).write_text("The\t1\ncat\t1\n.\t2\n")
+    counts, _, _, found = run(lake, source, words__counts=str(tmp_path / "a.tsv"))
+    assert found["The cat slept."] == 1.5
+    assert "count words" not in counts
+    assert "score entropy" not in {
+        step for step, n in run(lake, source, words__counts=str(tmp_path / "b.tsv"))[0].items() if n
+    }
+    with pytest.raises(BadRecipe, match=r"words\.counts"):
+        run(lake, source, words__counts=str(tmp_path / "none.tsv"))
+
+
+def test_a_recipe_that_does_not_ask_counts_nothing(tmp_path: Path):
+    with session(
+        load_recipe("demo"), [str(pages(tmp_path / "p", TEXTS))], str(new_lake(tmp_path / "l")), Compute(workers=1)
+    ) as opened:
+        ingest(opened)
+        score_entropy(opened)
+        assert not opened.lake.query("FROM word_counts")

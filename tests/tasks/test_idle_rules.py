@@ -1,0 +1,41 @@
+"""A rule whose threshold drops nothing, or nearly everything, is told with the values that it met."""
+
+from pathlib import Path
+
+import pytest
+
+from catalog.ask.idle_rules import idle_rules
+from catalog.lake.opening import create_or_open
+from tests.tasks.published import plan_of, published
+
+RULES = (
+    {"name": "some", "keep": "width >= 60"},
+    {"name": "none", "keep": "height between 50 and 1000"},
+    {"name": "kinds", "keep": "format <> 'gif'"},
+    {"name": "all", "keep": "width >= 1220"},
+)
+WORDS = tuple(f"A red fox number {n} sleeps in the sun." for n in range(120))
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("idle") / "lake"
+    published(folder, pictures=120, sentences=WORDS, image_rules=RULES, caption="", tags=())
+    return folder
+
+
+def test_rules_that_drop_nothing_or_nearly_all_are_told_with_quantiles(lake: Path):
+    plan, _ = plan_of(3, RULES, False, False)
+    with create_or_open(lake, read_only=True) as opened:
+        found = {each.rule: each for each in idle_rules(opened, plan, "small", 1, 10**9)}
+    assert found.keys() == {"none", "all", "length"}
+    assert (found["none"].n_dropped, found["none"].n_in) == (0, 117)
+    low, median, high = (found["all"].values["width"][n] for n in (0, 2, 4))
+    assert (
+        low == pytest.approx(40, abs=15)
+        and median == pytest.approx(625, abs=15)
+        and high == pytest.approx(1210, abs=15)
+    )
+    assert "drops none of 117 images" in str(found["none"]) and "images.none.keep" in str(found["none"])
+    assert "drops 116 of 117 images" in str(found["all"])
+    assert "n_words is 9 at 1%" in str(found["length"])
