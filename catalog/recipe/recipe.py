@@ -77,6 +77,10 @@ class Recipe(Settings):
                                      "fetch": {"connections", "per_host", "seconds", "retries"},
                                      "ingest": {"payload"}}  # fmt: skip
         content = self.model_dump(mode="json", exclude=placement)
+        content["scores"] = {
+            score: {name: value for name, value in given.items() if name not in size}
+            for score, given in content["scores"].items()
+        }
         if not self.scores:  # as recipes were before there were any
             del content["scores"]
         text = json.dumps(content, sort_keys=True, ensure_ascii=False)

@@ -127,6 +127,24 @@ SENTENCE_QUALITY = Score(
     op="ops.text.sentence_quality:SentenceQuality",
     on_demand=False,
 )
+PERPLEXITY = Score(
+    "perplexity",
+    "sentence",
+    (
+        Column(
+            "perplexity",
+            "DOUBLE",
+            "exp of a language model's mean loss a token, >= 1; NULL without one. The model is `models.perplexity`, "
+            "else GPT-2 large; another has another scale",
+        ),
+    ),
+    stage=Stage.LANGUAGE,
+    reads=("text",),
+    op="ops.models.perplexity:Perplexity",
+    model="perplexity",
+    default_model="hf:openai-community/gpt2-large",
+    step="score perplexity",
+)
 SENTENCE_EMBEDDING = Score(
     "sentence_embedding",
     "sentence",
@@ -150,5 +168,6 @@ OWN = (
     TAGS,
     SYNTHETIC,
     SENTENCE_QUALITY,
+    PERPLEXITY,
     SENTENCE_EMBEDDING,
 )

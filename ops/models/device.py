@@ -52,3 +52,20 @@ def text_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
     """
     order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+
+
+def token_batches(lengths: list[int], tokens: int) -> list[list[int]]:
+    """Group row numbers into batches of like length, longest first, of at most ``tokens`` tokens with their padding.
+
+    A longer row stands alone, one of no length in none. Ties stand in row order, as in `text_batches`.
+    """
+    order = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: (-lengths[row], row))
+    batches: list[list[int]] = []
+    room = 0
+    for row in order:
+        if room == 0:  # the first is the longest: each of the batch is padded to it
+            batches.append([])
+            room = max(1, tokens // lengths[row])
+        batches[-1].append(row)
+        room -= 1
+    return batches
