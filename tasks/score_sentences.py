@@ -1,4 +1,4 @@
-"""Score sentences: flags and counts first, models only for what passes the rules on them, the cheaper ones first."""
+"""Score sentences: flags and counts first, then a language model, then CLIP, each over what passes the rules so far."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from tasks.score_vectors import score_vectors
 
 
 def score_sentences(session: Session) -> None:
-    """Score in a pass a stage, each over what passes the rules so far: rules drop most web sentences after the first,
+    """Score in a pass a stage, each over what passes the rules so far: these drop most web sentences after the first,
     which costs a thousandth of a model's, and what a language model's rules drop is never embedded."""
     scorers = [each for each in bound(session.plan, "sentence") if not each.score.vector_table]
     for stage in RUN_AT["sentence"]:
