@@ -84,6 +84,10 @@ class Recipe(Settings):
                                      "fetch": {"connections", "per_host", "seconds", "retries"},
                                      "ingest": {"payload"}}  # fmt: skip
         content = self.model_dump(mode="json", exclude=placement)
+        content["scores"] = {
+            score: {name: value for name, value in given.items() if name not in size}
+            for score, given in content["scores"].items()
+        }
         for part in ("scores", "words"):  # as recipes were before there were any
             if getattr(self, part) == type(self).model_fields[part].default:
                 del content[part]

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from catalog.terms.error import PairmillError
-from catalog.terms.score import INPUTS, TYPES, Score, Stage
+from catalog.terms.score import INPUTS, RUN_AT, TYPES, Score, Stage
 from catalog.terms.scores import OWN
 
 GROUP = "pairmill.scorers"
@@ -100,8 +100,9 @@ def _faults(score: Score) -> Iterator[str]:
         yield f"it reads '{min(unknown)}'; a score of {score.of}s reads of {', '.join(INPUTS[score.of])}"
     if score.package != "pairmill" and not (score.reads and score.op):
         yield "it names no `op`, or nothing that this reads"
-    if score.stage not in (Stage.PIXELS, Stage.CLIP) and score.op:
-        yield f"its stage is {score.stage.name}; a declared op runs at PIXELS or CLIP"
+    if score.op and score.stage not in RUN_AT[score.of]:
+        names = ", ".join(stage.name for stage in RUN_AT[score.of])
+        yield f"its stage is {score.stage.name}; an op that scores {score.of}s runs at one of {names}"
     if score.vector_table and (score.stage != Stage.CLIP or len(score.reads) > 1):
         yield "it reads CLIP's vectors, so its stage is CLIP and it reads nothing else"
 

@@ -22,9 +22,17 @@ class Stage(IntEnum):
 
     INGEST = 0
     PIXELS = 1
-    CLIP = 2
-    ASSOCIATE = 3
-    CAPTION = 4
+    LANGUAGE = 2
+    CLIP = 3
+    ASSOCIATE = 4
+    CAPTION = 5
+
+
+# The stages at which a declared op may run, in their order.
+RUN_AT: Mapping[str, tuple[Stage, ...]] = {
+    "image": (Stage.PIXELS, Stage.CLIP),
+    "sentence": (Stage.PIXELS, Stage.LANGUAGE, Stage.CLIP),
+}
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,8 @@ class Score:
 
     - ``name`` of the scorer and, unless ``table`` says another, of its table, which is keyed by content: ``sha256`` of
       a picture, ``content`` of a sentence.
-    - ``stage``: from which stage on its rules apply. PIXELS runs on CPUs over all that is readable; CLIP is for models.
+    - ``stage``: from which stage on its rules apply. PIXELS runs on CPUs over all that is readable; CLIP is for models;
+      LANGUAGE, before it, for models that read a sentence, so that what their rules drop is never embedded.
     - ``reads``: columns of the batch that its op reads, of INPUTS. Empty where a step of its own fills the table.
     - ``op``: 'module:Class' of a frozen dataclass whose ``__call__(batch)`` adds the columns. Its fields are its
       settings and so its identity, but for ``batch_size`` (placement), ``version``, and ``model`` (a model spec, hashed

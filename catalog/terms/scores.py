@@ -139,6 +139,24 @@ CORPUS_ENTROPY = Score(
     ),
     step="score entropy",
 )
+PERPLEXITY = Score(
+    "perplexity",
+    "sentence",
+    (
+        Column(
+            "perplexity",
+            "DOUBLE",
+            "exp of a language model's mean loss a token, >= 1; NULL without one. The model is `models.perplexity`, "
+            "else GPT-2 large; another has another scale",
+        ),
+    ),
+    stage=Stage.LANGUAGE,
+    reads=("text",),
+    op="ops.models.perplexity:Perplexity",
+    model="perplexity",
+    default_model="hf:openai-community/gpt2-large",
+    step="score perplexity",
+)
 SENTENCE_EMBEDDING = Score(
     "sentence_embedding",
     "sentence",
@@ -163,5 +181,6 @@ OWN = (
     SYNTHETIC,
     SENTENCE_QUALITY,
     CORPUS_ENTROPY,
+    PERPLEXITY,
     SENTENCE_EMBEDDING,
 )

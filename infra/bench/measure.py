@@ -33,6 +33,7 @@ LIBRARIES = (
     "simplejpeg",
     "imagehash",
     "open_clip_torch",
+    "transformers",
     "faiss-cpu",
     "scipy",
     "duckdb",

@@ -15,6 +15,7 @@ NAMES = (
     "decode",
     "clip",
     "sentences",
+    "perplexity",
     "image_pass",
     "ingest",
     "listing",

@@ -52,3 +52,20 @@ def text_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
     """
     order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+
+
+def token_batches(lengths: list[int], tokens: int) -> list[list[int]]:
+    """Group row numbers into batches of like length, longest first, of at most ``tokens`` tokens with their padding.
+
+    No row is padded by more than a third of its length: 24 batches more, at most, of a thousand tokens. A row longer
+    than ``tokens`` stands alone, one of no length in none. Ties stand in row order, as in `text_batches`.
+    """
+    order = sorted((row for row, length in enumerate(lengths) if length), key=lambda row: (-lengths[row], row))
+    batches: list[list[int]] = []
+    longest = 0  # of the batch: each of it is padded to this
+    for row in order:
+        if not batches or (len(batches[-1]) + 1) * longest > tokens or 4 * lengths[row] < 3 * longest:
+            batches.append([])
+            longest = lengths[row]
+        batches[-1].append(row)
+    return batches

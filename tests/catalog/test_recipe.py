@@ -144,6 +144,8 @@ def test_the_digest_is_of_what_the_dataset_is_and_not_of_where_and_how_fast(smal
     assert len(digest) == 32 and digest == load(small).digest()
     for key, value in (("sources", "[x]"), ("clip.batch_size", "3"), ("captioners.main.batch_size", "3")):
         assert load(small, {key: value}).digest() == digest
+    scored = load(small, {"scores.perplexity": "{precision: bf16}"}).digest()
+    assert load(small, {"scores.perplexity": "{precision: bf16, batch_size: 3}"}).digest() == scored != digest
     for key, value in (
         ("seed", "1"),
         ("images.sharp.keep", "sharpness > 4"),

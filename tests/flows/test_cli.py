@@ -170,6 +170,15 @@ def test_what_is_set_by_hand_wins_over_the_demo_models_and_their_settings():
     assert ours.models == small.models | {"captioner": "hf:a/b"}
 
 
+def test_the_demo_models_stand_in_for_a_model_that_only_the_scores_declaration_names():
+    rule = {"sentences": "[{name: perplexity, keep: perplexity between 30 and 200}]"}
+    assert "perplexity" not in load_recipe("30m", None, "demo").models
+    for asked in (rule, {"scores.perplexity": "{}"}):
+        assert load_recipe("30m", asked, "demo").models["perplexity"].endswith("infra/demo/models/language")
+    assert load_recipe("30m", rule | {"models.perplexity": "hf:a/b"}, "demo").models["perplexity"] == "hf:a/b"
+    assert "perplexity" not in load_recipe("30m", rule).models
+
+
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.yaml")))
 def test_nothing_overridden_is_the_recipe_itself(name: str):
     recipe = load_recipe(name, None, "demo")

@@ -1,0 +1,109 @@
+"""Measure the demo's language model on a world's sentences and on spoiled ones made of them.
+
+    .venv/bin/python -m infra.demo.measure_language --world infra/demo/world [--out infra/bench/results]
+
+Prints quantiles of the perplexity by kind, and the two thresholds that lose the fewest together, as one line of JSON.
+They are chosen by garbled sentences and by what is easy for certain; a word said over that the model hardly knows is not.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from ops.models.perplexity import Perplexity
+
+MODEL = Path(__file__).parent / "models" / "language"
+GOOD = ("describes", "distractor")
+QUANTILES = (0, 1, 5, 25, 50, 75, 95, 99, 100)
+
+
+def shuffled(rng: np.random.Generator, text: str) -> str:
+    """Its words in another order, the capital and the full stop where they were."""
+    words = text[0].lower() + text[1:-1]
+    mixed = " ".join(rng.permutation(words.split(" ")))
+    return mixed[0].upper() + mixed[1:] + text[-1]
+
+
+def swapped(rng: np.random.Generator, text: str) -> str:
+    """In each word of four letters or more two neighbours inside it change places."""
+    words = text.split(" ")
+    for place, word in enumerate(words):
+        if len(word) >= 4:
+            at = int(rng.integers(1, len(word) - 2))
+            words[place] = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+    return " ".join(words)
+
+
+def said_over(rng: np.random.Generator, text: str) -> str:
+    """One of its words, as often as it has words."""
+    words = text[:-1].split(" ")
+    return " ".join([str(rng.choice(words))] * max(4, len(words)))
+
+
+def phrase_over(rng: np.random.Generator, text: str) -> str:
+    """Three of its words, four times."""
+    words = text[:-1].split(" ")
+    at = int(rng.integers(0, max(1, len(words) - 3)))
+    return " ".join(words[at : at + 3] * 4)
+
+
+SPOILED = {"shuffled": shuffled, "swapped": swapped, "said over": said_over, "phrase over": phrase_over}
+COMMON = ("the", "a", "and", "very", "old", "house", "picture", "day", "people", "water", "good", "walk")
+EASY = ("common word over", "boilerplate")
+
+
+def measure(world: Path, model: Path, seed: int) -> dict[str, np.ndarray]:
+    """Perplexity by kind of sentence: the world's own, then the spoiled."""
+    rows = pq.read_table(world / "truth" / "sentences.parquet").to_pylist()
+    texts: dict[str, list[str]] = {}
+    for row in rows:
+        texts.setdefault(row["kind"], []).append(row["text"])
+    rng = np.random.default_rng(seed)
+    good = [text for kind in GOOD for text in texts[kind] if len(text.split()) >= 4]
+    texts |= {name: [spoil(rng, text) for text in good] for name, spoil in SPOILED.items()}
+    texts["common word over"] = [" ".join([word] * n) for word in COMMON for n in range(4, 30)]
+    score = Perplexity(f"hf:{model}")
+    return {kind: score({"text": each})["perplexity"] for kind, each in texts.items()}
+
+
+def thresholds(found: dict[str, np.ndarray]) -> dict[str, float]:
+    """The two thresholds with the fewest errors: good sentences dropped and spoiled ones kept, each kind weighed alike."""
+    good = np.concatenate([found[kind] for kind in GOOD])
+    easy, garbled = (
+        np.concatenate([found[kind] for kind in EASY]),
+        np.concatenate([found["shuffled"], found["swapped"]]),
+    )
+    marks = np.exp(np.linspace(0, np.log(good.max()), 400))
+    low = min(marks, key=lambda mark: (good < mark).mean() + (easy >= mark).mean())
+    high = min(marks, key=lambda mark: (good > mark).mean() + (garbled <= mark).mean())
+    kept = {kind: float(((values >= low) & (values <= high)).mean()) for kind, values in found.items()}
+    return {"low": float(low), "high": float(high), "good kept": float(((good >= low) & (good <= high)).mean())} | {
+        f"{kind} kept": share for kind, share in kept.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--world", type=Path, required=True)
+    parser.add_argument("--model", type=Path, default=MODEL)
+    parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="folder of the result file")
+    args = parser.parse_args()
+    found = measure(args.world, args.model, args.seed)
+    spread = {
+        kind: {"n": len(values)} | {f"q{q}": round(float(np.percentile(values, q)), 1) for q in QUANTILES}
+        for kind, values in found.items()
+    }
+    for kind, quantiles in spread.items():
+        print(kind, quantiles)
+    report = {"quantiles": spread, "thresholds": {name: round(v, 4) for name, v in thresholds(found).items()}}
+    if args.out:
+        (args.out / "demo_language.json").write_text(json.dumps(report, indent=1) + "\n")
+    print(json.dumps(report["thresholds"]))
+
+
+if __name__ == "__main__":
+    main()
