@@ -127,6 +127,20 @@ SENTENCE_QUALITY = Score(
     op="ops.text.sentence_quality:SentenceQuality",
     on_demand=False,
 )
+SENTENCE_STRUCTURE = Score(
+    "sentence_structure",
+    "sentence",
+    (
+        Column("complexity", "INTEGER", "most relations of one noun, attributes included, >= 0; NULL if not English"),
+        Column("has_action", "BOOLEAN", "something is done or happens; NULL if not English"),
+    ),
+    stage=Stage.LANGUAGE,
+    reads=("text",),
+    op="ops.text.sentence_structure:SentenceStructure",
+    model="parser",
+    default_model="spacy:en_core_web_sm",
+    step="parse sentences",
+)
 PERPLEXITY = Score(
     "perplexity",
     "sentence",
@@ -168,6 +182,7 @@ OWN = (
     TAGS,
     SYNTHETIC,
     SENTENCE_QUALITY,
+    SENTENCE_STRUCTURE,
     PERPLEXITY,
     SENTENCE_EMBEDDING,
 )
