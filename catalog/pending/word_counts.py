@@ -13,8 +13,8 @@ from catalog.terms.ids import text_id
 
 @dataclass(frozen=True)
 class Frozen:
-    """Word probabilities as committed: ``path`` of their file, the distinct ``sentences`` of the lake then (0 where they
-    were imported), and a digest of their content."""
+    """Word probabilities as committed: ``path`` of their file, the distinct ``sentences`` of the lake then (0 where
+    they were imported), and a digest of their content."""
 
     path: str
     sentences: int
