@@ -44,8 +44,8 @@ FIRST_PAUSE = 0.5
 class Fetcher:
     """Fetch a batch of addresses; answers are in their order, and none raises.
 
-    Once ``most_held`` bytes are there, no further address is asked, all that is being read but the oldest is dropped,
-    and the rest has no answer: a batch of hostile pictures must not fill the memory, nor 64 of 50 MB that are still
+    Once ``most_held`` bytes are there, no further address is asked, what is being read is dropped (the oldest alone goes
+    on while there is no answer yet), and the rest has no answer: a batch of hostile pictures must not fill the memory, nor 64 of 50 MB that are still
     being read. The caller asks again for the rest; the first is always asked.
 
     ``connections`` at once in this process, ``per_host`` of them to one host; ``seconds`` for one attempt, its
@@ -135,11 +135,13 @@ class _Line:
             return answer
 
     def _take(self, size: int) -> None:
-        """Count a piece of a body. Raises _Full where it would be too much, but to the oldest of those who read."""
+        """Count a piece of a body. Raises _Full where it would be too much, but to the oldest while no answer is there:
+        by turns each is the oldest."""
         task = asyncio.current_task()
         self.reading[task] += size
         self.held += size
-        if self.held > self.fetcher.most_held and task is not next(iter(self.reading)):
+        answered = self.held - sum(self.reading.values())
+        if self.held > self.fetcher.most_held and (answered or task is not next(iter(self.reading))):
             raise _Full
 
     async def _persist(self, url: str) -> Answer:

@@ -119,7 +119,8 @@ def test_why_tells_decision_rules_and_the_place_in_the_cluster_as_the_cut_took_t
         if "rank" in story["cluster"]:
             survivors.setdefault(story["cluster"]["cluster"], []).append(image_id)
     for members in survivors.values():
-        members.sort(key=lambda image_id: hashlib.sha256(f"{image_id}{seed}".encode()).hexdigest())
+        drawn = {each: f"{stories[each]['origin']['sha256']}{seed}" for each in members}
+        members.sort(key=lambda image_id: hashlib.sha256(drawn[image_id].encode()).hexdigest())
         places = [(stories[each]["cluster"]["rank"], stories[each]["cluster"]["survivors"]) for each in members]
         assert places == [(place, len(members)) for place in range(1, len(members) + 1)]
 

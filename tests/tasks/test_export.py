@@ -272,7 +272,8 @@ def test_bytes_that_are_gone_end_it_with_the_remedy_and_without_a_manifest(tmp_p
 
 def test_a_damaged_picture_ends_it_with_the_remedy_and_the_next_goes_on(tmp_path: Path):
     published(tmp_path / "lake", pictures=2, image_rules=())
-    file = next((tmp_path / "lake").rglob("payloads/**/*.parquet"))
+    files_of = (tmp_path / "lake").rglob("payloads/**/*.parquet")
+    file = next(file for file in files_of if picture(0) in file.read_bytes())
     whole = file.read_bytes()
     at = whole.index(picture(0)) + 60
     file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
