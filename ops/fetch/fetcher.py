@@ -44,9 +44,9 @@ FIRST_PAUSE = 0.5
 class Fetcher:
     """Fetch a batch of addresses; answers are in their order, and none raises.
 
-    Once ``most_held`` bytes are there, no further address is asked, what is being read is dropped (the oldest alone goes
-    on while there is no answer yet), and the rest has no answer: a batch of hostile pictures must not fill the memory, nor 64 of 50 MB that are still
-    being read. The caller asks again for the rest; the first is always asked.
+    Once ``most_held`` bytes are there, no further address is asked, what is being read is dropped (the oldest alone
+    goes on, while there is no answer yet), and the rest has no answer: a batch of hostile pictures must not fill the
+    memory, nor 64 of 50 MB that are still being read. The caller asks again for the rest; the first is always asked.
 
     ``connections`` at once in this process, ``per_host`` of them to one host; ``seconds`` for one attempt, its
     redirects included; ``retries`` after time-outs, lost connections, 429 and 5xx, with back-off. A body is cut off
