@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import csv
 
@@ -29,13 +29,14 @@ def imported(place: str) -> tuple[pa.Table, bool]:
     if place.startswith(WORDFREQ):
         return _from_wordfreq(place.removeprefix(WORDFREQ)), True
     counts = _read(Path(place).expanduser())
-    total = pc.sum(counts["n"]).as_py() or 0
-    if total <= 0 or pc.min(counts["n"]).as_py() < 0 or counts["word"].null_count or counts["n"].null_count:
-        raise CountsError(f"word counts '{place}': a count is missing or negative, or there is none; {EXPECTED}")
-    if len(pc.unique(counts["word"])) != counts.num_rows:
+    if counts["word"].null_count or counts["n"].null_count:
+        raise CountsError(f"word counts '{place}': a word or a count is missing; {EXPECTED}")
+    words, n = counts["word"].to_pylist(), counts["n"].to_numpy()
+    if not n.sum() or n.min() < 0:
+        raise CountsError(f"word counts '{place}': a count is negative, or there is none; {EXPECTED}")
+    if len(set(words)) != len(words):
         raise CountsError(f"word counts '{place}': a word is there twice; add its counts up and give it one line")
-    shares = pc.divide(pc.cast(counts["n"], pa.float64()), float(total))
-    return _frequent(pa.table({"word": counts["word"], "p": shares})), False
+    return _frequent(words, n / n.sum()), False
 
 
 def _read(file: Path) -> pa.Table:
@@ -66,8 +67,10 @@ def _from_wordfreq(language: str) -> pa.Table:
         found = get_frequency_dict(language)
     except LookupError as error:
         raise CountsError(f"word counts 'wordfreq:{language}': that package has no such language ({error})") from error
-    return _frequent(pa.table({"word": list(found), "p": pa.array(found.values(), pa.float64())}))
+    return _frequent(list(found), np.array(list(found.values())))
 
 
-def _frequent(table: pa.Table) -> pa.Table:
-    return table.filter(pc.greater_equal(table["p"], RAREST)).sort_by("word")
+def _frequent(words: list[str], shares: np.ndarray) -> pa.Table:
+    kept = shares >= RAREST
+    table = pa.table({"word": pa.array(words, pa.string()), "p": pa.array(shares, pa.float64())})
+    return table.filter(pa.array(kept)).sort_by("word")
