@@ -27,7 +27,7 @@ from ops.read.document import Document, Picture, Text, Unit, storable_document, 
 from ops.read.page.links import is_link
 from ops.read.places import retries
 from ops.read.places.tree import Place
-from ops.read.source import FORMATS, Source, open_source
+from ops.read.source import FORMATS, Source, listed_as, open_source, row_of
 from ops.text.split import SentenceSplitter, normalise
 from tasks.listing import listed
 from tasks.remember_places import remember
@@ -47,7 +47,6 @@ PART_BYTES = 16_000_000
 ROW_BYTES = 500
 # Units whose work items are made at once.
 ROUND_UNITS = 250_000
-IGNORED = "ignored"
 
 
 def ingest(session: Session) -> int:
@@ -87,19 +86,6 @@ def _index_new(session: Session, shards: int) -> None:
     contents.index(session.lake, lambda: session.begin("index contents").commit)
     if shards and session.recipe.ingest.payload == "reference":
         remember(session, other_places.of_run(session.writer.run_id))
-
-
-def row_of(found: Unit | Fault) -> contents.Row:
-    """Make a row of the listing; a file that is no document has the etag 'ignored', and its reason for a format."""
-    if isinstance(found, Fault):
-        return (found.item, 0, IGNORED, found.reason, found.detail)
-    return (found.uri, found.size, found.etag, found.format, None)
-
-
-def listed_as(row: contents.Row) -> Unit | Fault:
-    """Make again what `row_of` made a row of."""
-    uri, size, etag, kind, detail = row
-    return Unit(uri, size, etag, kind) if detail is None else Fault(uri, kind, detail)
 
 
 def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:

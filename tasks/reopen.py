@@ -5,9 +5,9 @@ import numpy as np
 from catalog.pending import contents, other_places, quarantine
 from catalog.pending.quarantine import Units
 from ops.read.places.tree import SourceError
-from ops.read.source import open_source
+from ops.read.source import open_source, row_of
 from tasks.fetch import fetch_again
-from tasks.ingest import SHARD_BYTES, Ingest, cut_portions, ingest_settings, row_of, shard_item
+from tasks.ingest import SHARD_BYTES, Ingest, cut_portions, ingest_settings, shard_item
 from tasks.listing import listed
 from tasks.remember_places import remember
 from tasks.run.session import Session

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from urllib.parse import quote
 
 from catalog.terms.controls import printable
 from catalog.terms.secrets import without_users
 from ops.fault import Fault
-from ops.read.places.tree import Entry, Place, Tree
+from ops.read.places.file_table import FileTable
+from ops.read.places.tree import Place, Tree
 
 WEB = ("https://", "http://", "ftp://")
 CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f]")
@@ -102,13 +103,6 @@ def web_address(uri: str) -> str:
     return without_users(uri if uri.isprintable() else CONTROL.sub(lambda found: quote(found[0]), uri))
 
 
-class Claim(NamedTuple):
-    """What a format takes of a tree: its units, and the paths of every file that is read with them."""
-
-    units: list[Unit]
-    taken: set[str]
-
-
 class Format(Protocol):
     """What a format must do; the shortest examples are realsyn and url_list.
 
@@ -122,12 +116,9 @@ class Format(Protocol):
     expects: str
     suffixes: frozenset[str]
 
-    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        """Whether any of the files is of this format, by content where the name does not decide."""
-        ...
-
-    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        """Take the units of this format, and name every file that is read with them."""
+    def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        """Yield the units of this format, and take every file that is read with them: by content where the name does
+        not decide."""
         ...
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:

@@ -12,15 +12,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 from catalog.terms.secrets import without_secrets
 from ops.fault import Fault
 from ops.read import formats
-from ops.read.document import Claim, Document, Format, Picture, Text, Unit
+from ops.read.document import Document, Format, Picture, Text, Unit
 from ops.read.formats import image_folder
-from ops.read.places.tree import Entry, LocalTree, SourceError, Tree, local_tree
+from ops.read.places.file_table import Entry, FileTable, Kept
+from ops.read.places.tree import LocalTree, SourceError, Tree, local_tree
 from ops.read.places.web import WebTree, web_tree
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ FORMATS = {reader.name: reader for reader in READERS}
 FORMAT_NAME = re.compile(r"[a-z][a-z0-9_]{2,31}")
 WEB = ("https://", "http://")
 VARIABLE = re.compile(r"\$\{(\w+)\}")
+# Suffixes that tell a format; packed files may be of any.
+TELLING = frozenset().union(*(reader.suffixes for reader in READERS)) - {"gz"}
+IGNORED = "ignored"
 # Where no name says anything, so many files are opened to see whether any is a picture.
 LOOKED_INTO = 64
 
@@ -57,18 +62,34 @@ class Source:
     formats: tuple[str, ...]
 
     def listed(self) -> Iterator[Unit | Fault]:
-        """List what can be read, and a Fault for each file that belongs to no unit, by uri; nothing of it is kept.
+        """List what can be read, and a Fault for each file that belongs to no unit, by uri.
 
-        The tree's files and what the formats take of them are in memory at once until the first is
-        handed over; each is forgotten when it was. Raises SourceError when nothing can be read or the place cannot be
-        reached.
+        The listing is a table on disk until the last is handed over, so that its length takes no memory. Raises
+        SourceError when nothing can be read or the place cannot be reached.
         """
-        units, faults = self._list()
-        units.sort(key=lambda unit: unit.uri, reverse=True)
-        faults.sort(key=lambda fault: fault.item, reverse=True)
-        while units or faults:
-            is_unit = not faults or (bool(units) and units[-1].uri <= faults[-1].item)
-            yield units.pop() if is_unit else faults.pop()
+        files = FileTable()
+        files.keep(map(row_of, self.tree.list_into(files)))
+        n_units = 0
+        for unit in self._units(files):
+            files.keep([row_of(unit)])
+            n_units += 1
+        if not n_units:
+            raise SourceError(_nothing(self.uri, files.count(), self.formats))
+        files.begin_turn()
+        files.keep(row_of(_left_over(self.tree, entry)) for entry in files.beyond(()))
+        return map(listed_as, files.kept())
+
+    def _units(self, files: FileTable) -> Iterator[Unit]:
+        """Yield the units of each format in turn, then of files without a telling name, unless all of it is none."""
+        n = 0
+        for name in self.formats:
+            files.begin_turn()
+            for unit in FORMATS[name].claim(self.tree, files):
+                yield unit
+                n += 1
+        files.begin_turn()
+        if image_folder.FORMAT.name in self.formats and (n or _holds_a_picture(self.tree, files)):
+            yield from image_folder.claim_unnamed(self.tree, files, TELLING)
 
     def units(self) -> list[Unit]:
         """List what can be read, sorted by uri. Raises SourceError as ``listed`` does."""
@@ -85,29 +106,18 @@ class Source:
         """
         return FORMATS[unit.format].read(self.tree, unit)
 
-    def _list(self) -> tuple[list[Unit], list[Fault]]:
-        entries, faults = self.tree.list()
-        claim = _claim(self.tree, entries, self.formats)
-        left = [entry for entry in entries if entry.path not in claim.taken and not _readers_of(entry)]
-        if not claim.units and not _holds_a_picture(self.tree, left, self.formats):
-            raise SourceError(_nothing(self.uri, entries, self.formats))
-        if image_folder.FORMAT.name in self.formats:
-            unnamed = image_folder.claim_unnamed(self.tree, left)
-            claim = Claim(claim.units + unnamed.units, claim.taken | unnamed.taken)
-        faults += [_left_over(self.tree, entry) for entry in entries if entry.path not in claim.taken]
-        return claim.units, faults
+
+def row_of(found: Unit | Fault) -> Kept:
+    """Make a row of the listing; a file that is no document has the etag 'ignored', and its reason for a format."""
+    if isinstance(found, Fault):
+        return (found.item, 0, IGNORED, found.reason, found.detail)
+    return (found.uri, found.size, found.etag, found.format, None)
 
 
-def _claim(tree: Tree, entries: list[Entry], formats: tuple[str, ...]) -> Claim:
-    units: list[Unit] = []
-    taken: set[str] = set()
-    for name in formats:
-        left = [entry for entry in entries if entry.path not in taken]
-        if FORMATS[name].detect(tree, left):
-            claim = FORMATS[name].claim(tree, left)
-            units += claim.units
-            taken |= claim.taken
-    return Claim(units, taken)
+def listed_as(row: Kept) -> Unit | Fault:
+    """Make again what `row_of` made a row of."""
+    uri, size, etag, kind, detail = row
+    return Unit(uri, size, etag, kind) if detail is None else Fault(uri, kind, detail)
 
 
 def _readers_of(entry: Entry) -> list[Format]:
@@ -122,23 +132,22 @@ def _left_over(tree: Tree, entry: Entry) -> Fault:
     return image_folder.no_picture(tree.uri(entry.path), entry.path)
 
 
-def _holds_a_picture(tree: Tree, unnamed: list[Entry], formats: tuple[str, ...]) -> bool:
+def _holds_a_picture(tree: Tree, files: FileTable) -> bool:
     """Whether any file without a telling name is a picture; where they are too many to look into, they may be."""
-    if image_folder.FORMAT.name not in formats:
-        return False
     # A SQLite file may be this process's own catalog: closing it would drop the locks that are held on it.
-    some = [entry.path for entry in unnamed if not entry.suffix.startswith("sqlite")]
+    unnamed = (entry.path for entry in files.beyond(TELLING) if not entry.suffix.startswith("sqlite"))
+    some = list(islice(unnamed, LOOKED_INTO + 1))
     if len(some) > LOOKED_INTO:
         return True
     with ThreadPoolExecutor(LOOKED_INTO // 4) as pool:
         return any(pool.map(lambda path: image_folder.is_picture(tree, path), some))
 
 
-def _nothing(uri: str, entries: list[Entry], formats: tuple[str, ...]) -> str:
+def _nothing(uri: str, n_files: int, formats: tuple[str, ...]) -> str:
     kinds = ", ".join(f"{name} ({FORMATS[name].expects})" for name in formats)
-    if not entries:
+    if not n_files:
         return f"source '{uri}' is empty; give a folder or prefix that holds documents: {kinds}"
-    return f"source '{uri}': none of its {len(entries)} files is a document; known are {kinds}"
+    return f"source '{uri}': none of its {n_files} files is a document; known are {kinds}"
 
 
 def open_source(uri: str) -> Source:

@@ -7,6 +7,7 @@ Modes: ``names`` keeps the names, sizes and etags alone; ``source`` lists units;
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,9 +19,10 @@ from catalog.terms.ids import text_id
 from flows.settings import load_recipe
 from infra.bench.measure import peak_mb
 from ops.fault import Fault
-from ops.read.places.tree import Entry, LocalTree
-from ops.read.source import FORMATS, Source
-from tasks.ingest import new_rounds, row_of, shard_item
+from ops.read.places.file_table import Entry, FileTable
+from ops.read.places.tree import LocalTree
+from ops.read.source import FORMATS, Source, row_of
+from tasks.ingest import new_rounds, shard_item
 from tasks.run.session import Session
 
 
@@ -29,9 +31,13 @@ class MadeTree(LocalTree):
 
     n = 0
 
-    def list(self) -> tuple[list[Entry], list[Fault]]:
+    def list_into(self, files: FileTable) -> Iterator[Fault]:
+        files.add(self.entries())
+        return iter(())
+
+    def entries(self) -> Iterator[Entry]:
         paths = (f"pages/{n // 1000:06}/{n:09}.html" for n in range(self.n))
-        return [Entry(path, 30_000, text_id(path)) for path in paths], []
+        return (Entry(path, 30_000, text_id(path)) for path in paths)
 
 
 def held_whole(source: Source) -> int:
@@ -57,7 +63,7 @@ if __name__ == "__main__":
     pages = Source("/made", MadeTree("/made"), tuple(FORMATS))
     before = peak_mb()
     if mode == "names":
-        kept = pages.tree.list()
+        kept = list(MadeTree("/made").entries())
     elif mode == "source":
         assert sum(1 for _ in pages.listed()) == n
     else:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ops.fault import Fault
-from ops.read.document import Claim, Document, Unit
+from ops.read.document import Document, Unit
 from ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
 from ops.read.formats.html_folder import HtmlFolder
 from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.formats.image_folder import ImageFolder, claim_unnamed
 from ops.read.places.archive import ArchiveTree, archive, peek
-from ops.read.places.tree import Entry, Tree
+from ops.read.places.file_table import Entry, FileTable
+from ops.read.places.tree import Tree
 
 INSIDE = (HtmlFolder(), ImageFolder())
 
@@ -25,13 +26,11 @@ class HtmlArchive:
     suffixes: frozenset[str] = frozenset(("zip", "tar", "tgz", "gz"))
     expects = ".zip or .tar(.gz) archives of pages, .zip of pictures"
 
-    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        return any(_is_ours(tree, entry) for entry in entries)
-
-    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        ours = [entry for entry in entries if _is_ours(tree, entry)]
-        units = [Unit(tree.uri(entry.path), entry.size, entry.etag, self.name) for entry in ours]
-        return Claim(units, {entry.path for entry in ours})
+    def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        for entry in files.of(self.suffixes):
+            if _is_ours(tree, entry):
+                files.take(entry.path)
+                yield Unit(tree.uri(entry.path), entry.size, entry.etag, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         try:
@@ -50,14 +49,14 @@ def _is_ours(tree: Tree, entry: Entry) -> bool:
 
 
 def _documents(packed: ArchiveTree) -> Iterator[Document | Fault]:
-    entries, faults = packed.list()
-    yield from faults
+    files = FileTable()
+    yield from packed.list_into(files)
     for reader in INSIDE:
-        claim = reader.claim(packed, entries)
-        for unit in claim.units:
+        files.begin_turn()
+        for unit in reader.claim(packed, files):
             yield from reader.read(packed, unit)
-        entries = [entry for entry in entries if entry.path not in claim.taken]
-    for unit in claim_unnamed(packed, entries).units:
+    files.begin_turn()
+    for unit in claim_unnamed(packed, files, ()):
         yield from INSIDE[-1].read(packed, unit)
 
 

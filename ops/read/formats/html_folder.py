@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from catalog.terms.ids import text_id
 from ops.fault import Fault
-from ops.read.document import Claim, Document, Picture, Text, Unit, shown_file
+from ops.read.document import Document, Picture, Text, Unit, shown_file
 from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.page import page, reading_order
 from ops.read.page.links import Link, resolve
 from ops.read.page.picture_reference import PictureReference, references
+from ops.read.places.file_table import Entry, FileTable
 from ops.read.places.one_document import OneDocument
-from ops.read.places.tree import Entry, Tree
+from ops.read.places.tree import Tree
 
 SUFFIXES = frozenset(("html", "htm", "xhtml"))
 # Pages read at once when all are searched for the pictures they show: hides the distance of S3.
@@ -33,23 +34,16 @@ class HtmlFolder:
     suffixes: frozenset[str] = SUFFIXES
     expects = ".html, .htm or .xhtml pages"
 
-    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        return any(entry.suffix in SUFFIXES for entry in entries)
-
-    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
+    def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim pages and the pictures they show; where picture files are, every page is parsed for it (0.3 ms)."""
-        pages = [entry for entry in entries if entry.suffix in SUFFIXES]
-        files = {entry.path: entry.etag for entry in entries}
-        has_pictures = any(entry.suffix in PICTURE_SUFFIXES for entry in entries)
-        taken = {entry.path for entry in pages}
-        units: list[Unit] = []
-        for some in _by_bytes(pages):
+        has_pictures = files.has(PICTURE_SUFFIXES)
+        for some in _by_bytes(files.of(SUFFIXES)):
             shown = _shown_by(tree, some, files) if has_pictures else [()] * len(some)
             for entry, pictures in zip(some, shown, strict=True):
-                etag = text_id(entry.etag, *(files[path] for path in pictures)) if pictures else entry.etag
-                units.append(Unit(tree.uri(entry.path), entry.size, etag, self.name))
-                taken.update(pictures)
-        return Claim(units, taken)
+                etags = [found.etag for path in pictures if (found := files.get(path))]
+                files.take(entry.path, *pictures)
+                etag = text_id(entry.etag, *etags) if pictures else entry.etag
+                yield Unit(tree.uri(entry.path), entry.size, etag, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         path = unit.uri.removeprefix(tree.uri(""))
@@ -126,7 +120,7 @@ def _picture(
     return Picture(position, url, alt_text, b"", fault)
 
 
-def _by_bytes(pages: list[Entry]) -> Iterator[list[Entry]]:
+def _by_bytes(pages: Iterable[Entry]) -> Iterator[list[Entry]]:
     """Cut pages into runs of AT_ONCE, or of as many as are parsed of one page."""
     some: list[Entry] = []
     for entry in pages:

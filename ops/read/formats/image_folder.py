@@ -8,15 +8,16 @@ file without a picture's name (``a1b2c3d4e5``, ``photo.jpg.1``) is one if it beg
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from catalog.terms.ids import text_id
 from ops.fault import Fault
 from ops.image.header import format_of
-from ops.read.document import Claim, Document, Text, Unit, shown_file
+from ops.read.document import Document, Text, Unit, shown_file
 from ops.read.document_metadata import clean, parsed, storable
 from ops.read.page.charset import decode_text
-from ops.read.places.tree import Entry, Tree
+from ops.read.places.file_table import Entry, FileTable
+from ops.read.places.tree import Tree
 
 DECODED = ("jpg", "jpeg", "jpe", "jfif", "png", "apng", "gif", "webp", "bmp", "dib", "tif", "tiff", "avif")
 # Listed although they are not decoded, so that such a file is shown in quarantine instead of being passed over.
@@ -41,11 +42,8 @@ class ImageFolder:
     suffixes: frozenset[str] = SUFFIXES
     expects = "pictures such as .jpg, .png or .webp, with captions in .txt and metadata in .json files of the same name"
 
-    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        return any(entry.suffix in SUFFIXES for entry in entries)
-
-    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        return _claim(tree, entries, [entry for entry in entries if entry.suffix in SUFFIXES])
+    def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        return (_claimed(tree, files, entry) for entry in files.of(SUFFIXES))
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         path = unit.uri.removeprefix(tree.uri(""))
@@ -59,9 +57,14 @@ class ImageFolder:
                 yield _alone(tree, each) if is_one else no_picture(tree.uri(each), each)
 
 
-def claim_unnamed(tree: Tree, entries: list[Entry]) -> Claim:
-    """Take files whose names say nothing: each is a unit, and a document if it begins as a picture does."""
-    return _claim(tree, entries, entries)
+def claim_unnamed(tree: Tree, files: FileTable, named: Collection[str]) -> Iterator[Unit]:
+    """Take files whose names say nothing: all but those with a suffix of ``named``.
+
+    Each is a unit, and a document if it begins as a picture does.
+    """
+    for entry in files.beyond(named):
+        if files.is_free(entry.path):  # not taken with the one before
+            yield _claimed(tree, files, entry)
 
 
 def is_picture(tree: Tree, path: str) -> bool:
@@ -81,18 +84,12 @@ def no_picture(uri: str, path: str) -> Fault:
     return Fault(uri, "not_an_image", detail)
 
 
-def _claim(tree: Tree, entries: list[Entry], pictures: list[Entry]) -> Claim:
-    beside = {entry.path: entry for entry in entries if entry.suffix in BESIDE}
-    units: list[Unit] = []
-    taken: set[str] = set()
-    for entry in pictures:
-        if entry.path in taken:
-            continue
-        more = [beside[path] for path in _beside(entry.path) if path in beside]
-        etag = text_id(entry.etag, *(each.etag for each in more)) if more else entry.etag
-        units.append(Unit(tree.uri(entry.path), entry.size, etag, ImageFolder.name))
-        taken |= {entry.path, *(each.path for each in more)}
-    return Claim(units, taken)
+def _claimed(tree: Tree, files: FileTable, entry: Entry) -> Unit:
+    """Take a picture with the texts beside it."""
+    beside = [found for path in _beside(entry.path) if (found := files.get(path)) and found.suffix in BESIDE]
+    files.take(entry.path, *(each.path for each in beside))
+    etag = text_id(entry.etag, *(each.etag for each in beside)) if beside else entry.etag
+    return Unit(tree.uri(entry.path), entry.size, etag, ImageFolder.name)
 
 
 def _document(tree: Tree, path: str) -> Iterator[Document | Fault]:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ops.fault import Fault
-from ops.read.document import Claim, Document, Picture, Unit
+from ops.read.document import Document, Picture, Unit
 from ops.read.document_metadata import clean
-from ops.read.places.tree import Entry, Tree
+from ops.read.places.file_table import Entry, FileTable
+from ops.read.places.tree import Tree
 from ops.read.records import columns, tables
 
 
@@ -21,14 +22,10 @@ class ImageTable:
     suffixes: frozenset[str] = tables.PARQUET
     expects = ".parquet with pictures in a binary column such as 'image', or a struct of 'bytes' and 'path'"
 
-    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        return bool(tables.shaped(tree, entries, _fits))
-
-    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        ours = tables.shaped(tree, entries, _fits)
-        return Claim(
-            [unit for entry in ours for unit in tables.units(tree, entry, self.name)], {entry.path for entry in ours}
-        )
+    def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        for entry in tables.shaped(tree, files, _fits):
+            files.take(entry.path)
+            yield from tables.units(tree, entry, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         path = tables.path_of(tree, unit)

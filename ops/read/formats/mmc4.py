@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from ops.fault import Fault
-from ops.read.document import Claim, Document, Picture, Text, Unit, shown_file
+from ops.read.document import Document, Picture, Text, Unit, shown_file
 from ops.read.document_metadata import clean, storable
 from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.page.links import resolve
+from ops.read.places.file_table import Entry, FileTable
 from ops.read.places.one_document import OneDocument
-from ops.read.places.tree import Entry, Tree
+from ops.read.places.tree import Tree
 from ops.read.records import tables
 
 # As many numbers as pictures times texts, of a model that is not ours.
@@ -33,21 +34,17 @@ class Mmc4:
     suffixes: frozenset[str] = tables.LINES | {"gz", "zip"}
     expects = ".jsonl (or .jsonl.zip, .jsonl.gz) with 'text_list' and 'image_info'"
 
-    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        return bool(tables.shaped(tree, entries, _fits))
-
-    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
+    def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim the files and the pictures their lines name; every line is read for that if picture files are there."""
-        ours = tables.shaped(tree, entries, _fits)
-        units = [unit for entry in ours for unit in tables.units(tree, entry, self.name)]
-        others = {entry.path for entry in entries if entry.suffix in PICTURE_SUFFIXES}
-        taken = {entry.path for entry in ours}
-        for unit in units if others else ():
-            path = tables.path_of(tree, unit)
-            for found in tables.rows(tree, unit):
-                if not isinstance(found, Fault):
-                    taken |= {each for info in _infos(found[1]) for each in _paths(tree, path, info)} & others
-        return Claim(units, taken)
+        has_pictures = files.has(PICTURE_SUFFIXES)
+        for entry in tables.shaped(tree, files, _fits):
+            files.take(entry.path)
+            for unit in tables.units(tree, entry, self.name):
+                for found in tables.rows(tree, unit) if has_pictures else ():
+                    if not isinstance(found, Fault):
+                        named = {each for info in _infos(found[1]) for each in _paths(tree, entry.path, info)}
+                        files.take(*(each for each in named if Entry(each, 0, "").suffix in PICTURE_SUFFIXES))
+                yield unit
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         path = tables.path_of(tree, unit)

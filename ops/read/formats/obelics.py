@@ -16,12 +16,13 @@ import pyarrow.parquet as pq
 
 from catalog.terms.controls import printable
 from ops.fault import Fault
-from ops.read.document import Claim, Document, Picture, Text, Unit, shown_file
+from ops.read.document import Document, Picture, Text, Unit, shown_file
 from ops.read.document_metadata import parsed, storable
 from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.page.links import resolve
+from ops.read.places.file_table import Entry, FileTable
 from ops.read.places.one_document import OneDocument
-from ops.read.places.tree import Entry, Tree
+from ops.read.places.tree import Tree
 from ops.read.records import columns, tables
 
 SUFFIXES = frozenset(("parquet", "parq"))
@@ -39,19 +40,20 @@ class Obelics:
     suffixes: frozenset[str] = SUFFIXES
     expects = ".parquet tables with the list columns 'images' and 'texts'"
 
-    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        return bool(tables.shaped(tree, entries, columns.is_interleaved))
+    def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        """Footers are read here. Of the picture files those are taken that a row names.
 
-    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        """Footers are read here. Of the picture files those are taken that a row names."""
-        # A table that cannot be read is taken with the others: read() will say what is wrong, as a fault.
-        ours = [entry for entry in entries if entry.suffix in SUFFIXES]
-        units = [unit for entry in ours for unit in tables.units(tree, entry, self.name)]
-        taken = {entry.path for entry in ours}
-        others = {entry.path for entry in entries if entry.suffix in PICTURE_SUFFIXES}
-        for path in sorted(taken) if others else ():
-            taken |= _named(tree, path) & others
-        return Claim(units, taken)
+        A table that cannot be read is taken with the others: read() will say what is wrong, as a fault.
+        """
+        if next(tables.shaped(tree, files, columns.is_interleaved), None) is None:
+            return
+        has_pictures = files.has(PICTURE_SUFFIXES)
+        for entry in files.of(SUFFIXES):
+            files.take(entry.path)
+            yield from tables.units(tree, entry, self.name)
+            for named in _named(tree, entry.path) if has_pictures else ():
+                if Entry(named, 0, "").suffix in PICTURE_SUFFIXES:
+                    files.take(named)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         path, group = tables.path_of(tree, unit), unit.uri.rpartition("#row-group=")[2]

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ops.fault import Fault
-from ops.read.document import Claim, Document, Unit
-from ops.read.places.tree import Entry, Tree
+from ops.read.document import Document, Unit
+from ops.read.places.file_table import FileTable
+from ops.read.places.tree import Tree
 from ops.read.records import columns, tables
 
 
@@ -22,14 +23,10 @@ class UrlList:
     suffixes: frozenset[str] = tables.SUFFIXES
     expects = ".parquet, .csv, .tsv or .jsonl with a column 'url' and captions such as 'caption' or 'TEXT'"
 
-    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        return bool(tables.shaped(tree, entries, _fits))
-
-    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        ours = tables.shaped(tree, entries, _fits)
-        return Claim(
-            [unit for entry in ours for unit in tables.units(tree, entry, self.name)], {entry.path for entry in ours}
-        )
+    def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        for entry in tables.shaped(tree, files, _fits):
+            files.take(entry.path)
+            yield from tables.units(tree, entry, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         path = tables.path_of(tree, unit)

@@ -11,13 +11,14 @@ from typing import IO
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from ops.fault import Fault
-from ops.read.document import Claim, Document, Picture, Text, Unit
+from ops.read.document import Document, Picture, Text, Unit
 from ops.read.formats.html_folder import fault_of
 from ops.read.page import page, reading_order
 from ops.read.page.links import NOT_FETCHED, REMOTE, resolve
 from ops.read.page.picture_reference import PictureReference
+from ops.read.places.file_table import Entry, FileTable
 from ops.read.places.one_document import DOCUMENT_BYTES
-from ops.read.places.tree import Entry, LocalTree, Tree
+from ops.read.places.tree import LocalTree, Tree
 from ops.read.places.unpack import seekable
 from ops.read.records.warc_records import Record, body, kind_of, records
 
@@ -36,13 +37,11 @@ class Warc:
     suffixes: frozenset[str] = frozenset(("warc", "gz"))
     expects = ".warc or .warc.gz with HTML responses"
 
-    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        return any(_is_ours(entry) for entry in entries)
-
-    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        ours = [entry for entry in entries if _is_ours(entry)]
-        units = [Unit(tree.uri(entry.path), entry.size, entry.etag, self.name) for entry in ours]
-        return Claim(units, {entry.path for entry in ours})
+    def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        for entry in files.of(self.suffixes):
+            if _is_ours(entry):
+                files.take(entry.path)
+                yield Unit(tree.uri(entry.path), entry.size, entry.etag, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         try:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from catalog.terms.ids import text_id
 from ops.fault import Fault
-from ops.read.document import Claim, Document, Picture, Text, Unit, shown_file
+from ops.read.document import Document, Picture, Text, Unit, shown_file
 from ops.read.document_metadata import clean, parsed, storable
 from ops.read.formats import interleaved_sample
 from ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
@@ -24,8 +24,9 @@ from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from ops.read.formats.image_folder import readable
 from ops.read.page.links import NOT_FETCHED
 from ops.read.places.archive import ArchiveTree, archive, is_tar_name, peek
+from ops.read.places.file_table import Entry, FileTable
 from ops.read.places.one_document import OneDocument
-from ops.read.places.tree import Entry, Tree
+from ops.read.places.tree import Tree
 from ops.read.records import tables
 
 CAPTIONS = ("txt", "text", "caption", "cap")
@@ -46,20 +47,13 @@ class WebDataset:
     suffixes: frozenset[str] = frozenset(("tar", "tgz", "gz"))
     expects = ".tar(.gz) shards of samples such as 00001.jpg, 00001.txt, 00001.json"
 
-    def detect(self, tree: Tree, entries: list[Entry]) -> bool:
-        return any(_is_ours(tree, entry) for entry in entries)
-
-    def claim(self, tree: Tree, entries: list[Entry]) -> Claim:
-        files = {entry.path: entry for entry in entries}
-        units: list[Unit] = []
-        taken: set[str] = set()
-        for entry in entries:
+    def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        for entry in files.of(self.suffixes):
             if _is_ours(tree, entry):
-                beside = [files[path] for path in _beside(entry.path) if path in files]
+                beside = [found for path in _beside(entry.path) if (found := files.get(path))]
                 etag = text_id(entry.etag, *(each.etag for each in beside)) if beside else entry.etag
-                units.append(Unit(tree.uri(entry.path), entry.size, etag, self.name))
-                taken |= {entry.path, *(each.path for each in beside)}
-        return Claim(units, taken)
+                files.take(entry.path, *(each.path for each in beside))
+                yield Unit(tree.uri(entry.path), entry.size, etag, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         path = unit.uri.removeprefix(tree.uri(""))
@@ -105,7 +99,7 @@ def _sidecar(tree: Tree, path: str) -> dict[str, dict[str, Any]] | Fault:
 
 
 def _documents(packed: ArchiveTree, sidecar: dict[str, dict[str, Any]] | Fault) -> Iterator[Document | Fault]:
-    entries, faults = packed.list()
+    entries, faults = packed.members()
     yield from faults
     if isinstance(sidecar, Fault):
         yield sidecar

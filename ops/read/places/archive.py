@@ -9,9 +9,10 @@ from functools import lru_cache
 from typing import IO
 
 from ops.fault import Fault
+from ops.read.places.file_table import Entry, FileTable
 from ops.read.places.own_folders import HIDDEN, left_out
 from ops.read.places.tar_members import Member, members
-from ops.read.places.tree import MAX_BYTES, Entry, Place, Tree, one_by_one, refused
+from ops.read.places.tree import MAX_BYTES, Place, Tree, one_by_one, refused
 from ops.read.places.unpack import head, seekable
 from ops.read.places.zip_members import DAMAGED, ZipMembers
 
@@ -40,7 +41,12 @@ class ArchiveTree:
                 else:
                     self._tar[found.name] = found
 
-    def list(self) -> tuple[list[Entry], list[Fault]]:
+    def list_into(self, files: FileTable) -> Iterator[Fault]:
+        entries, faults = self.members()
+        files.add(entries)
+        yield from faults
+
+    def members(self) -> tuple[list[Entry], list[Fault]]:
         """List members in the order of the archive, and its faults; what is hidden is left out, with a Fault."""
         sizes = self._zip.names() if self._zip else ((each.name, each.size) for each in self._tar.values())
         entries = [Entry(name, size, "") for name, size in sizes]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import IO
 
 from ops.fault import Fault
-from ops.read.places.tree import MAX_BYTES, Entry, Place, Tree
+from ops.read.places.file_table import FileTable
+from ops.read.places.tree import MAX_BYTES, Place, Tree
 
 # Of one document's files. A worker holds them all, a page's tree (some 400 MB at most) and what it has itself.
 DOCUMENT_BYTES = 256 * 2**20
@@ -23,8 +25,8 @@ class OneDocument:
     def root(self) -> str:
         return self._tree.root
 
-    def list(self) -> tuple[list[Entry], list[Fault]]:
-        return self._tree.list()
+    def list_into(self, files: FileTable) -> Iterator[Fault]:
+        return self._tree.list_into(files)
 
     def uri(self, path: str) -> str:
         return self._tree.uri(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from errno import EINVAL
 from typing import IO, Any
@@ -11,9 +12,10 @@ from botocore.exceptions import NoCredentialsError
 
 from ops.fault import Fault
 from ops.read.places import own_folders, retries
+from ops.read.places.file_table import Entry, FileTable
 from ops.read.places.ranges import buffered
 from ops.read.places.s3_requests import BROKEN_OFF, UNREACHABLE, again, cannot, filesystem, range_of, told
-from ops.read.places.tree import MAX_BYTES, Entry, Place, SourceError, refused
+from ops.read.places.tree import MAX_BYTES, Place, SourceError, refused
 
 # Objects asked for at once, and so much of each: 128 MB that a worker may hold, and pictures are smaller.
 AT_ONCE, BEGINNING = 32, 4 * 2**20
@@ -31,15 +33,56 @@ class S3Tree:
         """The prefix or key."""
         return self.uri(self.only) if self.only else self.root
 
-    def list(self) -> tuple[list[Entry], list[Fault]]:
-        """List as Tree.list. Raises SourceError when the place cannot be reached or listed."""
-        start = self.root.removeprefix("s3://")
+    def list_into(self, files: FileTable) -> Iterator[Fault]:
+        """List as Tree.list_into, a page of 1,000 keys at a time.
+
+        Raises SourceError when the place cannot be reached or listed.
+        """
+        clues: defaultdict[str, set[str]] = defaultdict(set)
+        hidden: dict[str, None] = {}
+        for page in self._pages():
+            entries = [entry for entry in (self._entry(each) for each in page) if entry]
+            for entry in entries:
+                folder, slash, name = entry.path.rpartition("/")
+                for place, clue in ((folder + slash, own_folders.clue(name)), own_folders.data_clue(entry.path)):
+                    if clue and entry.size:  # of an empty object S3 has no first bytes to give
+                        clues[place].add(clue)
+            hidden |= dict.fromkeys(filter(None, (own_folders.left_out(entry.path) for entry in entries)))
+            files.add(entry for entry in entries if not own_folders.left_out(entry.path))
+        own = set() if self.only else {folder for folder, seen in clues.items() if self._is_own(folder, seen)}
+        if "" in own:
+            raise SourceError(f"source '{self.root}' {own_folders.ITSELF}")
+        for folder in own:
+            files.drop(folder)
+        for place in sorted({own_folders.left_out(place + "/", own) or place for place in (*hidden, *own)}):
+            ours = f"{place}/" in own
+            yield Fault(self.uri(place), "left_out", own_folders.LEFT_OUT if ours else own_folders.HIDDEN)
+
+    def _pages(self) -> Iterator[list[dict[str, Any]]]:
+        """Yield the objects below the place, as S3 lists them: by key. Raises SourceError as `list_into` does."""
+        bucket, _, prefix = self.root.removeprefix("s3://").partition("/")
+        if self.only:
+            prefix = f"{prefix}/{self.only}" if prefix else self.only
+        elif prefix:
+            prefix += "/"
+        asked: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix}
+        n = 0
+        while True:
+            answer = self._asked(asked)
+            found = [each for each in answer.get("Contents", ()) if not self.only or each["Key"] == prefix]
+            n += len(found)
+            yield found
+            if not answer.get("IsTruncated"):
+                break
+            asked["ContinuationToken"] = answer["NextContinuationToken"]
+        if self.only and not n:
+            raise self._nowhere()
+
+    def _asked(self, asked: dict[str, Any]) -> dict[str, Any]:
         try:
-            found = filesystem().find(start + (f"/{self.only}" if self.only else ""), detail=True)
+            return again(lambda: filesystem().call_s3("list_objects_v2", **asked))
         except FileNotFoundError:
-            raise SourceError(
-                f"source '{self.root}': no such bucket or prefix; check its name and the region"
-            ) from None
+            raise self._nowhere() from None
         except NoCredentialsError:
             raise SourceError(
                 f"source '{self.root}': no S3 credentials; "
@@ -50,28 +93,17 @@ class S3Tree:
                 f"source '{self.root}': S3 cannot be reached or refuses ({error}); "
                 "check AWS_ENDPOINT_URL, the network and the credentials"
             ) from None
-        return self._entries(start, found)
 
-    def _entries(self, start: str, found: dict[str, dict[str, Any]]) -> tuple[list[Entry], list[Fault]]:
-        entries: list[Entry] = []
-        clues: defaultdict[str, set[str]] = defaultdict(set)
-        for key, info in found.items():
-            path = key.removeprefix(start).removeprefix("/")  # one: a key may hold two in a row
-            if path and info["type"] == "file" and not path.endswith("/"):
-                entries.append(Entry(path, int(info["size"]), str(info["ETag"]).strip('"')))
-                folder, slash, name = path.rpartition("/")
-                for place, clue in ((folder + slash, own_folders.clue(name)), own_folders.data_clue(path)):
-                    if clue and info["size"]:  # of an empty object S3 has no first bytes to give
-                        clues[place].add(clue)
-        own = {} if self.only else {folder for folder, seen in clues.items() if self._is_own(folder, seen)}
-        if "" in own:
-            raise SourceError(f"source '{self.root}' {own_folders.ITSELF}")
-        left_out = {entry.path: own_folders.left_out(entry.path, own) for entry in entries}
-        kept = sorted((entry for entry in entries if not left_out[entry.path]), key=lambda entry: entry.path)
-        return kept, [
-            Fault(self.uri(place), "left_out", own_folders.LEFT_OUT if f"{place}/" in own else own_folders.HIDDEN)
-            for place in sorted({place for place in left_out.values() if place})
-        ]
+    def _nowhere(self) -> SourceError:
+        return SourceError(f"source '{self.root}': no such bucket or prefix; check its name and the region")
+
+    def _entry(self, found: dict[str, Any]) -> Entry | None:
+        """Make an entry of a listed object; None for what stands for a folder."""
+        start = self.root.removeprefix("s3://").partition("/")[2]
+        path = str(found["Key"]).removeprefix(start).removeprefix("/")  # one: a key may hold two in a row
+        if not path or path.endswith("/"):
+            return None
+        return Entry(path, int(found["Size"]), str(found["ETag"]).strip('"'))
 
     def _is_own(self, folder: str, clues: set[str]) -> bool:
         def head(name: str, n: int) -> bytes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -13,6 +12,7 @@ from catalog.terms.ids import text_id
 from catalog.terms.mark import LAKE_DATA
 from ops.fault import Fault
 from ops.read.places import own_folders
+from ops.read.places.file_table import Entry, FileTable
 
 # Larger single files are refused unread: a worker holds a picture in memory whole.
 MAX_BYTES = 256 * 2**20
@@ -20,20 +20,6 @@ MAX_BYTES = 256 * 2**20
 
 class SourceError(Exception):
     """A source as a whole cannot be used; the message says which one, why, and the remedy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One listed file: ``path`` in the source with '/', ``size`` in bytes; ``etag`` changes with its content."""
-
-    path: str
-    size: int
-    etag: str
-
-    @property
-    def suffix(self) -> str:
-        """Extension in lower case without the dot, '' for none."""
-        return posixpath.splitext(self.path)[1][1:].lower()
 
 
 @dataclass(frozen=True)
@@ -54,8 +40,8 @@ class Tree(Protocol):
     @property
     def root(self) -> str: ...
 
-    def list(self) -> tuple[list[Entry], list[Fault]]:
-        """List every file, sorted by path, and a Fault for what could not be listed.
+    def list_into(self, files: FileTable) -> Iterator[Fault]:
+        """Put every file into ``files``, and yield a Fault for what could not be listed.
 
         What is hidden (its name begins with a dot) and folders that Pairmill made are left out, each with a Fault: of a
         hidden folder one for all. Raises SourceError when the place cannot be listed, or is itself made by Pairmill.
@@ -103,44 +89,47 @@ class LocalTree:
         """The folder or file."""
         return self._absolute(self.only) if self.only else self.root
 
-    def list(self) -> tuple[list[Entry], list[Fault]]:
+    def list_into(self, files: FileTable) -> Iterator[Fault]:
         if self.only:
-            return [_entry(self.only, os.stat(self._absolute(self.only)))], []
-        entries: list[Entry] = []
-        faults: list[Fault] = []
+            files.add([_entry(self.only, os.stat(self._absolute(self.only)))])
+            return
         folders = [""]
         while folders:
-            folders += self._scan(folders.pop(), entries, faults)
-        return sorted(entries, key=lambda entry: entry.path), faults
+            folder = folders.pop()
+            try:
+                if self._is_own(folder):
+                    yield Fault(self.uri(folder.rstrip("/")), "left_out", own_folders.LEFT_OUT)
+                    continue
+                with os.scandir(self._absolute(folder)) as found:
+                    faults: list[Fault] = []
+                    files.add(self._listed(folder, found, folders, faults))
+                yield from faults
+            except OSError as error:
+                yield Fault(self.uri(folder), "missing", f"cannot be listed: {error.strerror}")
 
-    def _scan(self, folder: str, entries: list[Entry], faults: list[Fault]) -> list[str]:
-        """Add the files of one folder, and return the folders in it; neither if Pairmill made it."""
-        below: list[str] = []
-        clues: set[str] = set()
-        n_entries, n_faults = len(entries), len(faults)
-        try:
-            with os.scandir(self._absolute(folder)) as found:
-                for item in found:
-                    clues.add(own_folders.clue(item.name))
-                    path = folder + item.name
-                    fault = self._unlistable(item, path)
-                    if fault:
-                        faults.append(fault)
-                    elif item.is_dir():
-                        below.append(path + "/")
-                    else:
-                        entries.append(_entry(path, item.stat()))
-        except OSError as error:
-            faults.append(Fault(self.uri(folder), "missing", f"cannot be listed: {error.strerror}"))
-        if not self._is_own(folder, clues):
-            return below
-        if not folder:
+    def _listed(
+        self, folder: str, found: Iterable[os.DirEntry[str]], folders: list[str], faults: list[Fault]
+    ) -> Iterator[Entry]:
+        """Yield the files of one folder; add the folders in it to ``folders``, what cannot be listed to ``faults``."""
+        for item in found:
+            path = folder + item.name
+            if fault := self._unlistable(item, path):
+                faults.append(fault)
+            elif item.is_dir():
+                folders.append(path + "/")
+            else:
+                yield _entry(path, item.stat())
+
+    def _is_own(self, folder: str) -> bool:
+        """Whether Pairmill made a folder, by a first look at its names. Raises SourceError when it is the source."""
+        with os.scandir(self._absolute(folder)) as found:
+            clues = {own_folders.clue(item.name) for item in found}
+        is_own = self._is_own_by(folder, clues)
+        if is_own and not folder:
             raise SourceError(f"source '{self.root}' {own_folders.ITSELF}")
-        del entries[n_entries:], faults[n_faults:]
-        faults.append(Fault(self.uri(folder.rstrip("/")), "left_out", own_folders.LEFT_OUT))
-        return []
+        return is_own
 
-    def _is_own(self, folder: str, clues: set[str]) -> bool:
+    def _is_own_by(self, folder: str, clues: set[str]) -> bool:
         def head(name: str, n: int) -> bytes:
             try:
                 with self.open(folder + name) as file:

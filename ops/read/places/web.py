@@ -6,6 +6,7 @@ Proxies by the usual variables. What follows the '?' of an address may be a sign
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO
 from urllib.parse import urlsplit
@@ -13,7 +14,8 @@ from urllib.parse import urlsplit
 from catalog.terms.ids import text_id
 from catalog.terms.secrets import without_secrets
 from ops.fault import Fault
-from ops.read.places.tree import MAX_BYTES, Entry, Place, SourceError, one_by_one, refused
+from ops.read.places.file_table import Entry, FileTable
+from ops.read.places.tree import MAX_BYTES, Place, SourceError, one_by_one, refused
 from ops.read.places.web_bytes import brought, range_of, state_of
 
 READABLE = (".parquet", ".parq", ".csv", ".tsv", ".jsonl", ".ndjson", ".warc", ".tar", ".tgz", ".zip")
@@ -32,15 +34,16 @@ class WebTree:
         """The address without its query, which may be a secret: no row shall hold it."""
         return self.uri(self.name)
 
-    def list(self) -> tuple[list[Entry], list[Fault]]:
-        """List as Tree.list. Raises SourceError when the address cannot be read."""
+    def list_into(self, files: FileTable) -> Iterator[Fault]:
+        """List as Tree.list_into. Raises SourceError when the address cannot be read."""
         state = state_of(self._address)
         size, etag = state.size, state.etag
         if size < 0 or not etag:
             with self.open(self.name) as file:
                 digest = hashlib.file_digest(file, "sha256")  # pyright: ignore[reportArgumentType]
                 size, etag = file.tell(), digest.hexdigest()
-        return [Entry(self.name, size, text_id(etag, str(size)))], []
+        files.add([Entry(self.name, size, text_id(etag, str(size)))])
+        return iter(())
 
     def uri(self, path: str) -> str:
         return f"{self.root}/{path}"

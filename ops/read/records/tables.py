@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from catalog.terms.ids import text_id
 from ops.fault import Fault
 from ops.read.document import Unit
-from ops.read.places.tree import Entry, Tree
+from ops.read.places.file_table import Entry, FileTable, runs
+from ops.read.places.tree import Tree
 from ops.read.places.unpack import MAX_RATIO
 from ops.read.places.zip_members import DAMAGED
 from ops.read.records.text_rows import LINES, SEPARATED, Row, text_rows
@@ -84,12 +85,13 @@ def header(tree: Tree, entry: Entry) -> Header | None:
     return None
 
 
-def shaped(tree: Tree, entries: list[Entry], fits: Callable[[dict[str, str]], bool]) -> list[Entry]:
-    """Select the tables whose columns ``fits`` accepts. Many at a time: on S3 a footer is two reads."""
-    tables = [entry for entry in entries if format_of(entry.path)]
+def shaped(tree: Tree, files: FileTable, fits: Callable[[dict[str, str]], bool]) -> Iterator[Entry]:
+    """Yield the tables whose columns ``fits`` accepts. Many are looked at at once: on S3 a footer is two reads."""
+    tables = (entry for entry in files.of(SUFFIXES) if format_of(entry.path))
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        headers = list(pool.map(lambda entry: header(tree, entry), tables))
-    return [entry for entry, found in zip(tables, headers, strict=True) if found and fits(found.columns)]
+        for some in runs(tables, 4 * AT_ONCE):
+            headers = pool.map(lambda entry: header(tree, entry), some)
+            yield from [entry for entry, found in zip(some, headers, strict=True) if found and fits(found.columns)]
 
 
 def kinds(schema: pa.Schema) -> dict[str, str]:
