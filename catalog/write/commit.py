@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from catalog.lake.lake import Lake
@@ -30,19 +31,51 @@ class Manifest:
     sha256: str = ""
 
 
-def commit(lake: Lake, manifests: Sequence[Manifest]) -> int:
+class Committed:
+    """Remember 64 bits of each committed partition (15 MB for 1.9M) for who holds the lease, and so alone commits.
+
+    A commit then asks the lake about its own only where one may be known: 0.1 s once, instead of for each.
+    """
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._before: np.ndarray | None = None
+        self._since: set[int] = set()
+
+    def may_hold(self, partition_ids: Sequence[str]) -> bool:
+        """Whether any of these may be committed already; False is certain."""
+        if self._before is None:
+            found = self._lake.table("SELECT hash(partition_id) AS bits FROM partitions")
+            self._before = np.sort(found["bits"].to_numpy())
+        bits = self._bits(partition_ids)
+        at = np.searchsorted(self._before, bits)
+        known = self._before[np.minimum(at, len(self._before) - 1)] == bits if len(self._before) else np.zeros(1, bool)
+        return bool(known.any()) or not self._since.isdisjoint(bits.tolist())
+
+    def add(self, partition_ids: Sequence[str]) -> None:
+        """Remember partitions that are being committed, or were."""
+        self._since.update(self._bits(partition_ids).tolist())
+
+    def _bits(self, partition_ids: Sequence[str]) -> np.ndarray:
+        return self._lake.table("SELECT hash(unnest(?)) AS bits", (list(partition_ids),))["bits"].to_numpy()
+
+
+def commit(lake: Lake, manifests: Sequence[Manifest], committed: Committed | None = None) -> int:
     """Register the files and insert their `partitions` rows, all or nothing. Returns how many partitions were new.
 
     A (table, partition_id) that is committed already is skipped: its file stays unregistered, for the sweep. DuckLake
-    itself would register a file twice and double its rows. Raises PairmillError for a file outside its table's folder,
-    LeaseLost when the lease was taken over.
+    itself would register a file twice and double its rows. ``committed`` saves asking for what cannot be. Raises
+    PairmillError for a file outside its table's folder, LeaseLost when the lease was taken over.
     """
     if not manifests:
         return 0
     placed = {(m.table, m.partition_id): (m, _relative_path(lake, m)) for m in reversed(manifests)}
 
     def body() -> list[tuple[Manifest, str]]:
-        known = known_partitions(lake, [partition_id for _, partition_id in placed])
+        ids = [partition_id for _, partition_id in placed]
+        known = known_partitions(lake, ids) if committed is None or committed.may_hold(ids) else set()
+        if committed is not None:
+            committed.add(ids)
         new = [pair for key, pair in placed.items() if key not in known]
         _register_files(lake, new)
         _insert_partitions(lake, [m for m, _ in new], [path for _, path in new])

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from catalog.lake.lake import Lake
 from catalog.lake.lease_row import hold, holder_of
 from catalog.terms.error import LeaseLost
-from catalog.write.commit import Manifest, commit
+from catalog.write.commit import Committed, Manifest, commit
 
 
 class Writer:
@@ -23,6 +23,7 @@ class Writer:
         self.lake = lake
         self.run_id = run_id
         self._token = token
+        self._committed = Committed(lake)
 
     def begin(self, step: str) -> int:
         """Allocate the commit number that the step's workers write into their rows; strictly increasing.
@@ -39,7 +40,7 @@ class Writer:
 
     def commit(self, manifests: Sequence[Manifest]) -> int:
         """Commit finished partitions; see catalog.write.commit. Returns how many were new."""
-        return commit(self.lake, manifests)
+        return commit(self.lake, manifests, self._committed)
 
     def check(self) -> None:
         """Raise LeaseLost unless this process still holds the lease.

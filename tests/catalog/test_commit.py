@@ -35,6 +35,27 @@ def test_a_partition_that_is_committed_again_changes_nothing(lake: Lake) -> None
     assert lake.query("SELECT partition_id, rows, path FROM partitions") == [("p", 2, "main/image_hash/run/p.parquet")]
 
 
+def test_a_writer_that_remembers_skips_what_it_or_another_before_it_committed(lake: Lake) -> None:
+    p, q, r = (partition(lake, name, [name]) for name in "pqr")
+    for run, new in (("first", [1, 0, 1]), ("second", [0, 0, 0])):
+        with lease.writing(lake, run, "test") as writer:
+            assert [writer.commit(each) for each in ([p], [p], [p, q])] == new
+    with lease.writing(lake, "third", "test") as writer:
+        assert writer.commit([r]) == 1
+        lake.execute("UPDATE partitions SET partition_id = 'other' WHERE partition_id = 'r'")  # as a replay does
+        assert writer.commit([replace(q, rows=9), partition(lake, "r", ["again"], run_id="third")]) == 1
+    assert lake.query("SELECT partition_id FROM partitions ORDER BY ALL") == [("other",), ("p",), ("q",), ("r",)]
+
+
+def test_a_commit_that_failed_is_not_taken_for_done(lake: Lake) -> None:
+    good = partition(lake, "good", ["a"])
+    gone = replace(good, partition_id="gone", path=f"{lake.staging('image_hash', 'run')}/gone.parquet")
+    with lease.writing(lake, "run", "test") as writer:
+        with pytest.raises(Exception, match=r"gone"):
+            writer.commit([good, gone])
+        assert (writer.commit([good]), n_rows(lake)) == (1, 1)
+
+
 def test_the_same_partition_id_in_two_tables_is_two_partitions(lake: Lake) -> None:
     hashes = partition(lake, "p", ["a"])
     empty = replace(hashes, table="image_quality", rows=0, bytes=0, path="")
