@@ -79,11 +79,13 @@ def withheld(lake: Lake) -> dict[str, dict[str, int]]:
 
 
 def _is_same(published: str, recipe: Recipe) -> bool:
-    """Tell whether a stored recipe is ``recipe`` but for placement. Settings that came after it have their defaults."""
+    """Tell whether a stored recipe is ``recipe`` but for placement, and for how pictures are fetched: a replay brings
+    settings for that, and what they change are pairs and decisions. Settings that came after it have their defaults."""
     try:
-        return Recipe.model_validate(json.loads(published)).digest() == recipe.digest()
+        was = Recipe.model_validate(json.loads(published))
     except ValueError:  # it has settings that there are no longer
         return False
+    return was.model_copy(update={"fetch": None}).digest() == recipe.model_copy(update={"fetch": None}).digest()
 
 
 def _decided_as(lake: Lake, name: str, version: int, funnel: list[tuple]) -> bool:

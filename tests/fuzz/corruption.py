@@ -23,7 +23,9 @@ from tests.flows.conftest import small_settings, world
 from tests.flows.line import curate
 from tests.shared import made_once
 
-REMEDY = re.compile(r"put (it|them) back|restore|check |delete|move the|may hold only|there is no lake|write it", re.I)
+REMEDY = re.compile(
+    r"put (it|them|the catalog) back|restore|check |delete|move the|may hold only|there is no lake|write it", re.I
+)
 DATA_SHARE = 6  # how often a data file is damaged for once the catalog, its seal, lake.yaml, the facts or the report is
 SPENT = re.compile(r"\b[\d.]+ (ms|s|min)\b")
 

@@ -183,7 +183,8 @@ def batches(file: IO[bytes], uri: str, group: int, columns: list[str] | None = N
         return
     seen = 0
     size = _rows_at_once(file, table, chunks)
-    for batch in table.iter_batches(batch_size=size, row_groups=[group], columns=columns):
+    for packed in table.iter_batches(batch_size=size, row_groups=[group], columns=columns):
+        batch = _unpacked(packed)
         seen += batch.nbytes
         if seen > most:
             yield Fault(f"{uri}#row={first}", "bomb", f"over {most} bytes in one row group: the rest is not read")
@@ -193,6 +194,12 @@ def batches(file: IO[bytes], uri: str, group: int, columns: list[str] | None = N
         else:
             yield from _row_by_row(batch, uri, first)
         first += batch.num_rows
+
+
+def _unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Write out what a column's dictionary stands for: a text of it that each row repeats counts as often."""
+    arrays = [each.dictionary_decode() if isinstance(each, pa.DictionaryArray) else each for each in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
 def _row_by_row(batch: pa.RecordBatch, uri: str, first: int) -> Iterator[Batch | Fault]:

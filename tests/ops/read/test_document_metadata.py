@@ -29,7 +29,8 @@ def test_what_is_kept_can_be_written_as_json_and_as_utf8(row):
     assert json.loads(text) == kept
     assert text.encode()
     for name, value in row.items():
-        if printable(name) == name and isinstance(value, int | float | str | None):
+        alone = [printable(other) for other in row].count(name) == 1  # no other is called so without its control codes
+        if alone and printable(name) == name and isinstance(value, int | float | str | None):
             assert name in kept and plain(kept[name]) == plain(value)
 
 
