@@ -23,7 +23,7 @@ from catalog.terms.ids import text_id
 from catalog.terms.score import Stage
 from catalog.terms.scores import CORPUS_ENTROPY
 from catalog.write.scorer import Scorer
-from ops.text.corpus_entropy import RAREST, CorpusEntropy, count_words
+from ops.text.corpus_entropy import COUNT_VERSION, RAREST, CorpusEntropy, count_words
 from ops.text.imported_words import CountsError, imported
 from tasks.run.rows import read_rows, read_table, score_rows
 from tasks.run.session import Session
@@ -51,8 +51,8 @@ def score_entropy(session: Session) -> None:
 
 def _own(session: Session) -> tuple[bool, Frozen | None]:
     """Return the lake's own probabilities, made now where there are none or the lake has outgrown them."""
-    counts = Scorer("word_counts", "word_counts", 1)
-    shares = Scorer("word_probabilities", "word_probabilities", 1, {"rarest": RAREST}, "", (counts.digest,))
+    counts = Scorer("word_counts", "word_counts", COUNT_VERSION)
+    shares = Scorer("word_probabilities", "word_probabilities", COUNT_VERSION, {"rarest": RAREST}, "", (counts.digest,))
     found = word_counts.frozen(session.lake, shares.digest)
     n = word_counts.n_sentences(session.lake)
     if found is not None and n <= session.recipe.words.refresh_at * found.sentences:
@@ -81,7 +81,7 @@ def _imported(session: Session) -> tuple[bool, Frozen | None]:
     except CountsError as error:
         raise BadRecipe(f"recipe '{session.recipe.name}', words.counts: {error}") from error
     content = text_id("\n".join(rows["word"].to_pylist()), *map(repr, rows["p"].to_pylist()))
-    shares = Scorer("word_probabilities", "word_probabilities", 1, {"imported": content})
+    shares = Scorer("word_probabilities", "word_probabilities", COUNT_VERSION, {"imported": content})
     if word_counts.frozen(session.lake, shares.digest) is None:
         session.compute(TRAIN, rows.num_rows, lambda: _store(session, shares, rows, 0))
     return folded, word_counts.frozen(session.lake, shares.digest)

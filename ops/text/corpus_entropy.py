@@ -22,6 +22,7 @@ from ops.batch import Batch
 if TYPE_CHECKING:
     from nltk.tokenize.destructive import NLTKWordTokenizer
 
+COUNT_VERSION = 1  # counts up when texts are divided into other words, or these get other shares
 # A rarer word adds less than 1e-7 * log2(1e7) = 2.3e-6: a sentence of 81 of them is short of 2e-4 at most.
 RAREST = 1e-7
 # What is counted of a sentence, in characters: some 800 words, ten times what the rule on length lets pass.

@@ -45,7 +45,7 @@ def number(value: float | None) -> str:
     if value is None:
         return "–"
     if abs(value) >= 100 or value == int(value):
-        return f"{value:,.0f}"
+        return f"{value + 0.0:,.0f}"  # of -0.0 too a plain 0
     return f"{value:.3g}"
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.text.corpus_entropy import LONGEST, RAREST, CorpusEntropy, count_words, words
+from ops.text.corpus_entropy import COUNT_VERSION, LONGEST, RAREST, CorpusEntropy, count_words, words
 from ops.text.imported_words import CountsError, imported
 from tests.ops.golden import check_golden
 
@@ -64,6 +64,10 @@ def test_words_left_out_for_being_rare_cost_a_sentence_of_81_less_than_two_ten_t
 
 def test_no_text_costs_more_than_its_first_characters():
     assert words("a.a!" * 10**6) == words(("a.a!" * 10**6)[:LONGEST])
+
+
+def test_the_words_of_a_version_stay():
+    check_golden("word_counts", COUNT_VERSION, [words(text) for text in CORPUS])
 
 
 def test_the_values_of_a_version_stay():
