@@ -22,7 +22,7 @@ from ops.fault import Fault
 from ops.read.places.file_table import Entry, FileTable
 from ops.read.places.tree import LocalTree
 from ops.read.source import FORMATS, Source, row_of
-from tasks.ingest import new_rounds, shard_item
+from tasks.ingest import first_readers, new_rounds, reader_names, shard_item
 from tasks.run.session import Session
 
 
@@ -52,7 +52,7 @@ def held_whole(source: Source) -> int:
 
 def shards(source: Source, lake: str) -> int:
     with create_or_open(lake) as opened:
-        contents.list_units(opened, map(row_of, source.listed()))
+        contents.list_units(opened, map(row_of, source.listed()), reader_names("en"), first_readers("en"))
         session = cast(Session, cast(Any, SimpleNamespace(lake=opened, recipe=load_recipe("30m"))))
         return sum(len(items) for items in new_rounds(session, source))
 
