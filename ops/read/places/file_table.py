@@ -49,6 +49,7 @@ class FileTable:
         self._db.execute("PRAGMA journal_mode = OFF")
         self._db.execute(f"PRAGMA cache_size = -{CACHE_KB}")
         self._db.executescript(_TABLES)
+        self._db.execute("BEGIN")  # for good: by itself each statement would write what it changed to the disk
         self._turn = FREE
         self.add(files)
 
