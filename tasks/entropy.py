@@ -19,7 +19,6 @@ from catalog.pending.item import WorkItem
 from catalog.pending.word_counts import Frozen
 from catalog.pending.worklist import pending_sentences
 from catalog.terms.error import BadRecipe
-from catalog.terms.ids import text_id
 from catalog.terms.score import Stage
 from catalog.terms.scores import CORPUS_ENTROPY
 from catalog.write.scorer import Scorer
@@ -80,8 +79,8 @@ def _imported(session: Session) -> tuple[bool, Frozen | None]:
         rows, folded = imported(session.recipe.words.counts)
     except CountsError as error:
         raise BadRecipe(f"recipe '{session.recipe.name}', words.counts: {error}") from error
-    content = text_id("\n".join(rows["word"].to_pylist()), *map(repr, rows["p"].to_pylist()))
-    shares = Scorer("word_probabilities", "word_probabilities", COUNT_VERSION, {"imported": content})
+    imported_from = {"imported": word_counts.content_digest(rows)}
+    shares = Scorer("word_probabilities", "word_probabilities", COUNT_VERSION, imported_from)
     if word_counts.frozen(session.lake, shares.digest) is None:
         session.compute(TRAIN, rows.num_rows, lambda: _store(session, shares, rows, 0))
     return folded, word_counts.frozen(session.lake, shares.digest)

@@ -22,7 +22,7 @@ def listed(source: Source) -> Iterator[Unit | Fault]:
 
 def check(source: Source) -> None:
     """Raise SourceError unless there is something to read."""
-    list(_apart(_beginning, source))
+    list(_apart(_checked, source))
 
 
 def _apart(pieces: Callable[[Source], Iterator[Piece]], source: Source) -> Iterator[Unit | Fault]:
@@ -42,6 +42,7 @@ def _pieces(source: Source) -> Iterator[Piece]:
         before = retries.made()
 
 
-def _beginning(source: Source) -> Iterator[Piece]:
+def _checked(source: Source) -> Iterator[Piece]:
     before = retries.made()
-    yield [next(source.listed())], retries.made() - before
+    source.check()
+    yield [], retries.made() - before

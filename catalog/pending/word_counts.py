@@ -65,6 +65,9 @@ def frozen(lake: Lake, scorer: str) -> Frozen | None:
     rows = lake.table(
         "SELECT word, p FROM word_probabilities WHERE scorer = ? AND commit = ? ORDER BY word", (scorer, commit)
     )
-    # p is 17 digits of a quotient of whole numbers: equal counts give equal digits on every machine.
-    words = text_id("\n".join(rows["word"].to_pylist()))
-    return Frozen(lake.data_path + path, sentences, text_id(words, *map(repr, rows["p"].to_pylist())))
+    return Frozen(lake.data_path + path, sentences, content_digest(rows))
+
+
+def content_digest(rows: pa.Table) -> str:
+    """Hash ``word`` and ``p`` to 32 hex digits. p is a quotient of whole numbers in 17 digits: the same everywhere."""
+    return text_id("\n".join(rows["word"].to_pylist()), *map(repr, rows["p"].to_pylist()))

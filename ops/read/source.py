@@ -91,6 +91,14 @@ class Source:
         if image_folder.FORMAT.name in self.formats and (n or _holds_a_picture(self.tree, files)):
             yield from image_folder.claim_unnamed(self.tree, files, TELLING)
 
+    def check(self) -> None:
+        """Raise SourceError when nothing can be read, or the place cannot be reached; found out by the first unit."""
+        files = FileTable()
+        for _ in self.tree.list_into(files):
+            pass
+        if next(self._units(files), None) is None:
+            raise SourceError(_nothing(self.uri, files.count(), self.formats))
+
     def units(self) -> list[Unit]:
         """List what can be read, sorted by uri. Raises SourceError as ``listed`` does."""
         return [found for found in self.listed() if isinstance(found, Unit)]

@@ -72,7 +72,9 @@ class S3Tree:
             found = [each for each in answer.get("Contents", ()) if not self.only or each["Key"] == prefix]
             n += len(found)
             yield found
-            if not answer.get("IsTruncated"):
+            if self.only or not answer.get(
+                "IsTruncated"
+            ):  # of the keys that begin as it does the shortest is the first
                 break
             asked["ContinuationToken"] = answer["NextContinuationToken"]
         if self.only and not n:
