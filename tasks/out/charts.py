@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from catalog.ask.histogram import Histogram, passing
 
@@ -40,13 +41,14 @@ class Chart:
     note: str
 
 
-def number(value: float | None) -> str:
-    """Format a number: whole from 100 on, else three significant digits; None as a dash."""
+def number(value: float | Decimal | None) -> str:
+    """Format a number, DuckDB's decimals too: whole from 100 on, else three significant digits; None as a dash."""
     if value is None:
         return "–"
-    if abs(value) >= 100 or value == int(value):
-        return f"{value + 0.0:,.0f}"  # of -0.0 too a plain 0
-    return f"{value:.3g}"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    value = float(f"{value:.12g}") + 0.0  # an edge found by steps is 10.9500000000001, and -0.0 is a plain 0
+    return f"{value:.0f}" if value == int(value) else f"{value:.3g}"
 
 
 def chart(histogram: Histogram) -> Chart:

@@ -1,5 +1,8 @@
 """What the report's charts say of the values that they draw."""
 
+from decimal import Decimal
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +19,15 @@ def drawn(values: list[float], low: float | None = None, high: float | None = No
     for value in values:
         counts[max(0, min(n - 1, int((value - start) // width)))] += 1
     return Histogram(quantity, "image", start, width, tuple(counts), len(values), 0, whole, False, False, *ends)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "–"), (0, "0"), (-0.0, "0"), (Decimal("0.30"), "0.3"), (Decimal(3), "3"), (10.950000000000001, "10.9"),
+     (10.95, "10.9"), (1234.5, "1,234"), (Decimal(2000), "2,000"), (-0.0004, "-0.0004")],
+)  # fmt: skip
+def test_a_number_is_shown_alike_whichever_type_brings_it(value: float | Decimal | None, shown: str):
+    assert number(value) == shown
 
 
 def test_an_aspect_ratio_is_never_shown_below_one():
