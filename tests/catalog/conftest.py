@@ -19,9 +19,11 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
         yield opened
 
 
-def partition(lake: Lake, name: str, keys: list[str], commit: int = 1, run_id: str = "run") -> Manifest:
-    """Write one Parquet file of `image_hash` rows and return its manifest, as a worker does."""
-    path = f"{lake.staging('image_hash', run_id)}/{name}.parquet"
+def partition(
+    lake: Lake, name: str, keys: list[str], commit: int = 1, run_id: str = "run", attempt: str = ""
+) -> Manifest:
+    """Write a Parquet file of `image_hash` rows and return its manifest, as a worker does; each ``attempt`` its own."""
+    path = f"{lake.staging('image_hash', run_id)}/{name}{attempt}.parquet"
     n = len(keys)
     columns = {"sha256": keys, "shard": [name] * n, "scorer": ["k"] * n, "commit": pa.array([commit] * n, pa.int64())}
     pq.write_table(pa.table(columns | {"phash": pa.array(range(n), pa.uint64())}), path)

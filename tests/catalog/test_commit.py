@@ -192,7 +192,7 @@ with create_or_open(sys.argv[1]) as lake, lease.writing(lake, sys.argv[2], "work
         # Every other commit repeats the one before: what a resumed run does with what it cannot know.
         writer.commit([partition(lake, name, [name + "a", name + "b"], number, sys.argv[2])])
         print(name, flush=True)
-        writer.commit([partition(lake, name, [name + "a", name + "b"], number, sys.argv[2])])
+        writer.commit([partition(lake, name, [name + "a", name + "b"], number, sys.argv[2], "-again")])
 """
 
 
