@@ -52,11 +52,13 @@ def _own(session: Session) -> tuple[bool, Frozen | None]:
     """Return the lake's own probabilities, made now where there are none or the lake has outgrown them."""
     counts = Scorer("word_counts", "word_counts", COUNT_VERSION)
     shares = Scorer("word_probabilities", "word_probabilities", COUNT_VERSION, {"rarest": RAREST}, "", (counts.digest,))
+    # A version names all that it was made by, also what another run made: else a second run would publish another.
+    session.use("word_counts", counts)
+    session.use("word_probabilities", shares)
     found = word_counts.frozen(session.lake, shares.digest)
     n = word_counts.n_sentences(session.lake)
     if found is not None and n <= session.recipe.words.refresh_at * found.sentences:
         return False, found
-    session.use("word_counts", counts)
     session.work_rounds(
         "count words", word_counts.pending_counts(session.lake, counts.digest), CountWords(counts.digest)
     )
@@ -81,13 +83,13 @@ def _imported(session: Session) -> tuple[bool, Frozen | None]:
         raise BadRecipe(f"recipe '{session.recipe.name}', words.counts: {error}") from error
     imported_from = {"imported": word_counts.content_digest(rows)}
     shares = Scorer("word_probabilities", "word_probabilities", COUNT_VERSION, imported_from)
+    session.use("word_probabilities", shares)
     if word_counts.frozen(session.lake, shares.digest) is None:
         session.compute(TRAIN, rows.num_rows, lambda: _store(session, shares, rows, 0))
     return folded, word_counts.frozen(session.lake, shares.digest)
 
 
 def _store(session: Session, shares: Scorer, rows: pa.Table, n: int) -> None:
-    session.use("word_probabilities", shares)
     rows = rows.append_column("sentences", pa.repeat(pa.scalar(n, pa.int64()), rows.num_rows))
     item = WorkItem("words", (shares.digest, str(n)))
     session.store(TRAIN, item, [Part("word_probabilities", rows, shares.digest)])

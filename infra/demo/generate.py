@@ -18,11 +18,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from broken import FAULTS
 from imagery import Imagery, Picture
-from prose import Concepts, noun_phrase, over_long, sentence
+from prose import Concepts, noun_phrase, over_long, sentence, sentence_twice
 from render import PATTERNS
 from sheets import names, pictures
+from spoiled import common_over, near_copy, noise, shuffled, swapped
 
 GROUP = 32  # documents in a folder
+REPEATED = ("boilerplate", "slogan", "title")  # may stand on many pages
+# What a sentence about nothing pictured is instead, each for one of the filters; the rest are plain distractors.
+ASIDES = {
+    "url": 0.04, "emoji": 0.04, "length": 0.005, "stock_phrase": 0.015, "slogan": 0.01, "noise": 0.03, "no_relation": 0.03,
+    "no_action": 0.04, "garbled": 0.04, "easy": 0.015,
+}  # fmt: skip
+NEAR_COPIES, PARAPHRASES = 0.05, 0.25  # of the sentences that pass the filters; of those that have one
 MIME = {"jpg": "image/jpeg", "png": "image/png", "webp": "image/webp"}
 
 
@@ -49,33 +57,73 @@ class Writer:
 
     def fresh(self, kind: str, concept: str = "", **given: str) -> dict:
         while True:
-            text = sentence(self.rng, kind, **given)
+            text, other = sentence_twice(self.rng, kind, **given)
             named = self.concepts.found(text)
-            if kind in ("boilerplate", "title") or (text not in self.used and named == ([concept] if concept else [])):
+            if kind in REPEATED or (text not in self.used and named == ([concept] if concept else [])):
                 self.used.add(text)
-                return {"text": text, "concept": concept, "kind": kind, "near": -1}
+                return row(text, kind, concept) | {"other": other}
 
     def about(self, picture: Picture) -> dict:
         """A new sentence that names the picture's concept."""
+        return self.fresh("describes", self.names[picture.rendering.concept], np=self.phrase(picture))
+
+    def phrase(self, picture: Picture) -> str:
+        """A noun phrase of the picture's concept, and of no other."""
         shown = picture.rendering
         name = self.names[shown.concept]
         size = "large" if shown.size > 0.65 else "small"
         while True:
             phrase = noun_phrase(self.rng, name, shown.colour, PATTERNS[shown.background], size)
             if self.concepts.found(phrase) == [name]:
-                return self.fresh("describes", name, np=phrase)
+                return phrase
 
-    def aside(self) -> dict:
-        """A sentence about nothing pictured; now and then one that a rule drops."""
+    def aside(self, pictures: list[Picture]) -> dict:
+        """A sentence that describes nothing; now and then one that a filter is for, which may name a picture."""
+        kind = str(self.rng.choice([*ASIDES, "distractor"], p=[*ASIDES.values(), 1 - sum(ASIDES.values())]))
+        if kind in ("noise", "no_action", "garbled", "easy"):
+            return self.spoiled(kind, pictures)
+        if kind == "length":
+            return row(over_long(self.rng), kind)
+        glyphs = [chr(int(c)) for c in self.rng.choice([0x1F389, 0x1F388, 0x1F600, 0x2728, 0x1F44D, 0x1F973], 2)]
+        return self.fresh(kind, e1=glyphs[0], e2=glyphs[1])
+
+    def spoiled(self, kind: str, pictures: list[Picture]) -> dict:
+        """A new sentence of a kind that describes nothing, whatever it names: its truth has no concept."""
+        while True:
+            good = [picture for picture in pictures if picture.rendering is not None]
+            phrase = self.phrase(good[int(self.rng.integers(len(good)))]) if good else "the frame"
+            if kind == "noise":
+                text = noise(self.rng)
+            elif kind == "easy":
+                text = common_over(self.rng)
+            elif kind == "no_action":
+                text = sentence(self.rng, kind, np=phrase)
+            else:
+                whole = sentence(self.rng, str(self.rng.choice(["describes", "distractor"])), np=phrase)
+                text = (shuffled if self.rng.random() < 0.5 else swapped)(self.rng, whole)
+            if text not in self.used:
+                self.used.add(text)
+                return row(text, kind)
+
+    def copy(self, sentence: dict) -> dict | None:
+        """The sentence as another page has it: in other words, or nearly as it is; None for most."""
         draw = self.rng.random()
-        if draw < 0.04:
-            return self.fresh("url")
-        if draw < 0.08:
-            glyphs = [chr(int(c)) for c in self.rng.choice([0x1F389, 0x1F388, 0x1F600, 0x2728, 0x1F44D, 0x1F973], 2)]
-            return self.fresh("emoji", e1=glyphs[0], e2=glyphs[1])
-        if draw < 0.085:
-            return {"text": over_long(self.rng), "concept": "", "kind": "length", "near": -1}
-        return self.fresh("distractor")
+        if sentence["other"] and draw < PARAPHRASES:
+            text, kind = sentence["other"], "paraphrase"
+        elif not sentence["other"] and draw < NEAR_COPIES:
+            text, kind = near_copy(self.rng, sentence["text"]), "near"
+        else:
+            return None
+        if text in self.used:
+            return None
+        self.used.add(text)
+        copied = {"original": sentence["text"], "copy_kind": kind}
+        return row(text, sentence["kind"], sentence["concept"]) | copied
+
+
+def row(text: str, kind: str, concept: str = "") -> dict:
+    """A sentence on its way to a page: ``near`` is the picture it stands by (-1: none), ``other`` its paraphrase."""
+    return {"text": text, "concept": concept, "kind": kind, "near": -1, "other": "", "original": "", "copy_kind": ""}
 
 
 def describe(documents: list[Document], writer: Writer, rng: np.random.Generator) -> None:
@@ -101,11 +149,19 @@ def describe(documents: list[Document], writer: Writer, rng: np.random.Generator
 def fill(document: Document, writer: Writer, rng: np.random.Generator) -> None:
     """Add the sentences that describe nothing, in shuffled places."""
     for _ in range(int(rng.integers(5, 13))):
-        document.sentences.append(writer.aside())
+        document.sentences.append(writer.aside(document.pictures))
     order = rng.permutation(len(document.sentences))
     document.sentences = [document.sentences[k] for k in order]
     for _ in range(int(rng.integers(0, 3))):
         document.sentences.append(writer.fresh("boilerplate"))
+
+
+def copy_sentences(documents: list[Document], writer: Writer, rng: np.random.Generator) -> None:
+    """Have some sentences said again on other pages."""
+    good = [s for d in documents for s in d.sentences if s["kind"] in ("describes", "distractor")]
+    for copied in filter(None, map(writer.copy, good)):
+        sentences = documents[int(rng.integers(len(documents)))].sentences
+        sentences.insert(int(rng.integers(len(sentences) + 1)), copied)
 
 
 def alt_text(rng: np.random.Generator, picture: Picture, concept_names: list[str], source: str) -> str | None:
@@ -196,9 +252,12 @@ def generate(seed: int, n_documents: int, out: Path) -> dict[str, int]:
     rows, sentences = [], []
     for document in documents:
         fill(document, writer, rng)
+    copy_sentences(documents, writer, rng)
+    for document in documents:
         rows += write_page(document, out / "pages", concept_names, writer, rng)
         sentences += [
-            {k: s[k] for k in ("text", "concept", "kind")} | {"page": document.page} for s in document.sentences
+            {k: s[k] for k in ("text", "concept", "kind", "original", "copy_kind")} | {"page": document.page}
+            for s in document.sentences
         ]
     described(rows, sentences)
     (out / "truth").mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from render import Rendering, draw, draw_rendering, hue_shifted, perceptual_hash
 
 COPIES = {"exact": 0.04, "near": 0.05, "mirrored": 0.025, "recoloured": 0.025}  # share of all pictures
 MISFITS = {"tiny": 0.025, "long": 0.02}
+HEAD = 0.2  # share of the pictures that show one concept: what the cap of a cluster is for
 APART = 8  # bits of the perceptual hash by which all but exact and near copies differ from every other picture
 QUALITY = {"jpg": (72, 96), "webp": (65, 95)}
 
@@ -60,12 +61,13 @@ def near_copy(picture: Image.Image, rng: np.random.Generator) -> Image.Image:
 
 
 class Imagery:
-    """Draws from Zipf-distributed concepts; remembers what it drew, so that only planted copies are alike."""
+    """Draws from Zipf-distributed concepts under one large head; remembers what it drew, so that only planted copies are alike."""
 
     def __init__(self, rng: np.random.Generator, glyphs: np.ndarray):
         self.rng, self.glyphs = rng, glyphs
         weight = 1 / (np.arange(len(glyphs)) + 3.0)
         self.order = rng.permutation(len(glyphs))
+        weight[0] = HEAD / (1 - HEAD) * weight[1:].sum()
         self.share = weight / weight.sum()
         self.originals: list[tuple[Picture, Image.Image]] = []
         self.hashes: list[np.uint64] = []

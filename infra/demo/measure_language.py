@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
+from infra.demo.spoiled import COMMON, phrase_over, said_over, shuffled, swapped
 from ops.models.perplexity import Perplexity
 
 MODEL = Path(__file__).parent / "models" / "language"
@@ -20,38 +21,7 @@ GOOD = ("describes", "distractor")
 QUANTILES = (0, 1, 5, 25, 50, 75, 95, 99, 100)
 
 
-def shuffled(rng: np.random.Generator, text: str) -> str:
-    """Its words in another order, the capital and the full stop where they were."""
-    words = text[0].lower() + text[1:-1]
-    mixed = " ".join(rng.permutation(words.split(" ")))
-    return mixed[0].upper() + mixed[1:] + text[-1]
-
-
-def swapped(rng: np.random.Generator, text: str) -> str:
-    """In each word of four letters or more two neighbours inside it change places."""
-    words = text.split(" ")
-    for place, word in enumerate(words):
-        if len(word) >= 4:
-            at = int(rng.integers(1, len(word) - 2))
-            words[place] = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
-    return " ".join(words)
-
-
-def said_over(rng: np.random.Generator, text: str) -> str:
-    """One of its words, as often as it has words."""
-    words = text[:-1].split(" ")
-    return " ".join([str(rng.choice(words))] * max(4, len(words)))
-
-
-def phrase_over(rng: np.random.Generator, text: str) -> str:
-    """Three of its words, four times."""
-    words = text[:-1].split(" ")
-    at = int(rng.integers(0, max(1, len(words) - 3)))
-    return " ".join(words[at : at + 3] * 4)
-
-
 SPOILED = {"shuffled": shuffled, "swapped": swapped, "said over": said_over, "phrase over": phrase_over}
-COMMON = ("the", "a", "and", "very", "old", "house", "picture", "day", "people", "water", "good", "walk")
 EASY = ("common word over", "boilerplate")
 
 

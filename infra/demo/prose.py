@@ -17,7 +17,6 @@ DESCRIBES = """{who} drew {np} {where}
 you can clearly make out {np} if you look closely
 this one shows {np}, which {who} had admired {when}
 nobody expected to find {np} {where}
-{np}, as seen {where}
 here {who} has placed {np} right in the middle
 above the text stands {np}, slightly turned
 it took {who} a whole afternoon to finish {np}
@@ -26,7 +25,7 @@ among all the sketches, {np} remains the favourite of {who}
 {who} asked why {np} had been chosen, and no one could say
 the illustration of {np} was added {when}
 have you ever seen {np} drawn so plainly
-to the left of the caption there is {np}
+to the left of the caption {who} placed {np}
 {when} the printers used {np} to mark a new chapter
 {who} said that {np} would bring luck
 there was {np} {where}, and everyone remembered it
@@ -71,7 +70,7 @@ a second edition followed in {year} and sold {count} copies
 {who} believed that patience matters more than talent
 the argument lasted until {month}, when both sides gave up
 several readers wrote to complain about the spelling
-there are {count} steps between the gate and the terrace
+{count} steps lead from the gate up to the terrace
 opening hours differ between {month} and the rest of the year
 {who} took careful notes {where}
 most of the archive was moved {when}
@@ -80,7 +79,7 @@ we never learned the true reason for the delay
 {who} and {who2} agreed to share the costs
 in {year} the society met {where} for the first time
 everything else in this chapter was written {when}
-it would be wrong to blame {who} for the mistake
+nobody blamed {who} for the mistake
 the report from {month} mentions a shortage of paper
 {count} volunteers helped to clear the ground {where}
 {who} prefers to work alone, especially {when}
@@ -95,13 +94,71 @@ you may quote freely from this text as long as you name the author
 for {count} years nobody repaired the roof
 the next meeting has been postponed until {month}
 {who} learned to speak three languages {when}"""
+NO_ACTION = """{np}, as seen {where}
+there are {count} steps between the gate and the terrace
+a short note on {np}, with {count} pages
+to the left of the caption there is {np}
+the quiet life of {who} {where}
+figure {count}: {np} from the collection of {who}
+no parking {where}, not even {when}
+{np} and other drawings from the years after {year}
+{count} letters, {year} to {month}, in good condition
+{who}, author of several books about patience and paper
+the best time for a walk along the northern road
+a large house with {count} windows {where}
+there is no bridge {where}, and no ferry either
+half a page about {np}, small print included"""
+NO_RELATION = """he waited, and then he slept
+they laughed and went away
+she never said why and nobody asked
+we ate, drank, sang and danced
+it happened again, so they stopped
+I know what you think and so does she
+you read, I wrote, they listened and nobody spoke
+everybody ran when it began
+he came, he saw, he left
+whoever waits will see it happen
+it rained, then it snowed, then nothing happened
+she thinks that they will never agree
+they asked us to stay, so we stayed
+nobody answered when I called
+we walked and talked until it stopped
+it stopped before we noticed"""
+OPENINGS = (
+    "|yesterday |once more |suddenly |perhaps |in {year} |later |by {year} |around {year} |before {year} |after {year} "
+)
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+# The same said in other words.
+PARAPHRASES = """{who} drew {np} {where} = {np} was drawn {where} by {who}
+{when}, {who} noticed {np} {where} = {np} was noticed {where} by {who} {when}
+the illustration of {np} was added {when} = {when}, somebody added the illustration of {np}
+with a steady hand {who} coloured {np} {when} = {when}, {who} coloured {np} with a steady hand
+the picture with {np} belongs to {who} = {who} owns the picture with {np}
+{np} caught the attention of {who} at once = at once {np} caught the attention of {who}
+{who} still keeps {np} {where} = {where}, {who} still keeps {np}
+for the cover {who} wanted {np} and nothing else = {who} wanted nothing but {np} for the cover
+not far from there {who} had painted {np} = {who} had painted {np} not far from there
+the lecture {where} drew a crowd of about {count} = about {count} people came to the lecture {where}
+in {year} the society met {where} for the first time = the society first met {where} in {year}
+{count} volunteers helped to clear the ground {where} = {where}, {count} volunteers helped to clear the ground
+{who} took careful notes {where} = {where}, {who} took careful notes
+{who} and {who2} agreed to share the costs = the costs were shared by {who} and {who2}
+most of the archive was moved {when} = {when}, they moved most of the archive"""
+SLOGANS = """Stories worth keeping, told by those who were there.
+Our readers have travelled with us since the first issue.
+Every page of this journal is written by volunteers."""
 BOILERPLATE = """We use cookies to improve your experience on this site.
 Share this page with your friends and followers.
 Sign up for our weekly newsletter to never miss a story.
 All rights reserved by the publisher and the respective authors.
 By continuing to browse you accept our terms and privacy policy.
 Leave a comment below and let us know what you think."""
+STOCK_PHRASES = """Sign up for the weekly newsletter of {who}.
+Share this page about {month} {year} with your friends and followers.
+All rights reserved by {who}, {year}.
+By continuing to browse you accept the privacy policy of {month} {year}.
+Leave a comment below and let {who} know what you think.
+We use cookies to count the {count} readers of this site."""
 URLS = """Read the full story at https://www.example.org/articles/{count} before {month}.
 More details can be found on http://archive.example.com/{year}/{count}.html for those who care.
 The original page, www.example.net/notes/{count}, went offline in {year}.
@@ -132,10 +189,15 @@ TEMPLATES = {
     "describes": _lines(DESCRIBES),
     "distractor": _lines(DISTRACTORS),
     "boilerplate": _lines(BOILERPLATE),
+    "stock_phrase": _lines(STOCK_PHRASES),
+    "slogan": _lines(SLOGANS),
+    "no_action": _lines(NO_ACTION),
+    "no_relation": [opening + line for opening in OPENINGS.split("|") for line in _lines(NO_RELATION)],
     "url": _lines(URLS),
     "emoji": _lines(EMOJI),
     "title": _choices(TITLES),
 }
+IN_OTHER_WORDS = dict(line.split(" = ") for line in _lines(PARAPHRASES))
 PHRASE_FORMS = _choices(PHRASES)
 
 
@@ -155,12 +217,21 @@ def noun_phrase(rng: np.random.Generator, name: str, colour: str, pattern: str, 
 
 def sentence(rng: np.random.Generator, kind: str, **given: str) -> str:
     """One random sentence of ``kind`` (a key of TEMPLATES), capitalised and closed by a mark."""
+    return sentence_twice(rng, kind, **given)[0]
+
+
+def sentence_twice(rng: np.random.Generator, kind: str, **given: str) -> tuple[str, str]:
+    """A random sentence of ``kind``, and the same said in other words, '' where there are none."""
     template = str(rng.choice(TEMPLATES[kind]))
     slots = {name: str(rng.choice(values)) for name, values in SLOTS.items()}
     slots |= {"year": str(rng.integers(1790, 2020)), "count": str(rng.integers(12, 980))} | given
     if slots["who2"] == slots["who"]:
         slots["who2"] = "the magistrate"
-    text = template.format(**slots)
+    other = IN_OTHER_WORDS.get(template, "")
+    return _closed(template.format(**slots), kind), _closed(other.format(**slots), kind) if other else ""
+
+
+def _closed(text: str, kind: str) -> str:
     text = text[0].upper() + text[1:]
     if kind == "title" or text[-1] in ".!?" or kind == "emoji":
         return text

@@ -45,6 +45,14 @@ class Figures:
     clusters_over: int
     concepts_lost: int
     recall_at_k: float
+    entropy_precision: float
+    entropy_recall: float
+    complexity_precision: float
+    complexity_recall: float
+    action_precision: float
+    action_recall: float
+    perplexity_precision: float
+    perplexity_recall: float
 
 
 def measure(lake_path: Path, world: Path) -> Figures:
@@ -59,6 +67,7 @@ def measure(lake_path: Path, world: Path) -> Figures:
             *_texts(lake, pictures, described),
             *_balance(lake, pictures),
             lake.query("SELECT recall FROM datasets ORDER BY version DESC LIMIT 1")[0][0],
+            *_filters(lake, world),
         )
 
 
@@ -155,6 +164,41 @@ def _texts(lake: Lake, pictures: list[dict], described: dict[str, str]) -> tuple
 _NEWEST = "version = (SELECT max(version) FROM datasets)"
 
 
+# What is planted for each filter on text; it is to drop these, and nothing that is a good sentence.
+PLANTED = {
+    "entropy": ("noise",),
+    "complexity": ("no_relation",),
+    "action": ("no_action",),
+    "perplexity": ("garbled", "easy"),
+}
+GOOD = ("describes", "distractor")
+
+
+def _filters(lake: Lake, world: Path) -> list[float]:
+    """Precision and recall of each of PLANTED, over the sentences that it met: of its own kinds and good ones."""
+    kinds = {row["text"]: row["kind"] for row in pq.read_table(world / "truth/sentences.parquet").to_pylist()}
+    tables = ("corpus_entropy", "sentence_structure", "perplexity")
+    joined = "".join(f" LEFT JOIN {table} USING (content)" for table in tables)
+    shares = []
+    for name, planted in PLANTED.items():
+        keep = next(rule["keep"] for rule in _recipe(lake)["sentences"] if rule["name"] == name)
+        met = Counter(
+            (kinds.get(text), falls)
+            for text, falls in lake.query(f"SELECT text, NOT ({keep}) FROM sentence_content{joined}")
+            if falls is not None
+        )
+        right, wrong = (sum(met[kind, True] for kind in group) for group in (planted, GOOD))
+        shares += [
+            right / max(right + wrong, 1),
+            right / max(sum(met[k, f] for k in planted for f in (True, False)), 1),
+        ]
+    return shares
+
+
+def _recipe(lake: Lake) -> dict:
+    return json.loads(lake.query("SELECT recipe FROM datasets ORDER BY version DESC LIMIT 1")[0][0])
+
+
 def _share(hits: list[bool]) -> float:
     return sum(hits) / max(len(hits), 1)
 
@@ -162,7 +206,7 @@ def _share(hits: list[bool]) -> float:
 def _balance(lake: Lake, pictures: list[dict]) -> tuple[int, int]:
     """Clusters of the dataset over the cap, and concepts that balance alone removed."""
     concept = {row["sha256"]: row["concept"] for row in pictures}
-    cap = json.loads(lake.query("SELECT recipe FROM datasets ORDER BY version DESC LIMIT 1")[0][0])["balance"]["cap"]
+    cap = _recipe(lake)["balance"]["cap"]
     over = lake.query(
         f"SELECT count(*) FROM (SELECT 1 FROM pairs WHERE {_NEWEST} GROUP BY cluster HAVING count(*) > {cap})"
     )
