@@ -41,7 +41,7 @@ def run(lake: Path, source: Path, **settings: str):
         found = opened.lake.query(
             "SELECT c.text, e.corpus_entropy FROM corpus_entropy e JOIN sentence_content c USING (content) "
             "WHERE e.scorer = ? ORDER BY c.text", (scorer,))  # fmt: skip
-        return dict(opened.counts), pending, list(opened.notes), dict(found)
+        return dict(opened.counts), pending, list(opened.notes), dict(found), dict(opened.plan.scorers)
 
 
 def expected(texts: list[str], corpus: list[str]) -> dict[str, float]:
@@ -57,7 +57,7 @@ def sentences(texts: list[str]) -> list[str]:
 def test_probabilities_count_every_occurrence_are_frozen_and_made_anew_when_outgrown(tmp_path: Path):
     source, lake = pages(tmp_path / "pages", TEXTS), tmp_path / "lake"
     corpus = sentences(TEXTS)
-    counts, pending, notes, found = run(lake, source)
+    counts, pending, notes, found, used = run(lake, source)
     assert found == expected(sorted(set(corpus)), corpus)
     assert (counts["count words"], counts["train word probabilities"]) == (2, 1)
     assert pending["count words"] == 2
@@ -65,6 +65,7 @@ def test_probabilities_count_every_occurrence_are_frozen_and_made_anew_when_outg
 
     again = run(lake, source)
     assert again[3] == found
+    assert again[4] == used, "a version of the second run would name other scorers, and so be another"
     assert "count words" not in again[0]
     assert not any(rows for work, rows in again[1].items() if work.startswith(("count", "train")))
 
@@ -84,7 +85,7 @@ def test_imported_counts_are_kept_in_the_lake_and_their_content_is_the_identity(
     source, lake = pages(tmp_path / "pages", TEXTS), tmp_path / "lake"
     for name in ("a.tsv", "b.tsv"):
         (tmp_path / name).write_text("The\t1\ncat\t1\n.\t2\n")
-    counts, _, _, found = run(lake, source, words__counts=str(tmp_path / "a.tsv"))
+    counts, _, _, found, _ = run(lake, source, words__counts=str(tmp_path / "a.tsv"))
     assert found["The cat slept."] == 1.5
     assert "count words" not in counts
     assert "score entropy" not in {
@@ -95,8 +96,9 @@ def test_imported_counts_are_kept_in_the_lake_and_their_content_is_the_identity(
 
 
 def test_a_recipe_that_does_not_ask_counts_nothing(tmp_path: Path):
+    recipe = load_recipe("demo", {"sentences.entropy.keep": "text_entropy >= 1"})
     with session(
-        load_recipe("demo"), [str(pages(tmp_path / "p", TEXTS))], str(new_lake(tmp_path / "l")), Compute(workers=1)
+        recipe, [str(pages(tmp_path / "p", TEXTS))], str(new_lake(tmp_path / "l")), Compute(workers=1)
     ) as opened:
         ingest(opened)
         score_entropy(opened)
