@@ -42,8 +42,8 @@ def _with_thresholds_of(own: Sequence[Rule], rules: Sequence[Rule], kind: str) -
     the same columns, where there is one: a perplexity of 30 to 200 is GPT-2 large's, another model has another scale.
     """
     of_models = {name for table in tables_of(kind, declared()) if table.stage > Stage.PIXELS for name in table.columns}
-    known = {read: rule for rule in own if (read := columns_of(rule.name, rule.keep)) & of_models}
-    found = [known.get(columns_of(rule.name, rule.keep), rule) for rule in rules]
+    known = {read: rule for rule in own if (read := columns_of(rule.name, rule.predicate)) & of_models}
+    found = [known.get(columns_of(rule.name, rule.predicate), rule) for rule in rules]
     return [own.model_copy(update={"name": rule.name}) for own, rule in zip(found, rules, strict=True)]
 
 

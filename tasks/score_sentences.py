@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from catalog.pending.item import WorkItem
 from catalog.pending.worklist import pending_sentences
 from catalog.terms.score import RUN_AT
+from tasks.calibrate import calibrate
 from tasks.run.identity import Bound, bound
 from tasks.run.rows import measured, read_rows, score_rows
 from tasks.run.session import Session
@@ -20,6 +21,7 @@ def score_sentences(session: Session) -> None:
         job = ScoreSentences(tuple(each for each in scorers if each.score.stage == stage))
         if not job.scorers:  # nobody asks for a parse, or for a language model's score
             continue
+        calibrate(session, "sentence", stage)
         tables = [each.score.table for each in job.scorers]
         pending = pending_sentences(session.lake, session.plan, tables, stage)
         session.work_rounds(job.scorers[0].score.step, pending, job)
