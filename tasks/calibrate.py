@@ -12,8 +12,8 @@ KEPT = "(SELECT image_id, sha256 FROM cut_images WHERE dropped_by = '')"
 
 def calibrate(session: Session, kind: str, stage: Stage) -> None:
     """Set the numbers of the rules on ``kind`` that apply by ``stage``, in their order: what the lake has frozen, else
-    what is found now. All its scores of earlier stages must be there. A rule that nothing reaches with a value stays
-    without."""
+    what is found now. All its scores of earlier stages must be there; a survey goes on with what those that are
+    there come to. A rule that nothing reaches with a value stays without."""
     for check in frozen_thresholds.unset(session.plan, kind, stage):
         _set(session, kind, check, "")
 
@@ -31,8 +31,7 @@ def _set(session: Session, kind: str, check: Check, among: str) -> None:
         if found is None:
             return
         new = found
-        if not session.compute(f"calibrate {check.name}", new.n, lambda: _freeze(session, kind, check, new)):
-            return
+        session.compute(f"calibrate {check.name}", new.n, lambda: _freeze(session, kind, check, new))
     session.plan = session.plan.with_threshold(kind, check.name, found.threshold)
 
 

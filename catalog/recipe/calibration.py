@@ -54,7 +54,7 @@ def check_number(rule_name: str, keep: str, known: Mapping[str, str]) -> None:
     expression = compared(rule_name, keep).expression
     kind = predicate.type_of(rule_name, expression, known)
     if not _NUMBER.fullmatch(kind):
-        raise _refused(rule_name, f"`{expression}` is {kind}, which has no order to take a share by: compare a number")
+        raise _refused(rule_name, f"it compares a {kind}, of which no share can be taken: compare a number")
 
 
 def _refused(rule_name: str, remedy: str) -> BadPredicate:

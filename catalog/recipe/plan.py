@@ -152,9 +152,9 @@ def _compile(
     needs = {score.table: score.needs for score in scores if not has_section(recipe, score)}
     checks = []
     for rule in rules:
-        columns = tuple(sorted(predicate.check(rule.name, rule.predicate, known)))
         if rule.calibrate is not None:
             check_number(rule.name, rule.keep, known)
+        columns = tuple(sorted(predicate.check(rule.name, rule.predicate, known)))
         homes = {home[column] for column in columns}
         for table in homes:
             if table.table in needs:

@@ -49,10 +49,6 @@ def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
     """Return the predicate's columns. Raises BadPredicate for one that is not in ``known`` (name -> DuckDB type), and
     for a predicate that is not one BOOLEAN."""
     columns = columns_of(rule_name, sql)
-    for column in sorted(columns - known.keys()):
-        near = get_close_matches(column, known, n=1)
-        remedy = f"did you mean '{near[0]}'?" if near else f"known are: {', '.join(sorted(known))}."
-        raise BadPredicate(f"rule '{rule_name}': no scorer computes '{column}'; {remedy}")
     kind = type_of(rule_name, sql, known)
     if kind != "BOOLEAN":
         raise BadPredicate(f"rule '{rule_name}': `{sql}` is {kind}, not true or false; compare it with something.")
@@ -60,9 +56,13 @@ def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
 
 
 def type_of(rule_name: str, sql: str, known: Mapping[str, str]) -> str:
-    """Return the SQL type of an expression over columns of ``known``. Raises BadPredicate when it has none."""
-    columns = sorted(columns_of(rule_name, sql))
-    nothing = ", ".join(f'NULL::{known[column]} AS "{column}"' for column in columns) or "1"
+    """Return the SQL type of an expression. Raises BadPredicate when it has none, and for a column not in ``known``."""
+    columns = columns_of(rule_name, sql)
+    for column in sorted(columns - known.keys()):
+        near = get_close_matches(column, known, n=1)
+        remedy = f"did you mean '{near[0]}'?" if near else f"known are: {', '.join(sorted(known))}."
+        raise BadPredicate(f"rule '{rule_name}': no scorer computes '{column}'; {remedy}")
+    nothing = ", ".join(f'NULL::{known[column]} AS "{column}"' for column in sorted(columns)) or "1"
     try:
         with _sandbox().cursor() as connection:
             described = connection.execute(f"DESCRIBE SELECT (\n{sql}\n) FROM (SELECT {nothing})").fetchall()
