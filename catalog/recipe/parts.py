@@ -57,7 +57,9 @@ class Calibrate(Settings):
 
     drop: float = Field(gt=0, lt=1, description="The share that falls: at most this, and less only by equal values.")
     threshold: float | None = Field(
-        None, description="The number it came to: what a version's recipe has on record. Written here, it is used."
+        None,
+        allow_inf_nan=False,
+        description="The number it came to: what a version's recipe has on record. Written here, it is used.",
     )
 
 

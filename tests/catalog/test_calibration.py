@@ -76,6 +76,9 @@ def test_a_threshold_that_nothing_sets_and_a_share_that_is_none_are_refused():
     for drop in (0, 1, -0.1, 15, "nan"):
         with pytest.raises(BadRecipe, match="drop"):
             recipe("n_words >= {threshold}", drop)  # pyright: ignore[reportArgumentType]
+    for threshold in (math.nan, math.inf):
+        with pytest.raises(BadRecipe, match="threshold"):
+            recipe("n_words >= {threshold}", 0.15, threshold=threshold)
 
 
 def test_a_recipe_without_calibrated_rules_has_the_record_and_digest_that_it_had():
