@@ -20,7 +20,7 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
 class Stage(IntEnum):
     """When a score exists; a stage sees the rows that pass the rules of all stages before it.
 
-    In the order of their cost: a parse of a sentence takes a CPU millisecond, GPT-2 large a hundred. The numbers are an
+    In the order of their cost: a parse of a sentence takes a CPU millisecond, GPT-2 large hundreds. The numbers are an
     order and nothing else: no lake holds them.
     """
 
