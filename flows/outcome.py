@@ -8,6 +8,7 @@ from catalog.ask import datasets
 from catalog.ask.datasets import Dataset, FunnelStep
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open, mark
+from catalog.recipe.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,13 @@ class Outcome:
     funnel: list[FunnelStep]
     samples: list[dict]
     report: str
+
+    @property
+    def calibrated(self) -> list[tuple[str, str]]:
+        """(name, predicate with what was asked for) of the rules whose number was set by a share."""
+        recipe = Recipe.model_validate_json(self.dataset.recipe)
+        rules = [rule for rule in (*recipe.images, *recipe.sentences) if rule.calibrate is not None]
+        return [(rule.name, rule.predicate + rule.remark) for rule in rules]
 
     @property
     def sql(self) -> str:

@@ -8,18 +8,13 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from catalog.recipe.parts import check_vocabulary
-from catalog.recipe.plan import compile_plan
 from catalog.recipe.recipe import Recipe, changed, load
 from catalog.terms.error import BadRecipe
+from flows.demo_models import threshold_notes, with_demo_defaults, with_demo_models
 from tasks.run.stage import Placement
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "flows" / "recipes"
-DEMO_MODELS = {
-    "clip": "open_clip:local-dir:infra/demo/models/clip",
-    "captioner": "hf:infra/demo/models/captioner",
-    "perplexity": "hf:infra/demo/models/language",
-}
 
 
 def _network(text: str) -> str:
@@ -61,39 +56,14 @@ def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo
     ``demo_models`` 'demo' swaps in the shipped small models and their settings before the overrides. Raises BadRecipe.
     """
     if demo_models == "demo":
-        small = with_demo_models(load(name_or_path, None, RECIPES))
+        small = with_demo_models(load(name_or_path, None, RECIPES), load("demo", None, RECIPES))
         return with_resolved_paths(with_demo_defaults(changed(small, overrides or {})))
     return with_resolved_paths(load(name_or_path, overrides, RECIPES))
 
 
-def with_demo_models(recipe: Recipe) -> Recipe:
-    """Return the recipe with its CLIP and generating models swapped for the shipped small ones, and their settings."""
-    generating = {part.model for part in (*recipe.captioners, recipe.fuse) if part}
-    small_of = DEMO_MODELS | dict.fromkeys(generating, DEMO_MODELS["captioner"])
-    models = {name: small_of.get(name, spec) for name, spec in recipe.models.items()}
-    small = load("demo", None, RECIPES)
-    prompt = {"prompt": small.captioners[0].prompt, "side": small.captioners[0].side, "precision": "fp32"}
-    captioners = [each.model_copy(update={**prompt, "max_tokens": 32}) for each in recipe.captioners]
-    fuse = small.fuse if recipe.fuse else None
-    return recipe.model_copy(
-        update={
-            "models": models,
-            "captioners": captioners,
-            "fuse": fuse,
-            "clip": small.clip,
-            "decoding": small.decoding,
-        }
-    )
-
-
-def with_demo_defaults(recipe: Recipe) -> Recipe:
-    """Return the recipe with the shipped models of those scores that it asks for and whose model it does not name.
-
-    Raises BadPredicate and BadRecipe for rules that cannot be compiled.
-    """
-    asked = {score.model for score in compile_plan(recipe, {}).scores} & DEMO_MODELS.keys()
-    models = {name: DEMO_MODELS[name] for name in sorted(asked)} | recipe.models
-    return recipe.model_copy(update={"models": models})
+def notes_on(recipe: Recipe, name_or_path: str, overrides: dict[str, str], demo_models: str) -> list[str]:
+    """Say what else than its models ``recipe``, loaded by the same arguments, has of the demo. Raises BadRecipe."""
+    return threshold_notes(load(name_or_path, overrides, RECIPES), recipe) if demo_models == "demo" else []
 
 
 def with_resolved_paths(recipe: Recipe) -> Recipe:

@@ -12,6 +12,7 @@ from catalog.pending.item import WorkItem
 from catalog.recipe.parts import Captioner
 from catalog.recipe.recipe import Recipe
 from catalog.terms.controls import printable
+from catalog.terms.score import Stage
 from catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS, SYNTHETIC, TAGS
 from catalog.write.scorer import Scorer
 from ops.fault import Fault
@@ -24,6 +25,7 @@ from ops.pair.similarity import VERSION as SIMILARITY_VERSION
 from ops.pair.similarity import similarity
 from ops.pair.tags import ZeroShotTags
 from ops.text.generation_status import generation_status
+from tasks.calibrate import calibrate
 from tasks.run.identity import caption_scorer, clip, decoder, fuse_scorer
 from tasks.run.payloads import payloads
 from tasks.run.rows import quarantine, read_rows, scalars, to_vectors
@@ -35,6 +37,8 @@ NOTHING = Generation("", 0, True, 0.0)
 
 def caption(session: Session) -> None:
     """Caption kept pictures by every captioner of the recipe, and score by CLIP how well the first one's fits."""
+    calibrate(session, "image", Stage.CAPTION)
+    calibrate(session, "sentence", Stage.CAPTION)
     cut(session.lake, session.plan)
     for captioner in reversed(session.recipe.captioners):  # the first is the one that pairs and rules read
         scorer = caption_scorer(session.recipe, captioner)

@@ -20,8 +20,10 @@ from catalog.pending import assignment, training
 from catalog.pending.item import WorkItem
 from catalog.pending.training import IMAGES, SENTENCES, Kind, Trained
 from catalog.terms.ids import text_id
+from catalog.terms.score import Stage
 from catalog.write.scorer import Scorer
 from ops.whole import kmeans
+from tasks.calibrate import calibrate
 from tasks.run.rows import on_disk, read_rows, read_table, to_blobs, to_vectors
 from tasks.run.session import Session
 from tasks.run.stage import Part
@@ -35,6 +37,8 @@ ITERATIONS = 20
 
 def cluster(session: Session) -> None:
     """Bring centroids, clusters and the three indices (sentences, images, images among sentences) up to date."""
+    calibrate(session, "image", Stage.ASSOCIATE)
+    calibrate(session, "sentence", Stage.ASSOCIATE)
     sentences = trained(session, SENTENCES, session.recipe.association.clusters)
     images = trained(session, IMAGES, session.recipe.balance.clusters)
     if sentences is not None:

@@ -24,6 +24,7 @@ from catalog.terms.scores import CORPUS_ENTROPY
 from catalog.write.scorer import Scorer
 from ops.text.corpus_entropy import COUNT_VERSION, RAREST, CorpusEntropy, count_words
 from ops.text.imported_words import CountsError, imported
+from tasks.calibrate import calibrate
 from tasks.run.rows import read_rows, read_table, score_rows
 from tasks.run.session import Session
 from tasks.run.stage import Part
@@ -44,6 +45,7 @@ def score_entropy(session: Session) -> None:
         return
     settings = {"folded": folded}
     digest = session.use(TABLE, Scorer(TABLE, TABLE, CorpusEntropy({}).version, settings, found.digest))
+    calibrate(session, "sentence", Stage.PIXELS)
     pending = pending_sentences(session.lake, session.plan, [TABLE], Stage.PIXELS)
     session.work_rounds(CORPUS_ENTROPY.step, pending, ScoreEntropy(found.path, folded, digest))
 

@@ -4,6 +4,8 @@ from catalog.ask.idle_rules import idle_rules
 from catalog.cut import publication
 from catalog.cut.cut import cut, cut_after_captions
 from catalog.cut.publication import Published
+from catalog.terms.score import Stage
+from tasks.calibrate import calibrate, calibrate_late
 from tasks.recall import measure_recall
 from tasks.run.session import Session
 
@@ -12,7 +14,10 @@ LOW_RECALL = 0.8
 
 def publish(session: Session) -> Published:
     """Write the dataset's next version, or find that the newest one is this dataset already."""
+    calibrate(session, "image", Stage.CAPTION)
+    calibrate(session, "sentence", Stage.CAPTION)
     cut(session.lake, session.plan)
+    calibrate_late(session)
     cut_after_captions(session.lake, session.plan)
     recall = measure_recall(session)
     if recall is not None and recall < LOW_RECALL:

@@ -11,6 +11,7 @@ from ops.fault import Fault
 from ops.image.decode import Decode
 from ops.image.luma import with_luma
 from ops.models.model_digest import image_size
+from tasks.calibrate import calibrate
 from tasks.run.identity import Bound, bound, decoder
 from tasks.run.payloads import payloads
 from tasks.run.rows import measured, quarantine, score_rows
@@ -33,6 +34,7 @@ def score_images(session: Session) -> None:
             f"{size}: set decoding.side to {size}. All pictures are scored again then."
         )
     for stage, tables in passes(session.plan, job.scorers):
+        calibrate(session, "image", stage)
         session.work_rounds(job.stage, pending_images(session.lake, session.plan, tables, stage), job)
     score_vectors(session, "image")
 

@@ -1,4 +1,4 @@
-"""Find rules that drop nothing, or nearly everything: thresholds belong to one model and one corpus."""
+"""Find rules that drop nothing, nearly everything, or all: thresholds belong to one model and one corpus."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,17 @@ from catalog.lake.lake import Lake
 from catalog.recipe.plan import Check, Plan
 from catalog.recipe.thresholds import quantities
 
-# Of fewer items a share says nothing; and a rule that takes nine of ten is rarely meant.
+# Of fewer items a share says nothing, but that all are gone; and a rule that takes nine of ten is rarely meant.
 LEAST, MOST = 100, 0.9
 SHOWN = (0.01, 0.1, 0.5, 0.9, 0.99)
 
 
 @dataclass(frozen=True)
 class IdleRule:
-    """A rule with a threshold, of ``n_in`` items of ``kind`` that reached it, and the quantiles of what it compares.
+    """A rule of ``n_in`` items of ``kind`` that reached it, and the quantiles of what it compares.
 
-    ``values`` are, by quantity as people write it, its values at the shares SHOWN of all that were measured.
+    ``values`` are, by quantity as people write it, its values at the shares SHOWN of all that were measured; empty of a
+    rule without a threshold.
     """
 
     kind: str
@@ -26,30 +27,33 @@ class IdleRule:
     values: dict[str, tuple[float, ...]]
 
     def __str__(self) -> str:
-        dropped = "drops none of" if not self.n_dropped else f"drops {self.n_dropped:,} of"
+        what = "all" if self.n_dropped == self.n_in else f"{self.n_dropped:,} of" if self.n_dropped else "none of"
         shown = "; ".join(
             f"{label} is {', '.join(f'{value:.4g} at {share:.0%}' for share, value in zip(SHOWN, values, strict=True))}"
             for label, values in self.values.items()
         )
+        met = f": {shown}" if shown else ""
         return (
-            f"the rule '{self.rule}' {dropped} {self.n_in:,} {self.kind}s: {shown}. A threshold belongs to one model "
-            f"and one corpus: change {self.kind}s.{self.rule}.keep, or take the rule out."
+            f"the rule '{self.rule}' drops {what} {self.n_in:,} {self.kind}s{met}. A rule belongs to one model and one "
+            f"corpus: change {self.kind}s.{self.rule}.keep, or take the rule out."
         )
 
 
 def idle_rules(lake: Lake, plan: Plan, name: str, version: int, upto: int) -> list[IdleRule]:
-    """Return the rules with a threshold that drop nothing, or over MOST, of LEAST items and more, in a version.
+    """Return the rules that drop all of however few items, and those with a threshold that drop nothing, or over MOST,
+    of LEAST items and more, in a version. Over rows of commits <= ``upto``.
 
-    Over rows of commits <= ``upto``. Rules without a number (`not has_url`) are left out: to meet nothing is no fault.
+    Rules without a number (`not has_url`) are told of in the first case alone: to meet nothing is no fault.
     """
     sql = "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? ORDER BY position"
     found = []
     for kind, rule, n_in, n_dropped in lake.query(sql, (name, version)):
         check = _check(plan, kind, rule)
-        if check is None or n_in < LEAST or 0 < n_dropped <= MOST * n_in:
+        takes_all = n_in == n_dropped > 0
+        if check is None or (not takes_all and (n_in < LEAST or 0 < n_dropped <= MOST * n_in)):
             continue
         values = _values(lake, plan, kind, check, upto)
-        if values:
+        if values or takes_all:
             found.append(IdleRule(kind, rule, n_in, n_dropped, values))
     return found
 

@@ -202,7 +202,7 @@ def evaluate_rules(
     return [
         {
             "rule": check.name,
-            "keep": check.keep,
+            "keep": check.shown,
             "values": {column: values.get(column) for column in check.columns},
             "kept": bool(keep) if all(column in values for column in check.columns) else None,
         }

@@ -109,7 +109,12 @@ CREATE TABLE word_counts (word VARCHAR, n BIGINT, shard VARCHAR, scorer VARCHAR,
 CREATE TABLE word_probabilities (word VARCHAR, p DOUBLE, sentences BIGINT, scorer VARCHAR, "commit" BIGINT);
 """
 
-MIGRATIONS: tuple[str, ...] = (_TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS)
+_THRESHOLDS = """
+CREATE TABLE thresholds (digest VARCHAR, kind VARCHAR, rule VARCHAR, "drop" DOUBLE, scorers VARCHAR[],
+    threshold DOUBLE, n BIGINT, n_dropped BIGINT, run_id VARCHAR, "commit" BIGINT);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS)
 NEWEST = len(MIGRATIONS)
 
 # Written by INSERT, a few rows at a time: kept as rows in the metadata database, not as a Parquet file an insert (300
@@ -117,7 +122,7 @@ NEWEST = len(MIGRATIONS)
 # tables hold their rows in Parquet only. A migration must not add columns to these: DuckLake 1.0 reads NULL for them
 # once a later schema version exists (seen with DuckDB 1.5.5); make a table beside it.
 BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans", "exports", "datasets", "funnel",
-               "rereads", "schema_version")  # fmt: skip
+               "rereads", "thresholds", "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
 # Written by INSERT in the order of their ids, and asked for single ids, each of which has DuckDB read a row group: of
 # 20,480 rows instead of 122,880 twelve take 57 CPU ms instead of 206, and to read a table takes no longer.

@@ -41,6 +41,17 @@ def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None) -> str:
     return f"SELECT content, text, shard, {decided(checks)} FROM ({_sentences(plan, checks, upto, '')})"
 
 
+def reaching(plan: Plan, kind: str, check: Check, among: str = "") -> str:
+    """SQL of the occurrences of images, or the distinct sentences, that pass every rule before ``check``, with what it
+    reads. ``among`` (a table of image_id and sha256) stands for all that is decided before the rules on captions."""
+    checks = plan.checks(kind)
+    before = [each for each in checks[: checks.index(check)] if not among or each.stage >= Stage.CAPTION]
+    if kind == "sentence":
+        return f"SELECT * FROM ({_sentences(plan, [*before, check], None, '')}) WHERE {passed(before)}"
+    where = f" AND image_id IN (SELECT image_id FROM {among})" if among else ""
+    return f"SELECT * FROM ({_images(plan, [*before, check], None, among)[0]}) WHERE {passed(before)}{where}"
+
+
 def surviving_images(plan: Plan, checks: Sequence[Check], shards: str) -> str:
     """SQL of the ``sha256`` of occurrences that pass ``checks`` and count, of pictures scored in ``shards`` (a table).
 

@@ -8,8 +8,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
+from catalog.recipe.calibration import THRESHOLD, compared, filled
 from catalog.recipe.predicate import columns_of
 from catalog.terms.error import BadPredicate
 
@@ -42,11 +52,46 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Calibrate(Settings):
+    """How a rule's number is set by share: once, over the items that reach the rule first, then frozen in the lake."""
+
+    drop: float = Field(gt=0, lt=1, description="The share that falls: at most this, and less only by equal values.")
+    threshold: float | None = Field(
+        None,
+        allow_inf_nan=False,
+        description="The number it came to: what a version's recipe has on record. Written here, it is used.",
+    )
+
+
 class Rule(Settings):
     """One named predicate; an item for which it is false or NULL is dropped under this name."""
 
     name: Name = Field(description="Named in `decisions.dropped_by` and in the funnel.")
     keep: str = Field(description="A boolean SQL expression over score columns: `least(width, height) >= 100`.")
+    calibrate: Calibrate | None = Field(
+        None, description="Sets `{threshold}` in `keep`, one comparison such as `corpus_entropy >= {threshold}`."
+    )
+
+    @property
+    def predicate(self) -> str:
+        """``keep`` with its number; with NULL while a calibrated rule has none."""
+        return self.keep if self.calibrate is None else filled(self.keep, self.calibrate.threshold)
+
+    @property
+    def remark(self) -> str:
+        """What was asked for, to be shown beside the number that it came to."""
+        return "" if self.calibrate is None else f" -- calibrate: {{drop: {self.calibrate.drop:g}}}"
+
+    def at(self, threshold: float) -> Self:
+        """Return the calibrated rule with its number."""
+        assert self.calibrate is not None
+        return self.model_copy(update={"calibrate": self.calibrate.model_copy(update={"threshold": threshold})})
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
+        """Leave ``calibrate`` out where there is none: digests and records stay what they were before it was known."""
+        content = write(self)
+        return {name: value for name, value in content.items() if name != "calibrate" or value is not None}
 
     @field_validator("keep", mode="before")
     @classmethod
@@ -57,8 +102,12 @@ class Rule(Settings):
     def _is_scalar(self) -> Self:
         if self.name in RESERVED:
             raise ValueError(f"'{self.name}' names a step of the cut itself; call the rule something else")
+        if THRESHOLD in self.keep and self.calibrate is None:
+            raise ValueError(f"what sets {THRESHOLD}? Write `calibrate: {{drop: 0.15}}` beside it, or a number")
         try:
-            columns_of(self.name, self.keep)
+            columns_of(self.name, self.predicate)
+            if self.calibrate is not None:
+                compared(self.name, self.keep)
         except BadPredicate as error:
             raise ValueError(str(error)) from error
         return self

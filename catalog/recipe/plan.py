@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from functools import cached_property
 
 from catalog.recipe import predicate
+from catalog.recipe.calibration import check_number
 from catalog.recipe.recipe import Recipe, Rule
 from catalog.terms.declared import IMAGE_COLUMNS, SENTENCE_COLUMNS, declared, scores_of
 from catalog.terms.error import BadRecipe
@@ -31,13 +32,27 @@ class ScoreColumns:
 
 @dataclass(frozen=True)
 class Check:
-    """One compiled rule: ``keep`` is a scalar boolean over ``columns``, which come from ``tables``."""
+    """One compiled rule: ``keep`` is a scalar boolean over ``columns``, which come from ``tables``.
+
+    The ``keep`` of a calibrated ``rule`` that has no number yet compares with NULL: nothing passes it.
+    """
 
     name: str
     keep: str
     columns: tuple[str, ...]
     tables: tuple[str, ...]
     stage: Stage
+    rule: Rule
+
+    @property
+    def shown(self) -> str:
+        """The predicate as people are shown it."""
+        return self.keep + self.rule.remark
+
+    def at(self, threshold: float) -> "Check":
+        """Return the calibrated rule with its number."""
+        rule = self.rule.at(threshold)
+        return replace(self, rule=rule, keep=predicate.normal_form(rule.name, rule.predicate))
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,17 @@ class Plan:
     def scorer(self, table: str) -> str:
         """Return the digest of the scorer in use for ``table``; '', which no row has, where it cannot be known yet."""
         return self.scorers.get(table, "")
+
+    def checks(self, kind: str) -> tuple[Check, ...]:
+        """Return the rules on ``kind`` ('image', 'sentence')."""
+        return self.image_checks if kind == "image" else self.sentence_checks
+
+    def with_threshold(self, kind: str, name: str, threshold: float) -> "Plan":
+        """Return the plan, and in it the recipe, with the number that the calibrated rule ``name`` came to."""
+        rules = [rule.at(threshold) if rule.name == name else rule for rule in getattr(self.recipe, f"{kind}s")]
+        checks = tuple(check.at(threshold) if check.name == name else check for check in self.checks(kind))
+        recipe = self.recipe.model_copy(update={f"{kind}s": rules})
+        return replace(self, recipe=recipe, **{f"{kind}_checks": checks})
 
     @cached_property
     def image_tables(self) -> tuple[ScoreColumns, ...]:
@@ -126,7 +152,9 @@ def _compile(
     needs = {score.table: score.needs for score in scores if not has_section(recipe, score)}
     checks = []
     for rule in rules:
-        columns = tuple(sorted(predicate.check(rule.name, rule.keep, known)))
+        if rule.calibrate is not None:
+            check_number(rule.name, rule.keep, known)
+        columns = tuple(sorted(predicate.check(rule.name, rule.predicate, known)))
         homes = {home[column] for column in columns}
         for table in homes:
             if table.table in needs:
@@ -135,6 +163,6 @@ def _compile(
                     f"`{needs[table.table]}` or remove the rule"
                 )
         stage = max((table.stage for table in homes), default=Stage.INGEST)
-        keep = predicate.normal_form(rule.name, rule.keep)
-        checks.append(Check(rule.name, keep, columns, tuple(sorted(t.table for t in homes)), stage))
+        keep = predicate.normal_form(rule.name, rule.predicate)
+        checks.append(Check(rule.name, keep, columns, tuple(sorted(t.table for t in homes)), stage, rule))
     return tuple(sorted(checks, key=lambda check: check.stage))

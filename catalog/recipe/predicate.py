@@ -36,7 +36,7 @@ def columns_of(rule_name: str, sql: str) -> frozenset[str]:
     """Return the columns that a predicate reads, in lower case. Raises BadPredicate when it is not one scalar
     expression."""
     found = set()
-    for node in _walk(_parsed(rule_name, sql)):
+    for node in _walk(parsed(rule_name, sql)):
         if node["class"] not in _NODES:
             raise _refused(rule_name, f"it holds a {_called(node)}")
         _check_node(rule_name, node)
@@ -49,6 +49,15 @@ def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
     """Return the predicate's columns. Raises BadPredicate for one that is not in ``known`` (name -> DuckDB type), and
     for a predicate that is not one BOOLEAN."""
     columns = columns_of(rule_name, sql)
+    kind = type_of(rule_name, sql, known)
+    if kind != "BOOLEAN":
+        raise BadPredicate(f"rule '{rule_name}': `{sql}` is {kind}, not true or false; compare it with something.")
+    return columns
+
+
+def type_of(rule_name: str, sql: str, known: Mapping[str, str]) -> str:
+    """Return the SQL type of an expression. Raises BadPredicate when it has none, and for a column not in ``known``."""
+    columns = columns_of(rule_name, sql)
     for column in sorted(columns - known.keys()):
         near = get_close_matches(column, known, n=1)
         remedy = f"did you mean '{near[0]}'?" if near else f"known are: {', '.join(sorted(known))}."
@@ -59,10 +68,7 @@ def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
             described = connection.execute(f"DESCRIBE SELECT (\n{sql}\n) FROM (SELECT {nothing})").fetchall()
     except duckdb.Error as error:
         raise BadPredicate(f"rule '{rule_name}': {_first_line(error)} In: {sql}") from error
-    if described[0][1] != "BOOLEAN":
-        kind = described[0][1]
-        raise BadPredicate(f"rule '{rule_name}': `{sql}` is {kind}, not true or false; compare it with something.")
-    return columns
+    return described[0][1]
 
 
 def normal_form(rule_name: str, sql: str) -> str:
@@ -82,8 +88,18 @@ def _sandbox() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config={"enable_external_access": False, "threads": 1, "lock_configuration": True})
 
 
-def _parsed(rule_name: str, sql: str) -> dict[str, Any]:
-    """Parse the expression into its tree. The line ends keep a comment from swallowing the parenthesis."""
+def written(node: dict[str, Any]) -> str:
+    """Write an expression of a tree as DuckDB does."""
+    with _sandbox().cursor() as connection:
+        frame = json.loads(connection.execute("SELECT json_serialize_sql('SELECT 1')").fetchall()[0][0])
+        frame["statements"][0]["node"]["select_list"] = [node]
+        text = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(frame)]).fetchall()[0][0]
+    return text.removeprefix("SELECT ")
+
+
+def parsed(rule_name: str, sql: str) -> dict[str, Any]:
+    """Parse one expression into its tree. The line ends keep a comment from swallowing the parenthesis. Raises
+    BadPredicate for what is none."""
     if not sql.strip() or len(sql) > LONGEST or not sql.replace("\n", " ").replace("\t", " ").isprintable():
         raise _refused(rule_name, f"it is empty, longer than {LONGEST} characters, or holds what cannot be printed")
     try:

@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 
 from catalog.recipe.plan import Check
+from catalog.recipe.predicate import written
 
 _LOW = {"COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO"}
 _HIGH = {"COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO"}
@@ -81,7 +82,7 @@ def _bound(node: dict[str, Any], rule: str) -> Quantity | None:
         low, high = _number(node["lower"]), _number(node["upper"])
         if low is None or high is None or not _columns(node["input"]):
             return None
-        return Quantity(_sql(node["input"]), _columns(node["input"]), rule, low, high)
+        return Quantity(written(node["input"]), _columns(node["input"]), rule, low, high)
     if node["type"] not in _LOW | _HIGH:
         return None
     is_low, strict = node["type"] in _LOW, "OREQUALTO" not in node["type"]
@@ -90,7 +91,7 @@ def _bound(node: dict[str, Any], rule: str) -> Quantity | None:
         if value is not None and _columns(left):
             columns = tuple(sorted({*_columns(left), *_columns(right)}))
             sides = {"low": value, "strict_low": strict} if low else {"high": value, "strict_high": strict}
-            return Quantity(_sql(left), columns, rule, under=under, **sides)
+            return Quantity(written(left), columns, rule, under=under, **sides)
     return None
 
 
@@ -101,7 +102,7 @@ def _against(right: dict[str, Any]) -> tuple[str, float | None]:
     if right["class"] == "FUNCTION" and right["function_name"] == "*":
         for factor, other in (right["children"], right["children"][::-1]):
             if not _columns(factor):
-                return _sql(other), _number(factor)
+                return written(other), _number(factor)
     return "", None
 
 
@@ -127,21 +128,12 @@ def _tree(sql: str) -> dict[str, Any]:
     return json.loads(text)["statements"][0]["node"]["select_list"][0]
 
 
-def _sql(node: dict[str, Any]) -> str:
-    """Write the expression as DuckDB does."""
-    with _sandbox().cursor() as connection:
-        frame = json.loads(connection.execute("SELECT json_serialize_sql('SELECT 1')").fetchall()[0][0])
-        frame["statements"][0]["node"]["select_list"] = [node]
-        text = connection.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(frame)]).fetchall()[0][0]
-    return text.removeprefix("SELECT ")
-
-
 def _number(node: dict[str, Any]) -> float | None:
     """Evaluate an expression without columns; None when it is no number."""
     if _columns(node):
         return None
     try:
         with _sandbox().cursor() as connection:
-            return connection.execute(f"SELECT CAST(({_sql(node)}) AS DOUBLE)").fetchall()[0][0]
+            return connection.execute(f"SELECT CAST(({written(node)}) AS DOUBLE)").fetchall()[0][0]
     except duckdb.Error:
         return None

@@ -18,20 +18,25 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
 
 
 class Stage(IntEnum):
-    """When a score exists; a stage sees the rows that pass the rules of all stages before it."""
+    """When a score exists; a stage sees the rows that pass the rules of all stages before it.
+
+    In the order of their cost: a parse of a sentence takes a CPU millisecond, GPT-2 large hundreds. The numbers are an
+    order and nothing else: no lake holds them.
+    """
 
     INGEST = 0
     PIXELS = 1
-    LANGUAGE = 2
-    CLIP = 3
-    ASSOCIATE = 4
-    CAPTION = 5
+    PARSE = 2
+    LANGUAGE = 3
+    CLIP = 4
+    ASSOCIATE = 5
+    CAPTION = 6
 
 
 # The stages at which a declared op may run, in their order.
 RUN_AT: Mapping[str, tuple[Stage, ...]] = {
     "image": (Stage.PIXELS, Stage.CLIP),
-    "sentence": (Stage.PIXELS, Stage.LANGUAGE, Stage.CLIP),
+    "sentence": (Stage.PIXELS, Stage.PARSE, Stage.LANGUAGE, Stage.CLIP),
 }
 
 
@@ -60,7 +65,8 @@ class Score:
     - ``name`` of the scorer and, unless ``table`` says another, of its table, which is keyed by content: ``sha256`` of
       a picture, ``content`` of a sentence.
     - ``stage``: from which stage on its rules apply. PIXELS runs on CPUs over all that is readable; CLIP is for models;
-      LANGUAGE, before it, for models that read a sentence, so that what their rules drop is never embedded.
+      before it, PARSE is for parsers of a sentence and LANGUAGE for language models, so that what the rules on a
+      cheaper one drop never meets a dearer one.
     - ``reads``: columns of the batch that its op reads, of INPUTS. Empty where a step of its own fills the table.
     - ``op``: 'module:Class' of a frozen dataclass whose ``__call__(batch)`` adds the columns. Its fields are its
       settings and so its identity, but for ``batch_size`` (placement), ``version``, and ``model`` (a model spec, hashed

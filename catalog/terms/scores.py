@@ -146,7 +146,7 @@ SENTENCE_STRUCTURE = Score(
         Column("complexity", "INTEGER", "most relations of one noun, attributes included, >= 0; NULL if not English"),
         Column("has_action", "BOOLEAN", "something is done or happens; NULL if not English"),
     ),
-    stage=Stage.LANGUAGE,
+    stage=Stage.PARSE,
     reads=("text",),
     op="ops.text.sentence_structure:SentenceStructure",
     model="parser",

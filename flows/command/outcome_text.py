@@ -16,6 +16,8 @@ def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bo
     console.print(f"\n[bold]{shown(dataset)}[/]  {dataset.n_pairs:,} pairs ({said}){recall}")
     for kind in ("image", "sentence"):
         console.print(funnel_table(found.funnel, kind))
+    for rule, keep in found.calibrated:
+        console.print(f"rule    {shown(rule)}: {shown(keep)}")
     for pair in found.samples:
         console.print(_pair(pair))
     for note in notes:

@@ -5,7 +5,7 @@ from argparse import Namespace
 from catalog.recipe.recipe import Recipe
 from catalog.terms.error import BadRecipe
 from flows.command.terminal import console, shown
-from flows.settings import Compute, load_recipe
+from flows.settings import Compute, load_recipe, notes_on
 
 
 def run(args: Namespace) -> int:
@@ -19,6 +19,7 @@ def run(args: Namespace) -> int:
         from flows.outcome import outcome
         from flows.run_start import session
     with session(recipe, args.source, args.lake, compute_of(args)) as opened, Display(screen) as display:
+        opened.notes += notes_on(recipe, args.recipe, overrides(args.set), args.models)
         opened.progress = display.progress
         published = curate_steps(opened, display.run_step)
     found = outcome(args.lake, f"{published.name}@{published.version}")

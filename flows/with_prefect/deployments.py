@@ -6,7 +6,7 @@ from prefect import flow, get_run_logger
 from prefect.states import Completed, Failed, State
 from pydantic import Field
 
-from flows.settings import RECIPES, Compute, default_lake, load_recipe
+from flows.settings import RECIPES, Compute, default_lake, load_recipe, notes_on
 
 NAMES = sorted(file.stem for file in RECIPES.glob("*.yaml"))
 RecipeName = Annotated[str, Field(pattern=rf"^({'|'.join(NAMES)}|.+\.ya?ml)$", examples=NAMES)]
@@ -45,8 +45,10 @@ def curate(
     from flows.user_error import user_message
 
     try:
-        chosen = load_recipe(recipe, {key: _yaml(value) for key, value in overrides.items()}, models)
-        return _curated(chosen, sources, lake or default_lake(), compute)
+        texts = {key: _yaml(value) for key, value in overrides.items()}
+        chosen = load_recipe(recipe, texts, models)
+        notes = notes_on(chosen, recipe, texts, models)
+        return _curated(chosen, notes, sources, lake or default_lake(), compute)
     except Exception as error:
         if (line := user_message(error)) is None:
             raise
@@ -54,7 +56,7 @@ def curate(
         return Failed(message=line)
 
 
-def _curated(recipe: Any, sources: list[str], lake: str, compute: Compute) -> State:
+def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute) -> State:
     from catalog.terms.controls import visible
     from flows.curate import curate_steps
     from flows.outcome import outcome
@@ -63,6 +65,7 @@ def _curated(recipe: Any, sources: list[str], lake: str, compute: Compute) -> St
     from flows.with_prefect.step_as_task import as_task
 
     with session(recipe, sources, lake, compute) as opened:
+        opened.notes += notes
         opened.progress = ProgressArtifacts()
         published = curate_steps(opened, as_task)
     for note in opened.notes:

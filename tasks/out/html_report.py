@@ -111,7 +111,7 @@ def _funnels(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, list[dict[st
         f"{recipe.duplicates.cosine:g} on)",
         "balance": f"among the {recipe.balance.cap} drawn of its cluster",
     }
-    asks |= {rule.name: rule.keep for rule in (*recipe.images, *recipe.sentences)}
+    asks |= {rule.name: rule.predicate + rule.remark for rule in (*recipe.images, *recipe.sentences)}
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for step in datasets.funnel(lake, dataset):
         rows = found[step.kind]

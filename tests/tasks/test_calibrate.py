@@ -1,0 +1,188 @@
+"""A rule that is to drop a share gets its number in the run, keeps it, and every version has it on record."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from catalog.cut.cut import cut, cut_after_captions
+from catalog.lake import schema
+from catalog.lake.opening import create_or_open
+from catalog.recipe.plan import compile_plan
+from catalog.recipe.recipe import Recipe, validated
+from catalog.terms.score import Stage
+from catalog.write import lease
+from flows.run_start import session
+from flows.settings import Compute
+from flows.survey import survey
+from tasks import calibrate as steps
+from tasks.calibrate import calibrate_late
+from tasks.entropy import score_entropy
+from tasks.ingest import ingest
+from tasks.run.session import Session
+from tasks.run.stage import Placement
+from tasks.score_sentences import score_sentences
+from tests.ops.models.tiny import save_clip
+from tests.shared import made_once, new_lake
+from tests.tasks.published import IMAGE_RULES, published
+from tests.tasks.published import plan_of as given_plan
+
+LENGTH = {"name": "length", "keep": "n_words >= {threshold}", "calibrate": {"drop": 0.3}}
+ENTROPY = {"name": "easy", "keep": "corpus_entropy >= {threshold}", "calibrate": {"drop": 0.5}}
+WORDS = ["the", "old", "red", "engine", "waits", "beside", "the", "wide", "station", "for", "its", "crew"]
+
+
+def sentence(n: int) -> str:
+    return f"Number{n} {' '.join(WORDS[: 1 + n % 10])}."
+
+
+def pages(folder: Path, numbers: range) -> Path:
+    folder.mkdir(exist_ok=True)
+    for n in numbers:
+        (folder / f"{n:03}.html").write_text(f"<html><body><article><p>{sentence(n)}</p></article></body></html>")
+    return folder
+
+
+def recipe(*rules: dict, **more: object) -> Recipe:
+    models = {"clip": f"open_clip:local-dir:{made_once('calibrated-clip', save_clip)}"}
+    content = {"name": "small", "models": models, "sentences": list(rules), "ingest": {"documents_per_shard": 4}}
+    return validated(content | more, "small")
+
+
+def run(lake: Path, source: Path, asked: Recipe, before: Callable[[Session], object] = ingest):
+    """Ingest and score sentences; return the session, and what the lake holds: texts embedded, rows of thresholds."""
+    with session(asked, [str(source)], str(new_lake(lake)), Compute(workers=1)) as held:
+        before(held)
+        score_entropy(held)
+        score_sentences(held)
+        steps.calibrate(held, "sentence", Stage.ASSOCIATE)
+        embedded = "SELECT DISTINCT c.text FROM sentence_embedding JOIN sentence_content c USING (content) ORDER BY ALL"
+        frozen = 'SELECT rule, "drop", threshold, n, n_dropped FROM thresholds ORDER BY "commit"'
+        return held, [text for (text,) in held.lake.query(embedded)], held.lake.query(frozen)
+
+
+def keep_of(held: Session, name: str) -> str:
+    return next(check.keep for check in held.plan.sentence_checks if check.name == name)
+
+
+def test_a_sentence_rule_bites_at_once_and_keeps_its_number_as_the_lake_grows(tmp_path: Path):
+    lake, source = tmp_path / "lake", pages(tmp_path / "pages", range(20))  # 2 to 11 words, two sentences of each
+    held, embedded, frozen = run(lake, source, recipe(LENGTH))
+    assert frozen == [("(n_words >= CAST(NULL AS DOUBLE))", 0.3, 5.0, 20, 6)]
+    assert keep_of(held, "length") == "(n_words >= 5.0)"
+    assert embedded == sorted(sentence(n) for n in range(20) if n % 10 >= 3)
+    (note,) = held.notes
+    assert "'length' was set: `(n_words >= 5.0)` drops 6 of 20 sentences, 30.0% where 30.0% was asked for" in note
+
+    pages(source, range(20, 60, 10))  # the shortest: their share is now a quarter more
+    held, embedded, again = run(lake, source, recipe(LENGTH))
+    assert again == frozen and held.notes == [] and keep_of(held, "length") == "(n_words >= 5.0)"
+    assert embedded == sorted(sentence(n) for n in range(20) if n % 10 >= 3)
+
+    held, _, other = run(lake, source, recipe(LENGTH | {"calibrate": {"drop": 0.5}}))
+    assert other[:1] == frozen and other[1][1] == 0.5 and other[1][3] == 24
+
+
+def test_rules_are_set_in_order_each_over_what_the_one_before_leaves(tmp_path: Path):
+    long = {"name": "long", "keep": "n_words <= {threshold}", "calibrate": {"drop": 0.5}}
+    source = pages(tmp_path / "pages", range(20))
+    held, embedded, frozen = run(tmp_path / "lake", source, recipe(LENGTH, long))
+    assert [row[2:] for row in frozen] == [(5.0, 20, 6), (8.0, 14, 6)]  # 5 to 11 words: 9, 10, 11 are at most half
+    assert embedded == sorted(sentence(n) for n in range(20) if 3 <= n % 10 <= 6)
+    assert len(held.notes) == 2
+
+
+def test_another_scorer_has_another_number_and_the_run_says_so(tmp_path: Path):
+    lake, source = tmp_path / "lake", pages(tmp_path / "pages", range(20))
+    held, embedded, frozen = run(lake, source, recipe(ENTROPY))
+    values = dict(held_entropies(lake))
+    assert frozen[0][3:] == (20, 10) and frozen[0][2] == np.sort(list(values.values()))[10]
+    assert embedded == sorted(text for text, value in values.items() if value >= frozen[0][2])
+    (tmp_path / "counts.tsv").write_text("the\t5\nold\t3\nred\t1\n.\t2\n")
+    counts = {"words": {"counts": str(tmp_path / "counts.tsv")}}
+    held, _, other = run(lake, source, recipe(ENTROPY, **counts))
+    assert len(other) == 2 and other[0] == frozen[0] and other[1][2] != frozen[0][2]
+    (note,) = held.notes
+    assert f"was set anew, because its score is another (it was {frozen[0][2]:.9g})" in note
+
+
+def held_entropies(lake: Path) -> list[tuple]:
+    with create_or_open(lake, read_only=True) as opened:
+        return opened.query("SELECT text, corpus_entropy FROM corpus_entropy JOIN sentence_content USING (content)")
+
+
+def test_a_survey_sets_nothing_and_a_run_that_goes_on_gets_the_same_number(tmp_path: Path, monkeypatch):
+    """Killed between scoring and the commit of the number, and after it."""
+    lake, source, asked = tmp_path / "lake", pages(tmp_path / "pages", range(20)), recipe(LENGTH)
+    freeze = steps._freeze
+    for dies_after in (False, True):
+
+        def dying(held: Session, kind: str, check, found, dies_after: bool = dies_after) -> None:
+            if dies_after:
+                freeze(held, kind, check, found)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(steps, "_freeze", dying)
+        with pytest.raises(KeyboardInterrupt):
+            run(lake, source, asked)
+        if not dies_after:
+            with create_or_open(lake, read_only=True) as opened:
+                held = survey(opened, compile_plan(asked, scorers_of(opened)), ())
+                pending = [(each.work, each.rows) for each in held.found if each.rows]
+                assert pending == [("calibrate length", 20), ("embed sentences", 14)]
+                assert opened.query("FROM thresholds") == []
+    monkeypatch.undo()
+    _, embedded, frozen = run(lake, source, asked)
+    undisturbed = run(tmp_path / "other", source, asked)
+    assert (embedded, frozen) == undisturbed[1:]
+
+
+def scorers_of(lake) -> dict[str, str]:
+    return dict(lake.query("SELECT DISTINCT \"table\", scorer FROM partitions WHERE scorer <> ''"))
+
+
+def test_an_older_lake_is_surveyed_and_has_no_number_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    plan = compile_plan(recipe(LENGTH), {})
+    with monkeypatch.context() as patch:
+        before = next(n for n, made in enumerate(schema.MIGRATIONS) if "TABLE thresholds" in made)
+        patch.setattr(schema, "NEWEST", before)
+        create_or_open(tmp_path / "lake").close()
+    with create_or_open(tmp_path / "lake", read_only=True) as lake:
+        assert not any(each.work.startswith("calibrate") for each in survey(lake, plan, ()).found)
+    with create_or_open(tmp_path / "lake") as lake:
+        assert lake.query("FROM thresholds") == []
+
+
+def test_where_nothing_has_a_value_nothing_is_set_and_nothing_passes(tmp_path: Path):
+    first = {"name": "none", "keep": "n_words > 1000"}
+    held, embedded, frozen = run(tmp_path / "lake", pages(tmp_path / "pages", range(4)), recipe(first, LENGTH))
+    assert (embedded, frozen) == ([], [])
+    assert keep_of(held, "length") == "(n_words >= CAST(NULL AS DOUBLE))"
+
+
+def test_an_image_rule_and_one_on_fused_texts_drop_their_share_of_what_reaches_them(tmp_path: Path):
+    rules = [*IMAGE_RULES, {"name": "sharp", "keep": "sharpness >= {threshold}", "calibrate": {"drop": 0.25}},
+             {"name": "short", "keep": "synthetic_tokens <= {threshold}", "calibrate": {"drop": 0.34}}]  # fmt: skip
+    published(tmp_path / "lake", cap=100)
+    base, _ = given_plan(100, IMAGE_RULES, captions=True, tags=True)
+    content = base.recipe.model_dump() | {"images": rules, "fuse": {}}
+    plan = compile_plan(validated(content, "small"), {**base.scorers, "synthetic": "fused"})
+    with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
+        held = Session(writer, plan, Placement())
+        steps.calibrate(held, "image", Stage.CAPTION)
+        reached = [3.5 * m for shard in range(3) for m, n in enumerate(range(shard, 12, 3)) if 30 + 10 * n >= 40]
+        assert held.plan.image_checks[2].keep == f"(sharpness >= {sorted(reached)[len(reached) // 4]})"
+        cut(lake, held.plan)
+        kept = [sha for (sha,) in lake.query("SELECT sha256 FROM cut_images WHERE dropped_by = '' ORDER BY ALL")]
+        n = len(kept)
+        rows = {"sha256": kept, "shard": ["shard-0"] * n, "scorer": ["fused"] * n, "synthetic_status": ["ok"] * n}
+        rows |= {"n_tokens": pa.array(range(n), pa.int32()), "commit": pa.array([9] * n, pa.int64())}
+        lake.insert("synthetic", pa.table(rows))
+        calibrate_late(held)
+        cut_after_captions(lake, held.plan)
+        fallen = lake.query("SELECT sha256 FROM cut_images WHERE dropped_by = 'short' ORDER BY ALL")
+        assert [sha for (sha,) in fallen] == kept[n - int(0.34 * n) :] and fallen
+        assert lake.query("SELECT kind, n, n_dropped FROM thresholds ORDER BY \"commit\"") == [
+            ("image", len(reached), len(reached) // 4), ("image", n, int(0.34 * n))]  # fmt: skip
