@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from catalog.recipe.parts import check_vocabulary
 from catalog.recipe.recipe import Recipe, changed, load
 from catalog.terms.error import BadRecipe
-from flows.demo_models import threshold_notes, with_demo_defaults, with_demo_models
+from flows.demo_models import left_out_notes, with_demo_defaults, with_demo_models
 from tasks.run.stage import Placement
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,7 +63,7 @@ def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo
 
 def notes_on(recipe: Recipe, name_or_path: str, overrides: dict[str, str], demo_models: str) -> list[str]:
     """Say what else than its models ``recipe``, loaded by the same arguments, has of the demo. Raises BadRecipe."""
-    return threshold_notes(load(name_or_path, overrides, RECIPES), recipe) if demo_models == "demo" else []
+    return left_out_notes(load(name_or_path, overrides, RECIPES), recipe) if demo_models == "demo" else []
 
 
 def with_resolved_paths(recipe: Recipe) -> Recipe:

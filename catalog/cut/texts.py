@@ -20,11 +20,12 @@ from catalog.recipe.plan import Plan
 
 IMAGES_AT_ONCE, PAIRS_AT_ONCE = 200_000, 2_000_000
 LIVE = 50_000  # fewer than 2^16
+ANY_NUMBER = 2**32 - 1
 
 
 def assign_texts(lake: Lake, plan: Plan) -> None:
     """Make ``cut_texts`` for the images of ``cut_kept(n, picture)``, whose pictures differ."""
-    top_k, max_uses = plan.recipe.association.top_k, plan.recipe.association.max_uses
+    top_k, max_uses = plan.recipe.association.top_k, plan.recipe.association.max_uses or ANY_NUMBER
     for table in ("cut_given", "cut_contested"):
         lake.execute(f"CREATE OR REPLACE TEMP TABLE {table} (n UINTEGER, s UINTEGER, similarity DOUBLE, place INTEGER)")
     lake.execute(

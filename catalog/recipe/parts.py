@@ -128,7 +128,9 @@ class Association(Settings):
     clusters: int = Field(2_000_000, ge=1, description="Sentence clusters; fewer when there are few sentences.")
     probes: int = Field(1, ge=1, description="Nearest sentence clusters searched for each picture.")
     top_k: int = Field(3, ge=1, le=3, description="Sentences a picture gets at most: text1 to text3.")
-    max_uses: int = Field(20, ge=1, description="Pictures that may share one sentence.")
+    max_uses: int | None = Field(
+        None, ge=1, description="Pictures that may share one sentence; none: any number, as in RealSyn."
+    )
     retrain_at: float = Field(
         2.0, gt=1, description="Clusters are trained anew once there are this many times the rows of their training."
     )

@@ -111,9 +111,8 @@ def test_a_source_without_documents_is_told_before_a_lake_is_made(
     assert not (tmp_path / "lake").exists()
 
 
-def test_a_recipe_without_a_source_asks_for_one(capsys, tmp_path: Path, settings: dict[str, str]):
-    models = [f"--set={key}={value}" for key, value in settings.items() if key.startswith("models.")]
-    told = said(capsys, "run", "15m", "--lake", str(tmp_path / "lake"), *models)
+def test_a_recipe_without_a_source_asks_for_one(capsys, tmp_path: Path):
+    told = said(capsys, "run", "15m", "--lake", str(tmp_path / "lake"), "--models", "demo")
     assert "recipe '15m' names no source; give one: --source" in told
 
 
@@ -170,13 +169,14 @@ def test_what_is_set_by_hand_wins_over_the_demo_models_and_their_settings():
     assert ours.models == small.models | {"captioner": "hf:a/b"}
 
 
-def test_the_demo_models_stand_in_for_a_model_that_only_the_scores_declaration_names():
-    rule = {"sentences": "[{name: perplexity, keep: perplexity between 30 and 200}]"}
-    assert "perplexity" not in load_recipe("30m", None, "demo").models
-    for asked in (rule, {"scores.perplexity": "{}"}):
-        assert load_recipe("30m", asked, "demo").models["perplexity"].endswith("infra/demo/models/language")
-    assert load_recipe("30m", rule | {"models.perplexity": "hf:a/b"}, "demo").models["perplexity"] == "hf:a/b"
-    assert "perplexity" not in load_recipe("30m", rule).models
+def test_the_demo_models_stand_in_for_a_model_that_only_the_scores_declaration_names(tmp_path: Path):
+    recipe = tmp_path / "own.yaml"
+    recipe.write_text("name: own\nmodels: {clip: 'open_clip:local-dir:a'}\n", encoding="utf-8")
+    asked = {"scores.perplexity": "{}"}
+    assert "perplexity" not in load_recipe(str(recipe), None, "demo").models
+    assert load_recipe(str(recipe), asked, "demo").models["perplexity"].endswith("infra/demo/models/language")
+    assert load_recipe(str(recipe), asked | {"models.perplexity": "hf:a/b"}, "demo").models["perplexity"] == "hf:a/b"
+    assert "perplexity" not in load_recipe(str(recipe), asked).models
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in RECIPES.glob("*.yaml")))

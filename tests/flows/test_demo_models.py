@@ -1,11 +1,11 @@
-"""The small models that ship bring the thresholds that belong to them, and the run says which."""
+"""The small models that ship stand in for a recipe's own; what they cannot judge is left out, and the run says so."""
 
 import importlib.util
 
 import pytest
 
 from catalog.recipe.recipe import Recipe, load
-from flows.demo_models import threshold_notes, with_demo_models
+from flows.demo_models import left_out_notes, with_demo_models
 from flows.settings import RECIPES, load_recipe, notes_on
 from ops.models.model_digest import ModelError
 from tasks.run import identity
@@ -25,21 +25,19 @@ def recipe_with(name: str, rules: dict[str, str]) -> Recipe:
     return Recipe.model_validate(content)
 
 
-def test_a_rule_on_a_models_score_takes_the_threshold_of_the_demos_rule_on_the_same_score():
+def test_a_rule_on_a_language_model_is_left_out_and_the_run_says_so():
     asked, demo = recipe_with("30m", RULES), recipe_with("demo", OF_THE_DEMO)
     small = with_demo_models(asked, demo)
-    keeps = {rule.name: rule.keep for rule in small.sentences}
-    assert keeps == RULES | {"band": OF_THE_DEMO["fluent"]}  # counts and entropies are no model's
+    assert {rule.name: rule.keep for rule in small.sentences} == {k: RULES[k] for k in RULES if k != "band"}
     assert small.images == asked.images
-    (note,) = threshold_notes(asked, small)
-    assert "'band' is `perplexity BETWEEN 20 AND 440` instead of `perplexity between 30 and 200`" in note
-    assert "entropy" not in note and "length" not in note
-    assert threshold_notes(asked, asked) == []
+    (note,) = left_out_notes(asked, small)
+    assert "'band' is left out" in note
+    assert left_out_notes(asked, asked) == []
 
 
-def test_without_a_rule_of_the_demo_a_recipes_own_stays():
-    asked = recipe_with("30m", RULES)
-    assert with_demo_models(asked, recipe_with("demo", {})).sentences == asked.sentences
+def test_the_demos_own_rule_stays():
+    demo = recipe_with("demo", OF_THE_DEMO)
+    assert with_demo_models(demo, demo).sentences == demo.sentences
 
 
 def test_what_is_set_by_hand_is_nobodys_swap():
