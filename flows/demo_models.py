@@ -48,7 +48,7 @@ def left_out_notes(asked: Recipe, recipe: Recipe) -> list[str]:
     """Say which rules of ``asked`` are not in ``recipe``, the same with the small models."""
     names = {rule.name for rule in recipe.sentences}
     return [
-        f"with the small models the rule '{rule.name}' is left out: theirs of language knows the demo's sentences alone."
+        f"with the small models the rule '{rule.name}' is left out: they know the demo's sentences alone."
         for rule in asked.sentences
         if rule.name not in names
     ]

@@ -58,6 +58,17 @@ def test_the_recipe_that_is_shown_is_the_shipped_one_abridged():
             assert content == whole[part], part
 
 
+@pytest.mark.parametrize("name", ["15m", "30m", "100m"])
+def test_a_line_of_a_big_recipe_says_whether_it_is_the_papers_or_ours(name: str):
+    text = (RECIPES / f"{name}.yaml").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if line.endswith("}") or " # " in line]
+    unmarked = [line for line in lines if not re.search(r"# (paper|ours)(:|;|$)", line)]
+    assert [line.split(":")[0] for line in unmarked if "#" not in line[:1]] == ["fetch"], (
+        "what a fetch may take is no stage"
+    )
+    assert len(lines) > 15 and "REALSYN.md" in text and "infra/REALSYN.md" in README
+
+
 def test_the_lake_and_the_command_for_more_than_one_machine_are_understood(tmp_path: Path):
     section = re.findall(r"## On more than one machine\n(.*?)\n## ", README, re.DOTALL)[0]
     (tmp_path / "lake.yaml").write_text(re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)[0])
