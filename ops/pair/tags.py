@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -19,7 +20,7 @@ SLACK = 1e-4
 
 @dataclass(frozen=True)
 class ZeroShotTags:
-    """Tag pictures with the nearest words of ``vocabulary``, each put into ``template`` and embedded; ``top_k`` at most.
+    """Tag pictures with the ``top_k`` nearest words of ``vocabulary``, each put into ``template`` and embedded.
 
     Read image vectors (n, d); give ``tags`` (best first) and ``tag_similarities`` (cosine, rounded to 4 decimals).
     With ``thresholds``, one a word, a picture has the words whose cosine reaches theirs, ranked by how far it is above
@@ -80,7 +81,7 @@ class ZeroShotTags:
         order = np.lexsort((places, -above, rows))
         order = order[above[order] >= 0] if self.thresholds else order
         ends = np.searchsorted(rows[order], np.arange(len(margins) + 1))
-        for first, last in zip(ends, ends[1:], strict=False):
+        for first, last in pairwise(ends):
             chosen = order[first : min(last, first + self.top_k)]
             yield places[chosen].tolist(), values[chosen].tolist()
 

@@ -27,9 +27,9 @@ class NounPhrases:
     """Read ``text`` (list of sentences); add ``noun_phrases``, a sorted list of (phrase, is plural) a sentence.
 
     A phrase is a common noun in lower case with none, one, or more of the adjectives and nouns that stand right before
-    it, four words at most: "glass", "wine glass", "red wine glass"; "wine" is none there, being no wine. Names (proper
-    nouns) are none by themselves: tags name no person. Of a sentence of another language than English, by which the parser's labels are
-    defined, there are none; of a text over 2,000 characters the rest is not read. Raises ModelError as
+    it, four words at most: "glass", "wine glass", "red wine glass". "Wine" is none there, being no wine. Names (proper
+    nouns) are none by themselves: tags name no person. Sentences of other languages than English, by which the
+    parser's labels are defined, have none; of a text over 2,000 characters the rest is not read. Raises ModelError as
     `DependencyParser` does.
     """
 

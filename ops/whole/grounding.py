@@ -26,8 +26,8 @@ def grounding(pictures: np.ndarray, words: np.ndarray) -> np.ndarray:
     | less the 99th percentile of all | 0.973 | 0.977 | 0.983 |
     | less the mean, in deviations | 0.876 | 0.874 | 0.811 |
 
-    The mean is taken off because words that are near every picture ("image", "photo") exist in every CLIP. Deviations do
-    harm: a word of many like it ("face", among faces) has a wide spread because it is grounded. One picture may be
+    The mean is taken off because some words ("image", "photo") are near every picture, whatever the CLIP. Deviations
+    do harm: a word of many like it ("face", among faces) has a wide spread because it is grounded. One picture may be
     a freak, and of sixteen most show something else where a lake is small.
     """
     top = min(TOP, len(pictures))

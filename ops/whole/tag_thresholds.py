@@ -25,10 +25,10 @@ def tag_thresholds(pictures: np.ndarray, words: np.ndarray, strict: float) -> np
     ``strict`` of the runners-up, each picture's second-best word by its margin, fails. A runner-up stands for the
     best word of a picture that shows nothing of the vocabulary. Raises ValueError for fewer than two words.
 
-    In the demo world (3,282 pictures, 1,228 words, and a random half of them, by which half of the pictures show
-    nothing of the vocabulary) against the nearest three words, of which the first is right for 0.911 and 0.943:
+    In the demo world (3,282 pictures, 1,228 words), and with a random half of the words (right: first tags of pictures
+    that show one of them; none: pictures that show none and get no tag). By the nearest words 0.911 and 0.943 are right:
 
-    | strict | first right | tags a picture | right among them | recall | half: first right | half: none, where none is right |
+    | strict | first right | tags a picture | right among them | recall | half: right | half: none |
     |--:|--:|--:|--:|--:|--:|--:|
     | 0.5 | 0.916 | 1.80 | 0.54 | 0.970 | 0.955 | 0.29 |
     | 0.7 | 0.896 | 1.36 | 0.69 | 0.937 | 0.950 | 0.51 |

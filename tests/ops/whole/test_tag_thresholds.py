@@ -1,5 +1,7 @@
 """Grounding of words and their thresholds, against slow twins, and what they are for."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -82,7 +84,7 @@ def test_a_word_that_is_near_everything_has_to_be_nearer():
 def test_stricter_thresholds_are_never_lower_and_no_share_drops_no_runner_up():
     pictures, words = scattered(8, 400), scattered(9, 25)
     bars = [tag_thresholds.tag_thresholds(pictures, words, strict) for strict in (0.0, 0.4, 0.8, 0.99)]
-    assert all((high >= low).all() for low, high in zip(bars, bars[1:], strict=False))
+    assert all((high >= low).all() for low, high in pairwise(bars))
     tagged = ZeroShotTags(tuple(map(str, range(25))), "{}", 25, tuple(bars[0].tolist()))(pictures, lambda _: words)[0]
     assert np.mean([len(row) >= 2 for row in tagged]) > 0.99
 
