@@ -11,6 +11,7 @@ from catalog.recipe.parts import check_vocabulary
 from catalog.recipe.plan import compile_plan
 from catalog.recipe.recipe import Recipe, changed, load
 from catalog.terms.error import BadRecipe
+from ops.pair.class_names import class_names
 from tasks.run.stage import Placement
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,6 +20,7 @@ DEMO_MODELS = {
     "clip": "open_clip:local-dir:infra/demo/models/clip",
     "captioner": "hf:infra/demo/models/captioner",
     "perplexity": "hf:infra/demo/models/language",
+    "tagger": "open_clip:local-dir:infra/demo/models/clip",
 }
 
 
@@ -103,7 +105,7 @@ def with_resolved_paths(recipe: Recipe) -> Recipe:
     """
     update: dict = {"models": {name: _resolve_model(spec) for name, spec in recipe.models.items()}}
     if recipe.tags is not None and isinstance(recipe.tags.vocabulary, str):
-        words = _read_lines(
+        words = class_names(recipe.tags.vocabulary) or _read_lines(
             recipe.tags.vocabulary, "tags: there is no vocabulary file", "write one word or phrase per line"
         )
         try:

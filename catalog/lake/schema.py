@@ -109,7 +109,13 @@ CREATE TABLE word_counts (word VARCHAR, n BIGINT, shard VARCHAR, scorer VARCHAR,
 CREATE TABLE word_probabilities (word VARCHAR, p DOUBLE, sentences BIGINT, scorer VARCHAR, "commit" BIGINT);
 """
 
-MIGRATIONS: tuple[str, ...] = (_TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS)
+_TAG_WORDS = """
+CREATE TABLE noun_counts (phrase VARCHAR, is_plural BOOLEAN, n BIGINT, shard VARCHAR, scorer VARCHAR, "commit" BIGINT);
+CREATE TABLE tag_words (position INTEGER, word VARCHAR, mined BOOLEAN, sentences BIGINT, grounding DOUBLE,
+    threshold DOUBLE, pictures BIGINT, scorer VARCHAR, "commit" BIGINT);
+"""
+
+MIGRATIONS: tuple[str, ...] = (_TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _TAG_WORDS)
 NEWEST = len(MIGRATIONS)
 
 # Written by INSERT, a few rows at a time: kept as rows in the metadata database, not as a Parquet file an insert (300

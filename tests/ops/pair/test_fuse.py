@@ -32,7 +32,7 @@ A_LINE_EACH = (
             caption="A dog.", sentence="It ran.")),
         ("It is {caption}. It shows {tags}. Mix!", "a dog", [], "", "It is a dog. Mix!"),
         ("Tags:\n{tags}\nMix {caption}.", "a dog", [], "", "Tags:\nMix a dog."),
-        ("Mix {caption} and {tags}.", "a dog", [], "", "Mix a dog and ."),  # a field inside a sentence cannot be left out
+        ("Mix {caption} and {tags}.", "a dog", [], "", "Mix a dog and ."),
         ("{tags}|{sentence}", "a", [], "b", "|b"),
     ],
 )  # fmt: skip
