@@ -65,13 +65,13 @@ def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
             f"{n}: each has the {tags.top_k} nearest words of the recipe's vocabulary."
         )
         return Vocabulary(own)
-    counts = _mined(session, nouns) if nouns else {}
-    if counts is None or not session.compute(TRAIN, n, lambda: _train(session, plan, scorer, counts, n)):
+    counts = _mined(session, nouns) if nouns else Counter()
+    if not session.compute(TRAIN, n, lambda: _train(session, plan, scorer, counts, n)):
         return None
     if found is not None:
         session.note(
-            f"tag words were made anew, of {n:,} pictures, {n / found.pictures:.1f} times those of before: what is kept "
-            "was tagged again, and what follows from that was done again."
+            f"tag words were made anew, of {n:,} pictures, {n / found.pictures:.1f} times those of before: what is "
+            "kept was tagged again, and what follows from that was done again."
         )
     return tag_words.frozen_words(session.lake, scorer.digest)
 
@@ -89,8 +89,8 @@ def _scorer(tags: Tags, plan: Plan, nouns: Scorer | None) -> Scorer:
     return Scorer("tag_words", "tag_words", tag_thresholds.VERSION, settings, "", made_from)
 
 
-def _mined(session: Session, nouns: Scorer) -> Counter[str] | None:
-    """Count the noun phrases of a sample of sentences: phrase -> sentences that hold it; None in a survey."""
+def _mined(session: Session, nouns: Scorer) -> Counter[str]:
+    """Count the noun phrases of a sample of sentences: phrase -> sentences that hold it; none in a survey."""
     n = min(SENTENCES, training.eligible(session.lake, session.plan, training.SENTENCES))
     items: list[WorkItem] = []
 
@@ -100,8 +100,7 @@ def _mined(session: Session, nouns: Scorer) -> Counter[str] | None:
         waiting = tag_words.uncounted(session.lake, digest, items)
         session.work(MINE, waiting, CountNouns(NounPhrases(parser(session.recipe)), digest))
 
-    if not session.compute(MINE, n, count):
-        return None
+    session.compute(MINE, n, count)
     return merge_plurals(tag_words.counted(session.lake, nouns.digest, items, FEWEST_SENTENCES))
 
 
@@ -157,8 +156,7 @@ class TrainTagWords:
         grounded = grounding.grounding(pictures, vectors)
         n_own = len(words) - len(mined)
         most = min(self.tags.mined, -(-len(mined) // CANDIDATES))
-        best = sorted(range(n_own, len(words)), key=lambda word: (-grounded[word], word))[:most]
-        kept = np.array([*range(n_own), *best])
+        kept = np.array([*range(n_own), *grounding.best_grounded(words, grounded, n_own, most)])
         bars = tag_thresholds.tag_thresholds(pictures, vectors[kept], self.tags.strict) if self.tags.strict else None
         sentences = [0] * n_own + [n for _, n in mined]
         rows = {

@@ -45,8 +45,8 @@ def uncounted(lake: Lake, scorer: str, items: Sequence[WorkItem]) -> list[WorkIt
 def counted(lake: Lake, scorer: str, items: Sequence[WorkItem], fewest: int) -> dict[tuple[str, bool], int]:
     """Add up the counts of ``items``: (phrase, is plural) -> sentences that hold it, those of ``fewest`` or more."""
     rows = lake.query(
-        "SELECT phrase, is_plural, sum(n)::BIGINT FROM noun_counts WHERE scorer = ? AND shard IN (SELECT unnest(?)) "
-        "GROUP BY ALL HAVING sum(n) >= ? ORDER BY ALL",
+        "SELECT phrase, is_plural, sum(n)::BIGINT FROM noun_counts WHERE scorer = ? "
+        "AND shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY ALL HAVING sum(n) >= ? ORDER BY ALL",
         (scorer, [item.shard for item in items], fewest),
     )
     return {(phrase, is_plural): n for phrase, is_plural, n in rows}

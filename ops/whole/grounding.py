@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ops.whole.ranking import blocks
 
 VERSION = 1  # counts up when the same vectors give other values
 TOP = 4
+# A phrase that stands out no more than the phrase it ends in names nothing more that CLIP sees: "a famous bell". In the
+# demo world 46 % of those with "small", "famous" and the like stand out by this, and 79 % of the names that pictures
+# have ("angry face", 99 of them); by more than nothing 70 % and 91 %, by 0.02 36 % and 74 %.
+MORE = 0.01
 
 
 def grounding(pictures: np.ndarray, words: np.ndarray) -> np.ndarray:
@@ -37,3 +43,16 @@ def grounding(pictures: np.ndarray, words: np.ndarray) -> np.ndarray:
         nearest = np.partition(cosines, -top, axis=1)[:, -top:]
         found[part] = nearest.mean(axis=1, dtype=np.float64) - cosines.mean(axis=1, dtype=np.float64)
     return np.round(found, 4)
+
+
+def best_grounded(words: Sequence[str], values: np.ndarray, first: int, most: int) -> list[int]:
+    """List the places of the ``most`` best grounded words from place ``first`` on, best first, the earlier of equals.
+
+    ``values`` are those of `grounding`. Phrases that stand out by less than MORE from the phrase that they end in are
+    left out: that is better, wherever it stands among ``words``.
+    """
+    value = dict(zip(words, values.tolist(), strict=True))
+    shorter = (word.partition(" ")[2] for word in words)
+    stands_out = [value[word] >= value.get(end, -2.0) + MORE for word, end in zip(words, shorter, strict=True)]
+    places = (place for place in range(first, len(words)) if stands_out[place])
+    return sorted(places, key=lambda place: (-values[place], place))[:most]

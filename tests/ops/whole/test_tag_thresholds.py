@@ -94,7 +94,17 @@ def test_one_word_cannot_be_told_apart():
         tag_thresholds.tag_thresholds(scattered(1, 200), scattered(2, 1), 0.5)
 
 
+def test_of_words_the_best_grounded_are_chosen_and_no_phrase_that_adds_nothing():
+    words = ["face", "red car", "angry face", "cat", "famous cat", "car", "year", "old year", "dog"]
+    values = np.array([0.3, 0.6, 0.5, 0.4, 0.405, 0.7, 0.1, 0.3, 0.4])
+    found = grounding.best_grounded(words, values, first=1, most=4)
+    assert [words[place] for place in found] == ["car", "angry face", "cat", "dog"]
+    assert [words[place] for place in grounding.best_grounded(words, values, 3, 9)][-2:] == ["old year", "year"]
+
+
 def test_golden_values_of_these_versions():
     pictures, words = scattered(1, 200), scattered(2, 8)
-    check_golden("grounding", grounding.VERSION, grounding.grounding(pictures, words))
+    found = grounding.grounding(pictures, words)
+    best = grounding.best_grounded(["a", "b a", "c", "d c", "e", "f e", "g", "h g"], found, 1, 5)
+    check_golden("grounding", grounding.VERSION, [found, best])
     check_golden("tag_thresholds", tag_thresholds.VERSION, tag_thresholds.tag_thresholds(pictures, words, 0.7))
