@@ -38,7 +38,7 @@ def main() -> None:
     calibrated, plain = ZeroShotTags(names, "{}", TOP_K, bars), ZeroShotTags(names, "{}", TOP_K)
     done = interleaved(
         {
-            "product": lambda: [part @ words.T for part in np.array_split(pictures, 20)],
+            "product": lambda: [(part @ words.T).shape for part in np.array_split(pictures, 20)],
             "calibrated": lambda: calibrated(pictures, lambda _: words),
             "plain": lambda: plain(pictures, lambda _: words),
         },
