@@ -58,6 +58,7 @@ def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
     found = tag_words.frozen_words(session.lake, scorer.digest)
     n = training.eligible(session.lake, plan, IMAGES)
     if found is not None and n <= session.recipe.association.retrain_at * found.pictures:
+        session.use("tag_words", scorer)
         return found
     if n < FEWEST_PICTURES:
         session.note(

@@ -135,6 +135,12 @@ class Tags(Settings):
             raise ValueError("needs one {} where the word goes")
         return value
 
+    @model_validator(mode="after")
+    def _can_tell_apart(self) -> Self:
+        if isinstance(self.vocabulary, list) and len(self.vocabulary) < 2 and self.strict and not self.mined:
+            raise ValueError("`strict` needs words to tell apart: give `vocabulary` two or more, or leave it out")
+        return self
+
 
 def check_vocabulary(words: Sequence[str]) -> list[str]:
     """Return the words of `tags` as a list. Raises ValueError for none, an empty one, or one that is there twice."""
