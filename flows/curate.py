@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tasks.associate import associate
-from tasks.caption import caption, fuse, tag
+from tasks.caption import caption, fuse
 from tasks.cluster import cluster
 from tasks.duplicates import group_duplicates
 from tasks.entropy import score_entropy
@@ -14,6 +14,7 @@ from tasks.publish import Published, publish
 from tasks.run.session import Session
 from tasks.score_images import score_images
 from tasks.score_sentences import score_sentences
+from tasks.tag import tag
 
 RunStep = Callable[[Callable[[Session], Any], Session], Any]
 

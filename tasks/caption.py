@@ -1,4 +1,4 @@
-"""Caption, tag and fuse: the expensive stages, only for what the cut keeps."""
+"""Caption and fuse: the expensive stages, only for what the cut keeps."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -13,7 +13,7 @@ from catalog.recipe.parts import Captioner
 from catalog.recipe.recipe import Recipe
 from catalog.terms.controls import printable
 from catalog.terms.score import Stage
-from catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS, SYNTHETIC, TAGS
+from catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS, SYNTHETIC
 from catalog.write.scorer import Scorer
 from ops.fault import Fault
 from ops.image.decode import Decode
@@ -23,7 +23,6 @@ from ops.models.vlm import VisionLanguageModel
 from ops.pair.fuse import fuse_prompt
 from ops.pair.similarity import VERSION as SIMILARITY_VERSION
 from ops.pair.similarity import similarity
-from ops.pair.tags import ZeroShotTags
 from ops.text.generation_status import generation_status
 from tasks.calibrate import calibrate
 from tasks.run.identity import caption_scorer, clip, decoder, fuse_scorer
@@ -166,40 +165,6 @@ class ScoreCaptions:
             }
         )
         return [Part("caption_similarity", table, self.scorer)]
-
-
-def tag(session: Session) -> None:
-    """Tag kept pictures with words of the recipe's vocabulary by CLIP zero-shot, from their stored vectors."""
-    tags = session.recipe.tags
-    if tags is None:
-        return
-    model = ZeroShotTags(tuple(tags.vocabulary), tags.template, tags.top_k)
-    settings = {"vocabulary": tags.vocabulary, "template": tags.template, "top_k": tags.top_k}
-    made_from = tuple(session.plan.scorer(name) for name in TAGS.made_from)
-    digest = session.use(TAGS.table, Scorer(TAGS.name, TAGS.table, model.version, settings, "", made_from))
-    items = pending_kept(session.lake, session.plan, "tags", "image_embedding")
-    session.work_rounds(TAGS.step, items, TagPictures(model, clip(session.recipe), digest))
-
-
-@dataclass(frozen=True)
-class TagPictures:
-    """A job: label image vectors of one shard, to ``tags``."""
-
-    model: ZeroShotTags
-    clip: Clip
-    scorer: str
-
-    def __call__(self, item: WorkItem) -> list[Part]:
-        rows = read_rows(item, ["sha256", "image_vector"], "sha256")
-        words, similarities = self.model(to_vectors(rows["image_vector"]), self.clip.embed_texts)
-        table = pa.table(
-            {
-                "sha256": rows["sha256"],
-                "tags": pa.array(words, pa.list_(pa.string())),
-                "tag_similarities": pa.array(similarities, pa.list_(pa.float64())),
-            }
-        )
-        return [Part("tags", table, self.scorer)]
 
 
 def fuse(session: Session) -> None:

@@ -185,7 +185,8 @@ def _text_numbers(lake: Lake, image_id: str, scope: Scope, decision: Facts) -> d
 
 _TEXTS = {
     "captions": "'caption' AS kind, captioner AS \"by\", text, status",
-    "tags": "'tags' AS kind, '' AS \"by\", array_to_string(tags, ', ') AS text, 'ok' AS status",
+    "tags": "'tags' AS kind, '' AS \"by\", coalesce(nullif(array_to_string(tags, ', '), ''), '(none)') AS text, "
+    "'ok' AS status",
     "synthetic": "'synthetic' AS kind, '' AS \"by\", synthetic_text AS text, synthetic_status AS status",
 }
 

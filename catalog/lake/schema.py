@@ -114,7 +114,15 @@ CREATE TABLE thresholds (digest VARCHAR, kind VARCHAR, rule VARCHAR, "drop" DOUB
     threshold DOUBLE, n BIGINT, n_dropped BIGINT, run_id VARCHAR, "commit" BIGINT);
 """
 
-MIGRATIONS: tuple[str, ...] = (_TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS)
+_TAG_WORDS = """
+CREATE TABLE noun_counts (phrase VARCHAR, is_plural BOOLEAN, n BIGINT, shard VARCHAR, scorer VARCHAR, "commit" BIGINT);
+CREATE TABLE tag_words (position INTEGER, word VARCHAR, mined BOOLEAN, sentences BIGINT, grounding DOUBLE,
+    threshold DOUBLE, pictures BIGINT, scorer VARCHAR, "commit" BIGINT);
+"""
+
+MIGRATIONS: tuple[str, ...] = (
+    _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS,
+)  # fmt: skip
 NEWEST = len(MIGRATIONS)
 
 # Written by INSERT, a few rows at a time: kept as rows in the metadata database, not as a Parquet file an insert (300

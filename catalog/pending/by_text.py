@@ -57,7 +57,8 @@ def pending_kept(lake: Lake, plan: Plan, table: str, payload: str = "payloads") 
             files = payload_paths(lake, payload, shards)
         else:
             files = score_paths(lake, payload, plan.scorer(payload), shards)
-        yield [WorkItem(shard, tuple(keys), files[shard]) for shard, keys in rows]
+        # Without a file in a survey alone: of vectors that a tagger is still to make.
+        yield [WorkItem(shard, tuple(keys), files.get(shard, ())) for shard, keys in rows]
 
 
 def pending_caption_similarity(lake: Lake, plan: Plan, captions: str) -> Iterator[list[WorkItem]]:

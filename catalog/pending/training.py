@@ -56,17 +56,18 @@ def eligible(lake: Lake, plan: Plan, kind: Kind) -> int:
 
 def sample(lake: Lake, plan: Plan, kind: Kind, n: int) -> pa.Table:
     """Read ``key``, ``vector`` of the ``n`` eligible rows with the smallest sha256(key || seed), in that order."""
-    return lake.table(_sampled(plan, kind, n))
+    return lake.table(sampled(plan, kind, n))
 
 
 def sample_blocks(lake: Lake, plan: Plan, kind: Kind, n: int) -> Iterator[pa.Array]:
     """Yield the vectors of `sample` in its order, a block at a time: it may be larger than memory. Nothing else may be
     asked of the lake meanwhile."""
-    for batch in lake.blocks(_sampled(plan, kind, n), rows=SAMPLE_BLOCK):
+    for batch in lake.blocks(sampled(plan, kind, n), rows=SAMPLE_BLOCK):
         yield batch["vector"]
 
 
-def _sampled(plan: Plan, kind: Kind, n: int) -> str:
+def sampled(plan: Plan, kind: Kind, n: int) -> str:
+    """SQL of `sample`."""
     order = f"sha256({kind.key} || '{plan.recipe.seed}')"
     return f"SELECT {kind.key} AS key, vector FROM ({_eligible(plan, kind)}) ORDER BY {order} LIMIT {n}"
 

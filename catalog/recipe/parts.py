@@ -156,11 +156,23 @@ class Captioner(Settings):
 
 
 class Tags(Settings):
-    """How CLIP labels pictures, zero-shot."""
+    """How CLIP labels pictures, zero-shot: `models.tagger` where it is named, else `models.clip`."""
 
-    vocabulary: list[str] | str = Field(description="The words, or a file with one per line.")
+    vocabulary: list[str] | str = Field(
+        description="The words, a file with one per line, or imagenet: the names of its 1,000 classes."
+    )
+    mined: int = Field(
+        0, ge=0, le=100_000, description="Nouns and noun phrases to add that the sentences use and CLIP knows."
+    )
     template: str = Field("a photo of {}.", description="The sentence a word is put into.")
-    top_k: int = Field(5, ge=1, le=100, description="Words kept of each picture.")
+    top_k: int = Field(5, ge=1, le=100, description="Words kept of each picture, at most.")
+    strict: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of second-best words that a threshold of each word's own drops, so that a picture may have "
+        "none: 0.7, say. 0: no threshold, every picture has top_k words.",
+    )
 
     @field_validator("vocabulary")
     @classmethod
@@ -173,6 +185,12 @@ class Tags(Settings):
         if value.count("{}") != 1:
             raise ValueError("needs one {} where the word goes")
         return value
+
+    @model_validator(mode="after")
+    def _can_tell_apart(self) -> Self:
+        if isinstance(self.vocabulary, list) and len(self.vocabulary) < 2 and self.strict and not self.mined:
+            raise ValueError("`strict` needs words to tell apart: give `vocabulary` two or more, or leave it out")
+        return self
 
 
 def check_vocabulary(words: Sequence[str]) -> list[str]:

@@ -91,6 +91,10 @@ class Recipe(Settings):
         for part in ("scores", "words"):  # as recipes were before there were any
             if getattr(self, part) == type(self).model_fields[part].default:
                 del content[part]
+        if self.tags is not None:
+            for name in ("mined", "strict"):
+                if getattr(self.tags, name) == Tags.model_fields[name].default:
+                    del content["tags"][name]
         text = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -84,7 +84,7 @@ TAGS = Score(
     "tags",
     "image",
     (
-        Column("tags", "VARCHAR[]", "words of the vocabulary, the nearest first", rule=""),
+        Column("tags", "VARCHAR[]", "words of the vocabulary, the best first; maybe none", rule=""),
         Column("tag_similarities", "DOUBLE[]", "their cosines", rule=""),
     ),
     stage=Stage.CAPTION,

@@ -16,6 +16,7 @@ NAMES = (
     "clip",
     "sentences",
     "perplexity",
+    "tags",
     "image_pass",
     "ingest",
     "listing",

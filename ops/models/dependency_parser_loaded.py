@@ -22,7 +22,7 @@ def parse(spec: str, batch_size: int, texts: list[str]) -> Iterator[list[Word]]:
     pipeline = load(spec)
     with pipeline.memory_zone():  # else every new word stays in the process's vocabulary
         for document in pipeline.pipe(texts, batch_size=batch_size):
-            yield [Word(word.pos_, word.tag_, word.dep_, word.head.i) for word in document]
+            yield [Word(word.pos_, word.tag_, word.dep_, word.head.i, word.text) for word in document]
 
 
 @cache

@@ -12,3 +12,4 @@ class Word(NamedTuple):
     tag: str
     label: str
     head: int
+    text: str

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from string import Formatter
 
-VERSION = 1  # counts up when the same texts give another prompt
+VERSION = 2  # counts up when the same texts give another prompt
 FIELDS = ("caption", "tags", "sentence")
+# Where a template may be cut: behind a line break, behind the end of a sentence, and behind a field before the next
+# label ("{caption} Tags: {tags}").
+ENDS = re.compile(r"(?<=\n)|(?<=[.!?;]\s)|(?<=\}\s)(?=[^{}.!?;\n]*:\s*\{\w+\})")
 
 
 def check_template(template: str) -> None:
@@ -25,6 +29,19 @@ def check_template(template: str) -> None:
 
 
 def fuse_prompt(template: str, caption: str, tags: Sequence[str], sentence: str) -> str:
-    """Fill ``template`` with the texts, tags joined by ', '; braces in the texts stay. Raises as `check_template`."""
+    """Fill ``template`` with the texts, tags joined by ', '; braces in the texts stay. Raises as `check_template`.
+
+    A line, a sentence or a labelled field ("Tags: {tags}") is left out where all of its fields are empty: "Tags: " with
+    nothing behind it asks a model to think of some.
+    """
     check_template(template)
-    return template.format(caption=caption.strip(), tags=", ".join(tags), sentence=sentence.strip())
+    texts = {"caption": caption.strip(), "tags": ", ".join(tags), "sentence": sentence.strip()}
+    parts = ENDS.split(template)
+    kept = [part for part in parts if _says_something(part, texts)]
+    filled = "".join(part.format(**texts) for part in kept)
+    return filled if len(kept) == len(parts) else filled.rstrip()
+
+
+def _says_something(part: str, texts: dict[str, str]) -> bool:
+    fields = [name for _, name, _, _ in Formatter().parse(part) if name is not None]
+    return not fields or any(texts[name] for name in fields)

@@ -64,7 +64,7 @@ class SentenceStructure:
 
     def __call__(self, batch: Batch) -> Batch:
         texts: list[str] = batch["text"]
-        rows = [row for row, text in enumerate(texts) if _may_be_english(text)]
+        rows = [row for row, text in enumerate(texts) if may_be_english(text)]
         scores: list[tuple[int | None, bool | None]] = [(None, None)] * len(texts)
         if rows:
             parser = DependencyParser(self.model, self.batch_size)
@@ -74,7 +74,7 @@ class SentenceStructure:
         return batch | {"complexity": [value for value, _ in scores], "has_action": [action for _, action in scores]}
 
 
-def _may_be_english(text: str) -> bool:
+def may_be_english(text: str) -> bool:
     return len(WORD.findall(text)) < FEWEST_WORDS or language_of(text) == "en"
 
 

@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache, reduce
 from typing import Any
 
@@ -11,6 +11,7 @@ from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
 from catalog.terms.error import BadRecipe, PairmillError
 from catalog.terms.score import Score
+from catalog.terms.scores import IMAGE_EMBEDDING, SENTENCE_STRUCTURE
 from catalog.write.scorer import Scorer
 from ops.batch import Batch
 from ops.image.decode import Decode
@@ -19,6 +20,7 @@ from ops.models.model_digest import model_digest
 from ops.models.vlm import VisionLanguageModel
 from ops.pair import fuse
 from ops.text import generation_status
+from ops.text.noun_phrases import NounPhrases
 
 # Fields of an op that are no setting: hashed by themselves, or placement.
 _OWN_FIELDS = {"version", "model", "batch_size"}
@@ -42,6 +44,9 @@ def plan(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
     compiled = compile_plan(recipe, {})
     for name in {part.model for part in (*recipe.captioners, recipe.fuse) if part}:
         _digest(recipe.models[name])
+    if recipe.tags is not None:
+        for spec in (tagger(recipe).spec, *([parser(recipe)] if recipe.tags.mined else [])):
+            _digest(spec)
     known = []
     for score in sorted((score for score in compiled.scores if score.op), key=lambda score: bool(score.vector_table)):
         scorer = _scorer(compiled, score)
@@ -113,6 +118,32 @@ def decoder(recipe: Recipe) -> Decode:
 def clip(recipe: Recipe) -> Clip:
     """Make the model that all vectors and similarities come from."""
     return Clip(recipe.models["clip"], recipe.clip.precision, recipe.clip.batch_size)
+
+
+def tagger(recipe: Recipe) -> Clip:
+    """Make the model that tags pictures: `models.tagger`, else the recipe's CLIP."""
+    return replace(clip(recipe), spec=recipe.models.get("tagger", recipe.models["clip"]))
+
+
+def parser(recipe: Recipe) -> str:
+    """Return the spec of the model that parses sentences."""
+    return recipe.models.get(SENTENCE_STRUCTURE.model, SENTENCE_STRUCTURE.default_model)
+
+
+def embedder(plan: Plan, spec: str) -> tuple[Bound, Scorer]:
+    """Make the embedding of pictures by the CLIP ``spec`` in place of the recipe's own, and its identity."""
+    models = plan.recipe.models | {IMAGE_EMBEDDING.model: spec}
+    other = replace(plan, recipe=plan.recipe.model_copy(update={"models": models}))
+    scorer = _scorer(other, IMAGE_EMBEDDING)
+    return Bound(IMAGE_EMBEDDING, _op(other.recipe, IMAGE_EMBEDDING), scorer.digest), scorer
+
+
+def noun_scorer(recipe: Recipe, size: int) -> Scorer:
+    """Make the identity of the noun phrases counted in a sample of ``size`` sentences: the parser's model decides."""
+    spec = parser(recipe)
+    return Scorer(
+        "noun_counts", "noun_counts", NounPhrases(spec).version, {"seed": recipe.seed, "sample": size}, _digest(spec)
+    )
 
 
 @cache

@@ -91,6 +91,9 @@ def test_overrides_reach_every_depth_and_rules_by_name(small: Path) -> None:
         ("tags.vocabulary", "[]", "'tags.vocabulary': holds no words"),
         ("tags.vocabulary", "[cat, dog, cat]", "'tags.vocabulary': holds cat more than once"),
         ("tags.template", "'a photo'", "'tags.template': needs one {} where the word goes"),
+        ("tags", "{vocabulary: [cat], strict: 0.5}", "needs words to tell apart"),
+        ("tags.strict", "1", "'tags.strict'"),
+        ("tags.mined", "-1", "'tags.mined'"),
         ("duplicates.cosine", "1.5", "'duplicates.cosine': "),
     ],
 )

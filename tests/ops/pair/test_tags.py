@@ -2,9 +2,12 @@ import pickle
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ops.pair.tags import ZeroShotTags
 from tests.ops.golden import check_golden
+from tests.reference import tags as reference
 
 WORDS = ("apple", "boat", "cat", "dog")
 
@@ -64,6 +67,7 @@ def test_it_is_the_same_op_before_and_after_use_and_travels_without_vectors():
         ({"vocabulary": ("cat", " ")}, "empty word"),
         ({"vocabulary": ("cat", "dog", "cat")}, "cat more than once"),
         ({"vocabulary": WORDS, "template": "a photo"}, "needs one {}"),
+        ({"vocabulary": WORDS, "thresholds": (0.5,)}, "1 thresholds for 4 words"),
     ],
 )
 def test_a_vocabulary_or_template_that_makes_no_sense_is_refused(arguments: dict, message: str):
@@ -74,3 +78,37 @@ def test_a_vocabulary_or_template_that_makes_no_sense_is_refused(arguments: dict
 def test_golden_values_of_this_version():
     tagger = ZeroShotTags(WORDS, top_k=3)
     check_golden("zero_shot_tags", tagger.version, tagger(PICTURES, embed))
+
+
+def test_golden_values_with_thresholds_of_this_version():
+    tagger = ZeroShotTags(WORDS, top_k=3, thresholds=(0.6, 0.5, 0.1, 0.45))
+    check_golden("zero_shot_tags_with_thresholds", tagger.version, tagger(PICTURES, embed))
+
+
+def test_with_thresholds_a_picture_has_the_words_that_reach_theirs_by_their_margin_or_none():
+    tagger = ZeroShotTags(WORDS, thresholds=(0.6, 0.85, 0.1, 0.4))
+    tags, similarities = tagger(np.vstack([PICTURES, np.zeros((1, 4), np.float32)]), embed)
+    assert tags == [["cat", "boat", "dog"], ["apple"], ["cat", "dog"], []]
+    assert similarities == [[0.2, 0.9, 0.4], [1.0], [0.5, 0.5], []]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 40), st.integers(1, 30), st.integers(1, 6), st.booleans())
+def test_tags_are_those_of_a_slow_twin(seed: int, pictures: int, words: int, top_k: int, calibrated: bool):
+    random = np.random.default_rng(seed)
+    vectors = np.round(random.normal(size=(pictures, 5)), 1).astype(np.float32)  # coarse: with ties
+    texts = np.round(random.normal(size=(words, 5)), 1).astype(np.float32)
+    bars = np.round(random.normal(size=words), 1).tolist() if calibrated else []
+    tagger = ZeroShotTags(tuple(map(str, range(words))), "{}", top_k, tuple(bars))
+    found = tagger(vectors, lambda _: texts)[0]
+    assert [[int(word) for word in row] for row in found] == reference.tags(vectors @ texts.T, bars or None, top_k)
+
+
+def test_a_picture_has_the_same_tags_in_any_company(monkeypatch: pytest.MonkeyPatch):
+    random = np.random.default_rng(5)
+    vectors = random.normal(size=(50, 4)).astype(np.float32)
+    tagger = ZeroShotTags(WORDS, top_k=2, thresholds=(0.5,) * 4)
+    whole = tagger(vectors, embed)
+    monkeypatch.setattr("ops.pair.tags.BLOCK_BYTES", 4 * 4 * 7)
+    assert tagger(vectors, embed) == whole
+    turned = tagger(vectors[::-1], embed)
+    assert (turned[0][::-1], turned[1][::-1]) == whole

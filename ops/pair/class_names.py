@@ -1,0 +1,26 @@
+"""Read the class names of ImageNet as open_clip ships them: a vocabulary that every installation has."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+
+IMAGENET = "imagenet"
+
+
+@cache
+def class_names(name: str) -> list[str]:
+    """Return the 998 distinct names of ImageNet's 1,000 classes for 'imagenet' (two stand for two classes); [] else.
+
+    The words themselves are a tagger's identity, not the version of open_clip.
+    """
+    package = find_spec("open_clip") if name == IMAGENET else None
+    if package is None or package.origin is None:
+        return []
+    # The file alone: to import the package takes torch, and that 3 CPU seconds of every command that reads a recipe.
+    spec = spec_from_file_location("zero_shot_metadata", Path(package.origin).with_name("zero_shot_metadata.py"))
+    assert spec and spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return list(dict.fromkeys(module.IMAGENET_CLASSNAMES))

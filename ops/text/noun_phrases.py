@@ -1,0 +1,92 @@
+"""Find nouns and noun phrases in sentences: what a picture may show, and so what it may be tagged with."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ops.batch import Batch
+from ops.models.dependency_parser import DependencyParser
+from ops.models.word import Word
+from ops.text.sentence_structure import MOST_LETTERS, may_be_english
+
+# Labels of the words before a noun that make a phrase with it: "red wine", "wine glass".
+MODIFIERS = {"amod", "compound", "nmod"}
+MODIFYING = {"NOUN", "PROPN", "ADJ"}
+MOST_WORDS = 4
+SPELLED = re.compile(r"[^\W\d_]{2,}(?:['’-][^\W\d_]+)*")
+IRREGULAR = {"men": "man", "women": "woman", "children": "child", "people": "person", "feet": "foot", "teeth": "tooth",
+             "geese": "goose", "mice": "mouse"}  # fmt: skip
+ENDINGS = (("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", ""))
+
+
+@dataclass(frozen=True)
+class NounPhrases:
+    """Read ``text`` (list of sentences); add ``noun_phrases``, a sorted list of (phrase, is plural) a sentence.
+
+    A phrase is a common noun in lower case with none, one, or more of the adjectives and nouns that stand right before
+    it, four words at most: "glass", "wine glass", "red wine glass". "Wine" is none there, being no wine. Names (proper
+    nouns) are none by themselves: tags name no person. Sentences of other languages than English, by which the
+    parser's labels are defined, have none; of a text over 2,000 characters the rest is not read. Raises ModelError as
+    `DependencyParser` does.
+    """
+
+    model: str
+    batch_size: int = 128
+    version: int = 1
+
+    def __call__(self, batch: Batch) -> Batch:
+        texts: list[str] = batch["text"]
+        rows = [row for row, text in enumerate(texts) if may_be_english(text)]
+        found: list[list[tuple[str, bool]]] = [[] for _ in texts]
+        if rows:
+            parsed = DependencyParser(self.model, self.batch_size).parse([texts[row][:MOST_LETTERS] for row in rows])
+            for row, words in zip(rows, parsed, strict=True):
+                found[row] = sorted(noun_phrases(words))
+        return batch | {"noun_phrases": found}
+
+
+def noun_phrases(words: list[Word]) -> set[tuple[str, bool]]:
+    """Return each phrase of a parsed sentence once, with whether its noun is plural (by its tag)."""
+    return {
+        (phrase, word.tag == "NNS")
+        for at, word in enumerate(words)
+        if word.pos == "NOUN" and word.label != "compound" and SPELLED.fullmatch(word.text)
+        for phrase in _phrases(words, at)
+    }
+
+
+def _phrases(words: list[Word], at: int) -> Iterator[str]:
+    """Yield the noun at ``at``, then with one more of the modifiers before it each time."""
+    phrase = words[at].text.lower()
+    yield phrase
+    for before in range(at - 1, max(-1, at - MOST_WORDS), -1):
+        word = words[before]
+        inside = before < word.head <= at
+        if not (inside and word.label in MODIFIERS and word.pos in MODIFYING and SPELLED.fullmatch(word.text)):
+            return
+        phrase = f"{word.text.lower()} {phrase}"
+        yield phrase
+
+
+def singulars(phrase: str) -> list[str]:
+    """List what the singular of a phrase may be, if its last word is a plural: "boxes" gives "box" and "boxe"."""
+    first, space, last = phrase.rpartition(" ")
+    forms = [last.removesuffix(ending) + instead for ending, instead in ENDINGS if last.endswith(ending)]
+    forms = [IRREGULAR[last]] if last in IRREGULAR else forms
+    return [f"{first}{space}{form}" for form in forms if len(form) > 1]
+
+
+def merge_plurals(counts: Mapping[tuple[str, bool], int]) -> Counter[str]:
+    """Add the counts of plurals to those of their singulars, where these are counted too; others stay as they are.
+
+    So "glasses" joins "glass" but "stairs" is no "stair" where nobody writes that. A sentence that holds both counts
+    twice.
+    """
+    merged: Counter[str] = Counter()
+    for (phrase, is_plural), n in sorted(counts.items()):
+        known = [form for form in singulars(phrase) if (form, False) in counts] if is_plural else []
+        merged[known[0] if known else phrase] += n
+    return merged

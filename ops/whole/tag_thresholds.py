@@ -1,0 +1,86 @@
+"""Find for each word of a vocabulary the cosine from which on a picture has it as a tag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ops.whole.ranking import blocks
+
+VERSION = 1  # counts up when the same vectors give other values
+# One also-ran in a hundred is higher than what a word gets as one. Of fewer than a hundred it is the highest.
+ONE_IN = 100
+# How much of a word's own level counts, the rest being the mean of all words' levels: a word's own is a noisy estimate,
+# and higher for words that have many like them.
+OWN = 0.25
+
+
+def tag_thresholds(pictures: np.ndarray, words: np.ndarray, strict: float) -> np.ndarray:
+    """Return thresholds (w,) of cosines, rounded to 4 decimals; ``pictures`` (n, d), ``words`` (w, d), of length 1.
+
+    ``pictures`` are a sample, 100 or more. A word's level is its cosine with pictures to which another word is nearer,
+    at the 99th percentile: what it gets where it is wrong, mostly. A word that is near everything has a high one. All
+    thresholds are the levels (a quarter the word's own, the rest the mean of all) raised alike, until the share
+    ``strict`` of the runners-up, each picture's second-best word by its margin, fails. A runner-up stands for the
+    best word of a picture that shows nothing of the vocabulary. Raises ValueError for fewer than two words.
+
+    In the demo world (3,282 pictures, 1,228 words), and with a random half of the words (right: first tags of pictures
+    that show one of them; none: pictures that show none and get no tag). By cosine alone 0.911 and 0.943 are right:
+
+    | strict | first right | tags a picture | right among them | recall | half: right | half: none |
+    |--:|--:|--:|--:|--:|--:|--:|
+    | 0.5 | 0.916 | 1.80 | 0.54 | 0.970 | 0.955 | 0.29 |
+    | 0.7 | 0.896 | 1.36 | 0.69 | 0.937 | 0.950 | 0.51 |
+    | 0.8 | 0.869 | 1.16 | 0.78 | 0.900 | 0.941 | 0.64 |
+    | 0.9 | 0.796 | 0.94 | 0.87 | 0.816 | 0.922 | 0.78 |
+
+    First by its margin, of all pictures and without a threshold, a word is right for 0.922 there (by cosine 0.911; all
+    of a word's own level 0.898, half 0.918). Mean and deviation of all cosines of a word do harm: 0.873 less the mean,
+    0.761 in deviations, since words that have many like them are also those that many pictures show.
+    """
+    if len(words) < 2:
+        raise ValueError("a threshold needs words to tell apart: two or more")
+    best = _best(pictures, words)
+    level = _levels(pictures, words, best)
+    level = OWN * level + (1 - OWN) * level.mean()
+    runners_up = np.sort(_second_margins(pictures, words, level))
+    return np.round(level + runners_up[int(strict * len(pictures))], 4)
+
+
+def _cosines(pictures: np.ndarray, words: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield (words, their cosines with all pictures as (w, n) float32), a block of words at a time."""
+    for part in blocks(len(words), len(pictures)):
+        yield part, words[part] @ pictures.T
+
+
+def _best(pictures: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """Return the nearest word of each picture (n,), the earlier one of two."""
+    highest, best = np.full(len(pictures), -np.inf, np.float32), np.zeros(len(pictures), np.int64)
+    for part, cosines in _cosines(pictures, words):
+        first = cosines.argmax(axis=0)
+        value = np.take_along_axis(cosines, first[None], axis=0)[0]
+        best = np.where(value > highest, part.start + first, best)
+        highest = np.maximum(value, highest)
+    return best
+
+
+def _levels(pictures: np.ndarray, words: np.ndarray, best: np.ndarray) -> np.ndarray:
+    """Return each word's high percentile over the pictures to which another is nearer; over all where none is."""
+    wins = np.bincount(best, minlength=len(words))
+    level = np.empty(len(words))
+    for part, cosines in _cosines(pictures, words):
+        for word, row in enumerate(cosines, part.start):
+            also_ran = row[best != word] if 0 < wins[word] < len(row) else row
+            rank = len(also_ran) // ONE_IN + 1
+            level[word] = np.partition(also_ran, -rank)[-rank]
+    return level
+
+
+def _second_margins(pictures: np.ndarray, words: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """Return each picture's second-highest margin above the words' levels: (n,)."""
+    highest = np.full((2, len(pictures)), -np.inf)
+    for part, cosines in _cosines(pictures, words):
+        margins = np.concatenate([highest, cosines - level[part, None]])
+        highest = np.partition(margins, -2, axis=0)[-2:]
+    return highest[0]

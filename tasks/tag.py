@@ -1,0 +1,82 @@
+"""Tag: label kept pictures with words of a vocabulary by CLIP zero-shot, from stored vectors."""
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from catalog.pending.by_text import pending_kept
+from catalog.pending.item import WorkItem
+from catalog.pending.tag_words import Vocabulary
+from catalog.recipe.parts import Tags
+from catalog.recipe.plan import Plan
+from catalog.terms.scores import IMAGE_EMBEDDING, TAGS
+from catalog.write.scorer import Scorer
+from ops.models.clip import Clip
+from ops.pair.tags import ZeroShotTags
+from tasks.run.identity import decoder, embedder, tagger
+from tasks.run.rows import read_rows, to_vectors
+from tasks.run.session import Session
+from tasks.run.stage import Part
+from tasks.score_images import ScoreImages
+from tasks.vocabulary import vocabulary
+
+EMBED = "embed pictures for tags"
+
+
+def tag(session: Session) -> None:
+    """Tag kept pictures with words of the recipe's vocabulary, and of the corpus where it asks for them."""
+    tags = session.recipe.tags
+    if tags is None:
+        return
+    plan = _with_vectors(session)
+    words = vocabulary(session, plan)
+    if words is None:
+        return
+    model = ZeroShotTags(words.words, tags.template, tags.top_k, words.thresholds)
+    digest = session.use(TAGS.table, _scorer(tags, words, model, plan))
+    items = pending_kept(session.lake, plan.with_scorer(TAGS.table, digest), TAGS.table, IMAGE_EMBEDDING.table)
+    session.work_rounds(TAGS.step, items, TagPictures(model, tagger(session.recipe), digest))
+
+
+def _with_vectors(session: Session) -> Plan:
+    """Return a plan that reads the tagger's vectors of pictures, made now where the tagger is not the recipe's CLIP."""
+    if "tagger" not in session.recipe.models:
+        return session.plan
+    bound, scorer = embedder(session.plan, session.recipe.models["tagger"])
+    plan = session.plan.with_scorer(IMAGE_EMBEDDING.table, scorer.digest)
+    session.register_later([scorer])
+    job = ScoreImages(decoder(session.recipe), (bound,))
+    rounds = pending_kept(session.lake, plan, IMAGE_EMBEDDING.table)
+    tables = (IMAGE_EMBEDDING.table,)
+    session.work_rounds(EMBED, ([replace(item, tables=tables) for item in items] for items in rounds), job)
+    return plan
+
+
+def _scorer(tags: Tags, words: Vocabulary, model: ZeroShotTags, plan: Plan) -> Scorer:
+    settings = {"template": tags.template, "top_k": tags.top_k}
+    if not words.digest:
+        settings |= {"vocabulary": tags.vocabulary}
+    made_from = tuple(plan.scorer(name) for name in TAGS.made_from)
+    return Scorer(TAGS.name, TAGS.table, model.version, settings, words.digest, made_from)
+
+
+@dataclass(frozen=True)
+class TagPictures:
+    """A job: label image vectors of one shard, to ``tags``."""
+
+    model: ZeroShotTags
+    clip: Clip
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        rows = read_rows(item, ["sha256", "image_vector"], "sha256")
+        rows = rows.filter(rows["image_vector"].is_valid())  # none: it was quarantined when the tagger was to see it
+        words, similarities = self.model(to_vectors(rows["image_vector"]), self.clip.embed_texts)
+        table = pa.table(
+            {
+                "sha256": rows["sha256"],
+                "tags": pa.array(words, pa.list_(pa.string())),
+                "tag_similarities": pa.array(similarities, pa.list_(pa.float64())),
+            }
+        )
+        return [Part("tags", table, self.scorer)]
