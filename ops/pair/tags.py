@@ -23,8 +23,8 @@ class ZeroShotTags:
     """Tag pictures with the ``top_k`` nearest words of ``vocabulary``, each put into ``template`` and embedded.
 
     Read image vectors (n, d); give ``tags`` (best first) and ``tag_similarities`` (cosine, rounded to 4 decimals).
-    With ``thresholds``, one a word, a picture has the words whose cosine reaches theirs, ranked by how far it is above
-    it: maybe none. Without, it has ``top_k`` words, fitting or not. Ties go to the earlier word. Raises ValueError for
+    With ``thresholds``, one a word, a picture has only words whose cosine reaches theirs: maybe none. Without, it has
+    ``top_k``, fitting or not. Ties go to the earlier word. Raises ValueError for
     an empty or repeated word, a template without one {}, or not a threshold a word.
     """
 
@@ -78,7 +78,7 @@ class ZeroShotTags:
         # Rounded before they are ranked, so that rounding in the product cannot swap two equal words.
         values = np.round(cosines[rows, places].astype(np.float64), 4)
         above = np.round(values - bars[places], 4)
-        order = np.lexsort((places, -above, rows))
+        order = np.lexsort((places, -values, rows))
         order = order[above[order] >= 0] if self.thresholds else order
         ends = np.searchsorted(rows[order], np.arange(len(margins) + 1))
         for first, last in pairwise(ends):

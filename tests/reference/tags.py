@@ -11,7 +11,7 @@ def tags(cosines: np.ndarray, thresholds: list[float] | None, top_k: int) -> lis
         rounded = [round(float(value), 4) for value in row]
         margins = [round(value - (thresholds[word] if thresholds else 0.0), 4) for word, value in enumerate(rounded)]
         words = [word for word, margin in enumerate(margins) if thresholds is None or margin >= 0]
-        found.append(sorted(words, key=lambda word: (-margins[word], word))[:top_k])
+        found.append(sorted(words, key=lambda word: (-rounded[word], word))[:top_k])
     return found
 
 

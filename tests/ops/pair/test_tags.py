@@ -85,11 +85,11 @@ def test_golden_values_with_thresholds_of_this_version():
     check_golden("zero_shot_tags_with_thresholds", tagger.version, tagger(PICTURES, embed))
 
 
-def test_with_thresholds_a_picture_has_the_words_that_reach_theirs_by_their_margin_or_none():
+def test_with_thresholds_a_picture_has_the_words_that_reach_theirs_or_none():
     tagger = ZeroShotTags(WORDS, thresholds=(0.6, 0.85, 0.1, 0.4))
     tags, similarities = tagger(np.vstack([PICTURES, np.zeros((1, 4), np.float32)]), embed)
-    assert tags == [["cat", "boat", "dog"], ["apple"], ["cat", "dog"], []]
-    assert similarities == [[0.2, 0.9, 0.4], [1.0], [0.5, 0.5], []]
+    assert tags == [["boat", "dog", "cat"], ["apple"], ["cat", "dog"], []]
+    assert similarities == [[0.9, 0.4, 0.2], [1.0], [0.5, 0.5], []]
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 40), st.integers(1, 30), st.integers(1, 6), st.booleans())
