@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from catalog.pending import index_ranges, training
 from catalog.pending.by_text import pending_similarity
@@ -110,15 +109,13 @@ class Search:
 
 def _groups(keys: pa.ChunkedArray, paths: tuple[str, ...], span: tuple[int, int]) -> np.ndarray:
     """Return a number a sentence, (n,) int64: equal in one group of the files ``paths``, else its own."""
-    groups = np.arange(len(keys))
     if not paths:
-        return groups
+        return np.arange(len(keys))
     rows = read_range(paths, ["content", "group_id", "cluster"], *span)
-    at = pc.index_in(keys, value_set=rows["content"])
-    known = pc.is_valid(at).to_numpy()
-    codes = rows["group_id"].combine_chunks().dictionary_encode().indices.to_numpy()
-    groups[known] = len(keys) + codes[at.drop_null().to_numpy()]
-    return groups
+    codes = rows["group_id"].combine_chunks().dictionary_encode().indices.to_pylist()
+    of = dict(zip(rows["content"].to_pylist(), codes, strict=True))
+    own = len(of)  # behind all codes
+    return np.array([of.get(key, own + n) for n, key in enumerate(keys.to_pylist())], np.int64)
 
 
 def _probes(member: np.ndarray, clusters: np.ndarray, n: int) -> np.ndarray:

@@ -1,11 +1,14 @@
 """Collect what the lake knows of one distinct sentence; its decision is computed here, no table holds it."""
 
-from catalog.ask.why import MOST, Facts, Scope, evaluate_rules, home_filter, scores, select_rows
+from catalog.ask.why import MOST, Facts, Scope, evaluate_rules, home_filter, rows_of_key, scores, select_rows
+from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
+from catalog.pending.superseded import gone_sentences
 
 
 def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
-    """Return ``origin, scores, rules, decision, cluster, candidate, used, datasets``, empty where nothing is known."""
+    """Return ``origin, scores, rules, decision, group, cluster, candidate, used, datasets``, empty where nothing is
+    known."""
     origin = _origin(lake, content)
     in_home_shard = home_filter(lake, "sentence_content", "content", content)
     measured = scores(lake, scope, scope.tables("sentence"), "content", content, in_home_shard)
@@ -13,11 +16,17 @@ def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
     values = {"text": origin["text"], "repeats": origin["repeats"], **measured}
     rules = evaluate_rules(lake, checks, scope.tables("sentence"), values)
     fell = next((rule["rule"] for rule in rules if not rule["kept"]), "")
+    group = _group(lake, content, scope)
+    keeper = _keeper(lake, group["members"], scope) if group and scope.plan else {}
+    decision = {"dataset": str(scope.dataset), "dropped_by": fell} if scope.dataset else {}
+    if decision and not fell and keeper and keeper["content"] != content:
+        decision |= {"dropped_by": "duplicate", "value": keeper["content"]}
     return {
         "origin": origin,
         "scores": measured,
         "rules": rules,
-        "decision": {"dataset": str(scope.dataset), "dropped_by": fell} if scope.dataset else {},
+        "decision": decision,
+        "group": {"sentences": len(group["members"]), "keeper": keeper} if group else {},
         "cluster": _cluster(lake, content, scope),
         "candidate": _candidate(lake, content, scope),
         "used": _used(lake, origin["text"], scope),
@@ -34,6 +43,43 @@ def _origin(lake: Lake, content: str) -> Facts:
         LEFT JOIN documents d ON d.document_id = s.document_id WHERE s.content = ?
         ORDER BY d.uri, s.position LIMIT {MOST}"""
     return {**first[0], "repeats": repeats, "occurrences": select_rows(lake, sql, (content,))}
+
+
+def _group(lake: Lake, content: str, scope: Scope) -> Facts:
+    """Return the ``members`` of its group of duplicates in the newest grouping in scope, in order; {} for none."""
+    columns = 'group_id, scorer, "commit"'
+    rows = rows_of_key(lake, scope, "sentence_groups", columns, "content", content)
+    if scope.dataset is not None:
+        rows = [row for row in rows if row["scorer"] == scope.scorers.get("sentence_groups")]
+    last = max((row for row in rows if row["commit"] <= scope.upto), key=lambda row: row["commit"], default=None)
+    newest = 'SELECT max("commit") FROM sentence_groups WHERE "commit" <= ? AND scorer = ?'
+    if not last or last["commit"] < lake.query(newest, (scope.upto, last["scorer"]))[0][0]:
+        return {}
+    where = f' AND scorer = {quoted(last["scorer"])} AND "commit" = {last["commit"]}'
+    members = rows_of_key(lake, scope, "sentence_groups", "content", "group_id", last["group_id"], where)
+    return {"members": sorted(row["content"] for row in members)}
+
+
+def _keeper(lake: Lake, members: list[str], scope: Scope) -> Facts:
+    """Return ``content`` and ``text`` of the first member that passes the rules and that a document holds; {} for none.
+
+    One after the other, so a group of a thousand that all fail takes a minute.
+    """
+    assert scope.plan
+    keys = ", ".join(map(quoted, members))
+    gone = {key for (key,) in lake.query(f"SELECT content FROM {gone_sentences(scope.upto)} WHERE content IN ({keys})")}
+    tables = scope.tables("sentence")
+    for content in members:
+        if content in gone:
+            continue
+        origin = _origin(lake, content)
+        measured = scores(
+            lake, scope, tables, "content", content, home_filter(lake, "sentence_content", "content", content)
+        )
+        values = {"text": origin["text"], "repeats": origin["repeats"], **measured}
+        if all(rule["kept"] for rule in evaluate_rules(lake, scope.plan.sentence_checks, tables, values)):
+            return {"content": content, "text": origin["text"]}
+    return {}
 
 
 def _cluster(lake: Lake, content: str, scope: Scope) -> Facts:

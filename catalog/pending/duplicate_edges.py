@@ -61,7 +61,7 @@ def edges(
 def by_cluster(lake: Lake, rows: pa.Table, scorer: str) -> Iterator[pa.Table]:
     """Yield ``rows`` (with ``content``) in the order of clusters with their ``cluster``, NULL for one without.
 
-    So who searches a range of clusters reads the groups of these alone. Nothing else may be asked of the lake till then.
+    So who searches a range of clusters reads the groups of these alone. Nothing else may be asked of the lake then.
     """
     lake.connection.register("grouped_rows", rows)
     try:

@@ -84,6 +84,12 @@ def print_sentence(facts: Facts, screen: Console) -> None:
         screen.print(f"            {shown(each['sentence_id'])}  {shown(each['document'])}, place {each['position']}")
     _scores(facts, screen)
     _rules(facts, screen)
+    if group := facts["group"]:
+        screen.print(f"  group     {group['sentences']} duplicate sentences")
+    if group and group["keeper"]:
+        screen.print(
+            f"            {shown(group['keeper']['content'])} stands for all: {shown(group['keeper']['text'])}"
+        )
     if facts["cluster"]:
         screen.print(f"  cluster   {facts['cluster']['cluster']}")
     screen.print(f"  candidate of {facts['candidate']['pictures']} pictures")

@@ -68,7 +68,7 @@ def _blocks(texts: list[str]) -> Iterator[slice]:
 
 def _minima(texts: list[str]) -> np.ndarray:
     """Return (n, BANDS * BYTES) uint32: of each text the smallest hash of its 3-grams in each of the orders."""
-    joined = "".join(text + "\0\0" for text in texts)
+    joined = "".join(text + "\0\0" for text in texts) + "\0"  # the third of an empty text at the end
     codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32).astype(np.uint64)
     lengths = np.array([len(text) for text in texts])
     counts = np.maximum(lengths - GRAM + 1, 1)

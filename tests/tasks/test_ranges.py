@@ -10,7 +10,7 @@ import pytest
 
 from catalog.pending.item import WorkItem
 from tasks.associate import Search
-from tasks.duplicates import SemanticEdges
+from tasks.duplicate_groups import SemanticEdges
 from tasks.run.rows import to_blobs
 
 CLUSTERS = 6
@@ -34,7 +34,7 @@ def test_a_range_of_sentence_clusters_gives_each_picture_its_nearest_of_the_clus
     vectors, clusters = (np.concatenate([part[n] for part in parts]) for n in (1, 2))
     pictures, queries, probed = index(tmp_path / "p.parquet", "p", 30, 7)
     files = [tuple(str(tmp_path / f"s{n}.parquet") for n in range(2)), (str(tmp_path / "p.parquet"),)]
-    item = WorkItem("range", (), inputs={"range": (1, 4), "done": -1, "files": files})
+    item = WorkItem("range", (), inputs={"range": (1, 4), "done": -1, "files": files, "groups": ()})
     (found,) = Search(3, "scorer")(item)
     expected = {}
     for key, query, cluster in zip(pictures, queries, probed, strict=True):
@@ -49,7 +49,7 @@ def test_a_range_of_sentence_clusters_gives_each_picture_its_nearest_of_the_clus
 def test_a_range_of_picture_clusters_gives_every_pair_as_near_as_asked_within_a_cluster(tmp_path: Path):
     keys, vectors, clusters = index(tmp_path / "i.parquet", "i", 80, 3)
     item = WorkItem("range", (), (str(tmp_path / "i.parquet"),), inputs={"range": (0, 3), "done": -1})
-    (found,) = SemanticEdges(0.5, 1_000, "scorer")(item)
+    (found,) = SemanticEdges(0.5, 1_000, "duplicate_edges", "scorer")(item)
     expected = {
         frozenset((keys[a], keys[b]))
         for a, b in combinations(range(len(keys)), 2)
