@@ -5,11 +5,13 @@ it. What came since the range was last searched has a higher commit number: new 
 range, old pictures only the new sentences. A picture's candidates of all ranges and runs are ranked together by SQL.
 
 Where sentences are grouped (`sentence_duplicates`), a candidate stands for its group: a picture keeps the nearest
-sentence of each of its nearest groups, and the cut gives the group's keeper in its place. Otherwise near copies crowd
-each other in: of pictures whose best sentence had 30 planted copies the cut left CROWDED_FIGURES. To store
-more candidates instead only moves that border, and takes a terabyte more. Groups that later sentences join to one leave
-a picture that was searched before with fewer candidates than a search of all would: the one way, beside centroids, in
-which A then B may differ from A and B.
+sentence of each of its nearest groups, and the cut gives the group's keeper in its place. Near copies would crowd the
+others out: of 1,000 pictures near a sentence with 30 planted copies (cosine 0.99) the nearest 12 candidates left 619
+without any text when a candidate that is not the keeper falls, and all of them with one text when the keeper takes its
+place; 48 candidates left 2 % with fewer than three, for four times the storage, and 100 copies would crowd out these
+too; 12 groups left every picture three. Groups are facts, of no rule, so the candidates are. Groups that later
+sentences join leave a picture that was searched before with fewer candidates than a search of all would: beside
+centroids the one reason for which A, then B may differ from A and B.
 """
 
 from dataclasses import dataclass

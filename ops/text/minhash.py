@@ -68,12 +68,12 @@ def _blocks(texts: list[str]) -> Iterator[slice]:
 
 def _minima(texts: list[str]) -> np.ndarray:
     """Return (n, BANDS * BYTES) uint32: of each text the smallest hash of its 3-grams in each of the orders."""
-    joined = "".join(text + "\0\0" for text in texts) + "\0"  # the third of an empty text at the end
+    joined = "".join(text + "\0" * GRAM for text in texts)  # so that each 3-gram of a short text is of it alone
     codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32).astype(np.uint64)
     lengths = np.array([len(text) for text in texts])
     counts = np.maximum(lengths - GRAM + 1, 1)
     firsts = np.concatenate(([0], np.cumsum(counts)[:-1]))
-    begins = np.concatenate(([0], np.cumsum(lengths + 2)[:-1]))
+    begins = np.concatenate(([0], np.cumsum(lengths + GRAM)[:-1]))
     at = np.repeat(begins - firsts, counts) + np.arange(counts.sum())
     # A character has 21 bits: three fill 63.
     grams = codes[at] << np.uint64(42) | codes[at + 1] << np.uint64(21) | codes[at + 2]
