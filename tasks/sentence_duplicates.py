@@ -16,6 +16,7 @@ from catalog.recipe.parts import SentenceDuplicates
 from catalog.terms.scores import SENTENCE_SIGNATURE
 from catalog.write.scorer import Scorer
 from ops.text import minhash
+from ops.whole.neighbours import near_in_order
 from tasks.duplicate_groups import Family, edges, find_semantic, regroup
 from tasks.run.session import Session
 from tasks.run.stage import Part
@@ -63,7 +64,7 @@ def _near_equal(session: Session, signed: str, done: int, jaccard: float, digest
     """Yield rows of edges, a block of compared pairs at a time; at least none."""
     nobody = pa.array([], pa.string())
     yield edges(TEXTS.edges, nobody, nobody, minhash.jaccard([], []), "perceptual", digest)
-    for block in near_sentences.candidates(session.lake, signed, done, jaccard, minhash.BANDS):
+    for block in near_sentences.candidates(session.lake, signed, done, jaccard, minhash.BANDS, near_in_order):
         likeness = minhash.jaccard(block["left"].to_pylist(), block["right"].to_pylist())
         near = (likeness >= jaccard).nonzero()[0]
         a, b = (block[end].take(near) for end in ("a", "b"))

@@ -1,4 +1,4 @@
-"""Find pairs of sentences whose signatures agree in a band: candidates for near-equal strings, in SQL that spills.
+"""Find pairs of sentences whose signatures agree in a band: candidates for near-equal strings.
 
 Each band's 64 bits are cut to as many leading bytes as keep unrelated sentences apart, and sentences with equal ones
 stand in a run, ordered by the whole band: each is compared with the WINDOW after it. A run of more has its members
@@ -8,39 +8,82 @@ In software manuals two sentences that have little to do with each other (Jaccar
 23,000 pairs and in 8 once in 16 million: with one byte more for ten times the sentences, each meets about one such in a
 band, up to 100M. The 64 bits of the sketch turn most of them away before their texts are read.
 
-What it takes: a band is 8 bytes a sentence, read, grouped and sorted one after another: memory is DuckDB's limit, the
-rest goes to its temporary folder, for 800M sentences some 30 GB at a time. There an unrelated pair in 8 bytes would be
-met about 50 times a sentence and band (that rate, at 800M), so that a window is full of them: near copies would be
-missed there. It stops at some 300M sentences; beyond, a band needs more than eight bytes.
+What it takes: AT_ONCE sentences at a time are sorted by a band in DuckDB, which spills, and streamed through numpy, 33
+bytes each; their pairs are held, 32 bytes each. At 800M sentences that is 16 bands x 8 passes over 40 GB. There each
+would meet some 50 unrelated ones in 8 bytes of a band (the manuals' rate), so that a window is full of them and misses
+near copies: it stops at some 300M sentences; beyond, a band needs more than eight bytes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from math import ceil, sqrt
 
+import numpy as np
 import pyarrow as pa
 
 from catalog.lake.lake import Lake
 
 WINDOW = 16
 FEWEST_BYTES, MOST_BYTES = 4, 8
-PAIRS_AT_ONCE = 50_000
+AT_ONCE, BLOCK, PAIRS_AT_ONCE = 100_000_000, 1_000_000, 50_000
+# (runs, sketches, is_new, window, furthest, known) -> places of the two ends of pairs.
+NearInOrder = Callable[[np.ndarray, np.ndarray, np.ndarray, int, int, int], tuple[np.ndarray, np.ndarray]]
 
 
-def candidates(lake: Lake, scorer: str, done: int, jaccard: float, bands: int) -> Iterator[pa.RecordBatch]:
+def candidates(
+    lake: Lake, scorer: str, done: int, jaccard: float, bands: int, near: NearInOrder
+) -> Iterator[pa.RecordBatch]:
     """Yield (a, b, left, right) of each pair once: contents, a < b, and their texts; one of them came after ``done``.
 
-    Nothing else may be asked of the lake meanwhile.
+    ``near`` finds pairs in a block of rows in order (`ops.whole.neighbours`). Nothing else may be asked of the lake
+    meanwhile.
     """
-    lake.execute("CREATE OR REPLACE TEMP TABLE near_pairs (a UUID, b UUID)")
+    lake.execute("CREATE OR REPLACE TEMP TABLE near_pairs (a BLOB, b BLOB)")
     n = lake.query("SELECT count(*) FROM sentence_signature WHERE scorer = ?", (scorer,))[0][0]
     for number in range(1, bands + 1):
-        lake.execute(f"INSERT INTO near_pairs {_of_band(f'band{number}', scorer, done, n, jaccard)}")
+        for first, last in _ranges(n):
+            ordered = (
+                f'SELECT unhex(content) AS key, band{number} AS band, sketch, "commit" > ? AS is_new '
+                f"FROM sentence_signature WHERE scorer = ? AND band{number} BETWEEN ?::UBIGINT AND ?::UBIGINT "
+                "ORDER BY band, key"
+            )
+            rows = lake.blocks(ordered, (done, scorer, first, last), rows=BLOCK)
+            found = [*_pairs(rows, leading_bytes(n), furthest(jaccard), near)]
+            if found:
+                _keep(lake, pa.concat_tables(found))
     yield from lake.blocks(
-        "SELECT x.content AS a, y.content AS b, x.text AS left, y.text AS right FROM (SELECT DISTINCT a, b FROM "
-        "near_pairs) p JOIN sentence_content x ON CAST(x.content AS UUID) = p.a "
-        "JOIN sentence_content y ON CAST(y.content AS UUID) = p.b",
+        "SELECT x.content AS a, y.content AS b, x.text AS left, y.text AS right FROM "
+        "(SELECT DISTINCT least(a, b) AS a, greatest(a, b) AS b FROM near_pairs) p "
+        "JOIN sentence_content x ON unhex(x.content) = p.a JOIN sentence_content y ON unhex(y.content) = p.b",
         rows=PAIRS_AT_ONCE,
     )
+
+
+def _ranges(n: int) -> list[tuple[int, int]]:
+    """Cut the values of a band into ranges (first, last) of about AT_ONCE of ``n`` sentences, at no run's middle."""
+    parts = min(2**16, ceil(max(1, n) / AT_ONCE))
+    bounds = [2**16 * part // parts << 48 for part in range(parts + 1)]
+    return [(first, end - 1) for first, end in pairwise(bounds)]
+
+
+def _pairs(rows: pa.RecordBatchReader, n_bytes: int, furthest: int, near: NearInOrder) -> Iterator[pa.Table]:
+    """Yield the keys of near pairs, (a, b), block by block; each block is seen with the WINDOW rows before it."""
+    before = rows.schema.empty_table()
+    for block in rows:
+        both = pa.concat_tables([before, pa.Table.from_batches([block])]).combine_chunks()
+        runs = both["band"].to_numpy() >> np.uint64(64 - 8 * n_bytes)
+        columns = both["sketch"].to_numpy(), both["is_new"].to_numpy()
+        left, right = near(runs, *columns, WINDOW, furthest, before.num_rows)
+        yield pa.table({"a": both["key"].take(pa.array(left)), "b": both["key"].take(pa.array(right))})
+        before = both.slice(max(0, both.num_rows - WINDOW))
+
+
+def _keep(lake: Lake, pairs: pa.Table) -> None:
+    lake.connection.register("found_pairs", pairs)
+    try:
+        lake.execute("INSERT INTO near_pairs FROM found_pairs")
+    finally:
+        lake.connection.unregister("found_pairs")
 
 
 def leading_bytes(n: int) -> int:
@@ -54,23 +97,3 @@ def furthest(jaccard: float) -> int:
     """
     differing = (1 - jaccard) / 2
     return ceil(64 * differing + 4 * sqrt(64 * differing * (1 - differing)))
-
-
-def _of_band(band: str, scorer: str, done: int, n: int, jaccard: float) -> str:
-    """SQL of the pairs (a, b) whose sketches are near and which stand near each other in the order of one band."""
-    signed = (
-        f"SELECT CAST(content AS UUID) AS key, {band} AS band, {band} >> {64 - 8 * leading_bytes(n)} AS run, sketch, "
-        f"\"commit\" > {done} AS is_new FROM sentence_signature WHERE scorer = '{scorer}'"
-    )
-    after = (
-        "list({'key': key, 'sketch': sketch, 'is_new': is_new}) OVER "
-        f"(PARTITION BY run ORDER BY band, key ROWS BETWEEN 1 FOLLOWING AND {WINDOW} FOLLOWING)"
-    )
-    return (
-        f"WITH signed AS ({signed}), "
-        "runs AS (SELECT run FROM signed GROUP BY run HAVING count(*) > 1 AND bool_or(is_new)), "
-        f"near AS (SELECT key, sketch, is_new, {after} AS others FROM signed SEMI JOIN runs USING (run)) "
-        "SELECT least(key, o.key), greatest(key, o.key) FROM "
-        "(SELECT key, sketch, is_new, unnest(others) AS o FROM near) "
-        f"WHERE (is_new OR o.is_new) AND bit_count(xor(sketch, o.sketch)) <= {furthest(jaccard)}"
-    )

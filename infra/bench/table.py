@@ -24,6 +24,7 @@ NAMES = (
     "cluster",
     "associate",
     "duplicates",
+    "near_sentences",
     "catalog",
     "commits",
     "partitions",

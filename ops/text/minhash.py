@@ -104,18 +104,16 @@ def _orders() -> list[tuple[np.uint32, np.uint32]]:
 ORDERS = _orders()
 
 
-def grams(sentence: str) -> frozenset[str]:
+def grams(sentence: str) -> set[str]:
     """Return the character 3-grams of a normalised sentence; of a shorter one the sentence itself."""
     text = normalise(sentence)
-    return frozenset(text[at : at + GRAM] for at in range(max(1, len(text) - GRAM + 1)))
+    return {text[at : at + GRAM] for at in range(max(1, len(text) - GRAM + 1))}
 
 
 def jaccard(left: list[str], right: list[str]) -> np.ndarray:
     """Compare sentences pair by pair: (n,) float64, the share of 3-grams that both have among those of either."""
     found = np.empty(len(left))
-    known: dict[str, frozenset[str]] = {}
-    for text in {*left, *right}:
-        known[text] = grams(text)
+    known = {text: grams(text) for text in {*left, *right}}
     for row, (one, other) in enumerate(zip(left, right, strict=True)):
         both = len(known[one] & known[other])
         found[row] = both / (len(known[one]) + len(known[other]) - both)

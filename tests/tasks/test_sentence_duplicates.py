@@ -144,6 +144,15 @@ def test_edges_and_groups_are_those_of_the_slow_twins(tmp_path: Path):
     assert found.groups == joined(found.perceptual | found.semantic)
 
 
+def test_sorted_in_parts_and_blocks_they_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    texts = varied(random.Random(5), 80)
+    monkeypatch.setattr(near_sentences, "AT_ONCE", 7)
+    monkeypatch.setattr(near_sentences, "BLOCK", 5)
+    monkeypatch.setattr(near_sentences, "PAIRS_AT_ONCE", 3)
+    found = run(tmp_path / "lake", write(tmp_path / "pages", texts))
+    assert len(found.perceptual) > 10 and found.perceptual == near_strings(set(found.places))
+
+
 def test_a_run_foretells_its_steps_and_the_next_does_nothing(tmp_path: Path):
     source = write(tmp_path / "pages", varied(random.Random(6), 60))
     first = run(tmp_path / "lake", source)
