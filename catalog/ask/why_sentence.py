@@ -1,6 +1,7 @@
 """Collect what the lake knows of one distinct sentence; its decision is computed here, no table holds it."""
 
-from catalog.ask.why import MOST, Facts, Scope, evaluate_rules, home_filter, rows_of_key, scores, select_rows
+from catalog.ask.sentence_groups import members
+from catalog.ask.why import MOST, Facts, Scope, evaluate_rules, home_filter, scores, select_rows
 from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
 from catalog.pending.superseded import gone_sentences
@@ -16,8 +17,8 @@ def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
     values = {"text": origin["text"], "repeats": origin["repeats"], **measured}
     rules = evaluate_rules(lake, checks, scope.tables("sentence"), values)
     fell = next((rule["rule"] for rule in rules if not rule["kept"]), "")
-    group = _group(lake, content, scope)
-    keeper = _keeper(lake, group["members"], scope) if group and scope.plan else {}
+    group = members(lake, scope, content)
+    keeper = _keeper(lake, group, scope) if group and scope.plan else {}
     decision = {"dataset": str(scope.dataset), "dropped_by": fell} if scope.dataset else {}
     if decision and not fell and keeper and keeper["content"] != content:
         decision |= {"dropped_by": "duplicate", "value": keeper["content"]}
@@ -26,7 +27,7 @@ def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
         "scores": measured,
         "rules": rules,
         "decision": decision,
-        "group": {"sentences": len(group["members"]), "keeper": keeper} if group else {},
+        "group": {"sentences": len(group), "keeper": keeper} if group else {},
         "cluster": _cluster(lake, content, scope),
         "candidate": _candidate(lake, content, scope),
         "used": _used(lake, origin["text"], scope),
@@ -45,31 +46,16 @@ def _origin(lake: Lake, content: str) -> Facts:
     return {**first[0], "repeats": repeats, "occurrences": select_rows(lake, sql, (content,))}
 
 
-def _group(lake: Lake, content: str, scope: Scope) -> Facts:
-    """Return the ``members`` of its group of duplicates in the newest grouping in scope, in order; {} for none."""
-    columns = 'group_id, scorer, "commit"'
-    rows = rows_of_key(lake, scope, "sentence_groups", columns, "content", content)
-    if scope.dataset is not None:
-        rows = [row for row in rows if row["scorer"] == scope.scorers.get("sentence_groups")]
-    last = max((row for row in rows if row["commit"] <= scope.upto), key=lambda row: row["commit"], default=None)
-    newest = 'SELECT max("commit") FROM sentence_groups WHERE "commit" <= ? AND scorer = ?'
-    if not last or last["commit"] < lake.query(newest, (scope.upto, last["scorer"]))[0][0]:
-        return {}
-    where = f' AND scorer = {quoted(last["scorer"])} AND "commit" = {last["commit"]}'
-    members = rows_of_key(lake, scope, "sentence_groups", "content", "group_id", last["group_id"], where)
-    return {"members": sorted(row["content"] for row in members)}
-
-
-def _keeper(lake: Lake, members: list[str], scope: Scope) -> Facts:
+def _keeper(lake: Lake, group: list[str], scope: Scope) -> Facts:
     """Return ``content`` and ``text`` of the first member that passes the rules and that a document holds; {} for none.
 
     One after the other, so a group of a thousand that all fail takes a minute.
     """
     assert scope.plan
-    keys = ", ".join(map(quoted, members))
+    keys = ", ".join(map(quoted, group))
     gone = {key for (key,) in lake.query(f"SELECT content FROM {gone_sentences(scope.upto)} WHERE content IN ({keys})")}
     tables = scope.tables("sentence")
-    for content in members:
+    for content in group:
         if content in gone:
             continue
         origin = _origin(lake, content)

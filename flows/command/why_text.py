@@ -40,6 +40,8 @@ def print_image(facts: Facts, screen: Console) -> None:
         screen.print(
             f"  match     {match['similarity']:.4f}  {mark}  {shown(match['text'])}  [dim]{shown(match['content'])}[/]"
         )
+        if match["given"]:
+            screen.print(f"            as its duplicate: {shown(match['given'])}")
     for text in facts["texts"]:
         by = f" by {shown(text['by'])}" if text["by"] else ""
         said = "" if text["current"] else "  (not of this dataset)"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from catalog.lake import schema
 from catalog.lake.opening import create_or_open
+from tasks.out.html_report import write_report
 from tests.flows.conftest import Tell
 from tests.flows.line import curate, rows, work_done
 
@@ -44,8 +45,33 @@ def test_an_older_lake_is_read_as_it_is_and_grouped_by_the_next_run(
     n_in, dropped = rows(curated_copy, "SELECT n_in, n_dropped FROM funnel WHERE version = 2 AND kind = 'sentence' "
                          "AND rule = 'duplicate'")[0]  # fmt: skip
     assert 0 < dropped < n_in
+    _explained(tell, curated_copy)
+    report = curated_copy.parent / "report.html"
+    with create_or_open(curated_copy, read_only=True) as opened:
+        write_report(opened, "demo", 2, str(report))
+    assert "sentences are near copies" in " ".join(report.read_text().split())
     again, counts = curate(curated_copy, pages, settings=settings | ASKED)
     assert (work_done(counts), again.is_new) == ({}, False)
     before, counts = curate(curated_copy, pages, settings=settings)
     assert before.content_digest == rows(curated_copy, "SELECT content_digest FROM datasets WHERE version = 1")[0][0]
     assert not work_done(counts)
+
+
+def _explained(tell: Tell, lake: Path) -> None:
+    """`why` of a picture names the candidate that a text was given for, and of a sentence which one stands for it."""
+    candidates = ("SELECT 1 FROM match_candidates m WHERE m.sha256 = p.sha256 AND m.content = c.content "
+                  "AND m.scorer IN (SELECT unnest(scorers) FROM datasets WHERE version = 2)")  # fmt: skip
+    image, text, keeper = rows(
+        lake,
+        "SELECT image_id, p.text1, c.content FROM pairs p JOIN sentence_content c ON c.text = p.text1 "
+        f"WHERE version = 2 AND NOT EXISTS ({candidates}) ORDER BY image_id LIMIT 1",
+    )[0]
+    told = " ".join(tell("why", image, "--lake", str(lake)).split())
+    assert f"as its duplicate: {' '.join(text.split())}" in told
+    group = f"SELECT group_id FROM sentence_groups WHERE content = '{keeper}'"
+    others = rows(
+        lake,
+        f"SELECT content FROM sentence_groups WHERE content > '{keeper}' AND group_id = ({group}) ORDER BY content",
+    )
+    told = [tell("why", content, "--lake", str(lake)) for (content,) in others[:5]]
+    assert any(f"dropped by duplicate ({keeper})" in each and "stands for all" in each for each in told)
