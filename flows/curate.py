@@ -14,6 +14,7 @@ from tasks.publish import Published, publish
 from tasks.run.session import Session
 from tasks.score_images import score_images
 from tasks.score_sentences import score_sentences
+from tasks.sentence_duplicates import group_sentences
 from tasks.tag import tag
 
 RunStep = Callable[[Callable[[Session], Any], Session], Any]
@@ -28,6 +29,7 @@ def curate_steps(session: Session, run_step: RunStep) -> Published:
     run_step(score_sentences, session)
     run_step(cluster, session)
     run_step(group_duplicates, session)
+    run_step(group_sentences, session)
     run_step(associate, session)
     run_step(caption, session)
     run_step(tag, session)

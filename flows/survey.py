@@ -108,6 +108,6 @@ def _survey_sources(seen: Survey) -> None:
 
 def _wanted(seen: Survey) -> bool:
     recipe = seen.recipe
-    absent = {"fetch": recipe.fetch is None, "caption": not recipe.captioners, "tag": recipe.tags is None,
-              "fuse": recipe.fuse is None}  # fmt: skip
+    absent = {"fetch": recipe.fetch is None, "group_sentences": recipe.sentence_duplicates is None,
+              "caption": not recipe.captioners, "tag": recipe.tags is None, "fuse": recipe.fuse is None}  # fmt: skip
     return not absent.get(seen.step, False)

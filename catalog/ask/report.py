@@ -98,6 +98,17 @@ def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:
     return {"edges": edges, **groups[0]}
 
 
+def sentence_groups(lake: Lake, dataset: Dataset) -> dict[str, Any]:
+    """Count the ``groups`` of duplicate sentences, their ``members`` and the ``largest``."""
+    known = "scorer IN (SELECT unnest(scorers) FROM datasets WHERE name = ? AND version = ?) AND commit <= ?"
+    return _rows(
+        lake,
+        "SELECT count(DISTINCT group_id) AS groups, count(*) AS members, max(group_size) AS largest FROM "
+        f"sentence_groups WHERE {known} AND commit = (SELECT max(commit) FROM sentence_groups WHERE {known})",
+        (dataset.name, dataset.version, dataset.commit) * 2,
+    )[0]
+
+
 def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
     """Count captions and fused texts of the pairs by status, with the sums of their tokens and seconds."""
     found = []

@@ -2,6 +2,7 @@
 
 import re
 
+from catalog.ask.sentence_groups import stands_for
 from catalog.ask.why import (
     MOST,
     Facts,
@@ -148,7 +149,8 @@ def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
 
 
 def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Facts) -> list[Facts]:
-    """List candidate sentences, most similar first; ``place``: the text's number in the pair, else None."""
+    """List candidate sentences, most similar first; ``place``: the text's number in the pair, else None, and ``given``
+    that text where it stands for the candidate, which is a duplicate of it."""
     scorer = scope.scorers.get("matches", "")
     most = 4 * scope.plan.recipe.association.top_k if scope.plan else MOST
     rows = rows_of_key(lake, scope, "match_candidates", 'content, similarity, scorer, "commit"', "sha256", sha256)
@@ -161,11 +163,14 @@ def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Fac
     found = sorted(best.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
     text = _texts_of(lake, [content for content, _ in found])
     place = _text_numbers(lake, image_id, scope, decision)
+    others = [content for content in text if text[content] not in place]
+    given = stands_for(lake, scope, others, place.keys() - set(text.values()))
+    shown = [(content, text[content], similarity) for content, similarity in found if content in text]
     return [
-        {"content": content, "text": text[content], "similarity": similarity, "place": place.get(text[content])}
-        for content, similarity in found
-        if content in text
-    ]
+        {"content": content, "text": said, "similarity": similarity, "place": place.get(given.get(content, said)),
+         "given": given.get(content, "")}
+        for content, said, similarity in shown
+    ]  # fmt: skip
 
 
 def _texts_of(lake: Lake, contents: list[str]) -> dict[str, str]:

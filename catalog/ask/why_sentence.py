@@ -1,11 +1,15 @@
 """Collect what the lake knows of one distinct sentence; its decision is computed here, no table holds it."""
 
+from catalog.ask.sentence_groups import members
 from catalog.ask.why import MOST, Facts, Scope, evaluate_rules, home_filter, scores, select_rows
+from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
+from catalog.pending.superseded import gone_sentences
 
 
 def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
-    """Return ``origin, scores, rules, decision, cluster, candidate, used, datasets``, empty where nothing is known."""
+    """Return ``origin, scores, rules, decision, group, cluster, candidate, used, datasets``, empty where nothing is
+    known."""
     origin = _origin(lake, content)
     in_home_shard = home_filter(lake, "sentence_content", "content", content)
     measured = scores(lake, scope, scope.tables("sentence"), "content", content, in_home_shard)
@@ -13,11 +17,17 @@ def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
     values = {"text": origin["text"], "repeats": origin["repeats"], **measured}
     rules = evaluate_rules(lake, checks, scope.tables("sentence"), values)
     fell = next((rule["rule"] for rule in rules if not rule["kept"]), "")
+    group = members(lake, scope, content)
+    keeper = _keeper(lake, group, scope) if group and scope.plan else {}
+    decision = {"dataset": str(scope.dataset), "dropped_by": fell} if scope.dataset else {}
+    if decision and not fell and keeper and keeper["content"] != content:
+        decision |= {"dropped_by": "duplicate", "value": keeper["content"]}
     return {
         "origin": origin,
         "scores": measured,
         "rules": rules,
-        "decision": {"dataset": str(scope.dataset), "dropped_by": fell} if scope.dataset else {},
+        "decision": decision,
+        "group": {"sentences": len(group), "keeper": keeper} if group else {},
         "cluster": _cluster(lake, content, scope),
         "candidate": _candidate(lake, content, scope),
         "used": _used(lake, origin["text"], scope),
@@ -34,6 +44,28 @@ def _origin(lake: Lake, content: str) -> Facts:
         LEFT JOIN documents d ON d.document_id = s.document_id WHERE s.content = ?
         ORDER BY d.uri, s.position LIMIT {MOST}"""
     return {**first[0], "repeats": repeats, "occurrences": select_rows(lake, sql, (content,))}
+
+
+def _keeper(lake: Lake, group: list[str], scope: Scope) -> Facts:
+    """Return ``content`` and ``text`` of the first member that passes the rules and that a document holds; {} for none.
+
+    One after the other, so a group of a thousand that all fail takes a minute.
+    """
+    assert scope.plan
+    keys = ", ".join(map(quoted, group))
+    gone = {key for (key,) in lake.query(f"SELECT content FROM {gone_sentences(scope.upto)} WHERE content IN ({keys})")}
+    tables = scope.tables("sentence")
+    for content in group:
+        if content in gone:
+            continue
+        origin = _origin(lake, content)
+        measured = scores(
+            lake, scope, tables, "content", content, home_filter(lake, "sentence_content", "content", content)
+        )
+        values = {"text": origin["text"], "repeats": origin["repeats"], **measured}
+        if all(rule["kept"] for rule in evaluate_rules(lake, scope.plan.sentence_checks, tables, values)):
+            return {"content": content, "text": origin["text"]}
+    return {}
 
 
 def _cluster(lake: Lake, content: str, scope: Scope) -> Facts:

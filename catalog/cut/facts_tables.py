@@ -7,8 +7,10 @@
   picture there and of its position, NULL of others.
 - ``contents(key)``: a sentence's number is its ``rowid``, which rises as ``content`` does, so that ties by the one are
   ties by the other; ``key`` is ``facts.key_of(content)``, by which its text is found in the lake.
-- ``sentences(sentence, gone, repeats, ...)``: what rules on sentences read; ``gone``: no document holds it now.
-- ``matches(picture, sentences, similarities)``: a row a picture, the best 4 x top_k first, each sentence once.
+- ``sentences(sentence, gone, duplicates, repeats, ...)``: what rules on sentences read; ``gone``: no document holds it
+  now; ``duplicates``: the number of its group's first sentence, NULL of one that is in no group.
+- ``matches(picture, sentences, similarities)``: a row a picture, the best 4 x top_k first, each sentence once, and of a
+  group of duplicates the most similar.
 """
 
 import itertools
@@ -25,8 +27,9 @@ from catalog.terms.declared import declared
 from catalog.terms.score import Stage
 
 # What is read of every plan, beside its scores: tables, and scorers by what they fill.
-TABLES = ("images", "image_groups", "clusters", "match_candidates", "sentences", "sentence_content", "superseded")
-SCORERS = ("image_groups", "image_clusters", "matches")
+TABLES = ("images", "image_groups", "clusters", "match_candidates", "sentences", "sentence_content", "sentence_groups",
+          "superseded")  # fmt: skip
+SCORERS = ("image_groups", "image_clusters", "matches", "sentence_groups")
 # Texts of any length, which few rules read: kept only for a recipe that does.
 FREE_TEXTS = ("url", "alt_text", "text")
 # 32 bits hold 4.29 billion: of more sentences the conversion says so. 64 take twice the memory in every join. A number
@@ -37,7 +40,7 @@ _BITS = "CAST('0x' || left(sha256({}), 16) AS UBIGINT)"
 KEYS = ("hash({0})", "hash('1' || {0})", "hash('2' || {0})", "{0}")
 KeyOf = Callable[[str], str]  # SQL of an id -> SQL of its key
 SORTED_AT_ONCE = 8_000_000
-LAYOUT = 5  # counts up when other columns are written: no cut reads facts of another layout
+LAYOUT = 6  # counts up when other columns are written: no cut reads facts of another layout
 
 
 def image_checks(plan: Plan) -> list[Check]:
@@ -83,9 +86,10 @@ def fill(lake: Lake, plan: Plan) -> None:
     key = _choose_key(lake, "sentence_content", "content")("content")
     lake.execute(f"CREATE MACRO making.key_of(content) AS {key}")
     lake.execute(f"CREATE TABLE making.contents AS SELECT {key} AS key FROM sentence_content ORDER BY content")
+    _sentence_groups(lake, plan, key)
     _sentences(lake, plan, key)
     _matches(lake, plan, picture_key("sha256"), key)
-    lake.execute("DROP TABLE facts_pictures")
+    lake.execute("DROP TABLE facts_pictures; DROP TABLE facts_duplicates")
 
 
 def _images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str) -> None:
@@ -140,8 +144,22 @@ def _sentences(lake: Lake, plan: Plan, of: str) -> None:
     )
     lake.execute(
         f"CREATE TABLE making.sentences AS SELECT sentence, key IN (SELECT {of} FROM {gone_sentences()}) AS gone, "
-        f"{', '.join(names)} FROM (SELECT key, {_NUMBER} AS sentence FROM making.contents){joins} "
-        f"LEFT JOIN ({repeats}) USING (key)"
+        f"duplicates, {', '.join(names)} FROM (SELECT key, {_NUMBER} AS sentence FROM making.contents){joins} "
+        f"LEFT JOIN ({repeats}) USING (key) LEFT JOIN facts_duplicates USING (sentence)"
+    )
+
+
+def _sentence_groups(lake: Lake, plan: Plan, of: str) -> None:
+    """Make ``facts_duplicates(sentence, duplicates)`` of the newest groups: each grouping is a whole snapshot."""
+    scorer = plan.scorer("sentence_groups")
+    lake.execute("CREATE OR REPLACE TEMP TABLE facts_duplicates (sentence UINTEGER, duplicates UINTEGER)")
+    if not scorer:
+        return
+    of_scorer = f"FROM sentence_groups WHERE scorer = '{scorer}'"
+    lake.execute(
+        "INSERT INTO facts_duplicates SELECT sentence, min(sentence) OVER (PARTITION BY group_id) FROM "
+        f"(SELECT {of} AS key, group_id {of_scorer} AND commit = (SELECT max(commit) {of_scorer})) "
+        f"JOIN (SELECT key, {_NUMBER} AS sentence FROM making.contents) USING (key)"
     )
 
 
@@ -150,7 +168,8 @@ def _kept(table: ScoreColumns, checks: Sequence[Check]) -> list[str]:
 
 
 def _matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str) -> None:
-    """Write ``making.matches``. A sentence that met a picture twice, which none should, is put together first.
+    """Write ``making.matches``. A sentence that met a picture twice, which none should, is put together first, and so
+    are sentences of one group.
 
     Joined and sorted by one statement, of which each part holds what it needs, 10M images did not fit into 2.6 GB.
     """
@@ -162,7 +181,14 @@ def _matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str) -> None:
         f"JOIN (SELECT key AS s, {_NUMBER} AS sentence FROM making.contents) USING (s)"
     )
     once = "(SELECT picture, sentence, max(similarity) AS similarity FROM facts_candidates GROUP BY ALL)"
-    if not _listed(lake, "facts_candidates", best_candidates(plan)):
+    grouped = lake.query("SELECT 1 FROM facts_duplicates LIMIT 1")
+    if grouped:
+        nearest = "OVER (PARTITION BY picture, coalesce(duplicates, sentence) ORDER BY similarity DESC, sentence)"
+        once = (
+            f"(SELECT picture, sentence, similarity FROM {once} LEFT JOIN facts_duplicates USING (sentence) "
+            f"QUALIFY row_number() {nearest} = 1)"
+        )
+    if grouped or not _listed(lake, "facts_candidates", best_candidates(plan)):
         _listed(lake, once, best_candidates(plan))
     lake.execute("DROP TABLE facts_candidates")
 

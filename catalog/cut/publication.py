@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from catalog.cut.texts import surviving
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import current_scores, image_rows, sentence_rows
 from catalog.pending.superseded import gone_documents
@@ -179,7 +180,8 @@ def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
 
 
 def sentence_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
-    """Count (rule, sentences in, sentences dropped): first repeated texts become one, then the rules.
+    """Count (rule, sentences in, sentences dropped): first repeated texts become one, then the rules, then duplicates
+    where the recipe has them (of the cut of this connection).
 
     A version that changed nothing about sentences has the funnel of the one before: at 40M of them a count takes as
     long as the rest of publishing.
@@ -193,7 +195,12 @@ def sentence_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
         lake.query(f"SELECT dropped_by, count(*) FROM ({sentence_rows(plan, Stage.CAPTION)}) GROUP BY dropped_by")
     )
     dropped["same_text"] = total - sum(dropped.values())
-    return _steps(["same_text", *(check.name for check in plan.sentence_checks)], dropped, total)
+    steps = ["same_text", *(check.name for check in plan.sentence_checks)]
+    if plan.recipe.sentence_duplicates is not None:
+        steps.append("duplicate")
+        grouped = f"FROM {surviving(plan)} WHERE duplicates IS NOT NULL"
+        dropped["duplicate"] = lake.query(f"SELECT count(*) - count(DISTINCT duplicates) {grouped}")[0][0]
+    return _steps(steps, dropped, total)
 
 
 def _same_sentences(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
@@ -206,13 +213,15 @@ def _same_sentences(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     if not newest:
         return []
     version, recipe, scorers, commit = newest[0]
-    rules = [rule.model_dump(mode="json") for rule in plan.recipe.sentences]
+    asked = plan.recipe.model_dump(mode="json", include={"sentences", "sentence_duplicates"})
+    was = json.loads(recipe)
     since = (
         'SELECT 1 FROM partitions WHERE "commit" > ? AND "table" IN (SELECT unnest(?::VARCHAR[])) '
         'UNION ALL SELECT 1 FROM superseded WHERE "commit" > ? LIMIT 1'
     )
     tables = [table.table for table in plan.sentence_tables[1:]]
-    if json.loads(recipe)["sentences"] != rules or not {plan.scorer(table) for table in tables} <= set(scorers):
+    tables += ["sentence_groups"] if plan.recipe.sentence_duplicates else []
+    if any(was.get(part) != asked[part] for part in asked) or not {plan.scorer(t) for t in tables} <= set(scorers):
         return []
     if lake.query(since, (commit, ["sentences", *tables], commit)):
         return []

@@ -5,8 +5,12 @@ content) while both have room, which is also the one stable matching of the two 
 sides rank by the same similarity. Only images that may lose a sentence to others are decided pair by pair: a
 sentence that no more than ``max_uses`` images could want is free.
 
-Sorts and joins are DuckDB's, and spill. What is asked of single sentences is looked up in arrays: 6 bytes a sentence
-of the lake, 5 GB for 800M.
+A candidate stands for its group of duplicates: what is given is the group's keeper, the smallest content among those
+that pass the rules and that a document still holds, by the similarity of the candidate. That one may itself fail a rule
+or be gone. A group without a keeper gives nothing.
+
+Sorts and joins are DuckDB's, and spill. What is asked of single sentences is looked up in arrays: 12 bytes a sentence
+of the lake, 10 GB for 800M.
 """
 
 from collections.abc import Iterator
@@ -21,6 +25,7 @@ from catalog.recipe.plan import Plan
 IMAGES_AT_ONCE, PAIRS_AT_ONCE = 200_000, 2_000_000
 LIVE = 50_000  # fewer than 2^16
 ANY_NUMBER = 2**32 - 1
+NOBODY = 2**32 - 1
 
 
 def assign_texts(lake: Lake, plan: Plan) -> None:
@@ -32,19 +37,20 @@ def assign_texts(lake: Lake, plan: Plan) -> None:
         "CREATE OR REPLACE TEMP TABLE cut_offers AS SELECT n, sentences, similarities FROM facts.matches "
         "JOIN cut_kept USING (picture)"
     )
-    failing = _failing(lake, plan)
-    wanted = np.zeros(len(failing), np.uint32)
+    keepers = _keepers(lake, plan)
+    wanted = np.zeros(len(keepers), np.uint32)
     for offers in _blocks(lake, "sentences"):
-        np.add.at(wanted, _flat(offers["sentences"]).astype(np.intp), np.uint32(1))  # of other types 10 times slower
+        given = keepers[_flat(offers["sentences"])]
+        np.add.at(wanted, given[given != NOBODY].astype(np.intp), np.uint32(1))  # of other types 10 times slower
     for offers in _blocks(lake, "n, sentences, similarities"):
-        choices, image = _choices(offers, failing)
+        choices, image = _choices(offers, keepers)
         first = choices["place"].to_numpy() <= top_k
         losing = np.zeros(offers.num_rows, bool)
         losing[image[first & (wanted[choices["s"].to_numpy()] > max_uses)]] = True
         lake.insert("cut_given", choices.filter(pa.array(first & ~losing[image])))
         lake.insert("cut_contested", choices.filter(pa.array(losing[image])))
     lake.execute("DROP TABLE cut_offers")
-    del failing, wanted
+    del keepers, wanted
     _assign_contested(lake, top_k, max_uses)
     lake.execute(
         "CREATE OR REPLACE TEMP VIEW cut_texts AS SELECT i.image_id, g.place, s.content, s.text, g.similarity "
@@ -53,13 +59,24 @@ def assign_texts(lake: Lake, plan: Plan) -> None:
     )
 
 
-def _failing(lake: Lake, plan: Plan) -> np.ndarray:
-    """Tell of each sentence, by its number, whether it fails a rule or no longer counts."""
-    failing = np.zeros(lake.query("SELECT count(*) FROM facts.contents")[0][0], bool)
-    rows = f"FROM facts.sentences WHERE gone OR ({passed(plan.sentence_checks)}) IS NOT TRUE"
-    for batch in lake.blocks(f"SELECT sentence {rows}", rows=PAIRS_AT_ONCE):
-        failing[batch["sentence"].to_numpy()] = True
-    return failing
+def _keepers(lake: Lake, plan: Plan) -> np.ndarray:
+    """Return of each sentence, by its number, the number of the one that is given for it: (n,) uint32, itself or the
+    keeper of its group; NOBODY where none passes the rules and still counts."""
+    keepers = np.full(lake.query("SELECT count(*) FROM facts.contents")[0][0], NOBODY, np.uint32)
+    for batch in lake.blocks(f"SELECT sentence FROM {surviving(plan)} WHERE duplicates IS NULL", rows=PAIRS_AT_ONCE):
+        keepers[batch["sentence"].to_numpy()] = batch["sentence"].to_numpy()
+    first = (
+        f"SELECT duplicates, min(sentence) AS keeper FROM {surviving(plan)} WHERE duplicates IS NOT NULL GROUP BY ALL"
+    )
+    of_groups = f"SELECT sentence, keeper FROM facts.sentences JOIN ({first}) USING (duplicates)"
+    for batch in lake.blocks(of_groups, rows=PAIRS_AT_ONCE):
+        keepers[batch["sentence"].to_numpy()] = batch["keeper"].to_numpy()
+    return keepers
+
+
+def surviving(plan: Plan) -> str:
+    """SQL of the facts of sentences that pass the rules and still count."""
+    return f"(SELECT * FROM facts.sentences WHERE NOT gone AND ({passed(plan.sentence_checks)}))"
 
 
 def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
@@ -71,11 +88,11 @@ def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
         )
 
 
-def _choices(offers: pa.Table, failing: np.ndarray) -> tuple[pa.Table, np.ndarray]:
-    """Return the offers of sentences that pass (n, s, similarity, and ``place`` from 1 within their image), and of
-    each the row of ``offers``."""
-    s, lengths = _flat(offers["sentences"]), offers["sentences"].combine_chunks().value_lengths().to_numpy()
-    passing = np.flatnonzero(~failing[s])
+def _choices(offers: pa.Table, keepers: np.ndarray) -> tuple[pa.Table, np.ndarray]:
+    """Return the offers that have a keeper (n, its number s, similarity, and ``place`` from 1 within their image), and
+    of each the row of ``offers``."""
+    s, lengths = keepers[_flat(offers["sentences"])], offers["sentences"].combine_chunks().value_lengths().to_numpy()
+    passing = np.flatnonzero(s != NOBODY)
     image = np.repeat(np.arange(len(lengths)), lengths)[passing]
     first = np.searchsorted(image, np.arange(len(lengths)))
     columns = {

@@ -120,8 +120,14 @@ CREATE TABLE tag_words (position INTEGER, word VARCHAR, mined BOOLEAN, sentences
     threshold DOUBLE, pictures BIGINT, scorer VARCHAR, "commit" BIGINT);
 """
 
+_SENTENCE_GROUPS = """
+CREATE TABLE sentence_edges (a VARCHAR, b VARCHAR, kind VARCHAR, distance DOUBLE, scorer VARCHAR, "commit" BIGINT);
+CREATE TABLE sentence_groups (content VARCHAR, group_id VARCHAR, group_size INTEGER, cluster INTEGER, scorer VARCHAR,
+    "commit" BIGINT);
+"""
+
 MIGRATIONS: tuple[str, ...] = (
-    _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS,
+    _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 
@@ -138,7 +144,7 @@ LOOKED_UP = ("image_content", "sentence_content", "pairs", "decisions")
 LOOKED_UP_ROWS = 20_480
 # Workers open these files by the paths in `partitions`, so they stay as they were written, however small.
 READ_BY_PATH = ("payloads", "sentences", "image_embedding", "sentence_embedding", "vector_index", "centroids",
-                "word_probabilities")  # fmt: skip
+                "word_probabilities", "sentence_groups")  # fmt: skip
 
 
 def version(lake: Lake) -> int:

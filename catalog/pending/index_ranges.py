@@ -33,6 +33,17 @@ def index_paths(lake: Lake, scorer: str) -> tuple[str, ...]:
     return tuple(lake.data_path + path for (path,) in found)
 
 
+def newest_paths(lake: Lake, table: str, scorer: str) -> tuple[str, ...]:
+    """List the files of a scorer's last commit to ``table``, which holds a whole snapshot a commit."""
+    lake.check_files(table)
+    found = lake.query(
+        """SELECT path FROM partitions WHERE "table" = ? AND scorer = ? AND path <> '' QUALIFY "commit" = max("commit")
+        OVER () ORDER BY path""",
+        (table, scorer),
+    )
+    return tuple(lake.data_path + path for (path,) in found)
+
+
 def ranges(model: Trained) -> list[tuple[int, int]]:
     """Cut the clusters 0..k-1 into ranges (first, last) that held about RANGE eligible rows at training.
 

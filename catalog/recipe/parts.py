@@ -122,6 +122,19 @@ class Duplicates(Settings):
     probes: int = Field(2, ge=1, description="Nearest image clusters in which a picture looks for its like.")
 
 
+class SentenceDuplicates(Settings):
+    """How duplicate sentences are found. Of each group the rules' survivor with the smallest content id is given to
+    pictures, in the place of any of its group; the others fall as `duplicate`."""
+
+    jaccard: float = Field(
+        0.8, ge=0.5, le=1, description="Smallest share of character 3-grams that two sentences have in common."
+    )
+    cosine: float | None = Field(
+        0.95, gt=0, le=1, description="Smallest cosine of two sentence embeddings; null: only strings are compared."
+    )
+    max_group: int = Field(1000, ge=2, description="A larger group is cut again by tighter edges, and reported.")
+
+
 class Association(Settings):
     """How sentences are retrieved for pictures."""
 

@@ -24,6 +24,7 @@ from catalog.recipe.parts import (
     ModelSpec,
     Name,
     Rule,
+    SentenceDuplicates,
     Settings,
     Tags,
     Words,
@@ -46,6 +47,9 @@ class Recipe(Settings):
     sentences: list[Rule] = Field([], description="Rules for sentences, in order.")
     words: Words = Words()  # pyright: ignore[reportCallIssue]
     duplicates: Duplicates = Duplicates()  # pyright: ignore[reportCallIssue]
+    sentence_duplicates: SentenceDuplicates | None = Field(
+        None, description="Drop near copies of sentences, if wanted."
+    )
     association: Association = Association()  # pyright: ignore[reportCallIssue]
     balance: Balance = Balance()  # pyright: ignore[reportCallIssue]
     captioners: list[Captioner] = Field([], description="Models that describe the pictures that the rules keep.")
@@ -88,7 +92,7 @@ class Recipe(Settings):
             score: {name: value for name, value in given.items() if name not in size}
             for score, given in content["scores"].items()
         }
-        for part in ("scores", "words"):  # as recipes were before there were any
+        for part in ("scores", "words", "sentence_duplicates"):  # as recipes were before there were any
             if getattr(self, part) == type(self).model_fields[part].default:
                 del content[part]
         if self.tags is not None:

@@ -127,6 +127,18 @@ SENTENCE_QUALITY = Score(
     op="ops.text.sentence_quality:SentenceQuality",
     on_demand=False,
 )
+SENTENCE_SIGNATURE = Score(
+    "sentence_signature",
+    "sentence",
+    (
+        *(Column(f"band{n}", "UBIGINT", "eight minima of MinHash, a byte of each", rule="") for n in range(1, 17)),
+        Column("sketch", "UBIGINT", "a bit of 64 minima; near copies differ in few", rule=""),
+    ),
+    reads=("text",),
+    op="ops.text.minhash:SentenceSignature",
+    needs="sentence_duplicates",
+    on_demand=False,
+)
 CORPUS_ENTROPY = Score(
     "corpus_entropy",
     "sentence",
@@ -194,6 +206,7 @@ OWN = (
     TAGS,
     SYNTHETIC,
     SENTENCE_QUALITY,
+    SENTENCE_SIGNATURE,
     CORPUS_ENTROPY,
     SENTENCE_STRUCTURE,
     PERPLEXITY,

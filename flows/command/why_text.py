@@ -40,6 +40,8 @@ def print_image(facts: Facts, screen: Console) -> None:
         screen.print(
             f"  match     {match['similarity']:.4f}  {mark}  {shown(match['text'])}  [dim]{shown(match['content'])}[/]"
         )
+        if match["given"]:
+            screen.print(f"            as its duplicate: {shown(match['given'])}")
     for text in facts["texts"]:
         by = f" by {shown(text['by'])}" if text["by"] else ""
         said = "" if text["current"] else "  (not of this dataset)"
@@ -84,6 +86,12 @@ def print_sentence(facts: Facts, screen: Console) -> None:
         screen.print(f"            {shown(each['sentence_id'])}  {shown(each['document'])}, place {each['position']}")
     _scores(facts, screen)
     _rules(facts, screen)
+    if group := facts["group"]:
+        screen.print(f"  group     {group['sentences']} duplicate sentences")
+    if group and group["keeper"]:
+        screen.print(
+            f"            {shown(group['keeper']['content'])} stands for all: {shown(group['keeper']['text'])}"
+        )
     if facts["cluster"]:
         screen.print(f"  cluster   {facts['cluster']['cluster']}")
     screen.print(f"  candidate of {facts['candidate']['pictures']} pictures")

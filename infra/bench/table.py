@@ -25,6 +25,7 @@ NAMES = (
     "cluster",
     "associate",
     "duplicates",
+    "near_sentences",
     "catalog",
     "commits",
     "partitions",

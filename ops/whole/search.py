@@ -1,4 +1,4 @@
-"""Search inside the probed clusters for the vectors with the largest dot product, and measure recall."""
+"""Search inside the probed clusters for the vectors with the largest dot product, one a group, and measure recall."""
 
 from __future__ import annotations
 
@@ -40,6 +40,52 @@ def top_k(
         for part in blocks(len(rows), len(members)):
             _merge(ids, similarities, rows[part], *nearest(asked[rows[part]], members, k), first)
     return ids, similarities
+
+
+def top_k_apart(
+    queries: np.ndarray,
+    query_clusters: np.ndarray,
+    vectors: np.ndarray,
+    offsets: np.ndarray,
+    k: int,
+    groups: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find for each query the ``k`` most similar groups of vectors, each by its most similar vector that is probed.
+
+    As `top_k`, with ``groups`` (m,) int64 >= 0: a number of its own for a vector that is in no group. A query whose k
+    nearest are of fewer groups is asked again for four times as many, until it has its k or all that it probes.
+    """
+    ids = np.full((len(queries), k), -1, dtype=np.int64)
+    similarities = np.full((len(queries), k), -np.inf, dtype=np.float32)
+    probed = np.asarray(query_clusters)
+    asked, wide = np.arange(len(queries)), k
+    while len(asked):
+        found, values = top_k(queries[asked], probed[asked], vectors, offsets, wide)
+        ids[asked], similarities[asked] = first_of_groups(found, values, np.where(found < 0, -1, groups[found]), k)
+        crowded = (ids[asked, -1] < 0) & (found[:, -1] >= 0)
+        asked, wide = asked[crowded], 4 * wide
+    return ids, similarities
+
+
+def first_of_groups(
+    ids: np.ndarray, similarities: np.ndarray, groups: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Keep of each row the first of every group, ``k`` at most: (ids (n, k), similarities (n, k)), -1 and -inf behind.
+
+    All are (n, w); a group of -1 is no answer.
+    """
+    order = np.argsort(groups, axis=1, kind="stable")
+    in_order = np.take_along_axis(groups, order, axis=1)
+    starts = np.ones(groups.shape, dtype=bool)
+    starts[:, 1:] = in_order[:, 1:] != in_order[:, :-1]
+    first = np.zeros(groups.shape, dtype=bool)
+    np.put_along_axis(first, order, starts & (in_order >= 0), axis=1)
+    place = np.cumsum(first, axis=1) - 1
+    row, column = np.nonzero(first & (place < k))
+    kept, values = np.full((len(ids), k), -1, dtype=np.int64), np.full((len(ids), k), -np.inf, dtype=np.float32)
+    kept[row, place[row, column]] = ids[row, column]
+    values[row, place[row, column]] = similarities[row, column]
+    return kept, values
 
 
 def _merge(

@@ -94,6 +94,7 @@ def _content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
         "charts": [charts.chart(each) for each in histograms(lake, plan, dataset.commit)],
         "clusters": charts.clusters(n_clusters, sizes, recipe.balance.cap),
         "duplicates": report.duplicates(lake, dataset),
+        "sentence_groups": report.sentence_groups(lake, dataset) if recipe.sentence_duplicates else {},
         "generated": report.generated(lake, dataset, plan),
         "pairs": _gallery(lake, dataset, recipe.seed),
         "quarantine": report.quarantine(lake, dataset),
@@ -118,7 +119,10 @@ def _funnels(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, list[dict[st
         total = rows[0]["n_in"] if rows else step.n_in
         left = step.n_in - step.n_dropped
         share = {"left_share": _share(left, total), "dropped_share": _share(step.n_dropped, total)}
-        rule = {"rule": step.rule, "asks": asks.get(step.rule, ""), "is_sql": step.rule not in RESERVED}
+        said = asks.get(step.rule, "")
+        if (step.kind, step.rule) == ("sentence", "duplicate"):
+            said = "the smallest content id of its group: the other sentences of the group fall, their pictures get it"
+        rule = {"rule": step.rule, "asks": said, "is_sql": step.rule not in RESERVED}
         rows.append({**rule, "n_in": step.n_in, "n_dropped": step.n_dropped, "left": left, **share})
     return dict(found)
 

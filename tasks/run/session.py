@@ -115,8 +115,11 @@ class Session:
             if done < len(items):  # of the last one it is said when all are committed
                 self.progress(step, done, len(items))
 
-    def store(self, step: str, item: WorkItem, parts: Sequence[Part]) -> None:
-        """Commit rows that were made in this process: the results of global steps. Raises LeaseLost."""
+    def store(self, step: str, item: WorkItem, parts: Iterable[Part]) -> None:
+        """Commit rows that were made in this process: the results of global steps. Raises LeaseLost.
+
+        Parts are written as they come, so that what is stored may be larger than memory.
+        """
         self.counts[step] = self.counts.get(step, 0) + 1
         output = self.begin(step)
         commit_stream(self.writer, [stage.write_parts(parts, item, output)])

@@ -28,6 +28,7 @@ ROW = {
     "image_groups": {"sha256": ["p01"], "group_id": ["p00"]},
     "clusters": {"key": ["p01"]},
     "match_candidates": {"sha256": ["p01"], "content": ["s01"]},
+    "sentence_groups": {"content": ["s01"], "group_id": ["s00"]},
     "sentences": {"sentence_id": ["new"], "content": ["s01"]},
     "sentence_content": {"content": ["new"]},
     "sentence_quality": {"content": ["s01"]},

@@ -53,6 +53,11 @@ def test_nearest_sentences():
     queries, vectors = directions(3), directions(12)
     found = search.top_k(queries, np.array([[0, 1], [1, -1], [2, 0]]), vectors, np.array([0, 5, 9, 12]), 3)
     check_golden("top_k", search.VERSION, list(found))
+    groups = np.arange(12) % 4
+    apart = search.top_k_apart(
+        queries, np.array([[0, 1], [1, -1], [2, 0]]), vectors, np.array([0, 5, 9, 12]), 3, groups
+    )
+    check_golden("top_k_apart", search.VERSION, list(apart))
 
 
 def test_similarities():

@@ -21,7 +21,7 @@ class Image:
 
 def cut(
     images: list[Image], good_sentences: set[str], min_side: int, min_sharpness: float, cap: int, top_k: int,
-    max_uses: int, seed: int,
+    max_uses: int, seed: int, group_of: dict[str, str] | None = None,
 ) -> tuple[dict[str, str], dict[str, list[str]]]:  # fmt: skip
     """(image_id -> the rule that dropped it or '', image_id -> its sentences in order) after all rules."""
     dropped = {image.image_id: _item_rule(image, min_side, min_sharpness) for image in images}
@@ -41,7 +41,7 @@ def cut(
         taken[image.cluster] = taken.get(image.cluster, 0) + 1
         if taken[image.cluster] > cap:
             dropped[image.image_id] = "balance"
-    texts = _texts(_alive(images, dropped), good_sentences, top_k, max_uses)
+    texts = _texts(_alive(images, dropped), good_sentences, top_k, max_uses, group_of or {})
     for image in _alive(images, dropped):
         if not texts[image.image_id]:
             dropped[image.image_id] = "no_text"
@@ -64,26 +64,35 @@ def _alive(images: list[Image], dropped: dict[str, str]) -> list[Image]:
     return [image for image in images if not dropped[image.image_id]]
 
 
-def _texts(images: list[Image], good: set[str], top_k: int, max_uses: int) -> dict[str, list[str]]:
-    """All pairs in order of similarity, then picture, then sentence; a pair is taken while both have room."""
+def _texts(
+    images: list[Image], good: set[str], top_k: int, max_uses: int, group_of: dict[str, str]
+) -> dict[str, list[str]]:
+    """All pairs in order of similarity, then picture, then candidate; a pair is taken while both have room.
+
+    For a candidate its group's smallest good sentence is given.
+    """
+    keeper: dict[str, str] = {}
+    for content in sorted(good, reverse=True):
+        keeper[group_of.get(content, content)] = content
     pairs = sorted(
-        (-similarity, image.sha256, content, image.image_id)
+        (-similarity, image.sha256, candidate, keeper[group], image.image_id)
         for image in images
-        for content, similarity in _best(image.candidates, 4 * top_k)
-        if content in good
+        for candidate, group, similarity in _best(image.candidates, group_of, 4 * top_k)
+        if group in keeper
     )
     texts: dict[str, list[str]] = {image.image_id: [] for image in images}
     uses: dict[str, int] = {}
-    for _, _, content, image_id in pairs:
+    for _, _, _, content, image_id in pairs:
         if len(texts[image_id]) < top_k and uses.get(content, 0) < max_uses:
             texts[image_id].append(content)
             uses[content] = uses.get(content, 0) + 1
     return texts
 
 
-def _best(candidates: list[tuple[str, float]], most: int) -> list[tuple[str, float]]:
-    """Each sentence once, at its highest similarity; the ``most`` nearest of them, ties by content."""
-    highest: dict[str, float] = {}
-    for content, similarity in candidates:
-        highest[content] = max(similarity, highest.get(content, similarity))
-    return sorted(highest.items(), key=lambda found: (-found[1], found[0]))[:most]
+def _best(candidates: list[tuple[str, float]], group_of: dict[str, str], most: int) -> list[tuple[str, str, float]]:
+    """Each group once, by its most similar sentence; the ``most`` nearest of them, ties by content."""
+    found: dict[str, tuple[str, str, float]] = {}
+    for content, similarity in sorted(candidates, key=lambda pair: (-pair[1], pair[0])):
+        group = group_of.get(content, content)
+        found.setdefault(group, (content, group, similarity))
+    return list(found.values())[:most]

@@ -10,7 +10,7 @@ import pytest
 
 from catalog.pending.item import WorkItem
 from tasks.associate import Search
-from tasks.duplicates import SemanticEdges
+from tasks.duplicate_groups import SemanticEdges
 from tasks.run.rows import to_blobs
 
 CLUSTERS = 6
@@ -34,7 +34,7 @@ def test_a_range_of_sentence_clusters_gives_each_picture_its_nearest_of_the_clus
     vectors, clusters = (np.concatenate([part[n] for part in parts]) for n in (1, 2))
     pictures, queries, probed = index(tmp_path / "p.parquet", "p", 30, 7)
     files = [tuple(str(tmp_path / f"s{n}.parquet") for n in range(2)), (str(tmp_path / "p.parquet"),)]
-    item = WorkItem("range", (), inputs={"range": (1, 4), "done": -1, "files": files})
+    item = WorkItem("range", (), inputs={"range": (1, 4), "done": -1, "files": files, "groups": ()})
     (found,) = Search(3, "scorer")(item)
     expected = {}
     for key, query, cluster in zip(pictures, queries, probed, strict=True):
@@ -46,10 +46,32 @@ def test_a_range_of_sentence_clusters_gives_each_picture_its_nearest_of_the_clus
     assert got == pytest.approx(expected, abs=1e-4)
 
 
+def test_copies_of_one_sentence_are_one_candidate_beside_which_others_have_room(tmp_path: Path):
+    texts, vectors, clusters = index(tmp_path / "s.parquet", "s", 60, 1)
+    pictures, queries, probed = index(tmp_path / "p.parquet", "p", 30, 7)
+    copies = {text: f"group {n % 4}" for n, text in enumerate(texts) if n % 3}
+    # A group reaches over clusters; its members of a cluster stand in the order of clusters, as the lake stores them.
+    rows = {"content": list(copies), "group_id": list(copies.values()),
+            "cluster": pa.array([clusters[texts.index(text)] for text in copies], pa.int32())}  # fmt: skip
+    pq.write_table(pa.table(rows), tmp_path / "g.parquet", row_group_size=8)
+    files = [(str(tmp_path / "s.parquet"),), (str(tmp_path / "p.parquet"),)]
+    grouped = {"files": files, "groups": (str(tmp_path / "g.parquet"),)}
+    (found,) = Search(3, "scorer")(WorkItem("range", (), inputs={"range": (1, 4), "done": -1, **grouped}))
+    expected = {}
+    for key, query, cluster in zip(pictures, queries, probed, strict=True):
+        inside = np.flatnonzero(clusters == cluster) if 1 <= cluster <= 4 else np.empty(0, int)
+        nearest: dict[str, int] = {}
+        for row in inside[np.argsort(-(vectors[inside] @ query), kind="stable")]:
+            nearest.setdefault(copies.get(texts[row], texts[row]), row)
+        expected |= {(key, texts[row]): float(vectors[row] @ query) for row in list(nearest.values())[:3]}
+    got = {(row["sha256"], row["content"]): row["similarity"] for row in found.rows.to_pylist()}
+    assert got == pytest.approx(expected, abs=1e-4)
+
+
 def test_a_range_of_picture_clusters_gives_every_pair_as_near_as_asked_within_a_cluster(tmp_path: Path):
     keys, vectors, clusters = index(tmp_path / "i.parquet", "i", 80, 3)
     item = WorkItem("range", (), (str(tmp_path / "i.parquet"),), inputs={"range": (0, 3), "done": -1})
-    (found,) = SemanticEdges(0.5, 1_000, "scorer")(item)
+    (found,) = SemanticEdges(0.5, 1_000, "duplicate_edges", "scorer")(item)
     expected = {
         frozenset((keys[a], keys[b]))
         for a, b in combinations(range(len(keys)), 2)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.whole.ranking import unit
-from ops.whole.search import recall_at_k, top_k
+from ops.whole.search import recall_at_k, top_k, top_k_apart
 from tests.examples import examples
 from tests.reference.search import best
 
@@ -104,3 +104,29 @@ def test_searching_every_cluster_has_full_recall_and_one_of_many_has_less():
     exact = top_k(queries, asked, vectors, offsets, 10)[1]
     assert recall_at_k(exact, exact, 10) == 1
     assert recall_at_k(top_k(queries, asked[:, :2], vectors, offsets, 10)[1], exact, 10) < 0.3
+
+
+@given(
+    st.integers(1, 8),
+    st.integers(1, 60),
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.integers(1, 9),
+    st.integers(0, 10**6),
+)
+@examples(100)
+def test_of_each_group_the_nearest_alone_is_found(n: int, m: int, clusters: int, probes: int, n_groups: int, seed: int):
+    queries, asked, vectors, offsets = world(n, m, clusters, min(probes, clusters), seed)
+    groups = np.random.default_rng(seed).integers(0, n_groups, m)
+    ids, similarities = top_k_apart(queries, asked, vectors, offsets, 3, groups)
+    for row in range(n):
+        candidates = [place for cluster in asked[row] for place in range(offsets[cluster], offsets[cluster + 1])]
+        expected, met = [], set()
+        for place, value in best(queries[row], vectors, candidates, m):
+            if groups[place] not in met and len(met) < 3:
+                expected.append((place, value))
+                met.add(groups[place])
+        missing = [-1] * (3 - len(expected))
+        assert ids[row].tolist() == [place for place, _ in expected] + missing
+        np.testing.assert_allclose(similarities[row, : len(expected)], [value for _, value in expected], atol=1e-5)
+        assert np.isneginf(similarities[row, len(expected) :]).all()

@@ -1,0 +1,77 @@
+"""A recipe that drops duplicates of sentences, over a lake of an older Pairmill that knew none."""
+
+from collections import Counter
+from pathlib import Path
+
+from catalog.lake import schema
+from catalog.lake.opening import create_or_open
+from tasks.out.html_report import write_report
+from tests.flows.conftest import Tell
+from tests.flows.line import curate, rows, work_done
+
+# Without these tables the lake is as it was before there were groups of sentences.
+TABLES = ("sentence_edges", "sentence_groups", "sentence_signature")
+ASKED = {"sentence_duplicates": "{jaccard: 0.7, cosine: 0.99999}"}
+
+
+def made_older(lake: Path) -> None:
+    first = next(n for n, made in enumerate(schema.MIGRATIONS, 1) if "CREATE TABLE sentence_groups" in made)
+    with create_or_open(lake) as opened:
+        for table in TABLES:
+            opened.execute(f"DROP TABLE IF EXISTS {table}")
+        opened.execute(f"DELETE FROM schema_version WHERE version >= {first}")
+
+
+def test_an_older_lake_is_read_as_it_is_and_grouped_by_the_next_run(
+    tell: Tell, curated_copy: Path, pages: Path, settings: dict[str, str]
+):
+    made_older(curated_copy)
+    ((text,),) = rows(curated_copy, "SELECT text1 FROM pairs ORDER BY image_id LIMIT 1")
+    assert "kept" in tell("why", text, "--lake", str(curated_copy))
+    published, counts = curate(curated_copy, pages, settings=settings | ASKED)
+    assert published.version == 2
+    redone = {"score sentences", "perceptual sentence duplicates", "semantic sentence duplicates",
+              "group sentence duplicates", "associate", "score similarity"}  # fmt: skip
+    assert redone <= set(work_done(counts)) <= redone | {"fuse", "caption main", "score captions", "tag"}
+    group_of = dict(
+        rows(curated_copy, "SELECT text, group_id FROM sentence_groups JOIN sentence_content USING (content)")
+    )
+    given = rows(curated_copy, "SELECT text1, text2, text3 FROM pairs WHERE version = 2")
+    for texts in given:
+        of = [group_of.get(each, each) for each in texts if each]
+        assert len(set(of)) == len(of)
+    of_group = {group: {text for text in group_of if group_of[text] == group} for group in set(group_of.values())}
+    assert max(Counter(len(texts & {each for row in given for each in row}) for texts in of_group.values())) <= 1
+    n_in, dropped = rows(curated_copy, "SELECT n_in, n_dropped FROM funnel WHERE version = 2 AND kind = 'sentence' "
+                         "AND rule = 'duplicate'")[0]  # fmt: skip
+    assert 0 < dropped < n_in
+    _explained(tell, curated_copy)
+    report = curated_copy.parent / "report.html"
+    with create_or_open(curated_copy, read_only=True) as opened:
+        write_report(opened, "demo", 2, str(report))
+    assert "sentences are near copies" in " ".join(report.read_text().split())
+    again, counts = curate(curated_copy, pages, settings=settings | ASKED)
+    assert (work_done(counts), again.is_new) == ({}, False)
+    before, counts = curate(curated_copy, pages, settings=settings)
+    assert before.content_digest == rows(curated_copy, "SELECT content_digest FROM datasets WHERE version = 1")[0][0]
+    assert not work_done(counts)
+
+
+def _explained(tell: Tell, lake: Path) -> None:
+    """`why` of a picture names the candidate that a text was given for, and of a sentence which one stands for it."""
+    candidates = ("SELECT 1 FROM match_candidates m WHERE m.sha256 = p.sha256 AND m.content = c.content "
+                  "AND m.scorer IN (SELECT unnest(scorers) FROM datasets WHERE version = 2)")  # fmt: skip
+    image, text, keeper = rows(
+        lake,
+        "SELECT image_id, p.text1, c.content FROM pairs p JOIN sentence_content c ON c.text = p.text1 "
+        f"WHERE version = 2 AND NOT EXISTS ({candidates}) ORDER BY image_id LIMIT 1",
+    )[0]
+    told = " ".join(tell("why", image, "--lake", str(lake)).split())
+    assert f"as its duplicate: {' '.join(text.split())}" in told
+    group = f"SELECT group_id FROM sentence_groups WHERE content = '{keeper}'"
+    others = rows(
+        lake,
+        f"SELECT content FROM sentence_groups WHERE content > '{keeper}' AND group_id = ({group}) ORDER BY content",
+    )
+    told = [tell("why", content, "--lake", str(lake)) for (content,) in others[:5]]
+    assert any(f"dropped by duplicate ({keeper})" in each and "stands for all" in each for each in told)
