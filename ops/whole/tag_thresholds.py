@@ -36,9 +36,9 @@ def tag_thresholds(pictures: np.ndarray, words: np.ndarray, strict: float) -> np
 
     A word's own level makes no difference there (none of it: 0.892, 0.873; all: worse), its CLIP having learned these
     words alone; it is for words that are near everything. Tags are ranked by cosine: by how far they are above their
-    threshold 0.1 to 0.4 % fewer first ones are right there, and in a fourth world 0.6 % more. Mean and deviation of all cosines of a word do harm: of 3,282
-    pictures of another world 0.911 are right by cosine, 0.873 less the mean, 0.761 in deviations, since words that have
-    many like them are also those that many pictures show.
+    threshold 0.1 to 0.4 % fewer first ones are right there, and in a fourth world 0.6 % more. Mean and deviation of
+    all cosines of a word do harm: of 3,282 pictures of that world 0.911 are right by cosine, 0.873 less the mean, 0.761
+    in deviations, since words that have many like them are also those that many pictures show.
     """
     if len(words) < 2:
         raise ValueError("a threshold needs words to tell apart: two or more")
