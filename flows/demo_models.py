@@ -28,7 +28,9 @@ def with_demo_models(recipe: Recipe, demo: Recipe) -> Recipe:
         update={
             "models": models,
             "captioners": captioners,
+            "tags": demo.tags if recipe.tags else None,
             "fuse": demo.fuse if recipe.fuse else None,
+            "sentence_duplicates": demo.sentence_duplicates if recipe.sentence_duplicates else None,
             "clip": demo.clip,
             "decoding": demo.decoding,
             "sentences": [

@@ -5,6 +5,7 @@ models and prints one line of figures.
 """
 
 import json
+import re
 import sys
 import tempfile
 from collections import Counter, defaultdict
@@ -53,6 +54,11 @@ class Figures:
     action_recall: float
     perplexity_precision: float
     perplexity_recall: float
+    sentence_copy_precision: float
+    sentence_copy_recall: float
+    paraphrase_recall: float
+    tag: float
+    tag_precision: float
 
 
 def measure(lake_path: Path, world: Path) -> Figures:
@@ -68,6 +74,8 @@ def measure(lake_path: Path, world: Path) -> Figures:
             *_balance(lake, pictures),
             lake.query("SELECT recall FROM datasets ORDER BY version DESC LIMIT 1")[0][0],
             *_filters(lake, world),
+            *_sentence_copies(lake, world),
+            *_tags(lake, pictures),
         )
 
 
@@ -193,6 +201,34 @@ def _filters(lake: Lake, world: Path) -> list[float]:
             right / max(sum(met[k, f] for k in planted for f in (True, False)), 1),
         ]
     return shares
+
+
+def _sentence_copies(lake: Lake, world: Path) -> tuple[float, float, float]:
+    """Precision of the edges between good sentences: planted copies, and what differs in numbers alone, as strings go.
+    Share of the near copies and of the paraphrases that are in their original's group."""
+    truth = {row["text"]: row for row in pq.read_table(world / "truth/sentences.parquet").to_pylist()}
+    text = dict(lake.query("SELECT content, text FROM sentence_content"))
+    root = {name: re.sub(r"\d+", "0", row["original"] or name) for name, row in truth.items() if row["kind"] in GOOD}
+    edges = [(text[a], text[b]) for a, b in lake.query("SELECT a, b FROM sentence_edges WHERE a IS NOT NULL")]
+    right = [root[a] == root[b] for a, b in edges if a in root and b in root]
+    group = {text[content]: group for content, group in lake.query("SELECT content, group_id FROM sentence_groups")}
+    found = {
+        kind: [
+            group.get(name, "") == group.get(row["original"])
+            for name, row in truth.items()
+            if row["copy_kind"] == kind and {name, row["original"]} <= set(text.values())
+        ]
+        for kind in ("near", "paraphrase")
+    }
+    return _share(right), _share(found["near"]), _share(found["paraphrase"])
+
+
+def _tags(lake: Lake, pictures: list[dict]) -> tuple[float, float]:
+    """Share of the tagged pictures whose first tag is their concept, and of all tags that are right."""
+    concept = {row["sha256"]: row["concept"] for row in pictures}
+    tagged = [(concept[sha], tags) for sha, tags in lake.query("SELECT sha256, tags FROM tags")]
+    first = [bool(tags) and tags[0] == name for name, tags in tagged]
+    return _share(first), _share([tag == name for name, tags in tagged for tag in tags])
 
 
 def _recipe(lake: Lake) -> dict:
