@@ -58,7 +58,9 @@ def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
     found = tag_words.frozen_words(session.lake, scorer.digest)
     n = training.eligible(session.lake, plan, IMAGES)
     if found is not None and n <= session.recipe.association.retrain_at * found.pictures:
-        session.use("tag_words", scorer)
+        # A version names all that it was made by, also what another run counted.
+        for each in (scorer, *([nouns] if nouns else [])):
+            session.use(each.name, each)
         return found
     if n < FEWEST_PICTURES:
         session.note(

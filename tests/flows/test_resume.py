@@ -12,9 +12,9 @@ from tests.flows.line import curate, rows, scored_twice, work_done
 from tests.ops.models.tiny_vlm import save_vlm
 
 STEPS = (
-    "ingest", "score images", "score sentences", "embed sentences", "assign sentence clusters", "assign image routes",
-    "assign image clusters", "semantic duplicates", "associate", "score similarity", "caption main", "score captions",
-    "tag", "fuse",
+    "ingest", "score images", "count words", "score entropy", "score sentences", "parse sentences", "score perplexity",
+    "embed sentences", "assign sentence clusters", "assign image routes", "assign image clusters",
+    "semantic duplicates", "associate", "score similarity", "caption main", "score captions", "tag", "fuse",
 )  # fmt: skip
 
 
