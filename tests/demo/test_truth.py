@@ -44,12 +44,12 @@ def test_near_duplicates_are_found_by_their_hash(figures: Figures):
 
 def test_what_only_embeddings_find_is_a_copy(figures: Figures):
     assert figures.embedding_precision >= 0.95
-    assert figures.embedding_recall >= 0.41
+    assert figures.embedding_recall >= 0.42
 
 
 def test_the_first_sentence_is_about_what_the_picture_shows(figures: Figures):
-    assert figures.first_sentence >= 0.89
-    assert figures.first_sentence_elsewhere >= 0.87
+    assert figures.first_sentence >= 0.86
+    assert figures.first_sentence_elsewhere >= 0.84
 
 
 def test_the_caption_names_what_the_picture_shows(figures: Figures):
@@ -61,4 +61,36 @@ def test_no_cluster_is_over_its_cap_and_no_concept_is_lost_by_balance(figures: F
 
 
 def test_retrieval_finds_nearly_what_exact_search_finds(figures: Figures):
-    assert figures.recall_at_k >= 0.91
+    assert figures.recall_at_k >= 0.93
+
+
+def test_entropy_drops_words_that_stand_nowhere_else(figures: Figures):
+    assert figures.entropy_precision >= 0.84
+    assert figures.entropy_recall >= 0.98
+
+
+def test_complexity_drops_what_relates_nothing(figures: Figures):
+    assert figures.complexity_precision >= 0.91
+    assert figures.complexity_recall >= 0.94
+
+
+def test_action_drops_what_says_of_nothing_that_it_happens(figures: Figures):
+    assert figures.action_precision >= 0.76
+    assert figures.action_recall >= 0.76
+
+
+def test_perplexity_drops_the_garbled_and_what_is_said_over(figures: Figures):
+    """Two of three that it drops are good: 5 % of the good ones, which are twenty times as many."""
+    assert figures.perplexity_precision >= 0.27
+    assert figures.perplexity_recall >= 0.92
+
+
+def test_sentences_that_are_nearly_equal_are_one(figures: Figures):
+    assert figures.sentence_copy_precision >= 0.97
+    assert figures.sentence_copy_recall >= 0.85
+    assert figures.paraphrase_recall >= 0.26
+
+
+def test_the_first_tag_names_what_the_picture_shows(figures: Figures):
+    assert figures.tag >= 0.83
+    assert figures.tag_precision >= 0.54
