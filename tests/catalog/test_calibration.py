@@ -83,7 +83,7 @@ def test_a_threshold_that_nothing_sets_and_a_share_that_is_none_are_refused():
 
 def test_a_recipe_without_calibrated_rules_has_the_record_and_digest_that_it_had():
     rules = [{"name": "length", "keep": "n_words >= 3"}]
-    plain = validated({**BASE, "sentences": rules}, "small")
+    plain = validated({**BASE, "sentences": rules, "association": {"max_uses": 20}}, "small")  # 20 was its default
     assert plain.record()["sentences"] == rules
     assert plain.digest() == "84393e271dd1eae2200f76ef366354cb"
 

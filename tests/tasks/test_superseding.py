@@ -11,6 +11,7 @@ import pytest
 
 from catalog.ask.why import Scope, superseded_at
 from catalog.ask.why_image import explain_image
+from catalog.cut.cut import cut
 from catalog.cut.publication import sentence_funnel
 from catalog.lake.opening import create_or_open
 from catalog.pending.eligible import image_rows, sentence_rows
@@ -80,6 +81,7 @@ def test_a_changed_page_says_only_what_it_says_now_and_older_commits_still_see_t
         assert alive(held, before) == was
         commits = [superseded_at(held.lake, row[0]) for row in held.lake.query("SELECT document_id FROM documents")]
         assert sorted(since is None for since in commits) == [False, True, True]
+        cut(held.lake, held.plan)
         assert sentence_funnel(held.lake, held.plan)[0] == ("same_text", 2, 0)
         stories = [
             explain_image(held.lake, row[0], Scope(frozenset()))

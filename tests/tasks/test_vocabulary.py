@@ -180,7 +180,7 @@ def test_a_tagger_of_its_own_sees_the_pictures_again(tmp_path: Path):
 
 
 def test_what_is_missing_is_told_before_any_work():
-    asked = {"tags.vocabulary": "imagenet", "tags.mined": "10", "models.parser": "spacy:en_core_web_none"}
+    asked = {"sentences": "[]", "tags.vocabulary": "imagenet", "models.parser": "spacy:en_core_web_none"}
     with pytest.raises(ModelError, match="spacy download en_core_web_none"):
         identity.plan(load_recipe("demo", asked))
     identity.plan(load_recipe("demo", asked | {"tags.mined": "0"}))
@@ -191,7 +191,7 @@ def test_what_is_missing_is_told_before_any_work():
 
 
 def test_a_recipe_of_before_has_the_identity_that_it_had():
-    recipe = load_recipe("demo")
-    assert recipe.tags is not None
-    assert recipe.digest() == load_recipe("demo", {"tags.mined": "0", "tags.strict": "0"}).digest()
-    assert recipe.digest() != load_recipe("demo", {"tags.strict": "0.5"}).digest()
+    words = "{vocabulary: [owl, oak]}"
+    recipe = load_recipe("demo", {"tags": words})
+    assert recipe.digest() == load_recipe("demo", {"tags": words, "tags.mined": "0", "tags.strict": "0"}).digest()
+    assert recipe.digest() != load_recipe("demo", {"tags": words, "tags.strict": "0.5"}).digest()
