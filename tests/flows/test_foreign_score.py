@@ -30,7 +30,8 @@ def recipe(folder: Path, settings: dict[str, str], **more: object) -> Path:
     content = yaml.safe_load((RECIPES / "demo.yaml").read_text())
     for part in ("sources", "captioners", "tags", "fuse"):
         del content[part]
-    content["models"] = {"clip": settings["models.clip"]}
+    del content["models"]["captioner"]
+    content["models"]["clip"] = settings["models.clip"]
     content["decoding"] = {"side": 64}
     content["images"].append({"name": "vivid", "keep": "vividness >= 0.4 or is_vivid"})
     file = folder / "vivid.yaml"

