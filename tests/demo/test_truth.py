@@ -43,7 +43,7 @@ def test_near_duplicates_are_found_by_their_hash(figures: Figures):
 
 
 def test_what_only_embeddings_find_is_a_copy(figures: Figures):
-    assert figures.embedding_precision >= 0.95
+    assert figures.embedding_precision >= 0.96
     assert figures.embedding_recall >= 0.42
 
 
