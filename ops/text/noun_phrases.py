@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ops.batch import Batch
 from ops.models.dependency_parser import DependencyParser
 from ops.models.word import Word
-from ops.text.sentence_structure import MOST_LETTERS, may_be_english
+from ops.text.sentence_structure import english_parses
 
 # Labels of the words before a noun that make a phrase with it: "red wine", "wine glass".
 MODIFIERS = {"amod", "compound", "nmod"}
@@ -39,12 +39,9 @@ class NounPhrases:
 
     def __call__(self, batch: Batch) -> Batch:
         texts: list[str] = batch["text"]
-        rows = [row for row, text in enumerate(texts) if may_be_english(text)]
         found: list[list[tuple[str, bool]]] = [[] for _ in texts]
-        if rows:
-            parsed = DependencyParser(self.model, self.batch_size).parse([texts[row][:MOST_LETTERS] for row in rows])
-            for row, words in zip(rows, parsed, strict=True):
-                found[row] = sorted(noun_phrases(words))
+        for row, words in english_parses(texts, DependencyParser(self.model, self.batch_size)):
+            found[row] = sorted(noun_phrases(words))
         return batch | {"noun_phrases": found}
 
 

@@ -26,6 +26,7 @@ say what is done: without the root one sentence in twelve would fall for its moo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ops.batch import Batch
@@ -64,17 +65,20 @@ class SentenceStructure:
 
     def __call__(self, batch: Batch) -> Batch:
         texts: list[str] = batch["text"]
-        rows = [row for row, text in enumerate(texts) if may_be_english(text)]
         scores: list[tuple[int | None, bool | None]] = [(None, None)] * len(texts)
-        if rows:
-            parser = DependencyParser(self.model, self.batch_size)
-            parsed = parser.parse([texts[row][:MOST_LETTERS] for row in rows])
-            for row, words in zip(rows, parsed, strict=True):
-                scores[row] = complexity(words), has_action(words)
+        for row, words in english_parses(texts, DependencyParser(self.model, self.batch_size)):
+            scores[row] = complexity(words), has_action(words)
         return batch | {"complexity": [value for value, _ in scores], "has_action": [action for _, action in scores]}
 
 
-def may_be_english(text: str) -> bool:
+def english_parses(texts: list[str], parser: DependencyParser) -> Iterator[tuple[int, list[Word]]]:
+    """Yield (row, parse) of each text that may be English, none of them read beyond MOST_LETTERS."""
+    rows = [row for row, text in enumerate(texts) if _may_be_english(text)]
+    if rows:
+        yield from zip(rows, parser.parse([texts[row][:MOST_LETTERS] for row in rows]), strict=True)
+
+
+def _may_be_english(text: str) -> bool:
     return len(WORD.findall(text)) < FEWEST_WORDS or language_of(text) == "en"
 
 
