@@ -17,6 +17,7 @@ from tasks.ingest import ingest
 from tasks.publish import publish
 from tasks.run.session import Session
 from tasks.run.stage import Output, Placement
+from tasks.waves import next_wave
 
 Step = Callable[[Session], Any]
 
@@ -91,6 +92,8 @@ def _survey_step(step: Step, session: Session) -> Any:
     seen.step, before = step.__name__, len(seen.found)
     if step is ingest:
         _survey_sources(seen)
+    elif step is next_wave:
+        return seen.waves == 0 and next_wave(seen)
     elif step is not publish:
         step(seen)
         if len(seen.found) == before and seen.unresolved and _wanted(seen):

@@ -6,7 +6,7 @@ from catalog.recipe.plan import Check
 from catalog.terms.score import Stage
 from tasks.run.session import Session
 
-# Images that the cut has kept by now: those that the rules on captions are applied to.
+# What the cut keeps by now: of these, where a rule has no number yet, the first wave made texts.
 KEPT = "(SELECT image_id, sha256 FROM cut_images WHERE dropped_by = '')"
 
 
@@ -19,7 +19,7 @@ def calibrate(session: Session, kind: str, stage: Stage) -> None:
 
 
 def calibrate_late(session: Session) -> None:
-    """Set the numbers of the rules on captions, over the images of the last cut."""
+    """Set the numbers of the rules on generated texts, over the images of the last cut: a sample by hash."""
     for check in frozen_thresholds.unset(session.plan, "image", None):
         _set(session, "image", check, KEPT)
 

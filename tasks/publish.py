@@ -2,10 +2,10 @@
 
 from catalog.ask.idle_rules import idle_rules
 from catalog.cut import publication
-from catalog.cut.cut import cut, cut_after_captions
+from catalog.cut.cut import cut
 from catalog.cut.publication import Published
 from catalog.terms.score import Stage
-from tasks.calibrate import calibrate, calibrate_late
+from tasks.calibrate import calibrate
 from tasks.recall import measure_recall
 from tasks.run.session import Session
 
@@ -16,9 +16,7 @@ def publish(session: Session) -> Published:
     """Write the dataset's next version, or find that the newest one is this dataset already."""
     calibrate(session, "image", Stage.CAPTION)
     calibrate(session, "sentence", Stage.CAPTION)
-    cut(session.lake, session.plan)
-    calibrate_late(session)
-    cut_after_captions(session.lake, session.plan)
+    cap = cut(session.lake, session.plan)
     recall = measure_recall(session)
     if recall is not None and recall < LOW_RECALL:
         probes = session.recipe.association.probes
@@ -29,6 +27,7 @@ def publish(session: Session) -> Published:
     published = publication.publish(
         session.lake, session.plan, session.writer.run_id, recall, lambda: session.begin("publish").commit
     )
+    _tell_cap(session, cap)
     if published.is_new:
         for rule in idle_rules(session.lake, session.plan, published.name, published.version, _newest(session)):
             session.note(str(rule))
@@ -42,6 +41,16 @@ def publish(session: Session) -> Published:
                 f"{sum(counts.values()):,} {kind} are left out of their pairs, by their status: {why}.{remedy}"
             )
     return published
+
+
+def _tell_cap(session: Session, cap: int) -> None:
+    """Say which cap reaches the recipe's target, or that none does."""
+    target = session.recipe.balance.target
+    if target is None:
+        return
+    kept = session.lake.query("SELECT count(*) FROM cut_kept")[0][0]
+    reached = "is the smallest with which" if kept >= target else "drops none, and still only"
+    session.note(f"balance: a cap of {cap:,} {reached} {kept:,} pictures are kept; the target is {target:,}.")
 
 
 def _newest(session: Session) -> int:

@@ -1,10 +1,10 @@
-"""Tag: label kept pictures with words of a vocabulary by CLIP zero-shot, from stored vectors."""
+"""Tag: label the pictures that a wave asks for with words of a vocabulary by CLIP zero-shot, from stored vectors."""
 
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from catalog.pending.by_text import pending_kept
+from catalog.pending.by_text import pending_asked
 from catalog.pending.item import WorkItem
 from catalog.pending.tag_words import Vocabulary
 from catalog.recipe.parts import Tags
@@ -13,18 +13,29 @@ from catalog.terms.scores import IMAGE_EMBEDDING, TAGS
 from catalog.write.scorer import Scorer
 from ops.models.clip import Clip
 from ops.pair.tags import ZeroShotTags
-from tasks.run.identity import decoder, embedder, tagger
+from tasks.run.identity import Bound, decoder, embedder, tagger
 from tasks.run.rows import read_rows, to_vectors
 from tasks.run.session import Session
 from tasks.run.stage import Part
 from tasks.score_images import ScoreImages
-from tasks.vocabulary import vocabulary
+from tasks.vocabulary import known_vocabulary, vocabulary
 
 EMBED = "embed pictures for tags"
 
 
+def use_tags(session: Session) -> None:
+    """Have the plan read tags by the recipe's scorer of them, once its words are known."""
+    tags = session.recipe.tags
+    if tags is None:
+        return
+    plan = _tagger_plan(session)[0]
+    words = known_vocabulary(session, plan)
+    if words is not None:
+        session.use(TAGS.table, _scorer(tags, words, _model(tags, words), plan))
+
+
 def tag(session: Session) -> None:
-    """Tag kept pictures with words of the recipe's vocabulary, and of the corpus where it asks for them."""
+    """Tag the wave's pictures with words of the recipe's vocabulary, and of the corpus where it asks for them."""
     tags = session.recipe.tags
     if tags is None:
         return
@@ -32,23 +43,34 @@ def tag(session: Session) -> None:
     words = vocabulary(session, plan)
     if words is None:
         return
-    model = ZeroShotTags(words.words, tags.template, tags.top_k, words.thresholds)
+    model = _model(tags, words)
     digest = session.use(TAGS.table, _scorer(tags, words, model, plan))
-    items = pending_kept(session.lake, plan.with_scorer(TAGS.table, digest), TAGS.table, IMAGE_EMBEDDING.table)
+    items = pending_asked(session.lake, plan, TAGS.table, digest, IMAGE_EMBEDDING.table)
     session.work_rounds(TAGS.step, items, TagPictures(model, tagger(session.recipe), digest))
 
 
-def _with_vectors(session: Session) -> Plan:
-    """Return a plan that reads the tagger's vectors of pictures, made now where the tagger is not the recipe's CLIP."""
+def _model(tags: Tags, words: Vocabulary) -> ZeroShotTags:
+    return ZeroShotTags(words.words, tags.template, tags.top_k, words.thresholds)
+
+
+def _tagger_plan(session: Session) -> tuple[Plan, Bound | None]:
+    """Return a plan that reads the tagger's vectors of pictures, and what makes them where the tagger is not the
+    recipe's CLIP; the scorer of these is registered with what is made by it."""
     if "tagger" not in session.recipe.models:
-        return session.plan
+        return session.plan, None
     bound, scorer = embedder(session.plan, session.recipe.models["tagger"])
-    plan = session.plan.with_scorer(IMAGE_EMBEDDING.table, scorer.digest)
     session.register_later([scorer])
-    job = ScoreImages(decoder(session.recipe), (bound,))
-    rounds = pending_kept(session.lake, plan, IMAGE_EMBEDDING.table)
-    tables = (IMAGE_EMBEDDING.table,)
-    session.work_rounds(EMBED, ([replace(item, tables=tables) for item in items] for items in rounds), job)
+    return session.plan.with_scorer(IMAGE_EMBEDDING.table, scorer.digest), bound
+
+
+def _with_vectors(session: Session) -> Plan:
+    """Return a plan that reads the tagger's vectors of the wave's pictures, which are made now where they lack."""
+    plan, bound = _tagger_plan(session)
+    if bound is not None:
+        job = ScoreImages(decoder(session.recipe), (bound,))
+        rounds = pending_asked(session.lake, plan, IMAGE_EMBEDDING.table, bound.digest)
+        tables = (IMAGE_EMBEDDING.table,)
+        session.work_rounds(EMBED, ([replace(item, tables=tables) for item in items] for items in rounds), job)
     return plan
 
 

@@ -42,17 +42,17 @@ FEWEST_SENTENCES = 3
 CANDIDATES = 4
 
 
-def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
-    """Return the words that pictures are tagged with, made now where none are frozen or the lake has outgrown them.
+def known_vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
+    """Return the words that pictures are tagged with; None where they are to be made.
 
-    ``plan`` reads the tagger's vectors. None in a survey that finds they are to be made. In a lake of fewer than
-    FEWEST_PICTURES eligible pictures they are the recipe's own words without thresholds, until it has grown.
+    ``plan`` reads the tagger's vectors. In a lake of fewer than FEWEST_PICTURES eligible pictures they are the recipe's
+    own words without thresholds, until it has grown.
     """
     tags = session.recipe.tags
     assert tags is not None
-    own = tuple(tags.vocabulary)
+    own = Vocabulary(tuple(tags.vocabulary))
     if not tags.mined and not tags.strict:
-        return Vocabulary(own)
+        return own
     nouns = noun_scorer(session.recipe, SENTENCES) if tags.mined else None
     scorer = _scorer(tags, plan, nouns)
     found = tag_words.frozen_words(session.lake, scorer.digest)
@@ -67,13 +67,26 @@ def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
             f"tags: words are mined and thresholds measured from {FEWEST_PICTURES} eligible pictures on, and there are "
             f"{n}: each has the {tags.top_k} nearest words of the recipe's vocabulary."
         )
-        return Vocabulary(own)
+        return own
+    return None
+
+
+def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
+    """Return the words as `known_vocabulary`, made now where none are frozen or the lake has outgrown them; None in a
+    survey that finds they are to be made."""
+    known, tags = known_vocabulary(session, plan), session.recipe.tags
+    if known is not None or tags is None:
+        return known
+    nouns = noun_scorer(session.recipe, SENTENCES) if tags.mined else None
+    scorer = _scorer(tags, plan, nouns)
+    n = training.eligible(session.lake, plan, IMAGES)
+    before = tag_words.frozen_words(session.lake, scorer.digest)
     counts = _mined(session, nouns) if nouns else Counter()
     if not session.compute(TRAIN, n, lambda: _train(session, plan, scorer, counts, n)):
         return None
-    if found is not None:
+    if before is not None:
         session.note(
-            f"tag words were made anew, of {n:,} pictures, {n / found.pictures:.1f} times those of before: what is "
+            f"tag words were made anew, of {n:,} pictures, {n / before.pictures:.1f} times those of before: what is "
             "kept was tagged again, and what follows from that was done again."
         )
     return tag_words.frozen_words(session.lake, scorer.digest)

@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 from catalog.ask.datasets import Dataset
-from catalog.cut.publication import STEPS
 from catalog.lake.lake import Lake
 from catalog.lake.score_tables import undeclared
 from catalog.pending.eligible import current_scores
@@ -47,8 +46,7 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
 
     At most CLUSTERS_SHOWN of them, evenly over the ranks. Before: images that only balance or a later step drops.
     """
-    late = {check.name for check in plan.image_checks} & _after_balance(lake, dataset)
-    reached = ["", *STEPS[STEPS.index("balance") :], *sorted(late)]
+    reached = ["", *_from_balance_on(lake, dataset)]
     clusters = (
         "SELECT key AS sha256, cluster FROM clusters WHERE kind = 'image' AND commit <= ? AND scorer IN (SELECT digest "
         "FROM scorers WHERE name = 'image_clusters' AND digest IN (SELECT unnest(scorers) FROM datasets "
@@ -69,14 +67,24 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
     return (rows[0][0] if rows else 0), [row[1:] for row in rows]
 
 
-def _after_balance(lake: Lake, dataset: Dataset) -> set[str]:
-    """Return the rules that the cut applied after balance, by their position in the funnel."""
+def cap(lake: Lake, dataset: Dataset, recipe: Recipe) -> int:
+    """Return the cap of the version: the recipe's, or the one that was solved for its target."""
+    if recipe.balance.cap is not None:
+        return recipe.balance.cap
+    solved = "CAST(nullif(regexp_extract(value, 'cap=(\\d+)$', 1), '') AS INTEGER)"
+    sql = f"SELECT max({solved}) FROM decisions WHERE dataset = ? AND version = ? AND value LIKE 'cluster=%'"
+    return lake.query(sql, (dataset.name, dataset.version))[0][0] or 1
+
+
+def _from_balance_on(lake: Lake, dataset: Dataset) -> list[str]:
+    """Return balance and what the cut applied after it, by their position in the funnel: rules on captions, too, in
+    versions of before they came first."""
     rows = lake.query(
-        "SELECT rule FROM funnel WHERE dataset = ? AND version = ? AND kind = 'image' AND position > (SELECT "
+        "SELECT rule FROM funnel WHERE dataset = ? AND version = ? AND kind = 'image' AND position >= (SELECT "
         "coalesce(max(position), 0) FROM funnel WHERE dataset = ? AND version = ? AND rule = 'balance')",
         (dataset.name, dataset.version) * 2,
     )
-    return {row[0] for row in rows}
+    return [row[0] for row in rows]
 
 
 def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:

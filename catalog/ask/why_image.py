@@ -136,7 +136,8 @@ def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
 def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
     """Return the image cluster and the recipe's cap; where the cap decided, also the rank among the survivors."""
     cap = {"cap": scope.plan.recipe.balance.cap} if scope.plan else {}
-    if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)", decision.get("value") or ""):
+    if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)(?: cap=(\d+))?", decision.get("value") or ""):
+        cap |= {"cap": int(at[4])} if at[4] else {}
         return {"cluster": int(at[1]), "rank": int(at[2]), "survivors": int(at[3]), **cap}
     rows = rows_of_key(lake, scope, "clusters", 'cluster, scorer, "commit"', "key", sha256)
     if (

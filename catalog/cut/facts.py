@@ -17,7 +17,7 @@ from pathlib import Path
 
 import duckdb
 
-from catalog.cut.facts_tables import LAYOUT, fill, image_checks, scorers_read, tables_read, texts_read
+from catalog.cut.facts_tables import LAYOUT, fill, scorers_read, tables_read, texts_read
 from catalog.lake import spill
 from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
@@ -118,7 +118,7 @@ def _plan_digest(plan: Plan) -> str:
         plan.recipe.seed,
         best_candidates(plan),
         scorers_read(plan),
-        texts_read(image_checks(plan)),
+        texts_read(plan.image_checks),
         texts_read(plan.sentence_checks),
     )
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]

@@ -44,7 +44,7 @@ LAYOUT = 6  # counts up when other columns are written: no cut reads facts of an
 
 
 def image_checks(plan: Plan) -> list[Check]:
-    """Return the rules that the facts' columns decide: those on captions apply later."""
+    """Return the rules that the facts' columns decide: those on generated texts apply later."""
     return [check for check in plan.image_checks if check.stage < Stage.CAPTION]
 
 
@@ -95,7 +95,7 @@ def fill(lake: Lake, plan: Plan) -> None:
 def _images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str) -> None:
     images, scores = plan.image_tables[0], score_tables(plan)[0]
     names = ["image_id", "sha256", "picture", "repeated", "occurrence", "group_id", "cluster", "draw"]
-    names += _kept(images, image_checks(plan))
+    names += _kept(images, plan.image_checks)
     of = key_of("sha256")
     joins = "".join(_joined(plan, table, of, "sha256") for table in scores)
     names += [name for table in scores for name in table.source]

@@ -20,8 +20,6 @@ from catalog.recipe.plan import Plan
 from catalog.recipe.recipe import Recipe
 from catalog.terms.score import Stage
 
-STEPS = ("exact_duplicate", "duplicate", "balance", "no_text")
-
 
 @dataclass(frozen=True)
 class Published:
@@ -35,7 +33,7 @@ class Published:
 
 
 def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Callable[[], int]) -> Published:
-    """Publish the last cut of this connection (:func:`catalog.cut.cut.cut`, then ``cut_after_captions``)."""
+    """Publish the last cut of this connection (:func:`catalog.cut.cut.cut`)."""
     _pairs(lake, plan)
     digest = content_digest(lake)
     name = plan.recipe.name
@@ -128,7 +126,8 @@ def _dataset_row(
 
 
 def _scorers(plan: Plan) -> list[str]:
-    return sorted(set(plan.scorers.values()))
+    # Not those of the second captioner and others: nothing that is published is theirs.
+    return sorted({digest for table, digest in plan.scorers.items() if " " not in table})
 
 
 def _pairs(lake: Lake, plan: Plan) -> None:
@@ -176,7 +175,9 @@ def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     dropped = dict(lake.query("SELECT dropped_by, count(*) FROM cut_images GROUP BY dropped_by"))
     early = [check.name for check in plan.image_checks if check.stage < Stage.CAPTION]
     late = [check.name for check in plan.image_checks if check.stage >= Stage.CAPTION]
-    return _steps([*early, *STEPS, *late], dropped, sum(dropped.values()))
+    used_up = ["max_uses"] if plan.recipe.association.max_uses else []
+    steps = [*early, "exact_duplicate", "duplicate", "no_text", *late, "balance", *used_up]
+    return _steps(steps, dropped, sum(dropped.values()))
 
 
 def sentence_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:

@@ -28,16 +28,24 @@ ANY_NUMBER = 2**32 - 1
 NOBODY = 2**32 - 1
 
 
-def assign_texts(lake: Lake, plan: Plan) -> None:
+def choose_best(lake: Lake, images: str, keepers: np.ndarray) -> None:
+    """Make ``cut_best(n, s)``: of the ``images(n, picture)`` (SQL) that have candidates with a keeper, the best one's,
+    whatever other pictures use."""
+    lake.execute("CREATE OR REPLACE TEMP TABLE cut_best (n UINTEGER, s UINTEGER)")
+    _offer(lake, f"SELECT n, sentences FROM facts.matches JOIN {images} USING (picture)")
+    for offers in _blocks(lake, "n, sentences"):
+        _, s, image = _passing(offers, keepers)
+        rows, first = np.unique(image, return_index=True)
+        lake.insert("cut_best", pa.table({"n": offers["n"].to_numpy()[rows], "s": s[first]}))
+    lake.execute("DROP TABLE cut_offers")
+
+
+def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
     """Make ``cut_texts`` for the images of ``cut_kept(n, picture)``, whose pictures differ."""
     top_k, max_uses = plan.recipe.association.top_k, plan.recipe.association.max_uses or ANY_NUMBER
     for table in ("cut_given", "cut_contested"):
         lake.execute(f"CREATE OR REPLACE TEMP TABLE {table} (n UINTEGER, s UINTEGER, similarity DOUBLE, place INTEGER)")
-    lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_offers AS SELECT n, sentences, similarities FROM facts.matches "
-        "JOIN cut_kept USING (picture)"
-    )
-    keepers = _keepers(lake, plan)
+    _offer(lake, "SELECT n, sentences, similarities FROM facts.matches JOIN cut_kept USING (picture)")
     wanted = np.zeros(len(keepers), np.uint32)
     for offers in _blocks(lake, "sentences"):
         given = keepers[_flat(offers["sentences"])]
@@ -50,7 +58,7 @@ def assign_texts(lake: Lake, plan: Plan) -> None:
         lake.insert("cut_given", choices.filter(pa.array(first & ~losing[image])))
         lake.insert("cut_contested", choices.filter(pa.array(losing[image])))
     lake.execute("DROP TABLE cut_offers")
-    del keepers, wanted
+    del wanted
     _assign_contested(lake, top_k, max_uses)
     lake.execute(
         "CREATE OR REPLACE TEMP VIEW cut_texts AS SELECT i.image_id, g.place, s.content, s.text, g.similarity "
@@ -59,7 +67,7 @@ def assign_texts(lake: Lake, plan: Plan) -> None:
     )
 
 
-def _keepers(lake: Lake, plan: Plan) -> np.ndarray:
+def keepers_of(lake: Lake, plan: Plan) -> np.ndarray:
     """Return of each sentence, by its number, the number of the one that is given for it: (n,) uint32, itself or the
     keeper of its group; NOBODY where none passes the rules and still counts."""
     keepers = np.full(lake.query("SELECT count(*) FROM facts.contents")[0][0], NOBODY, np.uint32)
@@ -79,6 +87,10 @@ def surviving(plan: Plan) -> str:
     return f"(SELECT * FROM facts.sentences WHERE NOT gone AND ({passed(plan.sentence_checks)}))"
 
 
+def _offer(lake: Lake, rows: str) -> None:
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_offers AS {rows}")
+
+
 def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
     """Yield rows of ``cut_offers``, with room for other statements in between."""
     rows = lake.query("SELECT count(*) FROM cut_offers")[0][0]
@@ -91,17 +103,22 @@ def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
 def _choices(offers: pa.Table, keepers: np.ndarray) -> tuple[pa.Table, np.ndarray]:
     """Return the offers that have a keeper (n, its number s, similarity, and ``place`` from 1 within their image), and
     of each the row of ``offers``."""
-    s, lengths = keepers[_flat(offers["sentences"])], offers["sentences"].combine_chunks().value_lengths().to_numpy()
-    passing = np.flatnonzero(s != NOBODY)
-    image = np.repeat(np.arange(len(lengths)), lengths)[passing]
-    first = np.searchsorted(image, np.arange(len(lengths)))
+    at, s, image = _passing(offers, keepers)
+    first = np.searchsorted(image, np.arange(offers.num_rows))
     columns = {
         "n": offers["n"].to_numpy()[image],
-        "s": s[passing],
-        "similarity": _flat(offers["similarities"])[passing],
+        "s": s,
+        "similarity": _flat(offers["similarities"])[at],
         "place": (np.arange(1, len(image) + 1) - first[image]).astype(np.int32),
     }
     return pa.table(columns), image
+
+
+def _passing(offers: pa.Table, keepers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return where, in all offers, those are that have a keeper; their keepers; of each the row of ``offers``."""
+    s, lengths = keepers[_flat(offers["sentences"])], offers["sentences"].combine_chunks().value_lengths().to_numpy()
+    at = np.flatnonzero(s != NOBODY)
+    return at, s[at], np.repeat(np.arange(len(lengths)), lengths)[at]
 
 
 def _flat(lists: pa.ChunkedArray) -> np.ndarray:

@@ -126,8 +126,13 @@ CREATE TABLE sentence_groups (content VARCHAR, group_id VARCHAR, group_size INTE
     "commit" BIGINT);
 """
 
+_WAVES = """
+CREATE TABLE waves (run_id VARCHAR, wave INTEGER, asked BIGINT, passed BIGINT, kept BIGINT, "commit" BIGINT);
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
+    _WAVES,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 
@@ -136,7 +141,7 @@ NEWEST = len(MIGRATIONS)
 # tables hold their rows in Parquet only. A migration must not add columns to these: DuckLake 1.0 reads NULL for them
 # once a later schema version exists (seen with DuckDB 1.5.5); make a table beside it.
 BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans", "exports", "datasets", "funnel",
-               "rereads", "thresholds", "schema_version")  # fmt: skip
+               "rereads", "thresholds", "waves", "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
 # Written by INSERT in the order of their ids, and asked for single ids, each of which has DuckDB read a row group: of
 # 20,480 rows instead of 122,880 twelve take 57 CPU ms instead of 206, and to read a table takes no longer.

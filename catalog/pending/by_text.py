@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import current_scores, image_rows, matches
+from catalog.pending.generated import fusion_digest, text_digest
 from catalog.pending.index_ranges import score_paths
 from catalog.pending.item import WorkItem
 from catalog.pending.worklist import by_rounds, payload_paths
 from catalog.recipe.plan import Plan
-from catalog.terms.score import Stage
+from catalog.terms.score import Score, Stage
 
 # What a fused text's row holds of the answer.
 SYNTHETIC = ("prompt", "synthetic_text", "synthetic_status", "n_tokens", "seconds")
@@ -42,15 +43,17 @@ def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
         ]  # fmt: skip
 
 
-def pending_kept(lake: Lake, plan: Plan, table: str, payload: str = "payloads") -> Iterator[list[WorkItem]]:
-    """List pictures that the last cut keeps and that lack a row in ``table``, with their bytes' files, by home shard.
+def pending_asked(
+    lake: Lake, plan: Plan, table: str, scorer: str, payload: str = "payloads"
+) -> Iterator[list[WorkItem]]:
+    """List pictures that the wave asks for (``wave_asked``) and that lack a row of ``scorer`` in ``table``, with their
+    bytes' files, by home shard.
 
     ``payload`` 'image_embedding' gives the files of their vectors instead.
     """
     sql = f"""SELECT c.shard, list(c.sha256 ORDER BY c.sha256) AS keys FROM image_content c
-        JOIN (SELECT DISTINCT sha256 FROM cut_images WHERE dropped_by = '') k ON k.sha256 = c.sha256
-        LEFT JOIN (SELECT sha256 FROM {table} WHERE scorer = '{plan.scorer(table)}') s ON s.sha256 = c.sha256
-        WHERE s.sha256 IS NULL GROUP BY c.shard"""
+        SEMI JOIN wave_asked k ON k.sha256 = c.sha256
+        ANTI JOIN (SELECT sha256 FROM {table} WHERE scorer = '{scorer}') s ON s.sha256 = c.sha256 GROUP BY c.shard"""
     for rows in by_rounds(lake, sql):
         shards = [row[0] for row in rows]
         if payload == "payloads":
@@ -61,15 +64,15 @@ def pending_kept(lake: Lake, plan: Plan, table: str, payload: str = "payloads") 
         yield [WorkItem(shard, tuple(keys), files.get(shard, ())) for shard, keys in rows]
 
 
-def pending_caption_similarity(lake: Lake, plan: Plan, captions: str) -> Iterator[list[WorkItem]]:
-    """List kept pictures whose caption is not the one that ``caption_similarity`` was made from."""
-    sql = f"""WITH wanted AS (SELECT v.shard, v.sha256, c.text, left(sha256(c.text), 32) AS digest
+def pending_text_similarity(lake: Lake, plan: Plan, score: Score, texts: str, column: str) -> Iterator[list[WorkItem]]:
+    """List asked pictures whose text in ``column`` of table ``texts`` is not the one that ``score`` was made from."""
+    sql = f"""WITH wanted AS (SELECT v.shard, v.sha256, c.{column} AS text, {text_digest(f"c.{column}")} AS digest
             FROM {current_scores(plan, "image_embedding", "sha256")} v
-            JOIN (SELECT * FROM captions WHERE scorer = '{captions}') c ON c.sha256 = v.sha256
-            JOIN (SELECT DISTINCT sha256 FROM cut_images WHERE dropped_by = '') k ON k.sha256 = v.sha256)
+            JOIN {current_scores(plan, texts, "sha256")} c ON c.sha256 = v.sha256
+            SEMI JOIN wave_asked k ON k.sha256 = v.sha256)
         SELECT w.shard, list(w.sha256 ORDER BY w.sha256) AS keys, list(w.text ORDER BY w.sha256) AS texts,
             list(w.digest ORDER BY w.sha256) AS digests, list(coalesce(s."commit", -1) ORDER BY w.sha256) AS before
-        FROM wanted w LEFT JOIN {current_scores(plan, "caption_similarity", "sha256")} s ON s.sha256 = w.sha256
+        FROM wanted w LEFT JOIN {current_scores(plan, score.table, "sha256")} s ON s.sha256 = w.sha256
         WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard"""
     for rows in by_rounds(lake, sql):
         files = score_paths(lake, "image_embedding", plan.scorer("image_embedding"), [row[0] for row in rows])
@@ -81,20 +84,19 @@ def pending_caption_similarity(lake: Lake, plan: Plan, captions: str) -> Iterato
 
 
 def pending_fusion(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
-    """List kept pictures whose caption, tags or first sentence are not those that ``synthetic`` was made from.
+    """List asked pictures whose caption, tags or sentence are not those that ``synthetic`` was made from; without those
+    that fall by a rule on what is known of them (``cut_late``).
 
     ``known`` is the answer where one was made from them before, for two recipes that are run in turn.
     """
     answer = ", ".join(f"'{name}': s.{name}" for name in SYNTHETIC)
-    sql = f"""WITH wanted AS (SELECT DISTINCT ON (c.sha256) p.shard, c.sha256, coalesce(x.text, '') AS caption,
-                coalesce(t.tags, []) AS tags, coalesce(f.text, '') AS sentence
-            FROM cut_images c JOIN image_content p ON p.sha256 = c.sha256
-            LEFT JOIN {current_scores(plan, "captions", "sha256")} x ON x.sha256 = c.sha256 AND x.status = 'ok'
-            LEFT JOIN {current_scores(plan, "tags", "sha256")} t ON t.sha256 = c.sha256
-            LEFT JOIN cut_texts f ON f.image_id = c.image_id AND f.place = 1
-            WHERE c.dropped_by = '' ORDER BY c.sha256),
-        digested AS (SELECT *, left(sha256(caption || chr(31) || array_to_string(tags, chr(30)) || chr(31) || sentence),
-            32) AS digest FROM wanted),
+    sql = f"""WITH wanted AS (SELECT p.shard, a.sha256, coalesce(x.text, '') AS caption,
+                coalesce(t.tags, []) AS tags, a.sentence
+            FROM wave_asked a JOIN image_content p ON p.sha256 = a.sha256
+            LEFT JOIN {current_scores(plan, "captions", "sha256")} x ON x.sha256 = a.sha256 AND x.status = 'ok'
+            LEFT JOIN {current_scores(plan, "tags", "sha256")} t ON t.sha256 = a.sha256
+            ANTI JOIN (SELECT n FROM cut_late WHERE state <> '') d ON d.n = a.n),
+        digested AS (SELECT *, {fusion_digest("caption", "tags", "sentence")} AS digest FROM wanted),
         other AS (SELECT w.*, coalesce(o."commit", -1) AS before
             FROM digested w LEFT JOIN {current_scores(plan, "synthetic", "sha256")} o ON o.sha256 = w.sha256
             WHERE o.input_digest IS DISTINCT FROM w.digest),

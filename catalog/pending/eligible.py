@@ -138,11 +138,12 @@ def decided(checks: Sequence[Check]) -> str:
     if not checks:
         return "'' AS dropped_by, '' AS dropped_value"
     names = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN '{check.name}'" for check in checks)
-    values = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN {_value(check)}" for check in checks)
+    values = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN {value_of(check)}" for check in checks)
     return f"CASE {names} ELSE '' END AS dropped_by, CASE {values} ELSE '' END AS dropped_value"
 
 
-def _value(check: Check) -> str:
+def value_of(check: Check) -> str:
+    """SQL of what a rule read, as people are shown it."""
     parts = [f"'{column}=' || coalesce(left(CAST({column} AS VARCHAR), 80), 'NULL')" for column in check.columns]
     return " || ', ' || ".join(parts) or "''"
 

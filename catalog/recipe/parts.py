@@ -24,7 +24,7 @@ from catalog.recipe.predicate import columns_of
 from catalog.terms.error import BadPredicate
 
 # Names under which the cut itself drops a picture or a sentence.
-RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "balance", "no_text", "same_text"})
+RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "no_text", "balance", "max_uses", "same_text"})
 FUSE_FIELDS = ("caption", "tags", "sentence")
 CAPTION_PROMPT = "Describe this image in one or two plain sentences. Name what can be seen; guess nothing."
 FUSE_PROMPT = (
@@ -153,7 +153,10 @@ class Balance(Settings):
     """How many pictures of one cluster are kept, so that no kind crowds out the others."""
 
     clusters: int = Field(1_000_000, ge=1, description="Image clusters; fewer when there are few pictures.")
-    cap: int = Field(35, ge=1, description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M.")
+    target: int | None = None
+    cap: int | None = Field(
+        35, ge=1, description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M."
+    )
 
 
 class Captioner(Settings):

@@ -76,6 +76,10 @@ class Plan:
         """Return the digest of the scorer in use for ``table``; '', which no row has, where it cannot be known yet."""
         return self.scorers.get(table, "")
 
+    def captioner(self, place: int) -> str:
+        """Return under which name `scorers` holds the captioner at ``place``: rules and pairs read the first one's."""
+        return "captions" if place == 0 else f"captions {self.recipe.captioners[place].name}"
+
     def checks(self, kind: str) -> tuple[Check, ...]:
         """Return the rules on ``kind`` ('image', 'sentence')."""
         return self.image_checks if kind == "image" else self.sentence_checks

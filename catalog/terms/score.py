@@ -31,6 +31,7 @@ class Stage(IntEnum):
     CLIP = 4
     ASSOCIATE = 5
     CAPTION = 6
+    FUSE = 7
 
 
 # The stages at which a declared op may run, in their order.

@@ -103,7 +103,7 @@ SYNTHETIC = Score(
         Column("n_tokens", "INTEGER", "tokens generated", rule="synthetic_tokens"),
         Column("seconds", "DOUBLE", "the batch's time over its rows", rule=""),
     ),
-    stage=Stage.CAPTION,
+    stage=Stage.FUSE,
     made_from=("captions", "tags", "matches"),
     by_input=True,
     needs="fuse",
@@ -111,6 +111,24 @@ SYNTHETIC = Score(
     step="fuse",
     unusable="synthetic_status = 'empty'",
     table="synthetic",
+)
+SYNTHETIC_SIMILARITY = Score(
+    "synthetic_similarity",
+    "image",
+    (
+        Column(
+            "synthetic_similarity",
+            "DOUBLE",
+            "cosine of the picture and its fused text, -1 to 1: low where they do not belong together, high where the "
+            "picture itself is text",
+        ),
+    ),
+    stage=Stage.FUSE,
+    made_from=("synthetic", "image_embedding"),
+    by_input=True,
+    needs="fuse",
+    on_demand=False,
+    step="score fused texts",
 )
 SENTENCE_QUALITY = Score(
     "sentence_quality",
@@ -205,6 +223,7 @@ OWN = (
     CAPTION_SIMILARITY,
     TAGS,
     SYNTHETIC,
+    SYNTHETIC_SIMILARITY,
     SENTENCE_QUALITY,
     SENTENCE_SIGNATURE,
     CORPUS_ENTROPY,

@@ -22,7 +22,8 @@ PAIRS_SHOWN = 24
 _STEPS = {
     "readable": "its pixels decode",
     "exact_duplicate": "not byte for byte one that is kept",
-    "no_text": "a sentence is left for it",
+    "no_text": "one of its candidate sentences passes",
+    "max_uses": "a sentence is left for it",
     "same_text": "not a text that was there before",
 }
 
@@ -92,7 +93,7 @@ def _content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
         "totals": report.totals(lake, dataset),
         "funnels": _funnels(lake, dataset, plan),
         "charts": [charts.chart(each) for each in histograms(lake, plan, dataset.commit)],
-        "clusters": charts.clusters(n_clusters, sizes, recipe.balance.cap),
+        "clusters": charts.clusters(n_clusters, sizes, report.cap(lake, dataset, recipe)),
         "duplicates": report.duplicates(lake, dataset),
         "sentence_groups": report.sentence_groups(lake, dataset) if recipe.sentence_duplicates else {},
         "generated": report.generated(lake, dataset, plan),
@@ -110,7 +111,7 @@ def _funnels(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, list[dict[st
     asks = _STEPS | {
         "duplicate": f"the best of its group (phash within {recipe.duplicates.phash} bits, or cosine from "
         f"{recipe.duplicates.cosine:g} on)",
-        "balance": f"among the {recipe.balance.cap} drawn of its cluster",
+        "balance": f"among the {report.cap(lake, dataset, recipe)} drawn of its cluster",
     }
     asks |= {rule.name: rule.predicate + rule.remark for rule in (*recipe.images, *recipe.sentences)}
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)

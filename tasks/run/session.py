@@ -27,7 +27,7 @@ class Session:
     ``allow_addresses`` are networks (CIDR) that a fetch may contact although they are not public.
     ``progress(step, done, total)`` is called after each finished work item, for the last one when all are committed.
     Results are committed every ``commit_files`` files, or after 5 s: a commit costs some 50 ms, so a crash redoes
-    seconds of work at most.
+    seconds of work at most. ``waves`` counts how often generated texts were asked for.
     """
 
     writer: Writer
@@ -38,6 +38,7 @@ class Session:
     commit_files: int = 200
     allow_addresses: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
+    waves: int = 0
     notes: list[str] = field(default_factory=list)
     _unregistered: list[Scorer] = field(default_factory=list)
 
@@ -60,8 +61,9 @@ class Session:
         self._unregistered += scorers
 
     def note(self, text: str) -> None:
-        """Add a message that is shown when the run ends."""
-        self.notes.append(text)
+        """Add a message that is shown, once, when the run ends."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     def begin(self, step: str) -> Output:
         """Allocate a commit number for ``step`` and register the scorers that wait; call it only when there is work.

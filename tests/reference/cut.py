@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Image:
+    """``late``: the rule on generated texts that the picture falls by, '' where it passes all."""
+
     image_id: str
     sha256: str
     width: int
@@ -17,6 +19,7 @@ class Image:
     position: int
     alt_text: str
     candidates: list[tuple[str, float]] = field(default_factory=list)
+    late: str = ""
 
 
 def cut(
@@ -34,18 +37,32 @@ def cut(
             if group(image) in seen:
                 dropped[image.image_id] = rule
             seen.add(group(image))
+    keeper = _keepers(good_sentences, group_of or {})
+    for image in _alive(images, dropped):
+        if not _passing(image, keeper, top_k, group_of or {}):
+            dropped[image.image_id] = "no_text"
     taken: dict[int, int] = {}
     for image in sorted(_alive(images, dropped), key=lambda i: _hashed(f"{i.sha256}{seed}")):
-        if image.cluster is None:
-            continue
-        taken[image.cluster] = taken.get(image.cluster, 0) + 1
-        if taken[image.cluster] > cap:
+        if image.cluster is not None and taken.get(image.cluster, 0) >= cap:
             dropped[image.image_id] = "balance"
-    texts = _texts(_alive(images, dropped), good_sentences, top_k, max_uses, group_of or {})
+        elif image.late:
+            dropped[image.image_id] = image.late
+        elif image.cluster is not None:
+            taken[image.cluster] = taken.get(image.cluster, 0) + 1
+    texts = _texts(_alive(images, dropped), keeper, top_k, max_uses, group_of or {})
     for image in _alive(images, dropped):
         if not texts[image.image_id]:
-            dropped[image.image_id] = "no_text"
+            dropped[image.image_id] = "max_uses"
     return dropped, {name: found for name, found in texts.items() if found}
+
+
+def cap_for(target: int, *world, top_k: int, max_uses: int, seed: int) -> int:
+    """The smallest cap by which balance keeps ``target`` pictures; of too few, the smallest that keeps all."""
+    kept = {}
+    for cap in range(1, 100):
+        dropped, _ = cut(*world, cap=cap, top_k=top_k, max_uses=max_uses, seed=seed)
+        kept[cap] = sum(rule in ("", "max_uses") for rule in dropped.values())
+    return next(cap for cap in kept if kept[cap] >= min(target, max(kept.values())))
 
 
 def _hashed(text: str) -> str:
@@ -64,25 +81,29 @@ def _alive(images: list[Image], dropped: dict[str, str]) -> list[Image]:
     return [image for image in images if not dropped[image.image_id]]
 
 
-def _texts(
-    images: list[Image], good: set[str], top_k: int, max_uses: int, group_of: dict[str, str]
-) -> dict[str, list[str]]:
-    """All pairs in order of similarity, then picture, then candidate; a pair is taken while both have room.
+def _keepers(good: set[str], group_of: dict[str, str]) -> dict[str, str]:
+    """The smallest good sentence of each group."""
+    return {group_of.get(content, content): content for content in sorted(good, reverse=True)}
 
-    For a candidate its group's smallest good sentence is given.
-    """
-    keeper: dict[str, str] = {}
-    for content in sorted(good, reverse=True):
-        keeper[group_of.get(content, content)] = content
-    pairs = sorted(
+
+def _passing(
+    image: Image, keeper: dict[str, str], top_k: int, group_of: dict[str, str]
+) -> list[tuple[float, str, str, str, str]]:
+    """The picture's candidates whose group has a keeper, which is given for them, in the order of all pairs."""
+    return [
         (-similarity, image.sha256, candidate, keeper[group], image.image_id)
-        for image in images
         for candidate, group, similarity in _best(image.candidates, group_of, 4 * top_k)
         if group in keeper
-    )
+    ]
+
+
+def _texts(
+    images: list[Image], keeper: dict[str, str], top_k: int, max_uses: int, group_of: dict[str, str]
+) -> dict[str, list[str]]:
+    """All pairs in order of similarity, then picture, then candidate; a pair is taken while both have room."""
     texts: dict[str, list[str]] = {image.image_id: [] for image in images}
     uses: dict[str, int] = {}
-    for _, _, _, content, image_id in pairs:
+    for *_, content, image_id in sorted(pair for image in images for pair in _passing(image, keeper, top_k, group_of)):
         if len(texts[image_id]) < top_k and uses.get(content, 0) < max_uses:
             texts[image_id].append(content)
             uses[content] = uses.get(content, 0) + 1

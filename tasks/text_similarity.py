@@ -1,0 +1,50 @@
+"""Score by CLIP how well a generated text fits its picture, from the picture's stored vector."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from catalog.pending.by_text import pending_text_similarity
+from catalog.pending.item import WorkItem
+from catalog.terms.score import Score
+from catalog.write.scorer import Scorer
+from ops.models.clip import Clip
+from ops.pair.similarity import VERSION, similarity
+from tasks.run.identity import clip
+from tasks.run.rows import read_rows, scalars, to_vectors
+from tasks.run.session import Session
+from tasks.run.stage import Part
+
+
+def use_text_similarity(session: Session, score: Score) -> None:
+    """Have the plan read ``score``, a similarity, by the scorer made from the plan's texts and vectors."""
+    made_from = tuple(session.plan.scorer(name) for name in score.made_from)
+    session.use(score.table, Scorer(score.name, score.table, VERSION, {}, "", made_from))
+
+
+def score_texts(session: Session, score: Score, texts: str, column: str) -> None:
+    """Score the wave's texts in ``column`` of the table ``texts``: one of something else has a low similarity."""
+    items = pending_text_similarity(session.lake, session.plan, score, texts, column)
+    job = ScoreTexts(clip(session.recipe), score.table, session.plan.scorer(score.table))
+    session.work_rounds(score.step, items, job)
+
+
+@dataclass(frozen=True)
+class ScoreTexts:
+    """A job: compare image vectors of one shard with a text of each, to ``table``, whose column has its name."""
+
+    clip: Clip
+    table: str
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        rows = read_rows(item, ["sha256", "image_vector"], "sha256")
+        scores = similarity(to_vectors(rows["image_vector"]), self.clip.embed_texts(item.inputs["texts"]))
+        table = pa.table(
+            {
+                "sha256": rows["sha256"],
+                "input_digest": pa.array(item.inputs["input_digests"], pa.string()),
+                self.table: pa.array(scalars(scores), pa.float64()),
+            }
+        )
+        return [Part(self.table, table, self.scorer)]

@@ -1,0 +1,61 @@
+"""Waves: ask for generated texts only of pictures that may still be kept, until nothing that matters is unknown."""
+
+from dataclasses import replace
+
+from catalog.cut import waves
+from catalog.cut.cut import cut
+from catalog.pending.generated import late_checks
+from catalog.recipe.plan import Plan
+from catalog.terms.score import Stage
+from tasks.calibrate import calibrate, calibrate_late
+from tasks.caption import use_captions
+from tasks.fuse import use_fusion
+from tasks.run.session import Session
+from tasks.tag import use_tags
+
+WAVE = "next wave"
+
+
+def next_wave(session: Session) -> bool:
+    """Cut by what is known, and ask for the texts that may still matter. Returns whether there are any.
+
+    Raises RuntimeError when the wave before made none of the texts that it was asked for.
+    """
+    calibrate(session, "image", Stage.CAPTION)
+    calibrate(session, "sentence", Stage.CAPTION)
+    for use in (use_captions, use_tags, use_fusion):
+        use(session)
+    cap = cut(session.lake, _settled(session.plan))
+    before = session.plan
+    calibrate_late(session)
+    if session.plan is not before:
+        cap = cut(session.lake, _settled(session.plan))
+    if session.waves:
+        _keep_record(session)
+    lacking = waves.unknown(session.lake)
+    if not lacking:
+        return False
+    asked = waves.ask(session.lake, session.plan, cap)
+    session.compute(WAVE, asked, lambda: None)
+    session.waves += 1
+    return True
+
+
+def _settled(plan: Plan) -> Plan:
+    """Return the plan without rules on generated texts that wait for their number: it is set by the first wave's."""
+    unset = [
+        check.name
+        for check in late_checks(plan)
+        if check.rule.calibrate is not None and check.rule.calibrate.threshold is None
+    ]
+    return replace(plan, image_checks=tuple(check for check in plan.image_checks if check.name not in unset))
+
+
+def _keep_record(session: Session) -> None:
+    """Write to ``waves`` what became of the wave before."""
+    seen = waves.seen(session.lake)
+    if not seen.known:
+        raise RuntimeError(f"wave {session.waves} asked for texts of {seen.asked:,} pictures, and has none of them")
+    commit = session.begin(WAVE).commit
+    row = (session.writer.run_id, session.waves, seen.asked, seen.passed, seen.kept, commit)
+    session.lake.retrying(lambda: session.lake.execute("INSERT INTO waves VALUES (?, ?, ?, ?, ?, ?)", row))

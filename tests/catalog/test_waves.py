@@ -1,0 +1,218 @@
+"""Generation in waves against generation of everything, on random lakes, kills and stale rows included."""
+
+import hashlib
+import random
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.cut import waves
+from catalog.cut.cap import smallest_cap
+from catalog.cut.cut import cut
+from catalog.cut.late import judge
+from catalog.lake.lake import Lake
+from catalog.recipe.plan import Plan, compile_plan
+from catalog.recipe.recipe import Recipe
+from tests.catalog import test_cut as rules
+from tests.examples import examples
+from tests.reference import cut as slow
+from tests.shared import opened_new
+
+SCORERS = rules.SCORERS | {
+    "captions": "cap", "caption_similarity": "cs", "synthetic": "syn", "synthetic_similarity": "ss",
+}  # fmt: skip
+LATE = {"whole": "caption_status = 'ok'", "fits": "caption_similarity >= 0.2",
+        "pair": "synthetic_similarity between 0.3 and 0.7"}  # fmt: skip
+ALL = 10**9
+
+
+def plan(late: dict[str, str], **balance: int) -> Plan:
+    content = rules.plan().recipe.model_dump(mode="json") | {
+        "captioners": [{"name": "main"}], "fuse": {}, "balance": balance,
+        "models": {"clip": "open_clip:A/b", "captioner": "hf:a"},
+    }  # fmt: skip
+    content["images"] = [*content["images"], *({"name": name, "keep": keep} for name, keep in late.items())]
+    return compile_plan(Recipe.model_validate(content), SCORERS)
+
+
+class Generator:
+    """Answers as a hidden table has them, and remembers for which pictures it was asked."""
+
+    def __init__(self, lake: Lake, plan: Plan, images: list[slow.Image], seed: int):
+        self.lake, self.plan, self.random = lake, plan, random.Random(seed)
+        self.commit = 10
+        shas = sorted({image.sha256 for image in images})
+        hidden = random.Random(seed)
+        # The pictures of a cluster pass alike, so that a share of all misleads.
+        cluster = {image.sha256: image.cluster for image in images}
+        good = {sha: random.Random(f"{seed} {cluster[sha]}").choice((0.1, 0.5, 1.0)) for sha in shas}
+        self.status = {sha: hidden.choices(("ok", "empty"), (0.8, 0.2))[0] for sha in shas}
+        self.fits = {sha: 0.5 if hidden.random() < 0.9 else 0.1 for sha in shas}
+        self.pair = {sha: 0.5 if hidden.random() < good[sha] else 0.9 for sha in shas}
+
+    def late(self, sha: str, late: dict[str, str]) -> str:
+        falls = {"whole": self.status[sha] != "ok", "fits": self.fits[sha] < 0.2, "pair": self.pair[sha] > 0.7}
+        return next((name for name in late if falls[name]), "")
+
+    def work(self, stages: int = 4, share: float = 1.0) -> None:
+        """Make the first ``stages`` kinds of rows for ``share`` of the pictures that the wave asks for."""
+        asked = self.lake.query("SELECT n, sha256, sentence FROM wave_asked ORDER BY sha256")
+        asked = [row for row in asked if self.random.random() < share]
+        caption = {sha: f"caption {sha}" if self.status[sha] == "ok" else "" for _, sha, _ in asked}
+        for stage in range(stages):
+            if stage == 2:
+                judge(self.lake, self.plan)
+                fallen = {n for (n,) in self.lake.query("SELECT n FROM cut_late WHERE state <> ''")}
+                asked = [row for row in asked if row[0] not in fallen]
+            shas = [sha for _, sha, _ in asked]
+            of_fused = [digest(f"{caption[sha]}\x1f\x1f{sentence}") for _, sha, sentence in asked]
+            if stage == 0:
+                rows = {"text": [caption[sha] for sha in shas], "status": [self.status[sha] for sha in shas]}
+                self.write("captions", "cap", shas, **rows)
+            elif stage == 1:
+                self.write("caption_similarity", "cs", shas, input_digest=[digest(caption[sha]) for sha in shas],
+                           caption_similarity=[self.fits[sha] for sha in shas])  # fmt: skip
+            elif stage == 2:
+                self.write("synthetic", "syn", shas, input_digest=of_fused, synthetic_text=list(of_fused))
+            else:
+                self.write("synthetic_similarity", "ss", shas, input_digest=[digest(text) for text in of_fused],
+                           synthetic_similarity=[self.pair[sha] for sha in shas])  # fmt: skip
+
+    def stale(self) -> None:
+        """Write fused texts of other sentences, of which nothing may be believed, for half of all pictures."""
+        shas = [sha for sha in self.status if self.random.random() < 0.5]
+        self.write("synthetic", "syn", shas, input_digest=["old"] * len(shas), synthetic_text=["old"] * len(shas))
+        self.write("synthetic_similarity", "ss", shas, input_digest=[digest("old")] * len(shas),
+                   synthetic_similarity=[0.5] * len(shas))  # fmt: skip
+
+    def write(self, table: str, scorer: str, shas: list[str], **columns: list) -> None:
+        """Write rows of the pictures that have none like it, as a step that asks for what is pending does."""
+        self.commit += 1
+        made = ("text", "status") if table == "captions" else ("input_digest",)
+        known = set(self.lake.query(f"SELECT sha256, {', '.join(made)} FROM {table}"))
+        new = [n for n, sha in enumerate(shas) if (sha, *(columns[name][n] for name in made)) not in known]
+        if new:
+            rows = {"sha256": [shas[n] for n in new], "shard": ["s"] * len(new), "scorer": [scorer] * len(new)}
+            rows |= {name: [values[n] for n in new] for name, values in columns.items()}
+            self.lake.insert(table, pa.table({**rows, "commit": pa.array([self.commit] * len(new), pa.int64())}))
+            part = (table, f"{table} {self.commit}", "s", scorer, len(new), self.commit)
+            names = '"table", partition_id, shard, scorer, rows, "commit"'
+            self.lake.execute(f"INSERT INTO partitions ({names}) VALUES (?, ?, ?, ?, ?, ?)", part)
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def decided(lake: Lake) -> tuple[list, list]:
+    texts = "SELECT image_id, place, content FROM cut_texts ORDER BY ALL"
+    return lake.query("SELECT image_id, dropped_by, dropped_value FROM cut_images ORDER BY ALL"), lake.query(texts)
+
+
+def generated(lake: Lake) -> int:
+    return lake.query("SELECT count(DISTINCT sha256) FROM captions")[0][0]
+
+
+def by_waves(lake: Lake, plan: Plan, generator: Generator, kill: float) -> int:
+    """Go on until nothing that matters is unknown; a wave is killed with probability ``kill``."""
+    for wave in range(200):
+        cap = cut(lake, plan)
+        if not waves.unknown(lake):
+            return wave
+        assert waves.ask(lake, plan, cap) > 0
+        if generator.random.random() < kill:
+            generator.work(generator.random.randint(0, 4), generator.random.choice((0.0, 0.3, 1.0)))
+        else:
+            generator.work()
+    raise AssertionError("no end of waves")
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    late=st.sets(st.sampled_from(sorted(LATE))),
+    kill=st.sampled_from((0.0, 0.6)),
+    balance=st.sampled_from(({"cap": 1}, {"cap": 2}, {"cap": 3}, {"target": 4}, {"target": 9}, {"target": 60})),
+    stale=st.booleans(),
+)
+@examples(12)
+def test_waves_give_what_generating_everything_gives(seed: int, late: set, kill: float, balance: dict, stale: bool):
+    asked = {name: keep for name, keep in LATE.items() if name in late}
+    images, words = rules.world(seed)
+    # More pictures reach the cap: none is too small, and no two are near.
+    images = [replace(image, width=100, height=100 + n, sharpness=50.0, group=image.sha256)
+              for n, image in enumerate(images)]  # fmt: skip
+    by_content = {image.sha256: image for image in images}
+    images = [replace(by_content[image.sha256], image_id=image.image_id, position=image.position,
+                      alt_text=image.alt_text) for image in images]  # fmt: skip
+    with (
+        TemporaryDirectory() as folder,
+        opened_new(Path(folder) / "full") as full,
+        opened_new(Path(folder) / "lake") as lake,
+    ):
+        made = plan(asked, **balance)
+        for each in (full, lake):
+            rules.fill(each, images, words)
+        everything = Generator(full, made, images, seed)
+        cut(full, made)
+        waves.ask(full, made, ALL)
+        everything.work()
+        cap = cut(full, made)
+        generator = Generator(lake, made, images, seed)
+        if stale:
+            generator.stale()
+        by_waves(lake, made, generator, kill)
+        assert decided(lake) == decided(full)
+        assert generated(lake) <= generated(full)
+    good = {name for name, (n, repeats) in words.items() if n >= 3 and repeats <= 2 and name != "s24"}
+    known = [replace(image, late=everything.late(image.sha256, asked)) for image in images]
+    if "target" in balance:
+        most = {"top_k": rules.TOP_K, "max_uses": rules.MAX_USES, "seed": rules.SEED}
+        assert cap == slow.cap_for(balance["target"], known, good, 64, 10.0, **most)
+    dropped, _ = slow.cut(known, good, 64, 10.0, cap, rules.TOP_K, rules.MAX_USES, rules.SEED)
+    with TemporaryDirectory() as folder, opened_new(Path(folder) / "lake") as lake:
+        rules.fill(lake, images, words)
+        generator = Generator(lake, made, images, seed)
+        by_waves(lake, made, generator, 0)
+        assert dict(lake.query("SELECT image_id, dropped_by FROM cut_images")) == dropped
+
+
+def test_without_rules_on_texts_one_wave_makes_those_of_the_kept_alone(tmp_path: Path):
+    images, words = rules.world(5)
+    with opened_new(tmp_path / "lake") as lake:
+        rules.fill(lake, images, words)
+        made = plan({}, cap=1)
+        assert by_waves(lake, made, Generator(lake, made, images, 5), 0) == 1
+        assert generated(lake) == lake.query("SELECT count(*) FROM cut_kept")[0][0] > 0
+
+
+@given(
+    sizes=st.lists(st.integers(0, 30), min_size=1, max_size=12),
+    target=st.integers(0, 200),
+)
+@examples(50)
+def test_the_cap_is_the_smallest_that_reaches_the_target(sizes: list[int], target: int):
+    found = smallest_cap(np.array(sizes), np.ones(len(sizes)), target)
+    kept = [sum(min(size, cap) for size in sizes) for cap in range(31)]
+    reached = min(target, sum(sizes))
+    assert found == max(1, next(cap for cap in range(31) if kept[cap] >= reached))
+
+
+def test_a_cluster_of_which_few_pass_is_asked_for_more(tmp_path: Path):
+    """Two clusters of 400 of which 50 each are known: after that each is asked for about what its own share needs."""
+    shares, cap = (0.2, 0.9), 50
+    with opened_new(tmp_path / "lake") as lake:
+        lake.execute(
+            "CREATE TEMP TABLE cut_capped AS SELECT CAST(n AS UINTEGER) AS n, n // 400 AS cluster, n % 400 + 1 AS "
+            f"place, CASE WHEN n % 400 < {cap} THEN if((n % 10) / 10 < {list(shares)}[n // 400 + 1], '', 'pair') END "
+            "AS state FROM range(800) t(n)"
+        )
+        sql = f"SELECT n // 400, count(*) FROM ({waves.wanted(lake, plan(LATE, cap=cap), cap)}) GROUP BY ALL"
+        asked = dict(lake.query(sql))
+    for cluster, share in enumerate(shares):
+        lacking = cap * (1 - share) / share
+        assert 0.6 * lacking <= asked[cluster] <= lacking + 1
