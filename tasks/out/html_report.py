@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import jinja2
@@ -13,7 +14,7 @@ from catalog.ask import datasets, report
 from catalog.ask.datasets import Dataset
 from catalog.ask.histogram import histograms
 from catalog.lake.lake import Lake
-from catalog.recipe.parts import RESERVED
+from catalog.recipe.parts import RESERVED, Balance
 from catalog.recipe.plan import Plan
 from tasks.out import charts
 from tasks.out.thumbnails import thumbnails
@@ -92,7 +93,7 @@ def _content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
         "totals": report.totals(lake, dataset),
         "funnels": _funnels(lake, dataset, plan),
         "charts": [charts.chart(each) for each in histograms(lake, plan, dataset.commit)],
-        "clusters": charts.clusters(n_clusters, sizes, recipe.balance.cap),
+        "clusters": charts.clusters(n_clusters, sizes, recipe.balance.cap or _most_kept(sizes)),
         "duplicates": report.duplicates(lake, dataset),
         "sentence_groups": report.sentence_groups(lake, dataset) if recipe.sentence_duplicates else {},
         "generated": report.generated(lake, dataset, plan),
@@ -110,7 +111,7 @@ def _funnels(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, list[dict[st
     asks = _STEPS | {
         "duplicate": f"the best of its group (phash within {recipe.duplicates.phash} bits, or cosine from "
         f"{recipe.duplicates.cosine:g} on)",
-        "balance": f"among the {recipe.balance.cap} drawn of its cluster",
+        "balance": _balanced(recipe.balance),
     }
     asks |= {rule.name: rule.predicate + rule.remark for rule in (*recipe.images, *recipe.sentences)}
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -125,6 +126,18 @@ def _funnels(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, list[dict[st
         rule = {"rule": step.rule, "asks": said, "is_sql": step.rule not in RESERVED}
         rows.append({**rule, "n_in": step.n_in, "n_dropped": step.n_dropped, "left": left, **share})
     return dict(found)
+
+
+def _balanced(asked: Balance) -> str:
+    """Say what the cap asks of a picture."""
+    if asked.target:
+        return f"among those drawn of its cluster, as many of each as make {asked.target:,} in all"
+    return f"among the {asked.cap} drawn of its cluster"
+
+
+def _most_kept(sizes: Sequence[tuple[int, int, int]]) -> int:
+    """Return the cap that a target came to: what the largest cluster, the first of them, was left with."""
+    return sizes[0][2] if sizes else 0
 
 
 def _share(part: int, total: int) -> float:
