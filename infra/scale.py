@@ -209,7 +209,8 @@ def retrieval() -> str:
     ours = [found[name] for name in ("train centroids", "assign to clusters", "associate")]
     return (
         f"RealSyn gives its hierarchical retrieval, {_n(DESCRIBED)} pictures by {_n(DISTINCT)} sentences, as 40 "
-        f"GPU-hours on 8 A100, and says 10,000 and more for exact search. Here centroids and assignment, also for duplicates and balance, and search take "
+        f"GPU-hours on 8 A100, and says 10,000 and more for exact search. Here centroids and assignment (duplicates' "
+        f"and balance's among them) and search take "
         f"{ours[0]:,.0f} + {ours[1]:,.0f} + {ours[2]:,.0f} = {sum(ours):,.0f} CPU-hours and no GPU."
     )
 
