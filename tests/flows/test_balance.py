@@ -3,12 +3,15 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from catalog.lake.opening import create_or_open
 from catalog.pending import training
 from catalog.pending.training import IMAGES, SURVIVORS, Kind
 from flows.settings import load_recipe
 from flows.survey import Pending, survey
+from tasks.cluster import Clustering
 from tasks.out.html_report import write_report
 from tasks.run import identity
 from tests.flows.conftest import Tell
@@ -65,6 +68,14 @@ def test_balance_is_trained_on_what_duplicates_leave_and_their_search_on_all(
     assert of["balance"] == (len(left) // 40, len(left)) and of["image"] == (len(among) // 40, len(among))
     assert rows(curated, "SELECT DISTINCT kind FROM clusters WHERE scorer IN (SELECT scorer FROM vector_index) "
                 "ORDER BY kind") == [("image",), ("sentence",)]  # fmt: skip
+
+
+@given(n=st.integers(0, 10**10), at_most=st.integers(1, 10**7), per_cluster=st.integers(1, 1000))
+def test_there_are_clusters_for_so_many_rows_each_and_no_more_than_asked_for(n: int, at_most: int, per_cluster: int):
+    k = Clustering(SURVIVORS, at_most, per_cluster).of(n)
+    assert 1 <= k <= at_most
+    assert k == 1 or k * per_cluster <= n
+    assert k == at_most or (k + 1) * per_cluster > n
 
 
 def test_the_cap_counts_in_the_clusters_of_balance(curated: Path):
