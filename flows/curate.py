@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tasks.associate import associate
+from tasks.balance import cluster_survivors
 from tasks.caption import caption
 from tasks.cluster import cluster
 from tasks.duplicates import group_duplicates
@@ -33,6 +34,7 @@ def curate_steps(session: Session, run_step: RunStep) -> Published:
     run_step(group_duplicates, session)
     run_step(group_sentences, session)
     run_step(associate, session)
+    run_step(cluster_survivors, session)
     while run_step(next_wave, session):
         run_step(caption, session)
         run_step(tag, session)

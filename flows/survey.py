@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from catalog.lake.lake import Lake
 from catalog.pending.item import WorkItem
+from catalog.pending.training import SURVIVORS
 from catalog.recipe.plan import Plan
 from catalog.write.lease import Writer
 from flows.curate import curate_steps
@@ -53,8 +54,16 @@ class Survey(Session):
         """Whether centroids would be trained, on whose content the identity of all that follows depends."""
         return any(each.work.startswith("train ") for each in self.found)
 
+    @property
+    def capped(self) -> bool:
+        """Whether the pictures that a cut keeps can be counted: not where balance lacks the clusters that it is to cap,
+        so that no picture falls by it."""
+        lacking = any(each.work == f"train {SURVIVORS.kind} centroids" for each in self.found)
+        return not lacking or bool(self.plan.scorer(SURVIVORS.clusters))
+
     def work(self, step: str, items: Sequence[WorkItem], job: Any, most_workers: int = 0) -> int:
-        self.saw(step, sum(len(item.keys) for item in items), len(items))
+        todo = items if self.capped else ()
+        self.saw(step, sum(len(item.keys) for item in todo), len(todo))
         return len(items)
 
     def compute(self, step: str, rows: int, run: Callable[[], Any], items: int = 1) -> bool:

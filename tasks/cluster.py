@@ -1,11 +1,14 @@
 """Cluster: train centroids once, then give every vector its nearest ones.
 
+Sentences have clusters to be found in, pictures have some in which their duplicates are; both stand before any
+duplicate is known. The clusters that balance caps are others, of what is left: `tasks.balance`.
+
 Centroids are a model: trained on a hash-ranked sample of the eligible rows, committed, then frozen. They are retrained
 only when the eligible rows outgrow those at training ``retrain_at`` times.
 
-An assignment also writes ``vector_index``: the same vectors sorted by cluster, shard by shard, so that a cluster range
-is read by skipping row groups. At 800M sentences a range touches one row group of every file; merging the files a
-range (one full shuffle) is what to add when that many opens cost more than the search.
+What is searched is written to ``vector_index`` as it is assigned: the same vectors sorted by cluster, shard by shard,
+so that a cluster range is read by skipping row groups. At 800M sentences a range touches one row group of every file;
+merging the files a range (one full shuffle) is what to add when that many opens cost more than the search.
 """
 
 import functools
@@ -26,37 +29,64 @@ from ops.whole import kmeans
 from tasks.calibrate import calibrate
 from tasks.run.rows import on_disk, read_rows, read_table, to_blobs, to_vectors
 from tasks.run.session import Session
-from tasks.run.stage import Part
+from tasks.run.stage import Job, Part
 
 SAMPLE_A_CENTROID = 256  # faiss's own bound: more points a centroid move it by less than its noise
 # With two levels a sample of 2M x 256 vectors of 1,024 dimensions would take a terabyte of scratch disk; faiss advises
 # 39 at the least.
 SAMPLE_OF_TWO_LEVELS = 64
 ITERATIONS = 20
+# Rows to a cluster of every lake before it could be set: not among the settings, so that its centroids stay in use.
+FORMER_PER_CLUSTER = 40
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """Clusters to train of ``kind``: one for each ``per_cluster`` eligible rows, ``at_most`` so many."""
+
+    kind: Kind
+    at_most: int
+    per_cluster: int
+
+    def of(self, n: int) -> int:
+        """Return the number of clusters of ``n`` rows: one at the least."""
+        return min(self.at_most, max(1, n // self.per_cluster))
 
 
 def cluster(session: Session) -> None:
     """Bring centroids, clusters and the three indices (sentences, images, images among sentences) up to date."""
     calibrate(session, "image", Stage.ASSOCIATE)
     calibrate(session, "sentence", Stage.ASSOCIATE)
-    sentences = trained(session, SENTENCES, session.recipe.association.clusters)
-    images = trained(session, IMAGES, session.recipe.balance.clusters)
+    among, alike = session.recipe.association, session.recipe.duplicates
+    sentences = trained(session, Clustering(SENTENCES, among.clusters, among.per_cluster))
+    images = trained(session, Clustering(IMAGES, alike.clusters, alike.per_cluster))
     if sentences is not None:
-        assign(session, SENTENCES, sentences, SENTENCES.clusters, probes=1)
-        assign(session, IMAGES, sentences, "image_routes", probes=session.recipe.association.probes)
+        index(session, SENTENCES, sentences, SENTENCES.clusters, probes=1)
+        index(session, IMAGES, sentences, "image_routes", probes=among.probes)
     if images is not None:
-        assign(session, IMAGES, images, IMAGES.clusters, probes=session.recipe.duplicates.probes)
+        index(session, IMAGES, images, IMAGES.clusters, probes=alike.probes)
 
 
-def trained(session: Session, kind: Kind, at_most: int) -> Trained | None:
-    """Return the frozen centroids of ``kind``, trained now where there are none or the lake has outgrown them."""
-    scorer = centroid_scorer(session, kind, at_most)
-    session.use(kind.centroids, scorer)
+def trained(session: Session, clustering: Clustering) -> Trained | None:
+    """Return the frozen centroids, trained now where there are none or the lake has outgrown them."""
+    return grown(session, clustering, frozen(session, clustering))
+
+
+def frozen(session: Session, clustering: Clustering) -> Trained | None:
+    """Return the centroids that the lake holds, None where there are none."""
+    scorer = centroid_scorer(session, clustering)
+    return training.trained(session.lake, session.use(clustering.kind.centroids, scorer))
+
+
+def grown(session: Session, clustering: Clustering, found: Trained | None) -> Trained | None:
+    """Return ``found``, or centroids trained now where there are none or the lake has outgrown them; None in a survey
+    that finds they are to be trained, and where nothing is eligible."""
+    kind = clustering.kind
     n = training.eligible(session.lake, session.plan, kind)
-    found = training.trained(session.lake, scorer.digest)
     if found is not None and not outgrown(session, found, n):
         return found
-    k = min(at_most, max(1, n // 40))
+    scorer = centroid_scorer(session, clustering)
+    k = clustering.of(n)
     if not session.compute(f"train {kind.kind} centroids", n, lambda: train(session, kind, scorer, k, n)):
         return None
     if found is not None:
@@ -73,8 +103,11 @@ def outgrown(session: Session, found: Trained, n: int) -> bool:
     return n > session.recipe.association.retrain_at * found.eligible
 
 
-def centroid_scorer(session: Session, kind: Kind, at_most: int) -> Scorer:
-    settings = {"clusters": at_most, "seed": session.recipe.seed, "iterations": ITERATIONS}
+def centroid_scorer(session: Session, clustering: Clustering) -> Scorer:
+    settings = {"clusters": clustering.at_most, "seed": session.recipe.seed, "iterations": ITERATIONS}
+    if clustering.per_cluster != FORMER_PER_CLUSTER:
+        settings["per_cluster"] = clustering.per_cluster
+    kind = clustering.kind
     embedding = session.plan.scorer(kind.table)
     return Scorer(kind.centroids, "centroids", kmeans.TRAIN_VERSION, settings, "", (embedding,))
 
@@ -98,33 +131,57 @@ def train(session: Session, kind: Kind, scorer: Scorer, k: int, n: int) -> None:
     session.store(f"train {kind.kind} centroids", item, [Part("centroids", rows, scorer.digest)])
 
 
-def assign(session: Session, kind: Kind, model: Trained, name: str, probes: int) -> None:
-    """Give each unassigned vector of ``kind`` its ``probes`` nearest centroids of ``model``."""
+def index(session: Session, kind: Kind, model: Trained, name: str, probes: int) -> None:
+    """Give each vector of ``kind`` that has none its ``probes`` nearest centroids of ``model``, to be searched by."""
+    digest = assigned_by(session, kind, model, name, probes)
+    assign(session, kind, name, digest, Index(Nearest(kind, model.path, probes), digest))
+
+
+def assigned_by(session: Session, kind: Kind, model: Trained, name: str, probes: int) -> str:
+    """Have the plan read the clusters ``name`` as assigned by ``model``; return their scorer's digest."""
     made_from = (session.plan.scorer(kind.table), model.digest)
     settings = {"probes": probes, "routed": model.k > kmeans.FLAT_LIMIT}
-    digest = session.use(name, Scorer(name, "clusters", kmeans.ASSIGN_VERSION, settings, "", made_from))
+    return session.use(name, Scorer(name, "clusters", kmeans.ASSIGN_VERSION, settings, "", made_from))
+
+
+def assign(session: Session, kind: Kind, name: str, digest: str, job: Job) -> None:
+    """Run ``job`` over the vectors of ``kind`` that the scorer ``digest`` has not assigned yet."""
     waiting = assignment.pending_assignment(session.lake, session.plan, kind, digest)
-    session.work_rounds(f"assign {name.replace('_', ' ')}", waiting, Assign(kind, model.path, probes, digest))
+    session.work_rounds(f"assign {name.replace('_', ' ')}", waiting, job)
 
 
 @dataclass(frozen=True)
-class Assign:
-    """A job: assign vectors of one shard, to ``clusters`` (the nearest) and ``vector_index`` (all probes)."""
+class Nearest:
+    """Find the nearest ``probes`` of the centroids in a file for the vectors of one item."""
 
     kind: Kind
     centroids: str
     probes: int
+
+    def __call__(self, item: WorkItem) -> tuple[pa.Table, np.ndarray]:
+        """Return the rows read, with ``kind.key`` and ``kind.column``, and their clusters (n, probes), -1 for none."""
+        rows = read_rows(item, [self.kind.key, self.kind.column], self.kind.key)
+        centroids, router = load_centroids(self.centroids)
+        return rows, kmeans.assign(to_vectors(rows[self.kind.column]), centroids, self.probes, router)
+
+    def clusters(self, rows: pa.Table, nearest: np.ndarray) -> pa.Table:
+        """Make rows of ``clusters``: the nearest of each."""
+        kinds = pa.repeat(self.kind.kind, len(rows))
+        return pa.table({"kind": kinds, "key": rows[self.kind.key], "cluster": pa.array(nearest[:, 0], pa.int32())})
+
+
+@dataclass(frozen=True)
+class Index:
+    """A job: assign vectors of one shard, to ``clusters`` (the nearest) and ``vector_index`` (all probes)."""
+
+    nearest: Nearest
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
-        rows = read_rows(item, [self.kind.key, self.kind.column], self.kind.key)
-        centroids, router = load_centroids(self.centroids)
-        nearest = kmeans.assign(to_vectors(rows[self.kind.column]), centroids, self.probes, router)
-        keys, blobs = rows[self.kind.key], rows[self.kind.column]
-        kinds = pa.repeat(self.kind.kind, len(keys))
-        clusters = pa.table({"kind": kinds, "key": keys, "cluster": pa.array(nearest[:, 0], pa.int32())})
+        rows, nearest = self.nearest(item)
+        keys, blobs = rows[self.nearest.kind.key], rows[self.nearest.kind.column]
         at, probe = np.nonzero(nearest >= 0)  # a routed vector may have met fewer centroids than it has probes
-        index = pa.table(
+        found = pa.table(
             {
                 "key": keys.take(pa.array(at)),
                 "cluster": pa.array(nearest[at, probe], pa.int32()),
@@ -132,7 +189,8 @@ class Assign:
                 "index_vector": blobs.take(pa.array(at)),
             }
         ).sort_by([("cluster", "ascending"), ("key", "ascending")])
-        return [Part("clusters", clusters, self.scorer), Part("vector_index", index, self.scorer)]
+        clusters = self.nearest.clusters(rows, nearest)
+        return [Part("clusters", clusters, self.scorer), Part("vector_index", found, self.scorer)]
 
 
 @functools.lru_cache(maxsize=2)

@@ -7,6 +7,7 @@ from catalog.ask.datasets import Dataset
 from catalog.lake.lake import Lake
 from catalog.lake.score_tables import undeclared
 from catalog.pending.eligible import current_scores
+from catalog.pending.training import CAPPED_BY
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
 from catalog.terms.declared import declared, scores_of
@@ -47,11 +48,9 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
     At most CLUSTERS_SHOWN of them, evenly over the ranks. Before: images that only balance or a later step drops.
     """
     reached = ["", *_from_balance_on(lake, dataset)]
-    clusters = (
-        "SELECT key AS sha256, cluster FROM clusters WHERE kind = 'image' AND commit <= ? AND scorer IN (SELECT digest "
-        "FROM scorers WHERE name = 'image_clusters' AND digest IN (SELECT unnest(scorers) FROM datasets "
-        "WHERE name = ? AND version = ?))"
-    )
+    names = dict(lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (dataset.scorers,)))
+    scorer = next((names[name] for name in CAPPED_BY if name in names), "")
+    clusters = "SELECT key AS sha256, cluster FROM clusters WHERE scorer = ? AND commit <= ?"
     rows = lake.query(
         f"""WITH sizes AS (SELECT c.cluster, count(DISTINCT item_id) AS before,
                 count(DISTINCT item_id) FILTER (d.dropped_by <> 'balance') AS after
@@ -61,9 +60,8 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
         ranked AS (SELECT *, row_number() OVER (ORDER BY before DESC, after DESC, cluster) AS rank,
             count(*) OVER () AS n FROM sizes)
         SELECT n, rank, before, after FROM ranked WHERE (rank - 1) % ((n + ? - 1) // ?) = 0 ORDER BY rank""",
-        (dataset.name, dataset.version, reached, dataset.commit, dataset.name, dataset.version,
-         CLUSTERS_SHOWN, CLUSTERS_SHOWN),
-    )  # fmt: skip
+        (dataset.name, dataset.version, reached, scorer, dataset.commit, CLUSTERS_SHOWN, CLUSTERS_SHOWN),
+    )
     return (rows[0][0] if rows else 0), [row[1:] for row in rows]
 
 

@@ -18,6 +18,7 @@ from catalog.ask.why import (
 from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
 from catalog.pending.superseded import gone_documents
+from catalog.pending.training import CAPPED_BY
 
 
 def explain_image(lake: Lake, image_id: str, scope: Scope) -> Facts:
@@ -134,19 +135,20 @@ def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
 
 
 def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
-    """Return the image cluster and the recipe's cap; where the cap decided, also the rank among the survivors."""
-    cap = {"cap": scope.plan.recipe.balance.cap} if scope.plan else {}
+    """Return the cluster that balance caps, and the recipe's cap or target; where the cap decided, also the rank among
+    the survivors, and the cap that was solved for the target."""
+    asked = scope.plan.recipe.balance if scope.plan else None
+    cap = {} if asked is None else {"target": asked.target} if asked.target else {"cap": asked.cap}
     if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)(?: cap=(\d+))?", decision.get("value") or ""):
         cap |= {"cap": int(at[4])} if at[4] else {}
         return {"cluster": int(at[1]), "rank": int(at[2]), "survivors": int(at[3]), **cap}
     rows = rows_of_key(lake, scope, "clusters", 'cluster, scorer, "commit"', "key", sha256)
-    if (
-        scope.dataset is None
-    ):  # else its scorer tells image clusters from the sentence clusters that images are routed to
-        by = {digest for (digest,) in lake.query("SELECT digest FROM scorers WHERE name = 'image_clusters'")}
-        rows = [row for row in rows if row["scorer"] in by]
-    found = scope.newest(rows, scope.scorers.get("image_clusters", ""))
-    return {"cluster": found["cluster"], **cap} if found else {}
+    names = dict(lake.query("SELECT digest, name FROM scorers WHERE name IN (SELECT unnest(?))", (list(CAPPED_BY),)))
+    for name in CAPPED_BY:  # a picture has rows by others too, for its duplicates and its sentences
+        of_name = [row for row in rows if names.get(row["scorer"]) == name]
+        if found := scope.newest(of_name, scope.scorers.get(name, "")):
+            return {"cluster": found["cluster"], **cap}
+    return {}
 
 
 def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Facts) -> list[Facts]:

@@ -29,7 +29,7 @@ from catalog.terms.score import Stage
 # What is read of every plan, beside its scores: tables, and scorers by what they fill.
 TABLES = ("images", "image_groups", "clusters", "match_candidates", "sentences", "sentence_content", "sentence_groups",
           "superseded")  # fmt: skip
-SCORERS = ("image_groups", "image_clusters", "matches", "sentence_groups")
+SCORERS = ("image_groups", "balance_clusters", "matches", "sentence_groups")
 # Texts of any length, which few rules read: kept only for a recipe that does.
 FREE_TEXTS = ("url", "alt_text", "text")
 # 32 bits hold 4.29 billion: of more sentences the conversion says so. 64 take twice the memory in every join. A number
@@ -40,7 +40,7 @@ _BITS = "CAST('0x' || left(sha256({}), 16) AS UBIGINT)"
 KEYS = ("hash({0})", "hash('1' || {0})", "hash('2' || {0})", "{0}")
 KeyOf = Callable[[str], str]  # SQL of an id -> SQL of its key
 SORTED_AT_ONCE = 8_000_000
-LAYOUT = 6  # counts up when other columns are written: no cut reads facts of another layout
+LAYOUT = 7  # counts up when other columns are written: no cut reads facts of another layout
 
 
 def image_checks(plan: Plan) -> list[Check]:
@@ -108,7 +108,7 @@ def _images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str) -> None:
         f"JOIN (SELECT key, {_NUMBER} AS picture, repeated FROM facts_pictures) USING (key){joins} "
         f"LEFT JOIN (SELECT {of} AS key, group_id FROM ({_groups(plan)})) USING (key) "
         f"LEFT JOIN (SELECT {key_of('key')} AS key, cluster FROM clusters "
-        f"WHERE scorer = '{plan.scorer('image_clusters')}') USING (key)"
+        f"WHERE scorer = '{plan.scorer('balance_clusters')}') USING (key)"
     )
 
 

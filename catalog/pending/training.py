@@ -34,9 +34,11 @@ class Kind:
 
 
 IMAGES = Kind("image", "image_embedding", "sha256", "image_vector", "image_content")
-
-
 SENTENCES = Kind("sentence", "sentence_embedding", "content", "sentence_vector", "sentence_content")
+# Pictures again, in clusters of their own: those that come as far as the cap of a cluster, where duplicates are gone.
+SURVIVORS = Kind("balance", "image_embedding", "sha256", "image_vector", "image_content")
+# What the cap of a version was of: before SURVIVORS had clusters, of those in which duplicates are searched.
+CAPPED_BY = (SURVIVORS.clusters, IMAGES.clusters)
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Trained:
 
 
 def eligible(lake: Lake, plan: Plan, kind: Kind) -> int:
-    """Count rows with a vector that pass the rules known by then: what K and retraining are measured by."""
+    """Count rows with a vector that pass the rules known by then: what K and retraining are measured by. Of SURVIVORS
+    those of this connection's last cut."""
     return lake.query(f"SELECT count(*) FROM ({_eligible(plan, kind)})")[0][0]
 
 
@@ -73,12 +76,18 @@ def sampled(plan: Plan, kind: Kind, n: int) -> str:
 
 
 def _eligible(plan: Plan, kind: Kind) -> str:
-    rows = image_rows(plan, Stage.ASSOCIATE) if kind is IMAGES else sentence_rows(plan, Stage.ASSOCIATE)
     return (
         f"SELECT {kind.key}, e.{kind.column} AS vector FROM {kind.table} e "
         f"WHERE e.scorer = '{plan.scorer(kind.table)}' "
-        f"AND e.{kind.column} IS NOT NULL AND {kind.key} IN (SELECT {kind.key} FROM ({rows}) WHERE dropped_by = '')"
+        f"AND e.{kind.column} IS NOT NULL AND {kind.key} IN ({_keys(plan, kind)})"
     )
+
+
+def _keys(plan: Plan, kind: Kind) -> str:
+    if kind is SURVIVORS:
+        return "SELECT i.sha256 FROM cut_survivors s JOIN facts.images i ON i.rowid = s.n"
+    rows = image_rows(plan, Stage.ASSOCIATE) if kind is IMAGES else sentence_rows(plan, Stage.ASSOCIATE)
+    return f"SELECT {kind.key} FROM ({rows}) WHERE dropped_by = ''"
 
 
 def trained(lake: Lake, scorer: str) -> Trained | None:

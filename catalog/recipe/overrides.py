@@ -1,7 +1,7 @@
 """Apply `--set` overrides to a recipe, and write its errors as sentences that say what to write instead."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args
 
@@ -28,6 +28,16 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
         at[last] = value
     else:
         raise BadRecipe(f"--set {key}: '{'.'.join(parents)}' holds one value, nothing named '{last}'.")
+
+
+def replace_alternatives(content: dict[str, Any], keys: Collection[str]) -> None:
+    """Take out what an override among ``keys`` stands in the place of: `balance.target` replaces a recipe's cap, and
+    the other way round. Where both are overridden, both stay, which the recipe's own check refuses."""
+    balance = content.get("balance")
+    for name, other in (("cap", "target"), ("target", "cap")):
+        asked = f"balance.{name}" in keys and f"balance.{other}" not in keys
+        if asked and isinstance(balance, dict) and balance.get(name) is not None:
+            balance.pop(other, None)
 
 
 def _step(at: Any, part: str, key: str) -> Any:

@@ -21,10 +21,12 @@ from pydantic import (
 
 from catalog.recipe.calibration import THRESHOLD, compared, filled
 from catalog.recipe.predicate import columns_of
+from catalog.recipe.whole_number import WholeNumber
 from catalog.terms.error import BadPredicate
 
 # Names under which the cut itself drops a picture or a sentence.
 RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "no_text", "balance", "max_uses", "same_text"})
+USUAL_CAP = 35  # of RealSyn's 30M
 FUSE_FIELDS = ("caption", "tags", "sentence")
 CAPTION_PROMPT = "Describe this image in one or two plain sentences. Name what can be seen; guess nothing."
 FUSE_PROMPT = (
@@ -116,10 +118,20 @@ class Rule(Settings):
 class Duplicates(Settings):
     """How duplicate pictures are found; the best surviving member of each group is kept."""
 
+    clusters: int = Field(1_000_000, ge=1, description="Clusters of pictures, fewer when there are few pictures.")
+    per_cluster: int = Field(40, ge=1, description="Pictures to a cluster, or more where there are too few clusters.")
+
     phash: int = Field(4, ge=0, le=16, description="Largest Hamming distance of two 64-bit perceptual hashes.")
     cosine: float = Field(0.96, gt=0, le=1, description="Smallest cosine of two image embeddings.")
     max_group: int = Field(1000, ge=2, description="A larger group is cut again by tighter edges, and reported.")
     probes: int = Field(2, ge=1, description="Nearest image clusters in which a picture looks for its like.")
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
+        """Leave the clusters out where they are as many as before they could be set: digests and records stay."""
+        later = ("clusters", "per_cluster")
+        usual = {name for name in later if getattr(self, name) == type(self).model_fields[name].default}
+        return {name: value for name, value in write(self).items() if name not in usual}
 
 
 class SentenceDuplicates(Settings):
@@ -139,6 +151,9 @@ class Association(Settings):
     """How sentences are retrieved for pictures."""
 
     clusters: int = Field(2_000_000, ge=1, description="Sentence clusters; fewer when there are few sentences.")
+    per_cluster: int = Field(
+        420, ge=1, description="Sentences to a cluster, or more: RealSyn has 0.84 billion in 2 million."
+    )
     probes: int = Field(1, ge=1, description="Nearest sentence clusters searched for each picture.")
     top_k: int = Field(3, ge=1, le=3, description="Sentences a picture gets at most: text1 to text3.")
     max_uses: int | None = Field(
@@ -150,13 +165,37 @@ class Association(Settings):
 
 
 class Balance(Settings):
-    """How many pictures of one cluster are kept, so that no kind crowds out the others."""
+    """How many pictures of one cluster are kept, so that no kind crowds out the others: a cap, or what is to be kept in
+    all; at most 35 a cluster where the recipe says neither."""
 
-    clusters: int = Field(1_000_000, ge=1, description="Image clusters; fewer when there are few pictures.")
-    target: int | None = None
-    cap: int | None = Field(
-        35, ge=1, description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M."
+    clusters: int = Field(1_000_000, ge=1, description="Clusters of pictures, fewer when there are few pictures.")
+    per_cluster: int = Field(
+        168, ge=1, description="Pictures to a cluster, or more: RealSyn has 168.3 million in 1 million."
     )
+    cap: int | None = Field(
+        None, ge=1, description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M."
+    )
+    target: WholeNumber | None = Field(
+        None, description="Pictures to keep in all, 30M say, in the place of a cap: the smallest cap that reaches it."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_cap(cls, given: object) -> object:
+        if isinstance(given, dict) and given.get("cap") is None and given.get("target") is None:
+            return {**given, "cap": USUAL_CAP}
+        return given
+
+    @model_validator(mode="after")
+    def _has_one(self) -> Self:
+        if self.cap is not None and self.target is not None:
+            raise ValueError("`cap` and `target` both say how many pictures are kept; leave one of them out")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
+        """Leave out which of `cap` and `target` is not there: digests and records stay as before there was a target."""
+        return {name: value for name, value in write(self).items() if value is not None}
 
 
 class Captioner(Settings):

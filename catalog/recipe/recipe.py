@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from catalog.lake.yaml_text import parsed
-from catalog.recipe.overrides import explain_fault, override
+from catalog.recipe.overrides import explain_fault, override, replace_alternatives
 from catalog.recipe.parts import (
     Association,
     Balance,
@@ -124,6 +124,7 @@ def changed(recipe: Recipe, overrides: Mapping[str, str]) -> Recipe:
 def _overridden(content: dict[str, Any], overrides: Mapping[str, str], name: str) -> Recipe:
     for key, value in overrides.items():
         override(content, key, value)
+    replace_alternatives(content, overrides)
     return validated(content, name)
 
 

@@ -33,7 +33,8 @@ def print_image(facts: Facts, screen: Console) -> None:
     if cluster := facts["cluster"]:
         rank = ""
         if "rank" in cluster:
-            rank = f", place {cluster['rank']} of {cluster['survivors']} survivors, cap {cluster['cap']}"
+            most = f"cap {cluster['cap']}" if "cap" in cluster else f"to keep {cluster['target']:,} in all"
+            rank = f", place {cluster['rank']} of {cluster['survivors']} survivors, {most}"
         screen.print(f"  cluster   {cluster['cluster']}{rank}")
     for match in facts["matches"]:
         mark = f"text{match['place']}" if match["place"] else "     "

@@ -18,7 +18,7 @@ from tasks.run.partition import ParquetFile
 
 SHARD = 50_000
 SCORERS = {"image_quality": "quality", "image_similarity": "similarity", "image_embedding": "embedding",
-           "image_groups": "groups", "image_clusters": "clusters", "matches": "matches",
+           "image_groups": "groups", "balance_clusters": "clusters", "matches": "matches",
            "sentence_quality": "words"}  # fmt: skip
 FILLED_BY = SCORERS | {"clusters": "clusters", "match_candidates": "matches"}
 

@@ -119,7 +119,7 @@ class Clusters:
     n: int
     bars: tuple[tuple[float, float, str], ...]
     cap: float
-    cap_label: str
+    most: str
     largest: str
     is_log: bool
 
@@ -136,4 +136,4 @@ def clusters(n: int, sizes: Sequence[tuple[int, int, int]], cap: int) -> Cluster
         return round(100 * (math.log1p(value) / math.log1p(top) if is_log else value / top), 2)
 
     bars = tuple((height(b), height(a), f"rank {rank:,}: {b:,} before, {a:,} after") for rank, b, a in sizes)
-    return Clusters(n, bars, min(height(cap), 100.0), f"cap {cap:,}", f"{largest:,}", is_log)
+    return Clusters(n, bars, min(height(cap), 100.0), f"{cap:,}", f"{largest:,}", is_log)

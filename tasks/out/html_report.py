@@ -13,7 +13,7 @@ from catalog.ask import datasets, report
 from catalog.ask.datasets import Dataset
 from catalog.ask.histogram import histograms
 from catalog.lake.lake import Lake
-from catalog.recipe.parts import RESERVED
+from catalog.recipe.parts import RESERVED, Balance
 from catalog.recipe.plan import Plan
 from tasks.out import charts
 from tasks.out.thumbnails import thumbnails
@@ -111,7 +111,7 @@ def _funnels(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, list[dict[st
     asks = _STEPS | {
         "duplicate": f"the best of its group (phash within {recipe.duplicates.phash} bits, or cosine from "
         f"{recipe.duplicates.cosine:g} on)",
-        "balance": f"among the {report.cap(lake, dataset, recipe)} drawn of its cluster",
+        "balance": _balanced(report.cap(lake, dataset, recipe), recipe.balance),
     }
     asks |= {rule.name: rule.predicate + rule.remark for rule in (*recipe.images, *recipe.sentences)}
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -126,6 +126,12 @@ def _funnels(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, list[dict[st
         rule = {"rule": step.rule, "asks": said, "is_sql": step.rule not in RESERVED}
         rows.append({**rule, "n_in": step.n_in, "n_dropped": step.n_dropped, "left": left, **share})
     return dict(found)
+
+
+def _balanced(cap: int, asked: Balance) -> str:
+    """Say what the cap asks of a picture."""
+    solved = f", the smallest cap that makes {asked.target:,} in all" if asked.target else ""
+    return f"among the {cap} drawn of its cluster{solved}"
 
 
 def _share(part: int, total: int) -> float:

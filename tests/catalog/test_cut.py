@@ -26,7 +26,7 @@ from tests.shared import opened_new
 SCORERS = {
     "image_quality": "q",
     "image_groups": "g",
-    "image_clusters": "c",
+    "balance_clusters": "c",
     "matches": "m",
     "sentence_quality": "sq",
 }

@@ -1,11 +1,15 @@
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from prefect.utilities.callables import parameter_schema
 
-from catalog.recipe.recipe import Recipe, load
+from catalog.recipe.parts import Balance, Duplicates
+from catalog.recipe.recipe import Recipe, changed, load
 from catalog.terms.error import BadRecipe
 
 FOLDER = Path(__file__).parents[2] / "flows" / "recipes"
@@ -35,6 +39,7 @@ def test_the_shipped_recipes_load_and_hold_realsyns_figures() -> None:
     assert {name: caps[name] for name in ("15m", "30m", "100m")} == {"15m": 20, "30m": 35, "100m": 180}
     big = load("30m", folder=FOLDER)
     assert (big.association.clusters, big.balance.clusters, big.association.top_k) == (2_000_000, 1_000_000, 3)
+    assert (big.association.per_cluster, big.balance.per_cluster, big.duplicates.per_cluster) == (580, 168, 40)
     assert big.images[0].keep == "least(width, height) >= 100" and big.sentences[0].keep == "n_words between 3 and 81"
 
 
@@ -81,6 +86,11 @@ def test_overrides_reach_every_depth_and_rules_by_name(small: Path) -> None:
         ("images.sharp.keep", "(SELECT true)", "rule 'sharp': it holds a subquery"),
         ("images.sharp.keep", "true", None),
         ("images.sharp.name", "short_side", "two have the name 'short_side'"),
+        ("balance.target", "0", r"'balance.target': .*greater than or equal to 1"),
+        ("balance.target", "1.0005k", "'balance.target': '1.0005k' is no whole number; write one, such as 30M"),
+        ("balance.target", "30 millions", "'balance.target': '30 millions' is no whole number; write one, such as 30M"),
+        ("balance", "{cap: 35, target: 30M}", "'balance': `cap` and `target` both .*; leave one of them out"),
+        ("balance.per_cluster", "0", "'balance.per_cluster': .*greater than or equal to 1"),
         ("images.sharp.name", "balance", "'balance' names a step of the cut itself"),
         ("sentences", "[{name: same_text, keep: 'true'}]", "'same_text' names a step of the cut itself"),
         ("images.sharp.name", "Sharp!", "'images.Sharp!.name': "),
@@ -105,6 +115,52 @@ def test_what_is_wrong_is_told_with_the_place_and_the_remedy(
         return
     with pytest.raises(BadRecipe, match=message):
         load(small, {key: value})
+
+
+@given(n=st.integers(1, 10**6), digits=st.integers(0, 9), suffix=st.sampled_from(("", "k", "K", "m", "M", "b", "B")))
+def test_a_target_is_read_as_people_write_large_numbers(n: int, digits: int, suffix: str) -> None:
+    """n x 10^-digits of a suffix's thousands, millions or billions, and refused where that is no whole number."""
+    written = f"{Decimal(n).scaleb(-digits):f}{suffix}"
+    of = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}[suffix.lower()] * n
+    if of % 10**digits == 0:
+        assert Balance.model_validate({"target": written}).target == of // 10**digits
+    else:
+        with pytest.raises(ValueError, match="is no whole number; write one, such as 30M"):
+            Balance.model_validate({"target": written})
+
+
+@given(target=st.integers(1, 10**12), cap=st.integers(1, 10**6))
+def test_balance_has_a_cap_or_a_target_and_a_cap_where_it_is_told_neither(target: int, cap: int) -> None:
+    assert (Balance.model_validate({}).cap, Balance.model_validate({"cap": None}).target) == (35, None)
+    for given_, has in (({"cap": cap}, (cap, None)), ({"target": target}, (None, target))):
+        balance = Balance.model_validate(given_)
+        assert (balance.cap, balance.target) == has
+        assert Balance.model_validate_json(balance.model_dump_json()) == balance
+
+
+def test_a_target_replaces_the_cap_of_the_recipe_that_it_is_set_on(small: Path) -> None:
+    capped = small.with_name("capped.yaml")
+    capped.write_text(yaml.safe_dump(SMALL | {"balance": {"cap": 20}}))
+    asked = load(capped, {"balance.target": "1.2M"}).balance
+    assert (asked.cap, asked.target) == (None, 1_200_000)
+    back = changed(load(capped, {"balance.target": "1.2M"}), {"balance.cap": "7"}).balance
+    assert (back.cap, back.target) == (7, None)
+    assert load(capped, {"balance.target": "null"}).balance.cap == 20
+    with pytest.raises(BadRecipe, match="`cap` and `target` both"):
+        load(capped, {"balance.target": "1.2M", "balance.cap": "7"})
+
+
+def test_what_came_later_and_is_not_used_leaves_records_and_digests_as_they_were(small: Path) -> None:
+    recipe = load(small)
+    assert recipe.record()["duplicates"].keys() == {"phash", "cosine", "max_group", "probes"}
+    assert recipe.record()["balance"] == {"clusters": 1_000_000, "per_cluster": 168, "cap": 35}
+    assert Duplicates.model_validate({"clusters": 9, "per_cluster": 50}).model_dump().items() >= {
+        ("clusters", 9), ("per_cluster", 50)
+    }  # fmt: skip
+    digest = recipe.digest()
+    assert load(small, {"balance": "{cap: 35, target: null}", "duplicates.per_cluster": "40"}).digest() == digest
+    for key, value in (("balance.target", "35"), ("duplicates.clusters", "9"), ("association.per_cluster", "40")):
+        assert load(small, {key: value}).digest() != digest
 
 
 def test_a_fusion_without_a_captioner_is_refused(small: Path) -> None:

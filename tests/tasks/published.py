@@ -22,7 +22,7 @@ from tests.shared import opened_new
 
 SENTENCES = ("A red fox sleeps in the sun.", "The old bridge crosses the river twice.", "Two boats wait for the wind.")
 FORMATS = ("jpeg", "png", "webp")
-SCORED = ("image_quality", "image_embedding", "image_clusters", "matches", "image_similarity", "sentence_quality")
+SCORED = ("image_quality", "image_embedding", "balance_clusters", "matches", "image_similarity", "sentence_quality")
 IMAGE_RULES = ({"name": "short_side", "keep": "least(width, height) >= 40"},)
 
 
@@ -146,7 +146,7 @@ def _scores(plan: Plan, parts: list, sentences: tuple[str, ...], similarity: flo
             "match_candidates": [row for _, sha in shas for row in _candidates(sha, sentences, similarity)],
             "image_similarity": [{"sha256": sha, "input_digest": "", "best_similarity": similarity} for _, sha in shas],
         }
-        scorers = {"clusters": "image_clusters", "match_candidates": "matches"}
+        scorers = {"clusters": "balance_clusters", "match_candidates": "matches"}
         made += [(shard, _part(t, each, plan.scorer(scorers.get(t, t)))) for t, each in of_table.items() if each]
     return made
 

@@ -18,6 +18,7 @@ from flows.settings import Compute, load_recipe
 from flows.survey import survey
 from ops.models.model_digest import ModelError
 from tasks.associate import associate
+from tasks.balance import cluster_survivors
 from tasks.caption import caption
 from tasks.cluster import cluster
 from tasks.duplicates import group_duplicates
@@ -37,7 +38,8 @@ BARE = {
     "sentence_duplicates": "null",
 }  # fmt: skip
 STEPS: tuple[Callable[[Session], Any], ...] = (
-    ingest, score_images, score_sentences, cluster, group_duplicates, associate, caption,
+    ingest, score_images, score_sentences, cluster, group_duplicates, associate, cluster_survivors,
+    caption,
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """The stage's own search over a vector index on disk: ``python -m infra.bench.peers.search_ranges FOLDER K N``.
 
-FOLDER holds ``sentences-*.parquet`` and ``routes.parquet`` as ``tasks.cluster.Assign`` writes them, K clusters over N
+FOLDER holds ``sentences-*.parquet`` and ``routes.parquet`` as ``tasks.cluster.Index`` writes them, K clusters over N
 sentences. One cluster range after another, as a worker would; prints how many candidates were found.
 """
 

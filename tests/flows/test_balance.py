@@ -1,0 +1,133 @@
+"""Two clusterings of pictures: one in which duplicates are searched, one of what is left, which balance caps."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.lake.opening import create_or_open
+from catalog.pending import training
+from catalog.pending.training import IMAGES, SURVIVORS, Kind
+from flows.settings import load_recipe
+from flows.survey import Pending, survey
+from tasks.cluster import Clustering
+from tasks.out.html_report import write_report
+from tasks.run import identity
+from tests.flows.conftest import Tell
+from tests.flows.line import curate, rows, work_done
+
+OF_BALANCE = "SELECT digest FROM scorers WHERE name IN ('balance_centroids', 'balance_clusters')"
+OTHERS = ("SELECT digest FROM scorers WHERE name IN ('image_centroids', 'image_clusters', 'sentence_centroids', "
+          "'sentence_clusters', 'image_routes', 'matches') ORDER BY ALL")  # fmt: skip
+CENTROIDS = 'SELECT kind, count(*), n FROM centroids GROUP BY kind, n, "commit" ORDER BY "commit"'
+
+
+def made_older(lake: Path) -> None:
+    """Take out what balance has of its own: the lake is then as it was when one clustering served for both."""
+    with create_or_open(lake) as opened:
+        ours = [digest for (digest,) in opened.query(OF_BALANCE)]
+        for table in ("centroids", "clusters", "partitions"):
+            opened.execute(f"DELETE FROM {table} WHERE list_contains(?, scorer)", (ours,))
+        opened.execute("DELETE FROM scorers WHERE list_contains(?, digest)", (ours,))
+        opened.execute("UPDATE datasets SET scorers = list_filter(scorers, d -> NOT list_contains(?, d))", (ours,))
+
+
+def pending(lake: Path, settings: dict[str, str], pages: Path) -> dict[str, Pending]:
+    plan, _ = identity.plan(load_recipe("demo", settings))
+    with create_or_open(lake, read_only=True) as opened:
+        return {each.work: each for each in survey(opened, plan, [str(pages)]).found}
+
+
+def trained_on(lake: Path, settings: dict[str, str], pages: Path, kind: Kind) -> set[str]:
+    plan, _ = identity.plan(load_recipe("demo", settings))
+    with create_or_open(lake, read_only=True) as opened:
+        seen = survey(opened, plan, [str(pages)])
+        return set(training.sample(opened, seen.plan, kind, 10**6)["key"].to_pylist())
+
+
+def cluster_of_one_that_fell(lake: Path, name: str) -> tuple[str, int]:
+    """An image that falls before the cap, so that no decision names its cluster, and its cluster by the scorer."""
+    return rows(
+        lake, "SELECT i.image_id, c.cluster FROM decisions d JOIN images i ON i.image_id = d.item_id "
+        f"JOIN clusters c ON c.key = i.sha256 JOIN scorers s ON s.digest = c.scorer AND s.name = '{name}' "
+        "WHERE d.dropped_by = 'duplicate' ORDER BY c.cluster DESC, i.image_id LIMIT 1"
+    )[0]  # fmt: skip
+
+
+def test_balance_is_trained_on_what_duplicates_leave_and_their_search_on_all(
+    curated: Path, pages: Path, settings: dict[str, str]
+):
+    fell = {sha for (sha,) in rows(
+        curated, "SELECT i.sha256 FROM decisions d JOIN images i ON i.image_id = d.item_id GROUP BY i.sha256 "
+        "HAVING bool_and(dropped_by IN ('duplicate', 'exact_duplicate')) AND bool_or(dropped_by = 'duplicate')",
+    )}  # fmt: skip
+    left, among = (trained_on(curated, settings, pages, kind) for kind in (SURVIVORS, IMAGES))
+    assert len(fell) > 10 and fell <= among and not fell & left and left < among
+    of = {kind: (k, n) for kind, k, n in rows(curated, CENTROIDS)}
+    assert of["balance"] == (len(left) // 40, len(left)) and of["image"] == (len(among) // 40, len(among))
+    assert rows(curated, "SELECT DISTINCT kind FROM clusters WHERE scorer IN (SELECT scorer FROM vector_index) "
+                "ORDER BY kind") == [("image",), ("sentence",)]  # fmt: skip
+
+
+@given(n=st.integers(0, 10**10), at_most=st.integers(1, 10**7), per_cluster=st.integers(1, 1000))
+def test_there_are_clusters_for_so_many_rows_each_and_no_more_than_asked_for(n: int, at_most: int, per_cluster: int):
+    k = Clustering(SURVIVORS, at_most, per_cluster).of(n)
+    assert 1 <= k <= at_most
+    assert k == 1 or k * per_cluster <= n
+    assert k == at_most or (k + 1) * per_cluster > n
+
+
+def test_the_cap_counts_in_the_clusters_of_balance(curated: Path):
+    found = rows(
+        curated,
+        "SELECT count(*), count(*) FILTER (c.cluster = p.cluster) FROM pairs p JOIN images i USING (image_id) "
+        f"JOIN clusters c ON c.key = i.sha256 AND c.scorer IN ({OF_BALANCE})",
+    )
+    assert found[0][0] == found[0][1] > 50
+
+
+def test_a_lake_of_one_clustering_is_told_read_and_given_the_other(
+    tell: Tell, curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
+):
+    lake = curated_copy
+    n = next(n for kind, _, n in rows(lake, CENTROIDS) if kind == "balance")
+    made_older(lake)
+    fallen, cluster = cluster_of_one_that_fell(lake, "image_clusters")
+    assert f"cluster   {cluster}\n" in tell("why", fallen, "--lake", str(lake))
+    with create_or_open(lake, read_only=True) as opened:
+        write_report(opened, "demo", 1, str(tmp_path / "older.html"))
+    assert "No picture came as far as balance" not in (tmp_path / "older.html").read_text()
+    others, before = rows(lake, OTHERS), rows(lake, CENTROIDS)
+    todo = pending(lake, settings, pages)
+    assert todo["train balance centroids"].rows == n
+    # Without clusters no cap is known: the pictures of all survivors would be counted.
+    assert (todo["caption main"].rows, todo["caption main"].due) == (0, "everything that reaches it")
+    published, counts = curate(lake, pages, settings=settings)
+    assert set(work_done(counts)) == {"train balance centroids", "assign balance clusters"}
+    assert (published.version, published.is_new) == (2, True)
+    fallen, cluster = cluster_of_one_that_fell(lake, "balance_clusters")
+    assert f"cluster   {cluster}\n" in tell("why", fallen, "--lake", str(lake))
+    assert rows(lake, OTHERS) == others and rows(lake, CENTROIDS)[:-1] == before
+    again, counts = curate(lake, pages, settings=settings)
+    assert (work_done(counts), again.is_new) == ({}, False)
+    assert not [each for each in pending(lake, settings, pages).values() if each.rows]
+
+
+@pytest.mark.parametrize(
+    ("setting", "kind", "untouched"),
+    [("balance.per_cluster", "balance", {"image", "sentence"}),
+     ("duplicates.per_cluster", "image", {"sentence"}),
+     ("association.per_cluster", "sentence", {"image"})],
+)  # fmt: skip
+def test_as_many_clusters_as_rows_to_one_are_asked_for(
+    curated_copy: Path, pages: Path, settings: dict[str, str], setting: str, kind: str, untouched: set[str]
+):
+    before = rows(curated_copy, CENTROIDS)
+    todo = pending(curated_copy, settings | {setting: "25"}, pages)
+    trained = {work.split()[1]: each.rows for work, each in todo.items() if work.startswith("train ") and each.rows}
+    assert trained[kind] and not trained.keys() & untouched
+    if kind == "balance":
+        curate(curated_copy, pages, settings=settings | {setting: "25"})
+        n = trained[kind]
+        assert rows(curated_copy, CENTROIDS) == [*before, ("balance", n // 25, n)]
