@@ -126,8 +126,14 @@ CREATE TABLE sentence_groups (content VARCHAR, group_id VARCHAR, group_size INTE
     "commit" BIGINT);
 """
 
+_PAIR_SIMILARITIES = """
+ALTER TABLE pairs ADD COLUMN caption_similarity DOUBLE;
+ALTER TABLE pairs ADD COLUMN synthetic_similarity DOUBLE;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
+    _PAIR_SIMILARITIES,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 
