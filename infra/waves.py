@@ -36,7 +36,7 @@ POLICIES = ("none", "overall", "cluster", "doubling")
 
 @dataclass(frozen=True)
 class World:
-    """``starts`` (clusters + 1): where each cluster's pictures begin; ``passed`` (pictures + 1): how many pass before."""
+    """``starts`` (clusters + 1): a cluster's first picture; ``passed`` (pictures + 1): those that pass before."""
 
     starts: np.ndarray
     passed: np.ndarray
