@@ -32,11 +32,13 @@ def slow(clusters: list[list[bool]], cap: int, policy: str) -> tuple[list[int], 
             if all(cluster[at] for at in inside):
                 continue  # decided: all that the cap keeps, unknown ones counted as passing, are known
             own = [answer for answer in cluster if answer is not None]
-            rate = {
-                "none": 1.0,
-                "overall": overall,
-                "cluster": (sum(own) + SHRINKAGE * overall) / (len(own) + SHRINKAGE),
-            }.get(policy, (sum(own) + SHRINKAGE * overall) / (len(own) + SHRINKAGE) / 2 ** (len(asked) - 1))
+            rate = 1.0
+            if policy == "overall":
+                rate = overall
+            elif policy != "none":
+                rate = (sum(own) + SHRINKAGE * overall) / (len(own) + SHRINKAGE)
+            if policy == "doubling":
+                rate /= 2 ** (len(asked) - 1)
             lacking = cap - sum(own)
             wanted = lacking if not asked else math.ceil(lacking / rate)
             for at in [at for at, answer in enumerate(cluster) if answer is None][:wanted]:
