@@ -17,6 +17,7 @@ from catalog.cut.released_address import with_released_address
 from catalog.lake.lake import Lake
 from catalog.recipe.plan import compile_plan
 from catalog.recipe.recipe import Recipe
+from flows.command.cli import main
 from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from tasks.ingest import ingest
@@ -127,6 +128,19 @@ def test_a_source_named_otherwise_releases_the_same_addresses(tmp_path: Path, sp
     source = write(tmp_path / "place", {name: TREE[name] for name in ("000/a.html", "000/1.jpg")})
     with ingested(tmp_path / "lake", spelled(source)) as lake:
         assert released(lake) == {"000/1.jpg", "000/a.html#image=1"}
+
+
+def test_why_finds_a_released_path_though_a_file_here_has_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    files = {name: TREE[name] for name in ("000/a.html", "000/1.jpg")}
+    source = write(tmp_path / "place", files)
+    with ingested(tmp_path / "lake", str(source)):
+        pass
+    monkeypatch.chdir(write(tmp_path / "copy", files))
+    for item in ("000/1.jpg", "000/a.html#image=1", f"{source}/000/1.jpg"):
+        assert main(["why", item, "--lake", str(tmp_path / "lake")]) == 0
+        assert f"{source}/000/a.html, place" in " ".join(capsys.readouterr().out.split())
 
 
 ALONE = {"7.tar": {"7.tar#s/01.jpg"}, "webdataset:7.tar": {"7.tar#s/01.jpg"}, "photos/3.jpg": {"3.jpg"}}
