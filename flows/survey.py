@@ -18,7 +18,7 @@ from tasks.ingest import ingest
 from tasks.publish import publish
 from tasks.run.session import Session
 from tasks.run.stage import Output, Placement
-from tasks.waves import next_wave
+from tasks.waves import WAVE, next_wave
 
 Step = Callable[[Session], Any]
 
@@ -67,7 +67,7 @@ class Survey(Session):
         return len(items)
 
     def compute(self, step: str, rows: int, run: Callable[[], Any], items: int = 1) -> bool:
-        self.saw(step, rows, items)
+        self.saw(step, rows if step != WAVE or self.capped else 0, items)
         return False
 
     def follow(self, run: Callable[[], Any]) -> None:

@@ -10,22 +10,31 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT.parent))
 
 from infra.generated import rewrite  # noqa: E402
+from infra.waves import KEPT  # noqa: E402
 
 START, END = "<!-- tables: made by infra/scale.py -->", "<!-- end of tables -->"
 DOCUMENTS, IMAGES, SENTENCES = 118e6, 336e6, 2.13e9
 # What RealSyn's filters leave of the sentences, and of the pictures to be described.
 GOOD, MEANINGFUL, DISTINCT, DESCRIBED = 1.82e9, 1.16e9, 0.84e9, 198e6
-RECIPES = {"15m": 15e6, "30m": 30e6, "100m": 100e6}
+RECIPES = {"15m": (15e6, 20), "30m": (30e6, 35), "100m": (100e6, 180)}  # pairs, cap
 CLUSTERS = {"sentence": 2e6, "image": 1e6, "balance": 1e6}
 DIMENSION = 1024  # EVA02-E-14-plus
 DOCUMENTS_A_SHARD = 1000
 ASSIGNED = 131_072  # vectors of one index file
 HOUR = 3600
+# What a wave asks for in a cluster that lacks r pictures, by the policies of infra/waves.py.
+ASKED_FOR = {
+    "none": "r: nothing in excess",
+    "overall": "r / pass rate of all",
+    "cluster": "r / the cluster's rate",
+    "doubling": "twice that, each wave from the third",
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ ASSUMED = {
     "TFLOP of a sentence, GPT-2 large": Assumed(0.039, "0.77 billion parameters x 25 tokens x 2"),
     "TFLOP of a caption": Assumed(5.1, "2.2 billion parameters x (1,100 tokens in + 60 out) x 2"),
     "share of that rate while text is generated": Assumed(0.3, "decoding is bound by memory; not measured"),
-    "pictures captioned for one that is published": Assumed(1.05, "the rules on captions come after them"),
+    "concentration of pass rates": Assumed(10, "how alike the pictures of a cluster are judged; see the waves below"),
     "ms to open a file and read its footer": Assumed(5, "local disk, cached; S3 takes 30 to 100"),
 }
 
@@ -221,14 +230,56 @@ def recipe_table() -> str:
     cpu, gpu = sum(s.cpu_hours for s in found), sum(s.gpu_hours for s in found)
     lines = ["| recipe | captioned | H200-hours of captions | of fused texts | all CPU-hours | all H200-hours | "
              "days on 64 cores and 8 H200 |", "|---|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
-    for name, pairs in RECIPES.items():
-        n = pairs * assumed("pictures captioned for one that is published")
+    for name, (pairs, cap) in RECIPES.items():
+        n = pairs * described_for_one(cap)
         whole = gpu + 2 * captions(n)
         lines.append(
             f"| `{name}` | {_n(n)} | {captions(n):,.0f} | {captions(n):,.0f} | {cpu:,.0f} | {whole:,.0f} | "
             f"{(cpu / 64 + whole / 8) / 24:,.1f} |"
         )
     return "\n".join(lines)
+
+
+def simulated() -> dict[str, Any]:
+    """The results of infra/waves.py."""
+    path = ROOT / "bench/results/waves.json"
+    if not path.exists():
+        raise SystemExit(f"{path.name} is missing; run python -m infra.waves")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def described_for_one(cap: int) -> float:
+    """Pictures that text is generated for, for one that the cap keeps, by the policy of the fewest waves."""
+    asked = ("doubling", cap, assumed("concentration of pass rates"))
+    row = next(row for row in simulated()["rows"] if (row["policy"], row["cap"], row["concentration"]) == asked)
+    return row["share"] * DESCRIBED / row["kept"]
+
+
+def waves_table() -> str:
+    """Share of all pictures that text is generated for, and waves until the last, by cap, policy and concentration."""
+    made = simulated()
+    found = {(row["cap"], row["policy"], row["concentration"]): row for row in made["rows"]}
+    spread = sorted({key[2] for key in found})
+    heads = "".join(f" Beta({k}): share | waves | beyond |" for k in spread)
+    lines = [f"| cap | asked for |{heads}", "|--:|---|" + "--:|--:|--:|" * len(spread)]
+    for cap, policy in dict.fromkeys(key[:2] for key in found):
+        each = [found[cap, policy, k] for k in spread]
+        cells = "".join(f" {r['share']:.3f} | {r['waves']} | {100 * r['beyond']:.1f} % |" for r in each)
+        lines.append(f"| {cap} | {ASKED_FOR[policy]} |{cells}")
+    return "\n".join([fit_line(made["fit"]), "", *lines])
+
+
+def fit_line(fit: dict[str, float]) -> str:
+    """Say how near one distribution of sizes comes to what RealSyn's caps keep, and why none can be nearer."""
+    caps = sorted(KEPT)
+    told = ", ".join(f"{fit[str(cap)] / 1e6:.1f} M at {cap} ({KEPT[cap] / 1e6:.2f})" for cap in caps)
+    least = caps[0] / caps[1] * KEPT[caps[1]]
+    return (
+        f"{_n(CLUSTERS['image'])} clusters, a share of {fit['empty']:g} empty and the others lognormal with sigma "
+        f"{fit['sigma']:g}, keep {told}; in brackets RealSyn's. No clustering gives these three: of n pictures a cap "
+        f"of {caps[0]} keeps at least {caps[0]}/{caps[1]} of what {caps[1]} keeps, so {KEPT[caps[1]] / 1e6:.2f} M at "
+        f"{caps[1]} force {least / 1e6:.1f} M at {caps[0]}, where the paper has {KEPT[caps[0]] / 1e6:.2f}."
+    )
 
 
 def catalog_table() -> str:
@@ -247,7 +298,7 @@ def catalog_table() -> str:
 def whole() -> str:
     parts = ["| assumed, not measured | value | why |", "|---|--:|---|"]
     parts += [f"| {name} | {each.value:g} | {each.why} |" for name, each in ASSUMED.items()]
-    tables = (passes_table(), stage_table(), retrieval(), recipe_table(), catalog_table())
+    tables = (passes_table(), stage_table(), retrieval(), recipe_table(), waves_table(), catalog_table())
     return "\n".join([*parts, *(line for table in tables for line in ("", table))])
 
 

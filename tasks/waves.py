@@ -35,9 +35,9 @@ def next_wave(session: Session) -> bool:
     lacking = waves.unknown(session.lake)
     if not lacking:
         return False
-    asked = waves.ask(session.lake, session.plan, cap)
-    session.compute(WAVE, asked, lambda: None)
     session.waves += 1
+    asked = waves.ask(session.lake, session.plan, cap, session.waves)
+    session.compute(WAVE, asked, lambda: None)
     return True
 
 

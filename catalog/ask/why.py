@@ -20,6 +20,7 @@ from catalog.terms.declared import declared
 Facts = dict[str, Any]
 _DOCUMENT = "* EXCLUDE (shard)"
 MOST = 20  # rows of each list
+_PLACED = re.compile(r"(.+)[#&]image=(\d{1,9})", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,35 @@ def scope_of(lake: Lake, dataset: Dataset | None) -> Scope:
 
 def resolve(lake: Lake, item: str, content: str) -> Resolved:
     """Find what ``item`` refers to: an id, a sha256 of 32 or 64 hex digits, a picture's or page's address (or the end
-    of one), a sentence's text. ``content`` is the content id of ``item`` taken as a sentence."""
+    of one), the address that a picture was released under, a sentence's text. ``content`` is the content id of
+    ``item`` taken as a sentence."""
     if re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", item):
         found = _by_id(lake, item[:32])
         if found:
             return found
     found = _by_address(lake, "{} = ?", item, content)
-    if not found and "/" not in item.strip("/") and len(item) < 300:
-        found = _by_address(lake, "ends_with({}, '/' || ?)", item, content)
+    found = found or _released(lake, item)
+    if not found and "://" not in item and not item.startswith("/") and len(item) < 300:
+        found = _by_address(lake, "ends_with({}, '/' || ?)", item, content) or _in_document(lake, item)
     return found
+
+
+def _released(lake: Lake, address: str) -> Resolved:
+    """Look up the pictures that any version released under an address."""
+    sql = "SELECT DISTINCT image_id FROM pairs WHERE raw_image_url = ? ORDER BY ALL"
+    return Resolved(images=[row[0] for row in lake.query(sql, (address,))])
+
+
+def _in_document(lake: Lake, item: str) -> Resolved:
+    """Look up a picture by its place in a document, as it would be released: ``000/0001.html#image=3``."""
+    placed = _PLACED.fullmatch(item)
+    if placed is None:
+        return Resolved()
+    sql = (
+        "SELECT image_id FROM images WHERE position = ? AND document_id IN (SELECT document_id FROM documents WHERE "
+        "ends_with(uri, '/' || ?)) ORDER BY ALL"
+    )
+    return Resolved(images=[row[0] for row in lake.query(sql, (int(placed[2]), placed[1]))])
 
 
 def _by_id(lake: Lake, key: str) -> Resolved:

@@ -4,7 +4,7 @@
   with the columns that rules read. By ``draw``, 64 bits of sha256(sha256 || seed), the cap ranks the pictures of a
   cluster: by content, so that a folder of another name has the same ones drawn. ``picture`` is a number for each
   sha256, ``repeated`` says that several images show it; of these ``occurrence`` is 64 bits of what is said of the
-  picture there and of its position, NULL of others.
+  picture there and of its position, before 64 of the address that it is released under; NULL of others.
 - ``contents(key)``: a sentence's number is its ``rowid``, which rises as ``content`` does, so that ties by the one are
   ties by the other; ``key`` is ``facts.key_of(content)``, by which its text is found in the lake.
 - ``sentences(sentence, gone, duplicates, repeats, ...)``: what rules on sentences read; ``gone``: no document holds it
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from catalog.cut.released_address import with_released_address
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import best_candidates, current_scores
 from catalog.pending.superseded import gone_documents, gone_sentences
@@ -27,8 +28,8 @@ from catalog.terms.declared import declared
 from catalog.terms.score import Stage
 
 # What is read of every plan, beside its scores: tables, and scorers by what they fill.
-TABLES = ("images", "image_groups", "clusters", "match_candidates", "sentences", "sentence_content", "sentence_groups",
-          "superseded")  # fmt: skip
+TABLES = ("documents", "images", "image_groups", "clusters", "match_candidates", "sentences", "sentence_content",
+          "sentence_groups", "superseded")  # fmt: skip
 SCORERS = ("image_groups", "balance_clusters", "matches", "sentence_groups")
 # Texts of any length, which few rules read: kept only for a recipe that does.
 FREE_TEXTS = ("url", "alt_text", "text")
@@ -40,7 +41,7 @@ _BITS = "CAST('0x' || left(sha256({}), 16) AS UBIGINT)"
 KEYS = ("hash({0})", "hash('1' || {0})", "hash('2' || {0})", "{0}")
 KeyOf = Callable[[str], str]  # SQL of an id -> SQL of its key
 SORTED_AT_ONCE = 8_000_000
-LAYOUT = 7  # counts up when other columns are written: no cut reads facts of another layout
+LAYOUT = 8  # counts up when other columns are written: no cut reads facts of another layout
 
 
 def image_checks(plan: Plan) -> list[Check]:
@@ -100,15 +101,26 @@ def _images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str) -> None:
     joins = "".join(_joined(plan, table, of, "sha256") for table in scores)
     names += [name for table in scores for name in table.source]
     draw = _BITS.format(f"sha256 || '{plan.recipe.seed}'") + " AS draw"
-    there = _BITS.format("concat_ws(' ', position, alt_text)")
-    occurrence = f"CASE WHEN repeated THEN {there} END AS occurrence"
+    there, at = (_BITS.format(said) for said in ("concat_ws(' ', position, alt_text)", "coalesce(raw_image_url, '')"))
+    occurrence = f"CASE WHEN repeated THEN {there}::UHUGEINT * 18446744073709551616 + {at} END AS occurrence"
     names = [occurrence if name == "occurrence" else name for name in names]
     lake.execute(
         f"CREATE TABLE making.images AS SELECT {', '.join(names)} FROM (SELECT {of} AS key, {draw}, * FROM {counted}) "
         f"JOIN (SELECT key, {_NUMBER} AS picture, repeated FROM facts_pictures) USING (key){joins} "
+        f"LEFT JOIN ({_addresses_of_repeated(of, counted)}) USING (image_id) "
         f"LEFT JOIN (SELECT {of} AS key, group_id FROM ({_groups(plan)})) USING (key) "
         f"LEFT JOIN (SELECT {key_of('key')} AS key, cluster FROM clusters "
         f"WHERE scorer = '{plan.scorer('balance_clusters')}') USING (key)"
+    )
+
+
+def _addresses_of_repeated(key: str, counted: str) -> str:
+    """SQL of the address of each occurrence of repeated pictures: what decides where all else is equal."""
+    repeated = f"SELECT * FROM {counted} WHERE {key} IN (SELECT key FROM facts_pictures WHERE repeated)"
+    shown = f"SELECT image_id, document_id, position, url FROM ({repeated})"
+    return (
+        "SELECT image_id, any_value(raw_image_url) AS raw_image_url "
+        f"FROM {with_released_address(shown)} GROUP BY image_id"
     )
 
 

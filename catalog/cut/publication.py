@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from catalog.cut.released_address import with_released_address
 from catalog.cut.texts import surviving
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import current_scores, image_rows, sentence_rows
@@ -19,6 +20,9 @@ from catalog.pending.superseded import gone_documents
 from catalog.recipe.plan import Plan
 from catalog.recipe.recipe import Recipe
 from catalog.terms.score import Stage
+
+# Scores of generated texts that a pair shows, each the one column of its table; NULL where the recipe has none.
+PAIR_SIMILARITIES = ("caption_similarity", "synthetic_similarity")
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,11 @@ def _pairs(lake: Lake, plan: Plan) -> None:
         "y": ("synthetic", "synthetic_text AS syn_text, synthetic_status"),
         "b": ("image_similarity", "best_similarity"),
     }
+    computed = {score.table for score in plan.scores}
+    scores |= {f"of_{name}": (name, name) for name in PAIR_SIMILARITIES if name in computed}
+    similarities = ", ".join(
+        f"of_{name}.{name}" if name in computed else f"NULL::DOUBLE AS {name}" for name in PAIR_SIMILARITIES
+    )
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_kept AS SELECT * FROM cut_images WHERE dropped_by = ''")
     kept = "WHERE sha256 IN (SELECT sha256 FROM cut_kept)"
     joins = "".join(
@@ -150,21 +159,27 @@ def _pairs(lake: Lake, plan: Plan) -> None:
         f"ON {alias}.sha256 = c.sha256"
         for alias, (table, columns) in scores.items()
     )
+    images = image_rows(plan, Stage.INGEST, among="cut_kept")
+    shown = f"SELECT * FROM ({images}) WHERE image_id IN (SELECT image_id FROM cut_kept)"
     lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_pairs AS SELECT c.image_id, c.sha256, i.document_id, i.url AS raw_image_url, "
+        "CREATE OR REPLACE TEMP TABLE cut_pairs AS SELECT c.image_id, c.sha256, i.document_id, i.raw_image_url, "
         "t.text1, t.text2, t.text3, CASE WHEN y.synthetic_status = 'ok' THEN y.syn_text END AS syn_text, "
         "CASE WHEN x.caption_status = 'ok' THEN x.caption END AS caption, i.alt_text, g.tags, i.width, i.height, "
         "t.similarity1, t.similarity2, t.similarity3, b.best_similarity, c.cluster, x.caption_status, "
-        "y.synthetic_status FROM cut_kept c "
-        f"JOIN ({image_rows(plan, Stage.INGEST, among='cut_kept')}) i ON i.image_id = c.image_id "
+        f"y.synthetic_status, {similarities} FROM cut_kept c "
+        f"JOIN {with_released_address(shown)} i ON i.image_id = c.image_id "
         f"LEFT JOIN (SELECT image_id, {texts} FROM cut_texts GROUP BY image_id) t ON t.image_id = c.image_id{joins}"
     )
 
 
 def content_digest(lake: Lake) -> str:
-    """Hash the pairs in the order of their ids, without dataset, version, run or time, to 32 hex digits."""
+    """Hash what the pairs say, without dataset, version, run or time, to 32 hex digits.
+
+    By content: without ids of occurrences, which hold the place of the source on this machine.
+    """
     digest = hashlib.sha256()
-    rows = "SELECT sha256(CAST(to_json(p) AS VARCHAR)) AS row FROM cut_pairs p ORDER BY image_id"
+    pairs = "SELECT * EXCLUDE (image_id, document_id) FROM cut_pairs"
+    rows = f"SELECT sha256(CAST(to_json(p) AS VARCHAR)) AS row FROM ({pairs}) p ORDER BY sha256, row"
     for batch in lake.blocks(rows, rows=100_000):
         digest.update("".join(batch["row"].to_pylist()).encode())
     return digest.hexdigest()[:32]

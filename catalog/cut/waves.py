@@ -5,7 +5,9 @@ texts are there, some fall, others come inside, and the next wave asks for these
 kept then, and every decision, is what generating all texts would have given: the pictures before the last kept one of
 each cluster are all known, and what lies behind is `balance` either way.
 
-To need few waves, more are asked for at once: as many as make a cluster full at the share that passed so far.
+To need few waves, more are asked for at once: as many as make a cluster full at the share that passed so far, and of
+what it still lacks twice as many in each wave from the third on. By simulation 4 or 5 waves then make 1 to 5 % more texts
+than are needed, where up to 113 would make none too many (infra/SCALE.md).
 """
 
 from dataclasses import dataclass
@@ -43,9 +45,10 @@ def seen(lake: Lake) -> Seen:
     return Seen(*lake.query(f"SELECT {counts} FROM wave_asked LEFT JOIN cut_capped USING (n)")[0])
 
 
-def ask(lake: Lake, plan: Plan, cap: int) -> int:
-    """Make ``wave_asked(n, sha256, sentence)`` out of the last cut, whose cap is ``cap``; return how many they are."""
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE wave_wanted AS {wanted(lake, plan, cap)}")
+def ask(lake: Lake, plan: Plan, cap: int, wave: int) -> int:
+    """Make ``wave_asked(n, sha256, sentence)`` of wave number ``wave`` (from 1) out of the last cut, whose cap is
+    ``cap``; return how many they are."""
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE wave_wanted AS {wanted(lake, plan, cap, wave)}")
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE wave_asked AS SELECT w.n, i.sha256, coalesce(t.text, '') AS sentence "
         "FROM wave_wanted w JOIN facts.images i ON i.rowid = w.n "
@@ -55,23 +58,28 @@ def ask(lake: Lake, plan: Plan, cap: int) -> int:
     return lake.query("SELECT count(*) FROM wave_asked")[0][0]
 
 
-def wanted(lake: Lake, plan: Plan, cap: int) -> str:
+def wanted(lake: Lake, plan: Plan, cap: int, wave: int) -> str:
     """SQL of the ``n`` of the unknown pictures that are expected to make their cluster full, and those before them."""
+    excess = 2 ** max(0, wave - 2) - 1
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE wave_rates AS WITH known AS (SELECT cluster, "
-        "count(*) FILTER (state = '') AS passed, count(state) AS known FROM cut_capped WHERE cluster IS NOT NULL "
+        "count(*) FILTER (state = '') AS passed, count(state) AS known, "
+        "count(*) FILTER (state IS NULL AND NOT past) AS lacking FROM cut_capped WHERE cluster IS NOT NULL "
         "GROUP BY cluster), "
         "every AS (SELECT coalesce(sum(passed) / nullif(sum(known), 0), 1) AS rate FROM known) "
-        f"SELECT cluster, CAST(ceil({WHOLE} * (passed + {PRIOR} * rate) / (known + {PRIOR})) AS BIGINT) AS rate "
-        "FROM known, every"
+        f"SELECT cluster, lacking, CAST(ceil({WHOLE} * (passed + {PRIOR} * rate) / (known + {PRIOR})) AS BIGINT) "
+        "AS rate FROM known, every"
     )
     weight = f"CASE WHEN state IS NULL THEN rate WHEN state = '' THEN {WHOLE} ELSE 0 END"
-    rows = f"(SELECT n, cluster, place, state, {weight} AS weight FROM cut_capped LEFT JOIN wave_rates USING (cluster))"
+    rows = (
+        f"(SELECT n, cluster, place, state, lacking, {weight} AS weight FROM cut_capped "
+        "LEFT JOIN wave_rates USING (cluster))"
+    )
     enough = max(cap, _expected_cap(lake, plan, rows)) * WHOLE
     return (
-        "SELECT n FROM (SELECT n, cluster, state, sum(weight) OVER (PARTITION BY cluster ORDER BY place "
+        "SELECT n FROM (SELECT n, cluster, state, lacking, sum(weight) OVER (PARTITION BY cluster ORDER BY place "
         f"{BEFORE}) AS expected FROM {rows}) "
-        f"WHERE state IS NULL AND (cluster IS NULL OR coalesce(expected, 0) < {enough})"
+        f"WHERE state IS NULL AND (cluster IS NULL OR coalesce(expected, 0) < {enough} + {excess * WHOLE} * lacking)"
     )
 
 

@@ -130,9 +130,14 @@ _WAVES = """
 CREATE TABLE waves (run_id VARCHAR, wave INTEGER, asked BIGINT, passed BIGINT, kept BIGINT, "commit" BIGINT);
 """
 
+_PAIR_SIMILARITIES = """
+ALTER TABLE pairs ADD COLUMN caption_similarity DOUBLE;
+ALTER TABLE pairs ADD COLUMN synthetic_similarity DOUBLE;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
-    _WAVES,
+    _WAVES, _PAIR_SIMILARITIES,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 

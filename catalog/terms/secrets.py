@@ -4,7 +4,13 @@ import re
 
 _USER = re.compile(r"\b((?:https?|ftp)://)[^/?#\s\"'<>\\]*@", re.IGNORECASE)
 _SIGNED = re.compile(r"((?:[a-z][a-z0-9_]*:)?(?:https?|ftp)://[^?#]*)[?#].*", re.IGNORECASE | re.DOTALL)
-
+# For SQL too (RE2): the user and password of one address, and one whose query signs it or lets in who has it, by the
+# parameters of S3, Google, Azure and CloudFront, or as a plain token. What stands before it is group 1.
+USER = r"^([a-z][a-z0-9]*://)[^/?#]*@"
+SIGNED_QUERY = (
+    r"^([^?#]*)\?(?:[^#]*&)?(?:x-(?:amz|goog)-[a-z-]+|awsaccesskeyid|googleaccessid|signature|sig|key-pair-id|policy|"
+    r"(?:access_?|auth_?)?token|api_?key|password)=.*"
+)
 _NAMED = re.compile(r"\?\$\{\w+\}(?=$|[\s\"',\]])")
 
 

@@ -33,8 +33,10 @@ def why(args: Namespace) -> int:
     """Print what the lake knows of ``args.item``. Raises PairmillError when it knows nothing."""
     screen = console()
     with create_or_open(args.lake, read_only=True) as lake:
-        item = _as_stored(args.item)
-        found = resolve(lake, item, text_id(normalise(item)))
+        stored = _as_stored(args.item)
+        found = _found(lake, stored)
+        if not found and stored != args.item:  # a file here has the name of one in a source
+            found = _found(lake, args.item)
         if not found:
             raise PairmillError(
                 f"lake '{args.lake}' knows no '{args.item}'. Give an id, a sha256, the address of a picture or page, "
@@ -42,6 +44,10 @@ def why(args: Namespace) -> int:
             )
         _print(lake, found, scope_of(lake, _dataset(lake, args.dataset, found)), screen)
     return 0
+
+
+def _found(lake: Lake, item: str) -> Resolved:
+    return resolve(lake, item, text_id(normalise(item)))
 
 
 def _as_stored(item: str) -> str:

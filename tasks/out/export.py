@@ -57,7 +57,8 @@ def export(
     webdataset: `NAME-vV-000000.tar` of at most 10,000 samples and 1 GB, each `{image_id}.jpg` (or png, webp, … : the
     original bytes), `.json` (all columns of the pair) and `.txt` (text1), in the order of the shards that hold the
     bytes, so neighbours come from near documents: shuffle shards and samples while training. parquet:
-    `NAME-vV-000000.parquet`, RealSyn's columns, then ids, texts and scores, by image_id; no picture bytes.
+    `NAME-vV-000000.parquet`, RealSyn's columns, then ids, texts, statuses and similarities, by image_id; no picture
+    bytes.
 
     One process; memory is one file's rows and the pictures that they take from one shard, 1 GB at most. Finished files
     are not written again. Holds the lease while it writes (waits ``wait_seconds`` for it): it ends with a row in

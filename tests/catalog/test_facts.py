@@ -22,6 +22,7 @@ from tests.catalog.test_cut import fill, plan, world
 from tests.shared import made_once
 
 ROW = {
+    "documents": {"document_id": ["new"], "source": ["s"], "uri": ["u"]},
     "images": {"image_id": ["new"], "sha256": ["p01"]},
     "image_quality": {"sha256": ["p01"], "scorer": ["other"]},
     "image_similarity": {"sha256": ["p01"]},

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,11 +121,11 @@ def generated(lake: Lake) -> int:
 
 def by_waves(lake: Lake, plan: Plan, generator: Generator, kill: float) -> int:
     """Go on until nothing that matters is unknown; a wave is killed with probability ``kill``."""
-    for wave in range(200):
+    for wave in range(1, 200):
         cap = cut(lake, plan)
         if not waves.unknown(lake):
-            return wave
-        assert waves.ask(lake, plan, cap) > 0
+            return wave - 1
+        assert waves.ask(lake, plan, cap, wave) > 0
         if generator.random.random() < kill:
             generator.work(generator.random.randint(0, 4), generator.random.choice((0.0, 0.3, 1.0)))
         else:
@@ -159,7 +160,7 @@ def test_waves_give_what_generating_everything_gives(seed: int, late: set, kill:
             rules.fill(each, images, words)
         everything = Generator(full, made, images, seed)
         cut(full, made)
-        waves.ask(full, made, ALL)
+        waves.ask(full, made, ALL, 1)
         everything.work()
         cap = cut(full, made)
         generator = Generator(lake, made, images, seed)
@@ -202,17 +203,19 @@ def test_the_cap_is_the_smallest_that_reaches_the_target(sizes: list[int], targe
     assert found == max(1, next(cap for cap in range(31) if kept[cap] >= reached))
 
 
-def test_a_cluster_of_which_few_pass_is_asked_for_more(tmp_path: Path):
-    """Two clusters of 400 of which 50 each are known: after that each is asked for about what its own share needs."""
+@pytest.mark.parametrize(("wave", "times"), [(2, 1), (3, 2), (4, 4)])
+def test_a_cluster_of_which_few_pass_is_asked_for_more(tmp_path: Path, wave: int, times: int):
+    """Two clusters of 1,000 of which 50 each are known: each is then asked for about what its own share needs, and for
+    twice that in each wave from the third on."""
     shares, cap = (0.2, 0.9), 50
     with opened_new(tmp_path / "lake") as lake:
         lake.execute(
-            "CREATE TEMP TABLE cut_capped AS SELECT CAST(n AS UINTEGER) AS n, n // 400 AS cluster, n % 400 + 1 AS "
-            f"place, CASE WHEN n % 400 < {cap} THEN if((n % 10) / 10 < {list(shares)}[n // 400 + 1], '', 'pair') END "
-            "AS state FROM range(800) t(n)"
+            "CREATE TEMP TABLE cut_capped AS SELECT CAST(n AS UINTEGER) AS n, n // 1000 AS cluster, n % 1000 + 1 AS "
+            f"place, CASE WHEN n % 1000 < {cap} THEN if((n % 10) / 10 < {list(shares)}[n // 1000 + 1], '', 'pair') END "
+            f"AS state, n % 1000 >= {cap} + {cap} * (1 - {list(shares)}[n // 1000 + 1]) AS past FROM range(2000) t(n)"
         )
-        sql = f"SELECT n // 400, count(*) FROM ({waves.wanted(lake, plan(LATE, cap=cap), cap)}) GROUP BY ALL"
+        sql = f"SELECT n // 1000, count(*) FROM ({waves.wanted(lake, plan(LATE, cap=cap), cap, wave)}) GROUP BY ALL"
         asked = dict(lake.query(sql))
     for cluster, share in enumerate(shares):
-        lacking = cap * (1 - share) / share
+        lacking = times * cap * (1 - share) / share
         assert 0.6 * lacking <= asked[cluster] <= lacking + 1

@@ -74,6 +74,17 @@ def test_a_lake_that_refers_to_its_pictures_publishes_the_same_dataset_and_expor
         export(opened, "demo", 1, str(tmp_path / "again"))
 
 
+@pytest.mark.slow
+def test_the_same_pages_elsewhere_publish_the_same_dataset(few_pages: Path, settings: dict[str, str], tmp_path: Path):
+    found = []
+    for parent in ("here", "else/where"):
+        pages = shutil.copytree(few_pages, tmp_path / parent / "pages")
+        found.append(curate(tmp_path / parent / "lake", pages, settings=settings)[0])
+    assert found[0].n_pairs and found[0].content_digest == found[1].content_digest
+    addresses = [row[0] for row in rows(tmp_path / "here" / "lake", "SELECT raw_image_url FROM pairs")]
+    assert not any(address.startswith(("/", "data:")) for address in addresses)
+
+
 def test_after_a_run_nothing_is_pending(tell: Tell, lake: str, pages: Path, assignments: list[str]):
     assert "nothing is pending" in tell("status", "--lake", lake)
     told = tell("status", "demo", "--source", str(pages), "--lake", lake, *assignments)

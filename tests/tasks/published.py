@@ -56,7 +56,9 @@ def published(
         made = _ingested(pictures, sentences, alt_text, url, faults)
         made += _scores(plan, made, sentences, similarity, clusters)
         if caption:
-            made += [(shard, _captions(plan, rows["sha256"], caption)) for shard, rows in _images(made)]
+            made += [
+                (shard, part) for shard, rows in _images(made) for part in _captions(plan, rows["sha256"], caption)
+            ]
         if tags:
             made += [(shard, _tags(plan, rows["sha256"], tags)) for shard, rows in _images(made)]
         writer.commit(
@@ -84,7 +86,7 @@ def plan_of(cap: int, rules: tuple[dict[str, str], ...], captions: bool, tags: b
         "tags": {"vocabulary": ["field"]} if tags else None,
     }
     plan = compile_plan(recipe.validated(content, "small"), {})
-    names = [*SCORED, *["captions"] * captions, *["tags"] * tags]
+    names = [*SCORED, *["captions", "caption_similarity"] * captions, *["tags"] * tags]
     scorers = [Scorer(name, name, 1, {"side": 224}, "0" * 32) for name in names]
     for scorer in scorers:
         plan = plan.with_scorer(scorer.name, scorer.digest)
@@ -157,9 +159,11 @@ def _candidates(sha256: str, sentences: tuple[str, ...], similarity: float | Non
     return [{"sha256": sha256, "content": text_id(text), "similarity": score} for text, score in texts]
 
 
-def _captions(plan: Plan, shas: list[str], caption: str) -> Part:
+def _captions(plan: Plan, shas: list[str], caption: str) -> list[Part]:
     row = {"captioner": "main", "prompt": "?", "text": caption, "status": "ok", "n_tokens": 4, "seconds": 0.5}
-    return _part("captions", [{"sha256": sha, **row} for sha in shas], plan.scorer("captions"))
+    near = {"input_digest": "", "caption_similarity": 0.55}
+    of_table = {"captions": row, "caption_similarity": near}
+    return [_part(t, [{"sha256": sha, **each} for sha in shas], plan.scorer(t)) for t, each in of_table.items()]
 
 
 def _tags(plan: Plan, shas: list[str], tags: tuple[str, ...]) -> Part:

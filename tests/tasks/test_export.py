@@ -27,6 +27,9 @@ from tests.ops.read.samples import write
 from tests.tasks.published import picture, published
 
 N = 14
+# What tells a trainer how far to trust a text; this recipe fuses none.
+SHOWN = {"caption_status": "ok", "synthetic_status": None, "similarity1": 0.5, "similarity2": 0.4, "similarity3": 0.3,
+         "best_similarity": 0.5, "caption_similarity": 0.55, "synthetic_similarity": None}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +85,7 @@ def test_each_sample_is_the_original_bytes_the_first_text_and_all_columns(lake: 
         with Image.open(io.BytesIO(sample[extension[n % 3]])) as image:
             assert (pair["width"], pair["height"]) == image.size
         assert pair["similarity1"] == 0.5 and pair["tags"] == ["field"] and pair["version"] == 1
+        assert {name: pair[name] for name in SHOWN} == SHOWN
     with create_or_open(lake.uri, read_only=True) as reader:
         (pair,) = reader.table("SELECT * FROM pairs WHERE image_id = ?", (text_id("image", "3"),)).to_pylist()
     assert json.loads(read[text_id("image", "3")]["json"]) == pair
@@ -121,6 +125,7 @@ def test_parquet_has_the_columns_of_realsyn_first_and_the_rows_of_pairs(
     assert (found.files, found.rows) == (3, N)
     tables = [pq.read_table(tmp_path / f"small-v1-{n:06d}.parquet") for n in range(3)]
     assert tables[0].column_names[:5] == list(REALSYN)
+    assert set(SHOWN) <= set(tables[0].column_names)
     rows = [row for table in tables for row in table.to_pylist()]
     pairs = lake.table("SELECT * EXCLUDE (dataset, version) FROM pairs ORDER BY image_id").to_pylist()
     assert rows == pairs
