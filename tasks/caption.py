@@ -19,13 +19,14 @@ from ops.fault import Fault
 from ops.image.decode import Decode
 from ops.models.clip import Clip
 from ops.models.generation import Generation
+from ops.models.language_model import LanguageModel
 from ops.models.vlm import VisionLanguageModel
 from ops.pair.fuse import fuse_prompt
 from ops.pair.similarity import VERSION as SIMILARITY_VERSION
 from ops.pair.similarity import similarity
 from ops.text.generation_status import generation_status
 from tasks.calibrate import calibrate
-from tasks.run.identity import caption_scorer, clip, decoder, fuse_scorer
+from tasks.run.identity import caption_scorer, clip, decoder, fuse_scorer, fuser
 from tasks.run.payloads import payloads
 from tasks.run.rows import quarantine, read_rows, scalars, to_vectors
 from tasks.run.session import Session
@@ -112,8 +113,20 @@ def answers(
                 asked.append(sha)
         texts = model.generate(pictures, [prompts[sha] for sha in asked], max_tokens)
         found |= zip(asked, texts, strict=True)
-        bad += [Fault(sha, text.error, "no text") for sha, text in zip(asked, texts, strict=True) if text.error]
+        bad += _faults(asked, texts)
     return found, bad
+
+
+def text_answers(
+    prompts: dict[str, str], model: LanguageModel, max_tokens: int
+) -> tuple[dict[str, Generation], list[Fault]]:
+    """Ask the model for each picture's prompt, its bytes unread; return its answers, and faults of empty ones."""
+    texts = model.generate(list(prompts.values()), max_tokens)
+    return dict(zip(prompts, texts, strict=True)), _faults(list(prompts), texts)
+
+
+def _faults(asked: list[str], texts: list[Generation]) -> list[Fault]:
+    return [Fault(sha, text.error, "no text") for sha, text in zip(asked, texts, strict=True) if text.error]
 
 
 def empty_answers(table: str, item: WorkItem, text: str, status: str, scorer: str, **constants: list) -> list[Part]:
@@ -174,8 +187,9 @@ def fuse(session: Session) -> None:
         return
     made_from = tuple(session.plan.scorer(name) for name in SYNTHETIC.made_from)
     digest = session.use(SYNTHETIC.table, fuse_scorer(session.recipe, made_from))
-    model = VisionLanguageModel(session.recipe.models[settings.model], settings.precision, settings.batch_size)
-    job = FuseTexts(model, shown(session.recipe, settings.side), settings.prompt, settings.max_tokens, digest)
+    job = FuseTexts(
+        fuser(session.recipe), shown(session.recipe, settings.side), settings.prompt, settings.max_tokens, digest
+    )
     session.work_rounds(SYNTHETIC.step, pending_fusion(session.lake, session.plan), job)
 
 
@@ -185,7 +199,7 @@ class FuseTexts:
 
     stage: ClassVar[str] = SYNTHETIC.step
 
-    model: VisionLanguageModel
+    model: VisionLanguageModel | LanguageModel
     decode: Decode
     prompt: str
     max_tokens: int
@@ -211,7 +225,10 @@ class FuseTexts:
         )
         digests = dict(zip(item.keys, item.inputs["input_digests"], strict=True))
         prompts = {sha: fuse_prompt(self.prompt, *texts[sha]) for sha in texts}
-        found, bad = answers(item, prompts, self.decode, self.model, self.max_tokens)
+        if isinstance(self.model, LanguageModel):
+            found, bad = text_answers(prompts, self.model, self.max_tokens)
+        else:
+            found, bad = answers(item, prompts, self.decode, self.model, self.max_tokens)
         rows = {
             "sha256": pa.array(found, pa.string()),
             "input_digest": pa.array([digests[sha] for sha in found], pa.string()),
