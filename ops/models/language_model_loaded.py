@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig
 
-from ops.models.answer import Answerer, answer_what_fits
+from ops.models.greedy_answers import Answerer, answer_what_fits
 from ops.models.causal_model import load_causal
 from ops.models.device import dtype, text_batches
 from ops.models.generation import Generation

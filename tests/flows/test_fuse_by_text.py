@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from catalog.recipe.parts import FUSE_PROMPT
 from flows.settings import load_recipe
 from ops.image.decode import Decode
 from ops.models.language_model import LanguageModel
@@ -96,3 +97,12 @@ def test_models_that_cannot_do_it_are_refused_before_any_work(by_text: dict[str,
         identity.plan(load_recipe("demo", by_text | {"models.writer": "hf:/no/such/folder"}))
     with pytest.raises(ModelError, match=r"captioner 'main': model 'hf:.*' works on text alone"):
         identity.plan(load_recipe("demo", by_text | {"models.captioner": by_text["models.writer"]}))
+
+
+def test_the_default_prompt_names_no_text_that_is_missing():
+    lines = FUSE_PROMPT.splitlines()
+    whole = fuse.fuse_prompt(FUSE_PROMPT, "A red engine.", ["engine", "street"], "Engine 7 waits.")
+    assert whole.splitlines()[:3] == ["Caption of a picture: A red engine.", "Tags: engine, street",
+                                      "A sentence that may be about it: Engine 7 waits."]  # fmt: skip
+    assert fuse.fuse_prompt(FUSE_PROMPT, "A red engine.", [], "").splitlines() == [whole.splitlines()[0], lines[-1]]
+    assert len(lines) == 4
