@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from transformers import GenerationConfig
 
-from ops.models.greedy_answers import Answerer, answer_what_fits
 from ops.models.causal_model import load_causal
 from ops.models.device import dtype, text_batches
 from ops.models.generation import Generation
+from ops.models.greedy_answers import Answerer, answer_what_fits
 from ops.models.kind_of_model import sees_pictures
 from ops.models.model_digest import ModelError
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ops.models.greedy_answers import Answerer, answer_what_fits
 from ops.models.device import device, dtype, text_batches
 from ops.models.generation import Generation
+from ops.models.greedy_answers import Answerer, answer_what_fits
 from ops.models.model_digest import ModelError, resolve
 
 
