@@ -63,18 +63,6 @@ def test_a_model_of_texts_alone_fuses_without_the_pictures(
     assert set(work_done(counts)) == {"fuse"}
 
 
-def test_a_prompt_that_is_too_long_is_quarantined_and_its_picture_kept_without_the_text(
-    curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
-):
-    small = save_chat_model(tmp_path / "model", context=128)
-    asked = settings | {"models.writer": small, "fuse.model": "writer", "fuse.max_tokens": "6"}
-    published, _ = curate(curated_copy, pages, settings=asked | {"fuse.prompt": "'Write: {sentence}'"})
-    bad = rows(curated_copy, "SELECT item, reason FROM quarantine WHERE stage = 'fuse'")
-    pairs = dict(rows(curated_copy, f"SELECT sha256, syn_text FROM pairs WHERE version = {published.version}"))
-    assert 0 < len(bad) < len(pairs) and {reason for _, reason in bad} == {"too_large"}
-    assert all(item in pairs and pairs[item] is None for item, _ in bad)
-
-
 def test_the_identity_of_a_fused_text_is_what_it_was_for_a_model_that_sees(settings: dict[str, str]):
     recipe = load_recipe("demo", settings)
     assert recipe.fuse is not None and isinstance(identity.fuser(recipe), VisionLanguageModel)
