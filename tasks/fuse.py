@@ -10,10 +10,11 @@ from catalog.pending.by_text import pending_fusion
 from catalog.pending.item import WorkItem
 from catalog.terms.scores import SYNTHETIC, SYNTHETIC_SIMILARITY
 from ops.image.decode import Decode
+from ops.models.language_model import LanguageModel
 from ops.models.vlm import VisionLanguageModel
 from ops.pair.fuse import fuse_prompt
-from tasks.answers import answers, empty_answers, generated_columns, quarantine_parts, shown
-from tasks.run.identity import fuse_scorer
+from tasks.answers import answers, empty_answers, generated_columns, quarantine_parts, shown, text_answers
+from tasks.run.identity import fuse_scorer, fuser
 from tasks.run.session import Session
 from tasks.run.stage import Part
 from tasks.text_similarity import score_texts, use_text_similarity
@@ -37,9 +38,9 @@ def fuse(session: Session) -> None:
         return
     use_fusion(session)
     judge(session.lake, session.plan)
-    model = VisionLanguageModel(session.recipe.models[settings.model], settings.precision, settings.batch_size)
     digest = session.plan.scorer(SYNTHETIC.table)
-    job = FuseTexts(model, shown(session.recipe, settings.side), settings.prompt, settings.max_tokens, digest)
+    decode = shown(session.recipe, settings.side)
+    job = FuseTexts(fuser(session.recipe), decode, settings.prompt, settings.max_tokens, digest)
     session.work_rounds(SYNTHETIC.step, pending_fusion(session.lake, session.plan), job)
     score_texts(session, SYNTHETIC_SIMILARITY, SYNTHETIC.table, "synthetic_text")
 
@@ -50,7 +51,7 @@ class FuseTexts:
 
     stage: ClassVar[str] = SYNTHETIC.step
 
-    model: VisionLanguageModel
+    model: VisionLanguageModel | LanguageModel
     decode: Decode
     prompt: str
     max_tokens: int
@@ -76,7 +77,10 @@ class FuseTexts:
         )
         digests = dict(zip(item.keys, item.inputs["input_digests"], strict=True))
         prompts = {sha: fuse_prompt(self.prompt, *texts[sha]) for sha in texts}
-        found, bad = answers(item, prompts, self.decode, self.model, self.max_tokens)
+        if isinstance(self.model, LanguageModel):
+            found, bad = text_answers(prompts, self.model, self.max_tokens)
+        else:
+            found, bad = answers(item, prompts, self.decode, self.model, self.max_tokens)
         rows = {
             "sha256": pa.array(found, pa.string()),
             "input_digest": pa.array([digests[sha] for sha in found], pa.string()),

@@ -6,8 +6,8 @@ kept then, and every decision, is what generating all texts would have given: th
 each cluster are all known, and what lies behind is `balance` either way.
 
 To need few waves, more are asked for at once: as many as make a cluster full at the share that passed so far, and of
-what it still lacks twice as many in each wave from the third on. By simulation 4 or 5 waves then make 1 to 5 % more texts
-than are needed, where up to 113 would make none too many (infra/SCALE.md).
+what it still lacks twice as many in each wave from the third on. By simulation 4 or 5 waves then make 1 to 5 % more
+texts than are needed, where up to 113 would make none too many (infra/SCALE.md).
 """
 
 from dataclasses import dataclass

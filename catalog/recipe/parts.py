@@ -29,9 +29,12 @@ RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "no_text", "ba
 USUAL_CAP = 35  # of RealSyn's 30M
 FUSE_FIELDS = ("caption", "tags", "sentence")
 CAPTION_PROMPT = "Describe this image in one or two plain sentences. Name what can be seen; guess nothing."
+# For an instruct model of a few billion weights: what it is given, a line each, then what it is to do with it.
 FUSE_PROMPT = (
-    "An image shows: {caption}\nTags: {tags}\nA sentence that may belong to it: {sentence}\n"
-    "Write one fluent description of the image. Use the sentence only where it agrees with the rest."
+    "Caption of a picture: {caption}\nTags: {tags}\nA sentence that may be about it: {sentence}\n"
+    "Write one fluent text of one or two sentences that describes the picture. Keep what the caption says is seen. "
+    "Take names and details from the rest only where they agree with it. Invent nothing. "
+    "Answer with the text alone, without a heading or remarks."
 )
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 
@@ -258,12 +261,13 @@ def check_vocabulary(words: Sequence[str]) -> list[str]:
 
 
 class Fuse(Settings):
-    """How a model fuses caption, tags and a retrieved sentence into one synthetic text."""
+    """How a model fuses caption, tags and a retrieved sentence into one synthetic text: a language model by these
+    texts alone, a vision-language model shown the picture as well. The model's own config says which it is."""
 
     model: str = Field("captioner", description="A key of `models`.")
     prompt: str = Field(FUSE_PROMPT, description="What the model is asked; may hold {caption}, {tags}, {sentence}.")
     max_tokens: int = Field(160, ge=1, le=4096, description="The longest text, in the model's tokens.")
-    side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture shown to the model, in pixels.")
+    side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture in pixels, for models that see.")
     precision: Literal["fp32", "bf16"] = Field("bf16", description="bf16 halves the memory and is fast on GPUs.")
     batch_size: int = Field(16, ge=1, description="Placement: it changes the speed, not the digest.")
 

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ops.models.device import device, dtype, exact_inference, token_batches
-from ops.models.model_digest import ModelError, resolve
+from ops.models.causal_model import load_causal
+from ops.models.device import dtype, exact_inference, token_batches
+from ops.models.model_digest import ModelError
 
 # The longest text, start token included: GPT-2's own context. Others would take in 128k tokens of one "sentence".
 CONTEXT = 1024
@@ -83,61 +84,14 @@ class ExactHead(torch.nn.Module):
 def load(spec: str, precision: str) -> LoadedLanguageModel:
     """Load the model once a process. Raises ModelError with the remedy."""
     kind = dtype(precision)
-    if not spec.startswith("hf:"):
-        raise ModelError(f"model '{spec}': transformers loads language models; write 'hf:NAME_OR_FOLDER'")
-    folder = str(resolve(spec))
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()  # one bar a worker would overwrite the run's own
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, local_files_only=True, trust_remote_code=False, weights_only=True,
-            output_loading_info=True,
-        )  # fmt: skip
-    except Exception as error:  # a config of another kind of model, a missing tokenizer, damaged weights
-        reason = str(error).strip().splitlines()[0][:200]
-        raise ModelError(
-            f"model '{spec}' does not load as a causal language model: {reason}; check its config, tokenizer and "
-            "weights, or name one such as hf:openai-community/gpt2-large"
-        ) from error
-    model, report = loaded
-    model = model.eval().to(device())
-    start = _start_token(spec, model, tokenizer)
-    if report["missing_keys"]:
-        raise ModelError(_no_language_model(spec, f"its weights lack {min(report['missing_keys'])}"))
-    if not _is_causal(model, start):
-        raise ModelError(_no_language_model(spec, "what it says of a token depends on the tokens behind it"))
-    if kind != torch.float32:
-        head = ExactHead(model.get_output_embeddings())  # before its weights, which may be the embeddings', are rounded
-        model.to(kind).set_output_embeddings(head)
-    return LoadedLanguageModel(model, tokenizer, start)
-
-
-def _start_token(spec: str, model: Any, tokenizer: Any) -> int:
-    """Return the token that the first one is predicted from. Raises ModelError where the tokenizer has none."""
+    model, tokenizer = load_causal(spec, torch.float32, "hf:openai-community/gpt2-large")
     start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
     if start is None:
         raise ModelError(
             f"model '{spec}': its tokenizer has no bos_token and no eos_token, from which a sentence's first token is "
             "predicted; name one in its tokenizer_config.json, or use another model"
         )
-    known = model.get_input_embeddings().num_embeddings
-    if len(tokenizer) > known:
-        raise ModelError(
-            f"model '{spec}': its tokenizer has {len(tokenizer)} tokens, its weights {known}; they are not of one model"
-        )
-    return start
-
-
-def _is_causal(model: Any, start: int) -> bool:
-    """Whether what follows a token leaves what the model says of it as it is."""
-    ids = torch.tensor([[start, start, start], [start, start, 0 if start else 1]])
-    with exact_inference():
-        first, second = model(input_ids=ids.to(model.device), use_cache=False).logits[:, :2].float()
-    return torch.allclose(first, second, rtol=1e-4, atol=1e-4)
-
-
-def _no_language_model(spec: str, why: str) -> str:
-    return f"model '{spec}' is no causal language model: {why}; name one such as hf:openai-community/gpt2-large"
+    if kind != torch.float32:
+        head = ExactHead(model.get_output_embeddings())  # before its weights, which may be the embeddings', are rounded
+        model.to(kind).set_output_embeddings(head)
+    return LoadedLanguageModel(model, tokenizer, start)

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ops.models.device import device, dtype, exact_inference, text_batches
+from ops.models.device import device, dtype, text_batches
 from ops.models.generation import Generation
+from ops.models.greedy_answers import Answerer, answer_what_fits
 from ops.models.model_digest import ModelError, resolve
 
 
@@ -27,31 +28,18 @@ def generate(
     if not prompts:
         return []
     model = load(spec, precision)
+
+    def ask(rows: list[int]) -> list[Generation]:
+        return model.answer([pictures[row] for row in rows], [prompts[row] for row in rows], max_tokens)
+
     answers: dict[int, Generation] = {}
     # A processor takes batches in which every row has a picture, or none has.
     for with_picture in (True, False):
         rows = [row for row, picture in enumerate(pictures) if (picture is not None) == with_picture]
         for batch in text_batches([len(prompts[row]) for row in rows], batch_size):
-            chosen = [rows[place] for place in batch]
-            found = _answer_rows(model, [pictures[row] for row in chosen], [prompts[row] for row in chosen], max_tokens)
-            answers.update(zip(chosen, found, strict=True))
+            found = answer_what_fits(ask, [rows[place] for place in batch])
+            answers.update(zip((rows[place] for place in batch), found, strict=True))
     return [answers[row] for row in range(len(prompts))]
-
-
-def _answer_rows(
-    model: LoadedVlm, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int
-) -> list[Generation]:
-    """Answer a batch, in halves when the device runs out of memory; one row that alone does not fit gets an error."""
-    try:
-        return model.answer(pictures, prompts, max_tokens)
-    except torch.cuda.OutOfMemoryError:
-        pass  # outside of the handler the failed batch's tensors are free
-    torch.cuda.empty_cache()
-    if len(prompts) == 1:
-        return [Generation("", 0, False, 0.0, "out_of_memory")]
-    half = len(prompts) // 2
-    first = _answer_rows(model, pictures[:half], prompts[:half], max_tokens)
-    return first + _answer_rows(model, pictures[half:], prompts[half:], max_tokens)
 
 
 class LoadedVlm:
@@ -60,32 +48,14 @@ class LoadedVlm:
     def __init__(self, model: Any, processor: Any) -> None:
         self.model, self.processor = model, processor
         self.tokenizer = getattr(processor, "tokenizer", processor)
-        if self.tokenizer.pad_token is None:
-            self.tokenizer.pad_token = self.tokenizer.eos_token
-        # Generation goes on from the right end of a row, so the padding must stand on the left.
-        self.tokenizer.padding_side = "left"
-        self.ends = _end_tokens(model, self.tokenizer)
+        self.answerer = Answerer(model, self.tokenizer)
 
     def answer(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
         """Generate greedily for one batch, in which every row has a picture or none has."""
         started = time.perf_counter()
         inputs = self._inputs(pictures, prompts)
-        with exact_inference():
-            output = self.model.generate(
-                **inputs,
-                max_new_tokens=max_tokens,
-                do_sample=False,
-                num_beams=1,
-                eos_token_id=self.ends or None,
-                pad_token_id=self.tokenizer.pad_token_id,
-            )
-        rows = [self._cut(row) for row in self._generated(output, inputs).tolist()]
-        seconds = (time.perf_counter() - started) / len(prompts)
-        texts = self.tokenizer.batch_decode([tokens for tokens, _ in rows], skip_special_tokens=True)
-        return [
-            Generation(text.strip(), len(tokens), finished, seconds)
-            for text, (tokens, finished) in zip(texts, rows, strict=True)
-        ]
+        output = self.answerer.generate(inputs, max_tokens)
+        return self.answerer.read(self._generated(output, inputs), started)
 
     def _inputs(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Any:
         texts = [self._prompt(prompt, picture is not None) for picture, prompt in zip(pictures, prompts, strict=True)]
@@ -113,19 +83,6 @@ class LoadedVlm:
         length = given.shape[1]
         repeats = output.shape[1] >= length and torch.equal(output[:, :length], given)
         return output[:, length:] if repeats and not self.model.config.is_encoder_decoder else output
-
-    def _cut(self, tokens: list[int]) -> tuple[list[int], bool]:
-        """Cut a row at its first end token; return it, and whether it has one."""
-        end = next((place for place, token in enumerate(tokens) if token in self.ends), None)
-        return (tokens, False) if end is None else (tokens[:end], True)
-
-
-def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    """List the tokens that end an answer: the generation config's, else the tokenizer's own."""
-    ends = model.generation_config.eos_token_id
-    if ends is None:
-        ends = tokenizer.eos_token_id
-    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
 
 
 @cache

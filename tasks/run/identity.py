@@ -16,7 +16,9 @@ from catalog.write.scorer import Scorer
 from ops.batch import Batch
 from ops.image.decode import Decode
 from ops.models.clip import Clip
-from ops.models.model_digest import model_digest
+from ops.models.kind_of_model import sees_pictures
+from ops.models.language_model import LanguageModel
+from ops.models.model_digest import ModelError, model_digest
 from ops.models.vlm import VisionLanguageModel
 from ops.pair import fuse
 from ops.text import generation_status
@@ -42,8 +44,10 @@ def plan(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
     BadRecipe for a setting that an op does not have, all before any work.
     """
     compiled = compile_plan(recipe, {})
-    for name in {part.model for part in (*recipe.captioners, recipe.fuse) if part}:
-        _digest(recipe.models[name])
+    for captioner in recipe.captioners:
+        _digest(_with_eyes(captioner.name, recipe.models[captioner.model]))
+    if recipe.fuse is not None:
+        _digest(fuser(recipe).spec)
     if recipe.tags is not None:
         for spec in (tagger(recipe).spec, *([parser(recipe)] if recipe.tags.mined else [])):
             _digest(spec)
@@ -165,11 +169,33 @@ def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
     return Scorer("caption", "captions", version, {**settings, "decode": Decode().version}, _digest(spec))
 
 
-def fuse_scorer(recipe: Recipe, made_from: tuple[str, ...]) -> Scorer:
-    """Make the identity of the fused text; what it is made from may be '' where the recipe has no tags."""
+def _with_eyes(captioner: str, spec: str) -> str:
+    """Return ``spec``. Raises ModelError for a model that takes no pictures."""
+    if not sees_pictures(spec):
+        raise ModelError(
+            f"captioner '{captioner}': model '{spec}' works on text alone; name a vision-language model such as "
+            "hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct"
+        )
+    return spec
+
+
+def fuser(recipe: Recipe) -> VisionLanguageModel | LanguageModel:
+    """Make the model that fuses: by its own config it is shown the picture, or works on the texts alone."""
     assert recipe.fuse is not None
-    settings = recipe.fuse.model_dump(include={"prompt", "max_tokens", "precision", "side"})
-    settings |= _later_versions(status=generation_status.VERSION, filling=fuse.VERSION)
     spec = recipe.models[recipe.fuse.model]
-    version = VisionLanguageModel(spec).version
-    return Scorer("fuse", "synthetic", version, {**settings, "decode": Decode().version}, _digest(spec), made_from)
+    kind = VisionLanguageModel if sees_pictures(spec) else LanguageModel
+    return kind(spec, recipe.fuse.precision, recipe.fuse.batch_size)
+
+
+def fuse_scorer(recipe: Recipe, made_from: tuple[str, ...]) -> Scorer:
+    """Make the identity of the fused text; what it is made from may be '' where the recipe has no tags.
+
+    The side and the decoder belong to it where the model is shown the picture.
+    """
+    assert recipe.fuse is not None
+    model = fuser(recipe)
+    settings = recipe.fuse.model_dump(include={"prompt", "max_tokens", "precision"})
+    if isinstance(model, VisionLanguageModel):
+        settings |= {"side": recipe.fuse.side, "decode": Decode().version}
+    settings |= _later_versions(status=generation_status.VERSION, filling=fuse.VERSION)
+    return Scorer("fuse", "synthetic", model.version, settings, _digest(model.spec), made_from)

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from catalog.recipe.recipe import Recipe, load
-from flows.demo_models import left_out_notes, with_demo_models
+from flows.demo_models import DEMO_MODELS, left_out_notes, with_demo_models
 from flows.settings import RECIPES, load_recipe, notes_on
 from ops.models.model_digest import ModelError
 from tasks.run import identity
@@ -64,3 +64,26 @@ def test_a_parser_that_is_not_installed_is_refused_with_the_remedy_before_any_wo
         identity.plan(load_recipe("30m", asked, "demo"))
     without = {"sentences": "[]", "tags": "null"}
     assert identity.plan(load_recipe("30m", without, "demo"))[0].scorer("sentence_structure") == ""
+
+
+@pytest.mark.parametrize("fused_by", ["fuser", "captioner", "other"])
+def test_fusion_is_the_demos_own_whatever_the_recipe_fuses_by(fused_by: str):
+    demo = load("demo", None, RECIPES)
+    asked = load("30m", {"models.other": "hf:no/such-model", "fuse.model": fused_by}, RECIPES)
+    small = with_demo_models(asked, demo)
+    assert small.fuse == demo.fuse and demo.fuse is not None
+    assert small.models[demo.fuse.model] == demo.models[demo.fuse.model]
+    left = {name: spec for name, spec in small.models.items() if spec == asked.models[name]}
+    assert left.keys() == {"other"} - {fused_by}, "a large model is named that nothing uses"
+    captioner = asked.captioners[0].model_copy(update={"model": "other"})
+    named = asked.model_copy(update={"captioners": [captioner], "fuse": None})
+    assert with_demo_models(named, demo).models["other"] == DEMO_MODELS["captioner"]
+    assert with_demo_models(named, demo).fuse is None
+
+
+@pytest.mark.parametrize("name", ["15m", "30m", "100m"])
+def test_the_big_recipes_fuse_by_a_model_of_texts_alone_and_the_other_way_is_one_word(name: str):
+    recipe = load(name, None, RECIPES)
+    assert recipe.fuse is not None and recipe.models[recipe.fuse.model] == "hf:Qwen/Qwen2.5-1.5B-Instruct"
+    shown = load(name, {"fuse.model": "captioner"}, RECIPES)
+    assert shown.fuse is not None and shown.models[shown.fuse.model] == recipe.models[recipe.captioners[0].model]

@@ -7,10 +7,14 @@ from pathlib import Path
 import pyarrow as pa
 from PIL import Image
 
-from catalog.cut.cut import cut, cut_after_captions
+from catalog.cut import waves
+from catalog.cut.cut import cut
 from catalog.cut.publication import Published, publish
+from catalog.lake.lake import Lake
 from catalog.lake.schema import columns
 from catalog.pending import contents
+from catalog.pending.eligible import current_scores
+from catalog.pending.generated import fusion_digest
 from catalog.pending.item import WorkItem
 from catalog.recipe import recipe
 from catalog.recipe.plan import Plan, compile_plan
@@ -70,8 +74,26 @@ def published(
         )
         contents.index(lake, lambda: writer.begin("index contents"))
         cut(lake, plan)
-        cut_after_captions(lake, plan)
         return publish(lake, plan, "run-1", 0.9, lambda: writer.begin("publish"))
+
+
+def insert_fused(lake: Lake, plan: Plan, **columns: list) -> list[str]:
+    """Insert fused texts, made from what they would be made from now, of what a cut keeps; return the pictures.
+
+    ``columns`` may be longer than they are many.
+    """
+    waves.ask(lake, plan, cut(lake, plan), 1)
+    made = fusion_digest("coalesce(c.text, '')", "coalesce(t.tags, [])", "w.sentence")
+    rows = lake.query(
+        f"SELECT w.sha256, {made} FROM wave_asked w LEFT JOIN {current_scores(plan, 'captions', 'sha256')} c "
+        f"ON c.sha256 = w.sha256 AND c.status = 'ok' LEFT JOIN {current_scores(plan, 'tags', 'sha256')} t "
+        "ON t.sha256 = w.sha256 ORDER BY ALL"
+    )
+    n = len(rows)
+    keys = {"sha256": [sha for sha, _ in rows], "input_digest": [digest for _, digest in rows]}
+    same = {"shard": ["shard-0"] * n, "scorer": [plan.scorer("synthetic")] * n, "commit": pa.array([9] * n, pa.int64())}
+    lake.insert("synthetic", pa.table({**keys, **same, **{name: values[:n] for name, values in columns.items()}}))
+    return keys["sha256"]
 
 
 def plan_of(cap: int, rules: tuple[dict[str, str], ...], captions: bool, tags: bool) -> tuple[Plan, list[Scorer]]:

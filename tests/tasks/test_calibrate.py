@@ -1,13 +1,14 @@
 """A rule that is to drop a share gets its number in the run, keeps it, and every version has it on record."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog.cut.cut import cut, cut_after_captions
+from catalog.cut.cut import cut
 from catalog.lake import schema
 from catalog.lake.opening import create_or_open
 from catalog.recipe.plan import compile_plan
@@ -26,7 +27,7 @@ from tasks.run.stage import Placement
 from tasks.score_sentences import score_sentences
 from tests.ops.models.tiny import save_clip
 from tests.shared import made_once, new_lake
-from tests.tasks.published import IMAGE_RULES, published
+from tests.tasks.published import IMAGE_RULES, insert_fused, published
 from tests.tasks.published import plan_of as given_plan
 
 LENGTH = {"name": "length", "keep": "n_words >= {threshold}", "calibrate": {"drop": 0.3}}
@@ -174,14 +175,11 @@ def test_an_image_rule_and_one_on_fused_texts_drop_their_share_of_what_reaches_t
         steps.calibrate(held, "image", Stage.CAPTION)
         reached = [3.5 * m for shard in range(3) for m, n in enumerate(range(shard, 12, 3)) if 30 + 10 * n >= 40]
         assert held.plan.image_checks[2].keep == f"(sharpness >= {sorted(reached)[len(reached) // 4]})"
-        cut(lake, held.plan)
-        kept = [sha for (sha,) in lake.query("SELECT sha256 FROM cut_images WHERE dropped_by = '' ORDER BY ALL")]
+        kept = insert_fused(lake, held.plan, synthetic_status=["ok"] * 99, n_tokens=pa.array(range(99), pa.int32()))
         n = len(kept)
-        rows = {"sha256": kept, "shard": ["shard-0"] * n, "scorer": ["fused"] * n, "synthetic_status": ["ok"] * n}
-        rows |= {"n_tokens": pa.array(range(n), pa.int32()), "commit": pa.array([9] * n, pa.int64())}
-        lake.insert("synthetic", pa.table(rows))
+        cut(lake, replace(held.plan, image_checks=held.plan.image_checks[:-1]))
         calibrate_late(held)
-        cut_after_captions(lake, held.plan)
+        cut(lake, held.plan)
         fallen = lake.query("SELECT sha256 FROM cut_images WHERE dropped_by = 'short' ORDER BY ALL")
         assert [sha for (sha,) in fallen] == kept[n - int(0.34 * n) :] and fallen
         assert lake.query("SELECT kind, n, n_dropped FROM thresholds ORDER BY \"commit\"") == [

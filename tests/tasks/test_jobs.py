@@ -6,20 +6,24 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog.pending.item import WorkItem
+from catalog.terms.controls import printable
 from catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_HASH, IMAGE_QUALITY
 from ops.image.decode import Decode
 from ops.image.image_quality import ImageQuality
 from ops.image.phash import PerceptualHash
 from ops.models.clip_scores import EmbedImages
+from ops.models.language_model import LanguageModel
 from ops.models.vlm import VisionLanguageModel
 from ops.read.places import retries
 from ops.read.source import open_source
-from tasks.caption import CaptionPictures, FuseTexts
+from tasks.caption import CaptionPictures
+from tasks.fuse import FuseTexts
 from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
 from tasks.run import stage
 from tasks.run.identity import Bound
 from tasks.run.stage import Job, Output
 from tasks.score_images import ScoreImages
+from tests.ops.models.tiny_chat import save_chat_model
 from tests.ops.read.test_s3_unwell import bucket, fill, fresh_filesystem, quick, server, unwell
 
 __all__ = ["bucket", "quick", "server"]  # fixtures
@@ -46,6 +50,23 @@ def test_a_poisoned_picture_gets_a_row_in_every_table_it_was_wanted_for(job: Job
     assert [each.table for each in written] == list(tables)
     for each in written:
         assert pq.read_table(each.path, columns=["sha256"])["sha256"].to_pylist() == ["a", "b"]
+
+
+def test_texts_are_fused_without_a_file_of_pictures_and_one_too_long_is_quarantined(tmp_path: Path):
+    model = LanguageModel(save_chat_model(tmp_path, context=128))
+    texts = {"captions": ["A dog.", "A cat. " * 40], "tags": [["dog"], []], "sentences": ["It ran.", ""]}
+    item = WorkItem("shard", ("a", "b"), inputs={"input_digests": ("d", "e"), "known": [None, None]} | texts)
+    fused, bad = FuseTexts(model, Decode(), "{caption} {tags} {sentence}", 6, "f")(item)
+    assert fused.rows.select(["sha256", "input_digest", "n_tokens"]).to_pylist() == [
+        {"sha256": "a", "input_digest": "d", "n_tokens": 6},
+        {"sha256": "b", "input_digest": "e", "n_tokens": 0},
+    ]
+    assert fused.rows["prompt"][0].as_py() == "A dog. dog It ran."
+    assert fused.rows["synthetic_text"][0].as_py() == printable(model.generate(["A dog. dog It ran."], 6)[0].text)
+    assert fused.rows["synthetic_status"][1].as_py() == "empty"
+    assert bad.rows.select(["item", "stage", "reason"]).to_pylist() == [
+        {"item": "b", "stage": "fuse", "reason": "too_large"}
+    ]
 
 
 def test_a_poisoned_page_counts_as_read(tmp_path: Path):

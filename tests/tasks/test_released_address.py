@@ -82,7 +82,7 @@ def published(lake: Lake) -> tuple[str, dict[str, str]]:
     """Publish all that was read, with scores given: the content digest, and addresses by picture."""
     content = {"name": "small", "models": {"clip": "open_clip:A/b"}, "images": [], "sentences": []}
     recipe = Recipe.model_validate(content | {"balance": {"cap": 99}, "association": {"max_uses": 1000}})
-    scorers = {"image_quality": "q", "image_groups": "g", "image_clusters": "c", "matches": "m"}
+    scorers = {"image_quality": "q", "image_groups": "g", "balance_clusters": "c", "matches": "m"}
     shas = [sha for (sha,) in lake.query("SELECT DISTINCT sha256 FROM images ORDER BY ALL")]
     said = lake.query("SELECT min(content) FROM sentences")[0][0]
     every = {"sha256": shas, "commit": [9] * len(shas)}

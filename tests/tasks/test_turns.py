@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from catalog.cut import waves
 from catalog.cut.cut import cut
 from catalog.lake.opening import create_or_open
 from catalog.pending.by_text import pending_fusion
@@ -15,7 +16,7 @@ from catalog.write import lease
 from catalog.write.lease import Writer
 from ops.image.decode import Decode
 from ops.models.vlm import VisionLanguageModel
-from tasks.caption import FuseTexts
+from tasks.fuse import FuseTexts
 from tasks.run.stage import Output, write_parts
 from tests.tasks.published import IMAGE_RULES, plan_of, published
 
@@ -30,7 +31,8 @@ def plan(sentences: str) -> Plan:
 
 
 def pending(writer: Writer, rule: str) -> list[WorkItem]:
-    cut(writer.lake, plan(rule))
+    cap = cut(writer.lake, plan(rule))
+    waves.ask(writer.lake, plan(rule), cap, 1)
     return [item for items in pending_fusion(writer.lake, plan(rule)) for item in items]
 
 

@@ -19,7 +19,6 @@ from flows.survey import survey
 from ops.models.model_digest import ModelError
 from tasks.associate import associate
 from tasks.balance import cluster_survivors
-from tasks.caption import caption
 from tasks.cluster import cluster
 from tasks.duplicates import group_duplicates
 from tasks.ingest import ingest
@@ -28,6 +27,7 @@ from tasks.run.session import Session
 from tasks.score_images import score_images
 from tasks.score_sentences import score_sentences
 from tasks.tag import tag
+from tasks.waves import next_wave
 from tests.flows.conftest import small_settings, world
 from tests.shared import copied, made_once, new_lake
 
@@ -38,8 +38,7 @@ BARE = {
     "sentence_duplicates": "null",
 }  # fmt: skip
 STEPS: tuple[Callable[[Session], Any], ...] = (
-    ingest, score_images, score_sentences, cluster, group_duplicates, associate, cluster_survivors,
-    caption,
+    ingest, score_images, score_sentences, cluster, group_duplicates, associate, cluster_survivors, next_wave,
 )  # fmt: skip
 
 
