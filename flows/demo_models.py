@@ -19,7 +19,7 @@ DEMO_MODELS = {
 
 def with_demo_models(recipe: Recipe, demo: Recipe) -> Recipe:
     """Return the recipe with the shipped small models and their settings, out of recipe ``demo``, and without rules on
-    a language model but the demo's own."""
+    a language model, or on what is generated, but the demo's own."""
     fuse = demo.fuse if recipe.fuse else None
     small_of = dict(DEMO_MODELS)
     if recipe.fuse:
@@ -39,26 +39,31 @@ def with_demo_models(recipe: Recipe, demo: Recipe) -> Recipe:
             "sentence_duplicates": demo.sentence_duplicates if recipe.sentence_duplicates else None,
             "clip": demo.clip,
             "decoding": demo.decoding,
-            "sentences": [
-                rule for rule in recipe.sentences if rule in demo.sentences or not _asks_language_model(rule)
-            ],
+            "images": _judged(recipe.images, demo.images, "image", {Stage.CAPTION, Stage.FUSE}),
+            "sentences": _judged(recipe.sentences, demo.sentences, "sentence", {Stage.LANGUAGE}),
         }
     )
 
 
-def _asks_language_model(rule: Rule) -> bool:
-    """Tell whether a rule reads what a language model says. The small one knows the demo's sentences alone: of those of
-    two manuals, its band for the demo drops 97 %."""
-    tables = [table for table in tables_of("sentence", declared()) if table.stage is Stage.LANGUAGE]
-    return not columns_of(rule.name, rule.predicate).isdisjoint({name for table in tables for name in table.columns})
+def _judged(rules: list[Rule], demo: list[Rule], kind: str, stages: set[Stage]) -> list[Rule]:
+    """Return the rules that the small models can judge by: those of ``demo``, those that read no score of ``stages``
+    but its status, and those that find their own number. The models know the demo's pictures and sentences alone: of
+    the sentences of two manuals, the language model's band for the demo drops 97 %."""
+    tables = [table for table in tables_of(kind, declared()) if table.stage in stages]
+    unknown = {name for table in tables for name in table.columns if not name.endswith("_status")}
+    return [
+        rule
+        for rule in rules
+        if rule in demo or rule.calibrate is not None or unknown.isdisjoint(columns_of(rule.name, rule.predicate))
+    ]
 
 
 def left_out_notes(asked: Recipe, recipe: Recipe) -> list[str]:
     """Say which rules of ``asked`` are not in ``recipe``, the same with the small models."""
-    names = {rule.name for rule in recipe.sentences}
+    names = {rule.name for rule in (*recipe.images, *recipe.sentences)}
     return [
-        f"with the small models the rule '{rule.name}' is left out: they know the demo's sentences alone."
-        for rule in asked.sentences
+        f"with the small models the rule '{rule.name}' is left out: they know the demo's pictures and sentences alone."
+        for rule in (*asked.images, *asked.sentences)
         if rule.name not in names
     ]
 

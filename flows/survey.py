@@ -18,7 +18,7 @@ from tasks.ingest import ingest
 from tasks.publish import publish
 from tasks.run.session import Session
 from tasks.run.stage import Output, Placement
-from tasks.waves import WAVE, next_wave
+from tasks.waves import WAVE, cost, next_wave
 
 Step = Callable[[Session], Any]
 
@@ -102,11 +102,23 @@ def _survey_step(step: Step, session: Session) -> Any:
     if step is ingest:
         _survey_sources(seen)
     elif step is next_wave:
-        return seen.waves == 0 and next_wave(seen)
+        return seen.waves == 0 and _survey_wave(seen)
     elif step is not publish:
         step(seen)
         if len(seen.found) == before and seen.unresolved and _wanted(seen):
             seen.saw(seen.step.replace("_", " "), 0, 0)
+
+
+def _survey_wave(seen: Survey) -> bool:
+    """Note the first wave and what it costs: how many pictures are left for those behind it, nobody can know."""
+    if next_wave(seen):
+        seen.note(cost(seen))
+        return True
+    for step in ("caption", "tag", "fuse") if seen.unresolved else ():
+        seen.step = step
+        if _wanted(seen):
+            seen.saw(step, 0, 0)
+    return False
 
 
 def _survey_sources(seen: Survey) -> None:

@@ -7,6 +7,7 @@ from catalog.cut.cut import cut
 from catalog.pending.generated import late_checks
 from catalog.recipe.plan import Plan
 from catalog.terms.score import Stage
+from catalog.terms.scores import SYNTHETIC
 from tasks.calibrate import calibrate, calibrate_late
 from tasks.caption import use_captions
 from tasks.fuse import use_fusion
@@ -39,6 +40,22 @@ def next_wave(session: Session) -> bool:
     asked = waves.ask(session.lake, session.plan, cap, session.waves)
     session.compute(WAVE, asked, lambda: None)
     return True
+
+
+def cost(session: Session) -> str:
+    """Say what the wave that was asked for costs, by the seconds that captions and fused texts took so far."""
+    asked = session.lake.query("SELECT count(*) FROM wave_asked")[0][0]
+    said = f"the next wave asks for texts of {asked:,} pictures"
+    keys = [session.plan.captioner(place) for place in range(len(session.recipe.captioners))]
+    keys += [SYNTHETIC.table] * (session.recipe.fuse is not None)
+    spent = [
+        session.lake.query(f"SELECT avg(seconds) FROM {table} WHERE scorer = ?", (session.plan.scorer(key),))[0][0]
+        for key in keys
+        for table in [key.split(" ")[0]]
+    ]
+    if not spent or None in spent:
+        return f"{said}; what one takes is known once some are made."
+    return f"{said}: {sum(spent):.2g} s each so far, {asked * sum(spent) / 3600:,.2g} hours of one worker."
 
 
 def _settled(plan: Plan) -> Plan:

@@ -49,6 +49,10 @@ class LoadedVlm:
         self.model, self.processor = model, processor
         self.tokenizer = getattr(processor, "tokenizer", processor)
         self.answerer = Answerer(model, self.tokenizer)
+        named = (token.content for token in self.tokenizer.added_tokens_decoder.values() if token.special)
+        self.special = sorted(
+            {*named, getattr(processor, "image_token", ""), *self.tokenizer.all_special_tokens} - {""}
+        )
 
     def answer(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
         """Generate greedily for one batch, in which every row has a picture or none has."""
@@ -70,7 +74,13 @@ class LoadedVlm:
         }
 
     def _prompt(self, prompt: str, with_picture: bool) -> str:
-        """Put the prompt into the model's chat template; without one, put the picture's token before it."""
+        """Put the prompt into the model's chat template; without one, put the picture's token before it.
+
+        What the prompt itself writes like a special token stays text: a sentence of the web with "<image>" in it would
+        ask for a second picture, which no processor can find.
+        """
+        for token in self.special:
+            prompt = prompt.replace(token, f"{token[0]} {token[1:]}")
         if getattr(self.processor, "chat_template", None) or getattr(self.tokenizer, "chat_template", None):
             picture = [{"type": "image"}] if with_picture else []
             messages = [{"role": "user", "content": [*picture, {"type": "text", "text": prompt}]}]

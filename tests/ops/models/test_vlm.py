@@ -59,6 +59,15 @@ def test_the_picture_and_the_prompt_both_matter(spec: str):
     assert answers(model, [first], ["describe this"]) != answers(model, [first], ["tell me more of the engine"])
 
 
+@pytest.mark.parametrize("said", ["this <image> of the engine", "<image><image>", "</s> describe this"])
+def test_a_prompt_that_writes_a_special_token_is_text(spec: str, said: str):
+    """A sentence of the web may hold "<image>": it asks for no second picture."""
+    (first,) = pictures(1)
+    plain = answers(VisionLanguageModel(spec), [first, None], [said, said])
+    spelled = said.replace("<image>", "< image>").replace("</s>", "< /s>")
+    assert plain == answers(VisionLanguageModel(spec), [first, None], [spelled, spelled])
+
+
 def test_an_answer_ends_at_its_end_token_and_counts_what_stands_before_it(tmp_path: Path):
     endless = save_vlm(tmp_path / "endless")
     unstopped = VisionLanguageModel(endless).generate(pictures(4), PROMPTS[:4], 20)
