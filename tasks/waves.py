@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from catalog.cut import waves
+from catalog.cut import wanted
 from catalog.cut.cut import cut
 from catalog.pending.generated import late_checks
 from catalog.recipe.plan import Plan
@@ -28,16 +28,16 @@ def next_wave(session: Session) -> bool:
         use(session)
     cap = cut(session.lake, _settled(session.plan))
     before = session.plan
-    calibrate_late(session)
+    if not wanted.unknown(session.lake):  # a number is found over all that would be kept without it, or a kill moves it
+        calibrate_late(session)
     if session.plan is not before:
         cap = cut(session.lake, _settled(session.plan))
     if session.waves:
         _keep_record(session)
-    lacking = waves.unknown(session.lake)
-    if not lacking:
+    if not wanted.unknown(session.lake):
         return False
     session.waves += 1
-    asked = waves.ask(session.lake, session.plan, cap, session.waves)
+    asked = wanted.ask(session.lake, session.plan, cap, session.waves)
     session.compute(WAVE, asked, lambda: None)
     return True
 
@@ -59,7 +59,7 @@ def cost(session: Session) -> str:
 
 
 def _settled(plan: Plan) -> Plan:
-    """Return the plan without rules on generated texts that wait for their number: it is set by the first wave's."""
+    """Return the plan without rules on generated texts that wait for their number."""
     unset = [
         check.name
         for check in late_checks(plan)
@@ -70,7 +70,7 @@ def _settled(plan: Plan) -> Plan:
 
 def _keep_record(session: Session) -> None:
     """Write to ``waves`` what became of the wave before."""
-    seen = waves.seen(session.lake)
+    seen = wanted.seen(session.lake)
     if not seen.known:
         raise RuntimeError(f"wave {session.waves} asked for texts of {seen.asked:,} pictures, and has none of them")
     commit = session.begin(WAVE).commit

@@ -2,7 +2,7 @@
 
 The order is fixed: early rules, exact duplicates, the best surviving member of each duplicate group, a sentence that
 passes the rules, the rules on generated texts, the cap of each cluster, texts. Only a prefix of each cluster's order
-matters after the cap, so texts need not be generated for others (:mod:`catalog.cut.waves`): this order, and no other,
+matters after the cap, so texts need not be generated for others (:mod:`catalog.cut.wanted`): this order, and no other,
 gives the dataset of full generation. What lies past a full cluster is dropped by ``balance``, whatever is known of it.
 
 The result stands in temporary views of this connection:

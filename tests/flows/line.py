@@ -1,7 +1,7 @@
 """Run the whole line in this process, as ``pairmill run`` does, and look at what a lake holds.
 
 As a script it is the run that is killed: ``python tests/flows/line.py LAKE SOURCE STEP [key=value …]`` kills itself,
-hard, after the second commit of STEP.
+hard, after the second commit of STEP; STEP@2:1 is after the first of the second time that the step has work.
 """
 
 import os
@@ -80,9 +80,15 @@ def scored_twice(lake: Path | str) -> list[tuple]:
 
 
 def _kill_in(victim: str) -> Progress:
+    name, _, when = victim.partition("@")
+    time, last = (int(part) for part in when.split(":")) if when else (1, 2)
+    begun = 0
+
     def progress(step: str, done: int, total: int) -> None:
-        if step == victim and done == 2:
-            assert total >= 8, f"{step} has {total} items"
+        nonlocal begun
+        begun += step == name and done == 0
+        if step == name and begun == time and done == last:
+            assert when or total >= 8, f"{step} has {total} items"
             os.kill(os.getpid(), signal.SIGKILL)
 
     return progress

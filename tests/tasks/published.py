@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from PIL import Image
 
-from catalog.cut import waves
+from catalog.cut import wanted
 from catalog.cut.cut import cut
 from catalog.cut.publication import Published, publish
 from catalog.lake.lake import Lake
@@ -82,7 +82,7 @@ def insert_fused(lake: Lake, plan: Plan, **columns: list) -> list[str]:
 
     ``columns`` may be longer than they are many.
     """
-    waves.ask(lake, plan, cut(lake, plan), 1)
+    wanted.ask(lake, plan, cut(lake, plan), 1)
     made = fusion_digest("coalesce(c.text, '')", "coalesce(t.tags, [])", "w.sentence")
     rows = lake.query(
         f"SELECT w.sha256, {made} FROM wave_asked w LEFT JOIN {current_scores(plan, 'captions', 'sha256')} c "

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.cut import waves
+from catalog.cut import wanted
 from catalog.cut.cut import cut
 from catalog.lake.opening import create_or_open
 from catalog.pending.by_text import pending_fusion
@@ -32,7 +32,7 @@ def plan(sentences: str) -> Plan:
 
 def pending(writer: Writer, rule: str) -> list[WorkItem]:
     cap = cut(writer.lake, plan(rule))
-    waves.ask(writer.lake, plan(rule), cap, 1)
+    wanted.ask(writer.lake, plan(rule), cap, 1)
     return [item for items in pending_fusion(writer.lake, plan(rule)) for item in items]
 
 

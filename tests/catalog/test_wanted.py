@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.cut import waves
+from catalog.cut import wanted
 from catalog.cut.cap import smallest_cap
 from catalog.cut.cut import cut
 from catalog.cut.late import judge
@@ -123,9 +123,9 @@ def by_waves(lake: Lake, plan: Plan, generator: Generator, kill: float) -> int:
     """Go on until nothing that matters is unknown; a wave is killed with probability ``kill``."""
     for wave in range(1, 200):
         cap = cut(lake, plan)
-        if not waves.unknown(lake):
+        if not wanted.unknown(lake):
             return wave - 1
-        assert waves.ask(lake, plan, cap, wave) > 0
+        assert wanted.ask(lake, plan, cap, wave) > 0
         if generator.random.random() < kill:
             generator.work(generator.random.randint(0, 4), generator.random.choice((0.0, 0.3, 1.0)))
         else:
@@ -160,7 +160,7 @@ def test_waves_give_what_generating_everything_gives(seed: int, late: set, kill:
             rules.fill(each, images, words)
         everything = Generator(full, made, images, seed)
         cut(full, made)
-        waves.ask(full, made, ALL, 1)
+        wanted.ask(full, made, ALL, 1)
         everything.work()
         cap = cut(full, made)
         generator = Generator(lake, made, images, seed)
@@ -214,7 +214,7 @@ def test_a_cluster_of_which_few_pass_is_asked_for_more(tmp_path: Path, wave: int
             f"place, CASE WHEN n % 1000 < {cap} THEN if((n % 10) / 10 < {list(shares)}[n // 1000 + 1], '', 'pair') END "
             f"AS state, n % 1000 >= {cap} + {cap} * (1 - {list(shares)}[n // 1000 + 1]) AS past FROM range(2000) t(n)"
         )
-        sql = f"SELECT n // 1000, count(*) FROM ({waves.wanted(lake, plan(LATE, cap=cap), cap, wave)}) GROUP BY ALL"
+        sql = f"SELECT n // 1000, count(*) FROM ({wanted.in_reach(lake, plan(LATE, cap=cap), cap, wave)}) GROUP BY ALL"
         asked = dict(lake.query(sql))
     for cluster, share in enumerate(shares):
         lacking = times * cap * (1 - share) / share

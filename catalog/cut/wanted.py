@@ -48,7 +48,7 @@ def seen(lake: Lake) -> Seen:
 def ask(lake: Lake, plan: Plan, cap: int, wave: int) -> int:
     """Make ``wave_asked(n, sha256, sentence)`` of wave number ``wave`` (from 1) out of the last cut, whose cap is
     ``cap``; return how many they are."""
-    lake.execute(f"CREATE OR REPLACE TEMP TABLE wave_wanted AS {wanted(lake, plan, cap, wave)}")
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE wave_wanted AS {in_reach(lake, plan, cap, wave)}")
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE wave_asked AS SELECT w.n, i.sha256, coalesce(t.text, '') AS sentence "
         "FROM wave_wanted w JOIN facts.images i ON i.rowid = w.n "
@@ -58,7 +58,7 @@ def ask(lake: Lake, plan: Plan, cap: int, wave: int) -> int:
     return lake.query("SELECT count(*) FROM wave_asked")[0][0]
 
 
-def wanted(lake: Lake, plan: Plan, cap: int, wave: int) -> str:
+def in_reach(lake: Lake, plan: Plan, cap: int, wave: int) -> str:
     """SQL of the ``n`` of the unknown pictures that are expected to make their cluster full, and those before them."""
     excess = 2 ** max(0, wave - 2) - 1
     lake.execute(

@@ -1,0 +1,71 @@
+"""Generation in waves on the whole line: fewer texts, the same dataset, whatever is killed when."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.flows.line import curate, rows
+from tests.flows.test_resume import killed
+from tests.shared import made_once
+
+RULES = (
+    "[{name: short_side, keep: 'least(width, height) >= 64'}, "
+    "{name: pair, keep: 'synthetic_similarity >= {threshold}', calibrate: {drop: 0.33}}]"
+)
+# Inside the first wave; before the second one's first caption, within its captions, and before its last similarities.
+KILLS = ("fuse@1:3", "caption main@1:0", "caption main@1:1", "score fused texts@1:1")
+
+
+@pytest.fixture(scope="session")
+def asked(settings: dict[str, str]) -> dict[str, str]:
+    """A cap that bites, and a rule on fused texts that drops a third."""
+    return settings | {"images": RULES, "balance.cap": "12", "association.max_uses": "20"}
+
+
+@pytest.fixture(scope="session")
+def by_waves(pages: Path, asked: dict[str, str]) -> Path:
+    return made_once("lake-by-waves", lambda place: curate(place, pages, settings=asked))
+
+
+def dataset(lake: Path) -> tuple:
+    decided = "SELECT item_id, dropped_by, value FROM decisions WHERE version = (SELECT max(version) FROM datasets)"
+    return rows(lake, "SELECT content_digest FROM datasets ORDER BY version DESC LIMIT 1"), rows(
+        lake, decided + " ORDER BY 1"
+    )
+
+
+def test_a_wave_asks_for_what_the_one_before_left_open_and_the_lake_says_so(by_waves: Path):
+    waves = rows(by_waves, "SELECT wave, asked, passed, kept FROM waves ORDER BY wave")
+    assert len(waves) >= 2 and [wave for wave, *_ in waves] == list(range(1, len(waves) + 1))
+    assert all(asked >= passed >= kept for _, asked, passed, kept in waves)
+    assert sum(asked for _, asked, *_ in waves) == rows(by_waves, "SELECT count(*) FROM synthetic")[0][0]
+    reached = rows(by_waves, "SELECT n_in FROM funnel WHERE kind = 'image' AND rule = 'pair'")[0][0]
+    assert sum(asked for _, asked, *_ in waves) < reached
+
+
+def test_the_dataset_is_the_one_of_all_texts(by_waves: Path, pages: Path, asked: dict[str, str], tmp_path: Path):
+    """First all texts are made, by a run that nothing caps; then the run of the cap has only to cut."""
+    threshold = rows(by_waves, "SELECT threshold FROM thresholds")[0][0]
+    number = asked | {"images": asked["images"].replace("drop: 0.33", f"drop: 0.33, threshold: {threshold!r}")}
+    curate(tmp_path / "lake", pages, settings=number | {"balance.cap": "1000", "association.retrain_at": "1000"})
+    everything = rows(tmp_path / "lake", "SELECT count(*) FROM synthetic")[0][0]
+    _, counts = curate(tmp_path / "lake", pages, settings=number | {"association.retrain_at": "1000"})
+    assert counts.get("caption main", 0) == counts.get("fuse", 0) == 0
+    assert dataset(tmp_path / "lake") == dataset(by_waves)
+    assert rows(by_waves, "SELECT count(*) FROM synthetic")[0][0] < everything
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_what_is_killed_inside_and_between_waves_ends_in_the_same_dataset(
+    by_waves: Path, pages: Path, asked: dict[str, str], tmp_path: Path
+):
+    lake, made = tmp_path / "lake", []
+    for step in KILLS:
+        killed(lake, pages, step, asked)
+        made += rows(lake, "SELECT count(*) FROM captions")[0]
+    first, whole = (rows(by_waves, f"SELECT {of} FROM waves")[0][0] for of in ("min_by(asked, wave)", "sum(asked)"))
+    assert made[:2] == [first, first] and first < made[2] <= made[3] <= whole
+    curate(lake, pages, settings=asked)
+    assert dataset(lake) == dataset(by_waves)
+    assert rows(lake, "SELECT 1 FROM captions GROUP BY sha256, scorer HAVING count(*) > 1") == []
