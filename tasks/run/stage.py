@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalog.pending.item import WorkItem
+from catalog.terms.error import PairmillError
 from catalog.write.commit import Manifest
 from tasks.run import pool
 from tasks.run.partition import Job, Output, Part, Worker, write_parts
@@ -79,6 +80,7 @@ def _run_on_ray(items: Sequence[WorkItem], job: Job, output: Output, placement: 
     from ray.exceptions import RayActorError, RayError
 
     _start_ray(placement)
+    _check_room(placement)
     payload = pickle.dumps(Worker(job, output))
     waiting = dict(enumerate(items))
     while waiting:
@@ -193,16 +195,32 @@ def _cpu_share(placement: Placement) -> float:
     return min(placement.cpus_per_worker, 0.8 * cpus / _actors(placement))
 
 
+def _check_room(placement: Placement) -> None:
+    """Raise PairmillError when no machine has what one worker asks for: Ray would wait for it, without a word."""
+    import ray
+
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if any(node.get("GPU", 0) >= placement.gpus_per_worker for node in nodes):
+        return
+    have = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in nodes)
+    raise PairmillError(
+        f"a worker asks for {placement.gpus_per_worker:g} GPUs, and no machine has as many ({have}). Lower "
+        "--gpus-per-worker or leave it out, or name a cluster with GPUs by --ray; where one starts machines on demand, "
+        "start one first."
+    )
+
+
 def _start_ray(placement: Placement) -> None:
     import ray
 
     if ray.is_initialized():
         return
-    address = None if placement.ray_address in ("", "local") else placement.ray_address
+    is_local = placement.ray_address in ("", "local")
     ray.init(
-        address=address,
-        num_cpus=None if address else max(2, placement.n_workers),
-        include_dashboard=False if not address else None,
+        # Without an address Ray attaches to whatever runs on this machine, or did: $RAY_ADDRESS, a file of one killed.
+        address="local" if is_local else placement.ray_address,
+        num_cpus=max(2, placement.n_workers) if is_local else None,
+        include_dashboard=False if is_local else None,
         log_to_driver=False,
         logging_level=logging.ERROR,
         runtime_env={"env_vars": ONE_THREAD},

@@ -1,5 +1,7 @@
 """The runner: both placements write equal rows, results stream, a bug fails the stage and keeps what was finished."""
 
+import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -11,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from catalog.pending.item import WorkItem
+from catalog.terms.error import PairmillError
 from catalog.terms.scores import SENTENCE_QUALITY
 from catalog.write.commit import Manifest
 from ops.text.sentence_quality import SentenceQuality
@@ -116,3 +119,28 @@ print([_actors(each) for each in asked])
 def test_a_cluster_gets_as_many_workers_as_it_has_room_for():
     done = subprocess.run([sys.executable, "-c", CLUSTER], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[-2] == "[5, 4, 3]"
+
+
+def test_more_gpus_than_any_machine_has_are_refused_with_the_remedy(items: list[WorkItem], tmp_path: Path):
+    asked = Placement(workers=1, ray_address="local", gpus_per_worker=64)
+    with pytest.raises(
+        PairmillError, match=r"asks for 64 GPUs, and no machine has as many \(2 CPUs, .*--gpus-per-worker"
+    ):
+        flat(stage.run(items, JOB, output(tmp_path), asked))
+
+
+def test_a_ray_of_its_own_is_started_whatever_another_left_behind(items: list[WorkItem], tmp_path: Path):
+    """An address that nobody answers at, as a killed Ray leaves it."""
+    program = (
+        "import pickle, sys\n"
+        "from tasks.run import stage\n"
+        "items, job, output = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
+        "placement = stage.Placement(workers=1, ray_address='local')\n"
+        "print(sum(len(made) for made in stage.run(items, job, output, placement)))\n"
+    )
+    given = pickle.dumps((items[:2], JOB, output(tmp_path))).hex()
+    environment = {**os.environ, "RAY_ADDRESS": "127.0.0.1:9"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, given], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.strip() == "2", done.stderr[-2000:]
