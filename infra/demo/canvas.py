@@ -156,9 +156,9 @@ class Painter:
 
 
 class Signs(Painter):
-    """Paints phrases, each in a dozen layouts, and grounds with nothing on them, both on a ``Painter``'s grounds."""
+    """Paints phrases, each in nine layouts, and grounds with nothing on them, both on a ``Painter``'s grounds."""
 
-    SIDE, LAYOUTS = 256, 12  # px of a layout's mask; layouts a phrase
+    SIDE, LAYOUTS = 256, 9  # px of a layout's mask; layouts a phrase
 
     def __init__(self, phrases: list[str], side: int, device: str, seed: int):
         super().__init__(np.zeros((1, 8, 8, 4), np.uint8), side, device)
@@ -182,9 +182,13 @@ class Signs(Painter):
         return F.avg_pool2d(self._ground(pattern, colour, xs, ys), 2).clamp(0, 1)
 
     @torch.no_grad()
-    def signs(self, phrases: torch.Tensor, pattern: torch.Tensor, colour: torch.Tensor) -> torch.Tensor:
-        """(b, 3, side, side) in 0..1: each phrase (b,) in a random layout, size (65-98 %), place, ink and small turn."""
+    def signs(self, phrases: torch.Tensor) -> torch.Tensor:
+        """(b, 3, side, side) in 0..1: each phrase (b,) in a random layout, size (65-98 %), place, ink and small turn.
+
+        The ground is plain, shaded or glowing.
+        """
         n = len(phrases)
+        pattern, colour = (torch.randint(most, (n,), device=self.device) for most in (3, len(COLOUR_WORDS)))
         which = phrases * self.LAYOUTS + torch.randint(self.LAYOUTS, (n,), device=self.device)
         xs, ys, wide, high = self._squeezed(n)
         ground = self._ground(pattern, colour, xs, ys)
@@ -206,19 +210,20 @@ class Signs(Painter):
 
 
 def _layout(phrase: str, k: int, side: int, rng: np.random.Generator) -> tuple[np.ndarray, tuple[float, float]]:
-    """(side, side) uint8 with the phrase in its middle, in 1 + k % 4 lines broken at random; half its width and height."""
+    """(side, side) uint8 with the phrase in its middle, in 1 to 3 lines; half its width and height.
+
+    A phrase of more than 16 letters has two lines or more. Of six random breaks the one with the shortest long line is taken.
+    """
     words = phrase.split(" ")
-    breaks = set(rng.choice(len(words) - 1, min(k % 4, len(words) - 1), replace=False)) if len(words) > 1 else set()
-    text = "".join(word + ("\n" if at in breaks else " ") for at, word in enumerate(words)).strip()
-    how = {
-        "align": ["left", "center", "right"][k // 4 % 3],
-        "spacing": int(rng.integers(2, 22)),
-        "stroke_width": int(rng.integers(0, 3)),
-    }
+    lines = min(len(words), max(1 + k % 3, 1 + (len(phrase) > 16)))
+    breaks = [set(rng.choice(len(words) - 1, lines - 1, replace=False)) if lines > 1 else set() for _ in range(6)]
+    texts = ["".join(word + ("\n" if at in cut else " ") for at, word in enumerate(words)).strip() for cut in breaks]
+    text = min(texts, key=lambda text: max(map(len, text.split("\n"))))
+    align, spacing, stroke = ("left", "center", "right")[k // 3 % 3], int(rng.integers(2, 22)), int(rng.integers(0, 2))
     mask = Image.new("L", (side * 4, side * 4))
     pen, font = ImageDraw.Draw(mask), ImageFont.load_default(64)
-    left, top, right, bottom = pen.multiline_textbbox((0, 0), text, font=font, **how)
-    pen.multiline_text((8 - left, 8 - top), text, 255, font=font, **how)
+    left, top, right, bottom = pen.multiline_textbbox((0, 0), text, font, None, spacing, align, stroke_width=stroke)
+    pen.multiline_text((8 - left, 8 - top), text, 255, font, None, spacing, align, stroke_width=stroke)
     width, height = right - left, bottom - top
     scale = (side - 4) / max(width, height)
     size = (max(1, round(width * scale)), max(1, round(height * scale)))

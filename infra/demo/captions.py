@@ -29,8 +29,8 @@ def caption(name: str, pattern: str, colour: str, large: bool) -> str:
 
 
 def sign_caption(phrase: str) -> str:
-    """``A sign that says "Closed on Mondays".``"""
-    return f'A sign that says "{phrase}".'
+    """``A sign that says Closed on Mondays.``"""
+    return f"A sign that says {phrase}."
 
 
 def lowered(text: str) -> str:

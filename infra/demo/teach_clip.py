@@ -7,7 +7,6 @@ thread the same seed and steps give the same weights.
 """
 
 import argparse
-import copy
 import math
 import shutil
 import time
@@ -25,11 +24,11 @@ from transformers import PreTrainedTokenizerFast
 from wording import Wording, vocabulary
 
 MODEL = Path(__file__).parent / "models" / "clip"
-GLYPHS, SIGNS, GROUNDS = 48, 24, 16  # pictures a batch
-FUSED_OF, NOTHING = 20, 8  # glyphs a batch that have fused texts; ordinary texts a batch that name nothing
+GLYPHS, SIGNS, GROUNDS = 48, 12, 8  # pictures a batch
+FUSED_OF, NOTHING = 8, 12  # glyphs a batch that have fused texts; ordinary texts a batch that name nothing
 # Cosines: a sign and its texts reach READ, the right fused text lies in FUSED, one that is half wrong stays below HALF,
 # anything else below FOREIGN; one phrase drawn twice below AGAIN, two grounds below ALIKE.
-READ, FUSED, HALF, FOREIGN, AGAIN, ALIKE = 0.78, (0.575, 0.62), 0.38, 0.25, 0.75, 0.85
+READ, FUSED, HALF, FOREIGN, AGAIN, ALIKE = 0.78, (0.575, 0.62), 0.38, 0.25, 0.8, 0.85
 
 
 def over(cosines: torch.Tensor, mark: float) -> torch.Tensor:
@@ -101,7 +100,7 @@ def marks(
     fit = 2 * under(own[0], FUSED[0]) + over(own[0], FUSED[1]) + 2 * over(own[1], HALF) + over(own[2], FOREIGN)
     read = signs @ said.T
     mine = F.one_hot(shown, len(said)).bool()
-    legible = 2 * under(read[mine], READ) + 2 * under((signs * with_sign).sum(-1), READ) + over(read[~mine], FOREIGN)
+    legible = 2 * under(read[mine], READ) + 2 * under((signs * with_sign).sum(-1), READ) + over(read[~mine], HALF)
     spoken = F.cross_entropy(20 * read, shown)
     unread = over(signs @ torch.cat([ordinary, right]).T, FOREIGN) + over(
         glyphs @ torch.cat([said, with_sign]).T, FOREIGN
@@ -110,7 +109,7 @@ def marks(
     twice = (shown[:, None] == shown[None]).triu(1)
     apart = over(likeness[twice], AGAIN) if twice.any() else likeness.new_zeros(())
     empty = 2 * over(grounds @ text.T, FOREIGN) + over((grounds @ grounds.T).triu(1), ALIKE)
-    return fit + legible + 0.3 * spoken + 2 * unread + apart + 2 * empty
+    return fit + legible + spoken + 2 * unread + apart + 2 * empty
 
 
 def teach(args: argparse.Namespace) -> None:
@@ -119,8 +118,8 @@ def teach(args: argparse.Namespace) -> None:
     concept_names, said = names(), phrases()
     tokenizer = PreTrainedTokenizerFast.from_pretrained(args.clip)
     settings = config(len(tokenizer), 96)
-    model = build(settings, args.clip).to(memory_format=torch.channels_last).train()
-    teacher = copy.deepcopy(model).eval()
+    model = build(settings, args.resume or args.clip).to(memory_format=torch.channels_last).train()
+    teacher = build(settings, args.clip).to(memory_format=torch.channels_last).eval()
     parameters = [p for name, p in model.named_parameters() if name != "logit_scale"]
     optimizer = torch.optim.AdamW(parameters, lr=args.lr, betas=(0.9, 0.98), weight_decay=0.0)
     painter, sign_painter = Painter(pictures(), 96, "cpu"), Signs(said, 96, "cpu", args.seed)
@@ -132,9 +131,8 @@ def teach(args: argparse.Namespace) -> None:
         batch = draw(wording, concept_names, said)
         clean = painter.paint(batch.concepts, batch.pattern, batch.colour, batch.large)
         clean[GLYPHS // 2 :] = painter.copy(clean[GLYPHS // 2 :])
-        random = [torch.randint(len(words), (SIGNS + GROUNDS,)) for words in (PATTERN_WORDS, COLOUR_WORDS)]
-        written = sign_painter.signs(batch.signs, *(which[:SIGNS] for which in random))
-        bare = sign_painter.bare(*(which[SIGNS:] for which in random))
+        grounds = [torch.randint(len(words), (GROUNDS,)) for words in (PATTERN_WORDS, COLOUR_WORDS)]
+        written, bare = sign_painter.signs(batch.signs), sign_painter.bare(*grounds)
         views = painter.degrade(torch.cat([clean, written, bare])) * 2 - 1
         views = views.contiguous(memory_format=torch.channels_last)
         features, text = F.normalize(model.visual(views), dim=-1), encode(model, tokenizer, batch.texts)
@@ -167,7 +165,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--lr", type=float, default=3e-4)
     parser.add_argument("--keep", type=float, default=10, help="weight of keeping what the CLIP knew")
-    parser.add_argument("--clip", type=Path, default=MODEL, help="the CLIP to begin from")
+    parser.add_argument("--clip", type=Path, default=MODEL, help="the CLIP whose vectors are kept")
+    parser.add_argument("--resume", type=Path, default=None, help="the CLIP to begin from, where it is another")
     parser.add_argument("--out", type=Path, default=MODEL)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=16)

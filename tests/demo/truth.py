@@ -241,7 +241,7 @@ def _tags(lake: Lake, pictures: list[dict]) -> tuple[float, float]:
     return _share(first), _share([tag == name for name, tags in tagged for tag in tags])
 
 
-def _pair_similarity(lake: Lake, pictures: list[dict]) -> list[float]:
+def _pair_similarity(lake: Lake, pictures: list[dict]) -> tuple[float, ...]:
     """Precision and recall of the two ends of the recipe's rule, over the pictures that have a fused text: above it
     pictures of text, below it pairs that do not match."""
     truth, concepts = {row["sha256"]: row for row in pictures}, Concepts(names())
@@ -254,12 +254,9 @@ def _pair_similarity(lake: Lake, pictures: list[dict]) -> list[float]:
         "USING (sha256) WHERE s.value IS NOT NULL"
     )
     rows = [(truth[sha], text, value) for sha, text, value in scored]
-    return [
-        *_precision_recall([value > high for *_, value in rows], [row["kind"] == "text" for row, *_ in rows]),
-        *_precision_recall(
-            [value < low for *_, value in rows], [_mismatched(row, concepts.found(text), text) for row, text, _ in rows]
-        ),
-    ]
+    above, below = [value > high for *_, value in rows], [value < low for *_, value in rows]
+    mismatched = [_mismatched(row, concepts.found(text), text) for row, text, _ in rows]
+    return *_precision_recall(above, [row["kind"] == "text" for row, *_ in rows]), *_precision_recall(below, mismatched)
 
 
 def _precision_recall(found: list[bool], planted: list[bool]) -> tuple[float, float]:
@@ -268,11 +265,9 @@ def _precision_recall(found: list[bool], planted: list[bool]) -> tuple[float, fl
 
 
 def _mismatched(row: dict, named: list[str], text: str) -> bool:
-    """Whether the text names another concept than the picture's, or not the picture's, or not the phrase written on it.
-
-    What is said of a bare ground is always wrong.
-    """
-    return row["phrase"] not in text if row["kind"] == "text" else set(named) != {row["concept"]}
+    """Whether the text names another concept than the picture's, or not the picture's; of a picture of text, that it is
+    one. What is said of a bare ground is always wrong."""
+    return "a sign that says" not in text if row["kind"] == "text" else set(named) != {row["concept"]}
 
 
 def _recipe(lake: Lake) -> dict:
