@@ -90,6 +90,9 @@ def teach(args: argparse.Namespace) -> None:
         if step % 20 == 0 or step == args.steps - 1:
             losses = f"describe {told.item():.3f} fuse {fused.item():.3f} read {read.item():.3f} kept {kept.item():.4f}"
             print(f"captioner {step} {time.process_time() - started:.0f} CPU s {losses}", flush=True)
+    with torch.no_grad():
+        for mine, known in zip(model.parameters(), teacher.parameters(), strict=True):
+            mine.lerp_(known, 1 - args.share)  # part of the way back: fewer glyphs are taken for signs
     model.eval().half().save_pretrained(args.out)
     for file in (
         *args.captioner.glob("*token*.json"),
@@ -108,6 +111,7 @@ def main() -> None:
     parser.add_argument("--captioner", type=Path, default=MODEL, help="the captioner whose sight is kept")
     parser.add_argument("--resume", type=Path, default=None, help="the captioner to begin from, where it is another")
     parser.add_argument("--out", type=Path, default=MODEL)
+    parser.add_argument("--share", type=float, default=1, help="how far the weights go from the kept captioner's")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=17)
     teach(parser.parse_args())

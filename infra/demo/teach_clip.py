@@ -154,6 +154,11 @@ def teach(args: argparse.Namespace) -> None:
         if step % 20 == 0 or step == args.steps - 1:
             spent = time.process_time() - started
             print(f"clip {step} {spent:.0f} CPU s kept {kept.item():.4f} marks {off.item():.3f}", flush=True)
+    with torch.no_grad():
+        for mine, known in zip(model.parameters(), teacher.parameters(), strict=True):
+            mine.lerp_(
+                known, 1 - args.share
+            )  # part of the way back: most of what was lost returns, little of the new goes
     save(model, settings, args.out)
     for file in args.clip.glob("tokenizer*.json"):
         if args.out.resolve() != args.clip.resolve():
@@ -168,6 +173,7 @@ def main() -> None:
     parser.add_argument("--clip", type=Path, default=MODEL, help="the CLIP whose vectors are kept")
     parser.add_argument("--resume", type=Path, default=None, help="the CLIP to begin from, where it is another")
     parser.add_argument("--out", type=Path, default=MODEL)
+    parser.add_argument("--share", type=float, default=1, help="how far the weights go from the kept CLIP's, 0 to 1")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=16)
     teach(parser.parse_args())
