@@ -55,7 +55,7 @@ def test_the_captioner_sees_that_it_is_a_sign():
 
 def test_a_sign_is_too_like_a_text_that_says_what_a_sign_says():
     said = [f"A sign that says {phrase}." for phrase in phrases() * 3]
-    assert np.mean(likeness(signs(), with_sentences(said)) > HIGH) >= 0.8
+    assert np.mean(likeness(signs(), with_sentences(said)) > HIGH) >= 0.65
 
 
 def test_a_bare_ground_is_too_unlike_what_is_said_of_it():
