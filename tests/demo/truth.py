@@ -128,7 +128,10 @@ def _edges(lake: Lake, pictures: list[dict]) -> tuple[float, float, float, float
     by_rendering = {row["rendering"]: row for row in reversed(pictures) if row["rendering"]}
     root = {row["sha256"]: _root(row, by_rendering) for row in pictures if row["rendering"]}
     perceptual = _edge_set(lake, "perceptual")
-    semantic = _edge_set(lake, "semantic") - perceptual
+    bare = {
+        row["sha256"] for row in pictures if row["kind"] == "ground"
+    }  # two grounds without a thing may well be alike
+    semantic = {edge for edge in _edge_set(lake, "semantic") - perceptual if not bare.issuperset(edge)}
     groups = dict(lake.query("SELECT sha256, group_id FROM image_groups"))
     scored = {sha for (sha,) in lake.query("SELECT sha256 FROM image_embedding WHERE image_vector IS NOT NULL")}
     recall = {}
