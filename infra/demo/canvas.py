@@ -6,6 +6,7 @@ The world's pictures must stay unseen, so nothing here shares code, palettes or 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from PIL import Image, ImageDraw, ImageFont
 
 PATTERN_WORDS = ["plain", "shaded", "glowing", "speckled", "striped", "checkered", "spotted"]
 # colour word -> hue middle and half width (turns), saturation and value ranges
@@ -152,3 +153,81 @@ class Painter:
         theta[:, :, 2] = (torch.rand(n, 2, device=self.device) * 2 - 1) * (1 - keep)[:, None]
         grid = F.affine_grid(theta, list(shifted.shape), align_corners=False)
         return F.grid_sample(shifted, grid, align_corners=False, padding_mode="border")
+
+
+class Signs(Painter):
+    """Paints phrases, each in nine layouts, and grounds with nothing on them, both on a ``Painter``'s grounds."""
+
+    SIDE, LAYOUTS = 256, 9  # px of a layout's mask; layouts a phrase
+
+    def __init__(self, phrases: list[str], side: int, device: str, seed: int):
+        super().__init__(np.zeros((1, 8, 8, 4), np.uint8), side, device)
+        rng = np.random.default_rng(seed)
+        drawn = [_layout(phrase, k, self.SIDE, rng) for phrase in phrases for k in range(self.LAYOUTS)]
+        self.masks = torch.from_numpy(np.stack([mask for mask, _ in drawn]))[:, None].to(device)
+        self.reach = torch.tensor([reach for _, reach in drawn], device=device, dtype=torch.float32)
+
+    def _squeezed(self, n: int) -> tuple[torch.Tensor, ...]:
+        """xs, ys (n, 2 side, 2 side) of pictures stretched by up to a third, and how far they reach (n, 1, 1)."""
+        line = (torch.arange(2 * self.side, device=self.device) + 0.5) / self.side - 1
+        stretch = torch.exp(self._u(n, -0.28, 0.28))
+        wide, high = stretch.clamp_min(1)[:, None, None], (1 / stretch).clamp_min(1)[:, None, None]
+        shape = (n, 2 * self.side, 2 * self.side)
+        return (line[None, None] * wide).expand(shape), (line[None, :, None] * high).expand(shape), wide, high
+
+    @torch.no_grad()
+    def bare(self, pattern: torch.Tensor, colour: torch.Tensor) -> torch.Tensor:
+        """(b, 3, side, side) in 0..1: a ground alone."""
+        xs, ys, _, _ = self._squeezed(len(pattern))
+        return F.avg_pool2d(self._ground(pattern, colour, xs, ys), 2).clamp(0, 1)
+
+    @torch.no_grad()
+    def signs(self, phrases: torch.Tensor) -> torch.Tensor:
+        """(b, 3, side, side) in 0..1: each phrase (b,) in a random layout, size (65-98 %), place, ink and small turn.
+
+        The ground is plain, shaded or glowing.
+        """
+        n = len(phrases)
+        pattern, colour = (torch.randint(most, (n,), device=self.device) for most in (3, len(COLOUR_WORDS)))
+        which = phrases * self.LAYOUTS + torch.randint(self.LAYOUTS, (n,), device=self.device)
+        xs, ys, wide, high = self._squeezed(n)
+        ground = self._ground(pattern, colour, xs, ys)
+        reach_x, reach_y = self.reach[which].unbind(1)
+        most = torch.minimum(wide[:, 0, 0] / reach_x, high[:, 0, 0] / reach_y)
+        size = (most * self._u(n, 0.65, 0.98))[:, None, None]
+        cx = self._u(n, -1, 1)[:, None, None] * (wide - size * reach_x[:, None, None])
+        cy = self._u(n, -1, 1)[:, None, None] * (high - size * reach_y[:, None, None])
+        turn = (self._u(n, -0.12, 0.12) * (self._u(n) < 0.3).float())[:, None, None]
+        gx = (turn.cos() * (xs - cx) - turn.sin() * (ys - cy)) / size
+        gy = (turn.sin() * (xs - cx) + turn.cos() * (ys - cy)) / size
+        over = F.grid_sample(self.masks[which].float() / 255, torch.stack([gx, gy], -1), align_corners=False)
+        grey = ground.mean((1, 2, 3))
+        lighter = (grey < 0.35 + 0.3 * self._u(n))[:, None]
+        tint = torch.rand(n, 3, device=self.device)
+        room = torch.where(lighter, 1 - grey[:, None], grey[:, None])
+        ink = torch.where(lighter, 1 - tint * 0.55 * room, tint * 0.55 * room)[..., None, None]
+        return F.avg_pool2d(ground * (1 - over) + ink * over, 2).clamp(0, 1)
+
+
+def _layout(phrase: str, k: int, side: int, rng: np.random.Generator) -> tuple[np.ndarray, tuple[float, float]]:
+    """(side, side) uint8 with the phrase in its middle, in 1 to 3 lines; half its width and height.
+
+    A phrase of more than 16 letters has two lines or more. Of six random breaks the one with the shortest long line is taken.
+    """
+    words = phrase.split(" ")
+    lines = min(len(words), max(1 + k % 3, 1 + (len(phrase) > 16)))
+    breaks = [set(rng.choice(len(words) - 1, lines - 1, replace=False)) if lines > 1 else set() for _ in range(6)]
+    texts = ["".join(word + ("\n" if at in cut else " ") for at, word in enumerate(words)).strip() for cut in breaks]
+    text = min(texts, key=lambda text: max(map(len, text.split("\n"))))
+    align, spacing, stroke = ("left", "center", "right")[k // 3 % 3], int(rng.integers(2, 22)), int(rng.integers(0, 2))
+    mask = Image.new("L", (side * 4, side * 4))
+    pen, font = ImageDraw.Draw(mask), ImageFont.load_default(64)
+    left, top, right, bottom = pen.multiline_textbbox((0, 0), text, font, None, spacing, align, stroke_width=stroke)
+    pen.multiline_text((8 - left, 8 - top), text, 255, font, None, spacing, align, stroke_width=stroke)
+    width, height = right - left, bottom - top
+    scale = (side - 4) / max(width, height)
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    small = mask.crop((8, 8, 8 + round(width), 8 + round(height))).resize(size, Image.Resampling.LANCZOS)
+    whole = Image.new("L", (side, side))
+    whole.paste(small, ((side - size[0]) // 2, (side - size[1]) // 2))
+    return np.asarray(whole), (size[0] / side, size[1] / side)

@@ -28,6 +28,11 @@ def caption(name: str, pattern: str, colour: str, large: bool) -> str:
     return text[0].upper() + text[1:]
 
 
+def sign_caption(phrase: str) -> str:
+    """``A sign that says Closed on Mondays.``"""
+    return f"A sign that says {phrase}."
+
+
 def lowered(text: str) -> str:
     """Without its closing mark, and with a small first letter."""
     text = text.strip().rstrip(".!?,")
@@ -40,11 +45,14 @@ def fused(sentence: str, said: str) -> str:
 
 
 def exercise(
-    wording: Wording, concept_names: list[str], name: str, pattern: str, colour: str, large: bool
+    wording: Wording, concept_names: list[str], name: str, pattern: str, colour: str, large: bool, sign: str = ""
 ) -> tuple[str, str]:
-    """A random fuse prompt and its answer; the text may not name the concept, and the tags may be wrong or missing."""
+    """A random fuse prompt and its answer; the text may not name the concept, and the tags may be wrong or missing.
+
+    With a ``sign`` the caption is of a picture of that phrase.
+    """
     rng = wording.rng
-    said = caption(name, pattern, colour, large)
+    said = sign_caption(sign) if sign else caption(name, pattern, colour, large)
     tags = [name] * (rng.random() < 0.85) + rng.sample(concept_names, rng.randint(0, 4))
     if rng.random() < 0.15:
         rng.shuffle(tags)

@@ -90,7 +90,7 @@ class Writer:
     def spoiled(self, kind: str, pictures: list[Picture]) -> dict:
         """A new sentence of a kind that describes nothing, whatever it names: its truth has no concept."""
         while True:
-            good = [picture for picture in pictures if picture.rendering is not None]
+            good = [picture for picture in pictures if picture.named]
             phrase = self.phrase(good[int(self.rng.integers(len(good)))]) if good else "the frame"
             if kind == "noise":
                 text = noise(self.rng)
@@ -132,6 +132,8 @@ def describe(documents: list[Document], writer: Writer, rng: np.random.Generator
     shown: dict[int, list[tuple[Document, Picture]]] = {}
     for document in documents:
         for place, picture in enumerate(document.pictures):
+            if picture.phrase and rng.random() < 0.5:
+                document.sentences.append(writer.fresh("sign", phrase=picture.phrase) | {"near": place})
             if picture.kind != "good":
                 continue
             shown.setdefault(picture.rendering.concept, []).append((document, picture))
@@ -167,8 +169,10 @@ def copy_sentences(documents: list[Document], writer: Writer, rng: np.random.Gen
 def alt_text(rng: np.random.Generator, picture: Picture, concept_names: list[str], source: str) -> str | None:
     """Right for two pictures in five, else useless, empty or absent (None)."""
     draw = rng.random()
-    if draw < 0.4 and picture.rendering is not None:
+    if draw < 0.4 and picture.named:
         return concept_names[picture.rendering.concept]
+    if draw < 0.4 and picture.phrase:
+        return picture.phrase
     if draw < 0.55:
         return "image"
     if draw < 0.65:

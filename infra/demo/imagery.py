@@ -5,10 +5,12 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from PIL import Image
-from render import Rendering, draw, draw_rendering, hue_shifted, perceptual_hash
+from render import NOTHING, Rendering, draw, draw_bare, draw_rendering, draw_sign, hue_shifted, perceptual_hash
+from signs import phrases
 
 COPIES = {"exact": 0.04, "near": 0.05, "mirrored": 0.025, "recoloured": 0.025}  # share of all pictures
 MISFITS = {"tiny": 0.025, "long": 0.02}
+UNNAMED = {"text": 0.02, "ground": 0.02}  # pictures of a phrase, and of a background alone: no concept is shown
 HEAD = 0.2  # share of the pictures that show one concept: what the cap of a cluster is for
 APART = 8  # bits of the perceptual hash by which all but exact and near copies differ from every other picture
 QUALITY = {"jpg": (72, 96), "webp": (65, 95)}
@@ -25,15 +27,21 @@ class Picture:
     rendering_id: str = ""
     copy_of: str = ""
     copy_kind: str = ""
+    phrase: str = ""
+
+    @property
+    def named(self) -> bool:
+        """Whether a glyph is on it, so that a concept is shown."""
+        return self.rendering is not None and self.rendering.concept != NOTHING
 
     def truth(self, concept_names: list[str]) -> dict:
         """The row for ``truth/pictures.parquet``, with ``data`` still in it."""
         shown = asdict(self.rendering) if self.rendering else {}
         keep = {key: shown.get(key) for key in ("size", "angle", "x", "y", "background", "colour")}
-        concept = concept_names[self.rendering.concept] if self.rendering else ""
+        concept = concept_names[self.rendering.concept] if self.named else ""
         return keep | {
             "data": self.data, "concept": concept, "kind": self.kind, "rendering": self.rendering_id,
-            "original": self.copy_of, "copy_kind": self.copy_kind,
+            "original": self.copy_of, "copy_kind": self.copy_kind, "phrase": self.phrase,
         }  # fmt: skip
 
 
@@ -73,14 +81,21 @@ class Imagery:
         self.hashes: list[np.uint64] = []
         self.of_concept: dict[int, list[Rendering]] = {}
         self.copied: set[str] = set()
+        self.phrases, self.unnamed = phrases(), 0
 
     def next(self) -> Picture:
-        """A copy or a misfit at its share, else a new rendering."""
+        """A copy, a misfit or a picture of nothing named at its share, else a new rendering."""
         draw_, at = self.rng.random(), 0.0
-        for kind, share in (COPIES | MISFITS).items():
+        for kind, share in (COPIES | MISFITS | UNNAMED).items():
             at += share
             if draw_ < at:
-                made = self._misfit(kind) if kind in MISFITS else self._copy(kind)
+                made = (
+                    self._copy(kind)
+                    if kind in COPIES
+                    else self._misfit(kind)
+                    if kind in MISFITS
+                    else self._unnamed(kind)
+                )
                 if made is not None:
                     return made
                 break
@@ -160,6 +175,21 @@ class Imagery:
             rendering = replace(rendering, width=width, height=height, x=float(self.rng.uniform(0.3, 0.7)), y=0.5)
         extension = self._extension()
         return Picture(kind, encode(draw(rendering, self.glyphs), extension, self.rng), extension, rendering)
+
+    def _unnamed(self, kind: str) -> Picture:
+        """A phrase on a plain or shaded ground, or a ground alone; by perceptual hash unlike all other pictures."""
+        while True:
+            rendering = draw_rendering(self.rng, NOTHING)
+            phrase = ""
+            if kind == "text":
+                phrase = str(self.rng.choice(self.phrases))
+                rendering = replace(rendering, background=str(self.rng.choice(["solid", "gradient"])))
+            image = draw_sign(rendering, phrase) if phrase else draw_bare(rendering)
+            if self._apart(image):
+                break
+        extension, name = self._extension(), f"u{self.unnamed:05d}"
+        self.unnamed += 1
+        return Picture(kind, encode(image, extension, self.rng), extension, rendering, name, phrase=phrase)
 
     def plant_faults(self, documents: list, faults: dict) -> None:
         """Add unusable files to random documents, at least one of each kind."""

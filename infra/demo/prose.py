@@ -167,6 +167,10 @@ EMOJI = """We loved every minute of the fair in {month} {e1}{e2} and so did the 
 What a day {where} {e1}, thank you all for coming!
 {e1} {e2} Only {count} places left for the course in {month}.
 Good news from {who}: the doors open again in {month} {e1}"""
+SIGNS = """The sign {where} has said "{phrase}" since {year}.
+{when}, {who} put up a banner with the words "{phrase}".
+{who} pointed at the notice {where}, which reads "{phrase}".
+Nobody {where} took the words "{phrase}" seriously."""
 TITLES = """Notes from {year}|Letters about {month}|What {who} remembers|A walk {where}|The year {year} in short|Questions for {who}"""
 
 
@@ -195,6 +199,7 @@ TEMPLATES = {
     "no_relation": [opening + line for opening in OPENINGS.split("|") for line in _lines(NO_RELATION)],
     "url": _lines(URLS),
     "emoji": _lines(EMOJI),
+    "sign": _lines(SIGNS),
     "title": _choices(TITLES),
 }
 IN_OTHER_WORDS = dict(line.split(" = ") for line in _lines(PARAPHRASES))

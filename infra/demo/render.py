@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 PATTERNS = {  # kind of background -> the word that a sentence may use for it
     "solid": "plain",
@@ -27,6 +27,9 @@ COLOURS = {
     "white": (245, 245, 245),
     "black": (30, 30, 35),
 }
+
+
+NOTHING = -1  # the concept of a picture without a glyph
 
 
 @dataclass(frozen=True)
@@ -103,13 +106,61 @@ def background(kind: str, colour: str, width: int, height: int, rng: np.random.G
     return base + mix[..., None] * (other - base)
 
 
-def draw(rendering: Rendering, glyphs: np.ndarray) -> Image.Image:
-    """The RGB picture of ``rendering``; the same pixels for the same fields."""
-    rng = np.random.default_rng(rendering.seed)
+def draw_ground(rendering: Rendering, rng: np.random.Generator) -> Image.Image:
+    """What lies under the glyph of ``rendering``, with a little noise."""
     width, height = rendering.width, rendering.height
     under = background(rendering.background, rendering.colour, width, height, rng)
     under += rng.normal(0, rng.uniform(0, 4), under.shape).astype(np.float32)
-    canvas = Image.fromarray(np.clip(under, 0, 255).astype(np.uint8))
+    return Image.fromarray(np.clip(under, 0, 255).astype(np.uint8))
+
+
+def draw_bare(rendering: Rendering) -> Image.Image:
+    """The RGB picture of ``rendering`` without its glyph."""
+    return draw_ground(rendering, np.random.default_rng(rendering.seed))
+
+
+def draw_sign(rendering: Rendering, phrase: str) -> Image.Image:
+    """The RGB picture of ``phrase`` on the ground of ``rendering``, in one to three lines of Pillow's own font.
+
+    The text is black, white or coloured, whatever stands out, and fills 70-96 % of the width, or of the height. No line
+    is longer than some 16 letters: at 96 px, where models read it, a letter is then 4 px wide or more.
+    """
+    rng = np.random.default_rng(rendering.seed)
+    canvas = draw_ground(rendering, rng)
+    width, height = canvas.size
+    text = broken(phrase, int(rng.integers(1 + (len(phrase) > 16), 4)))
+    share = rng.uniform(0.7, 0.96)
+    pen = ImageDraw.Draw(canvas)
+    left, top, right, bottom = pen.multiline_textbbox((0, 0), text, font=ImageFont.load_default(100), align="center")
+    size = 100 * share * min(width / (right - left), height / (bottom - top))
+    font = ImageFont.load_default(size)
+    left, top, right, bottom = pen.multiline_textbbox((0, 0), text, font=font, align="center")
+    x, y = rng.uniform(0.1, 0.9, 2) * (width - (right - left), height - (bottom - top))
+    ground = np.asarray(canvas, np.float32).mean((0, 1))
+    inks = np.array([COLOURS[name] for name in COLOURS], np.float32)
+    far = np.abs(inks.mean(1) - ground.mean())
+    ink = inks[rng.choice(np.flatnonzero(far >= min(90, far.max())))]
+    pen.multiline_text((x - left, y - top), text, tuple(ink.astype(int).tolist()), font=font, align="center")
+    return canvas
+
+
+def broken(phrase: str, lines: int) -> str:
+    """The phrase in at most so many lines of about equal length."""
+    words, parts = phrase.split(" "), []
+    for left in range(min(lines, len(words)), 0, -1):
+        fill, taken = len(" ".join(words)) / left, 1
+        while len(words) - taken >= left and len(" ".join(words[: taken + 1])) <= fill + 2:
+            taken += 1
+        parts.append(" ".join(words if left == 1 else words[:taken]))
+        words = words[taken:]
+    return "\n".join(parts)
+
+
+def draw(rendering: Rendering, glyphs: np.ndarray) -> Image.Image:
+    """The RGB picture of ``rendering``; the same pixels for the same fields."""
+    rng = np.random.default_rng(rendering.seed)
+    canvas = draw_ground(rendering, rng)
+    width, height = canvas.size
     side = max(8, round(rendering.size * min(width, height)))
     glyph = Image.fromarray(glyphs[rendering.concept]).convert("RGBa")  # premultiplied: no dark fringe when resized
     glyph = glyph.resize((side, side), Image.Resampling.BICUBIC).rotate(

@@ -19,6 +19,7 @@ from byte_bpe import closed_by, train_bpe
 from canvas import COLOUR_WORDS, PATTERN_WORDS, Painter
 from safetensors.torch import load_file, save_file
 from sheets import names, pictures
+from tokenizers import Tokenizer
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from transformers import PreTrainedTokenizerFast
 from wording import Wording, vocabulary
@@ -88,15 +89,14 @@ class Batches(IterableDataset):
                 for c, p, k, b in zip(concepts, pattern, colour, large, strict=True)
             ]
             texts += [wording.nothing() for _ in range(n // 4)]
-            yield *(torch.from_numpy(a) for a in (concepts, pattern, colour, large)), self.encode(texts)
+            yield *(torch.from_numpy(a) for a in (concepts, pattern, colour, large)), padded(self.bpe, texts)
 
-    def encode(self, texts: list[str]) -> torch.Tensor:
-        """(n, longest) int64 ids, 0-padded, cut at CONTEXT with the end token kept."""
-        ids = [
-            e.ids if len(e.ids) <= CONTEXT else e.ids[: CONTEXT - 1] + e.ids[-1:] for e in self.bpe.encode_batch(texts)
-        ]
-        longest = max(map(len, ids))
-        return torch.tensor([row + [0] * (longest - len(row)) for row in ids])
+
+def padded(bpe: Tokenizer, texts: list[str]) -> torch.Tensor:
+    """(n, longest) int64 ids, 0-padded, cut at CONTEXT with the end token kept."""
+    ids = [e.ids if len(e.ids) <= CONTEXT else e.ids[: CONTEXT - 1] + e.ids[-1:] for e in bpe.encode_batch(texts)]
+    longest = max(map(len, ids))
+    return torch.tensor([row + [0] * (longest - len(row)) for row in ids])
 
 
 def encode_text(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
@@ -138,9 +138,20 @@ def save(model: torch.nn.Module, settings: dict, out: Path) -> None:
     (out / "open_clip_config.json").write_text(json.dumps(settings, indent=1) + "\n")
 
 
-def train(args: argparse.Namespace) -> None:
+def build(settings: dict, resume: Path | None) -> torch.nn.Module:
+    """open_clip's model in fp32, with random weights or those of the folder ``resume``."""
     from open_clip.model import CLIP
 
+    cfg = json.loads(json.dumps(settings["model_cfg"]))
+    cfg["text_cfg"].pop("hf_tokenizer_name")
+    model = CLIP(cfg["embed_dim"], cfg["vision_cfg"], cfg["text_cfg"])
+    if resume:
+        weights = load_file(resume / "open_clip_model.safetensors")
+        model.load_state_dict({k: v.float() for k, v in weights.items()}, strict=False)
+    return model
+
+
+def train(args: argparse.Namespace) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(args.seed)
     concept_names = names()
@@ -150,13 +161,7 @@ def train(args: argparse.Namespace) -> None:
     )
     tokenizer.save_pretrained(args.out)
     settings = config(len(tokenizer), args.side)
-    cfg = json.loads(json.dumps(settings["model_cfg"]))
-    cfg["text_cfg"].pop("hf_tokenizer_name")
-    model = CLIP(cfg["embed_dim"], cfg["vision_cfg"], cfg["text_cfg"]).to(device, memory_format=torch.channels_last)
-    if args.resume:
-        model.load_state_dict(
-            {k: v.float() for k, v in load_file(args.resume / "open_clip_model.safetensors").items()}, strict=False
-        )
+    model = build(settings, args.resume).to(device, memory_format=torch.channels_last)
     head = torch.nn.Linear(256, len(concept_names)).to(device)
     copy_log = torch.nn.Parameter(torch.tensor(math.log(20.0), device=device))
     groups = [

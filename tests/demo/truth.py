@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
+from infra.demo.prose import Concepts
+from infra.demo.sheets import names
 from tests.flows.conftest import generate
 from tests.flows.line import curate
 
@@ -59,6 +61,10 @@ class Figures:
     paraphrase_recall: float
     tag: float
     tag_precision: float
+    text_precision: float
+    text_recall: float
+    mismatch_precision: float
+    mismatch_recall: float
 
 
 def measure(lake_path: Path, world: Path) -> Figures:
@@ -76,6 +82,7 @@ def measure(lake_path: Path, world: Path) -> Figures:
             *_filters(lake, world),
             *_sentence_copies(lake, world),
             *_tags(lake, pictures),
+            *_pair_similarity(lake, pictures),
         )
 
 
@@ -105,7 +112,8 @@ def _exact(lake: Lake, pictures: list[dict]) -> tuple[float, float]:
     decided = lake.query(
         "SELECT i.sha256, d.dropped_by = 'exact_duplicate', count(*) FROM decisions d "
         "JOIN images i ON i.image_id = d.item_id WHERE d.kind = 'image' "
-        f"AND d.{_NEWEST} AND d.dropped_by IN ('', 'exact_duplicate', 'duplicate', 'balance', 'no_text') GROUP BY ALL"
+        f"AND d.{_NEWEST} AND d.dropped_by IN "
+        "('', 'exact_duplicate', 'duplicate', 'pair_similarity', 'balance', 'no_text') GROUP BY ALL"
     )
     fell = {sha: n for sha, is_copy, n in decided if is_copy}
     stayed = {sha: n for sha, is_copy, n in decided if not is_copy}
@@ -120,7 +128,10 @@ def _edges(lake: Lake, pictures: list[dict]) -> tuple[float, float, float, float
     by_rendering = {row["rendering"]: row for row in reversed(pictures) if row["rendering"]}
     root = {row["sha256"]: _root(row, by_rendering) for row in pictures if row["rendering"]}
     perceptual = _edge_set(lake, "perceptual")
-    semantic = _edge_set(lake, "semantic") - perceptual
+    bare = {
+        row["sha256"] for row in pictures if row["kind"] == "ground"
+    }  # two grounds without a thing may well be alike
+    semantic = {edge for edge in _edge_set(lake, "semantic") - perceptual if not bare.issuperset(edge)}
     groups = dict(lake.query("SELECT sha256, group_id FROM image_groups"))
     scored = {sha for (sha,) in lake.query("SELECT sha256 FROM image_embedding WHERE image_vector IS NOT NULL")}
     recall = {}
@@ -162,6 +173,8 @@ def _texts(lake: Lake, pictures: list[dict], described: dict[str, str]) -> tuple
     captions = []
     for sha, text, caption in lake.query(f"SELECT sha256, text1, caption FROM pairs WHERE {_NEWEST}"):
         row = truth[sha]
+        if not row["concept"]:
+            continue
         if row["described"] in ("own", "elsewhere"):
             first[row["described"]].append(described.get(text, "") == row["concept"])
         captions.append(row["concept"] in (caption or "").lower())
@@ -225,10 +238,39 @@ def _sentence_copies(lake: Lake, world: Path) -> tuple[float, float, float]:
 
 def _tags(lake: Lake, pictures: list[dict]) -> tuple[float, float]:
     """Share of the tagged pictures whose first tag is their concept, and of all tags that are right."""
-    concept = {row["sha256"]: row["concept"] for row in pictures}
-    tagged = [(concept[sha], tags) for sha, tags in lake.query("SELECT sha256, tags FROM tags")]
+    concept = {row["sha256"]: row["concept"] for row in pictures if row["concept"]}
+    tagged = [(concept[sha], tags) for sha, tags in lake.query("SELECT sha256, tags FROM tags") if sha in concept]
     first = [bool(tags) and tags[0] == name for name, tags in tagged]
     return _share(first), _share([tag == name for name, tags in tagged for tag in tags])
+
+
+def _pair_similarity(lake: Lake, pictures: list[dict]) -> tuple[float, ...]:
+    """Precision and recall of the two ends of the recipe's rule, over the pictures that have a fused text: above it
+    pictures of text, below it pairs that do not match."""
+    truth, concepts = {row["sha256"]: row for row in pictures}, Concepts(names())
+    keep = next(rule["keep"] for rule in _recipe(lake)["images"] if rule["name"] == "pair_similarity")
+    low, high = (float(bound) for bound in re.findall(r"\d+\.\d+", keep))
+    scored = lake.query(
+        "SELECT t.sha256, t.text, s.value FROM "
+        '(SELECT sha256, arg_max(synthetic_text, "commit") AS text FROM synthetic GROUP BY sha256) t JOIN '
+        '(SELECT sha256, arg_max(synthetic_similarity, "commit") AS value FROM synthetic_similarity GROUP BY sha256) s '
+        "USING (sha256) WHERE s.value IS NOT NULL"
+    )
+    rows = [(truth[sha], text, value) for sha, text, value in scored]
+    above, below = [value > high for *_, value in rows], [value < low for *_, value in rows]
+    mismatched = [_mismatched(row, concepts.found(text), text) for row, text, _ in rows]
+    return *_precision_recall(above, [row["kind"] == "text" for row, *_ in rows]), *_precision_recall(below, mismatched)
+
+
+def _precision_recall(found: list[bool], planted: list[bool]) -> tuple[float, float]:
+    right = sum(a and b for a, b in zip(found, planted, strict=True))
+    return right / max(sum(found), 1), right / max(sum(planted), 1)
+
+
+def _mismatched(row: dict, named: list[str], text: str) -> bool:
+    """Whether the text names another concept than the picture's, or not the picture's; of a picture of text, that it is
+    one. What is said of a bare ground is always wrong."""
+    return "a sign that says" not in text if row["kind"] == "text" else set(named) != {row["concept"]}
 
 
 def _recipe(lake: Lake) -> dict:
@@ -251,7 +293,7 @@ def _balance(lake: Lake, pictures: list[dict]) -> tuple[int, int]:
         f"WHERE d.dropped_by IN ('', 'balance', 'no_text') AND d.{_NEWEST}"
     )
     after = lake.query(f"SELECT sha256 FROM pairs WHERE {_NEWEST}")
-    lost = {concept[sha] for (sha,) in before} - {concept[sha] for (sha,) in after}
+    lost = {concept[sha] for (sha,) in before} - {concept[sha] for (sha,) in after} - {""}
     return over[0][0], len(lost)
 
 
