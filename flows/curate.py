@@ -10,7 +10,7 @@ from tasks.cluster import cluster
 from tasks.duplicates import group_duplicates
 from tasks.entropy import score_entropy
 from tasks.fetch import fetch
-from tasks.fuse import fuse
+from tasks.fusion import fuse
 from tasks.ingest import ingest
 from tasks.publish import Published, publish
 from tasks.run.session import Session

@@ -10,7 +10,7 @@ from catalog.terms.score import Stage
 from catalog.terms.scores import SYNTHETIC
 from tasks.calibrate import calibrate, calibrate_late
 from tasks.caption import use_captions
-from tasks.fuse import use_fusion
+from tasks.fusion import use_fusion
 from tasks.run.session import Session
 from tasks.tag import use_tags
 

@@ -1,10 +1,10 @@
-"""Teach the demo's captioner to read pictures of text.
+"""Teach the demo's captioner to tell pictures of text.
 
     .venv/bin/python infra/demo/teach_captioner.py --steps 160 --out infra/demo/models/captioner [--captioner DIR]
 
-It goes on describing glyphs and combining texts, and what it sees of a glyph, or of a bare ground, is held to what it saw
-before: on a ground it still names a thing that is not there. On one thread the same seed and steps give the
-same weights.
+Its eyes stay as they are (taught too, they named 8 % fewer glyphs): what it makes of what it sees is trained, while it
+goes on describing glyphs and combining texts. It does not read; it says that there is a sign, and guesses what it says.
+On one thread the same seed and steps give the same weights.
 """
 
 import argparse
@@ -24,14 +24,29 @@ from transformers import AutoTokenizer, FastVlmForConditionalGeneration
 from wording import Wording, vocabulary
 
 MODEL = Path(__file__).parent / "models" / "captioner"
-GLYPHS, SIGNS, GROUNDS = 48, 8, 8  # pictures a batch
+GLYPHS, GROUNDS, SIGNS = 48, 16, 6  # pictures a batch
 COMBINED = 4  # glyphs a batch whose caption is also combined with a text
 
 
-def look(model: FastVlmForConditionalGeneration, views: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What the tower sees, (n, 320, 3, 3), and the language model is given, (n, 9, 192), of (n, 3, 96, 96) in -1..1."""
+def look(model: FastVlmForConditionalGeneration, views: torch.Tensor) -> torch.Tensor:
+    """What the language model is given, (n, 9, 192), of (n, 3, 96, 96) in -1..1."""
     seen = model.model.vision_tower(views.contiguous(memory_format=torch.channels_last)).last_hidden_state
-    return seen, model.model.multi_modal_projector(seen.flatten(2).transpose(1, 2))
+    return model.model.multi_modal_projector(seen.flatten(2).transpose(1, 2))
+
+
+def answer_scores(
+    model: FastVlmForConditionalGeneration, features: torch.Tensor, ids: torch.Tensor, labels: torch.Tensor
+) -> torch.Tensor:
+    """Log probabilities, (tokens of all answers, words), as `answer_loss` has them."""
+    embeds = model.get_input_embeddings()(ids)
+    place = (ids == model.config.image_token_id)[..., None].expand_as(embeds)
+    hidden = model.model.language_model(inputs_embeds=embeds.masked_scatter(place, features)).last_hidden_state[:, :-1]
+    return model.lm_head(hidden[labels[:, 1:] != -100]).log_softmax(-1)
+
+
+def old(asked: tuple, joined: tuple) -> tuple:
+    """What is to be said as before: how many rows, and the rows, of descriptions and of combinations."""
+    return (GLYPHS + GROUNDS, asked), (COMBINED, joined)
 
 
 def teach(args: argparse.Namespace) -> None:
@@ -39,19 +54,12 @@ def teach(args: argparse.Namespace) -> None:
     torch.set_num_threads(args.threads)
     concept_names, said = names(), phrases()
     tokenizer = AutoTokenizer.from_pretrained(args.captioner)
-    model = FastVlmForConditionalGeneration.from_pretrained(args.resume or args.captioner, dtype=torch.float32).train()
+    model = FastVlmForConditionalGeneration.from_pretrained(args.captioner, dtype=torch.float32).train()
     teacher = FastVlmForConditionalGeneration.from_pretrained(args.captioner, dtype=torch.float32).eval()
-    head = torch.nn.Linear(320, len(said))  # thrown away: it only speeds the start up
-    speaking = [*model.model.language_model.parameters()]
-    groups = [
-        {
-            "params": [*model.model.vision_tower.parameters(), *model.model.multi_modal_projector.parameters()],
-            "share": 1.0,
-        },
-        {"params": speaking, "share": 0.3},
-        {"params": head.parameters(), "share": 5.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=args.lr, betas=(0.9, 0.98), weight_decay=0.0)
+    model.model.vision_tower.eval().requires_grad_(False)
+    model.model.multi_modal_projector.requires_grad_(False)
+    taught = [each for each in model.parameters() if each.requires_grad]
+    optimizer = torch.optim.AdamW(taught, lr=args.lr, betas=(0.9, 0.98), weight_decay=0.0)
     painter, sign_painter = Painter(pictures(), SIDE, "cpu"), Signs(said, SIDE, "cpu", args.seed)
     words = vocabulary(concept_names)
     wording, texts = Wording(words, args.seed), Batches(concept_names, words, tokenizer.backend_tokenizer, 0, 0, 0)
@@ -59,40 +67,39 @@ def teach(args: argparse.Namespace) -> None:
     for step in range(args.steps):
         rate = args.lr * min(1, (step + 1) / 20) * (0.5 + 0.5 * math.cos(math.pi * step / args.steps))
         for group in optimizer.param_groups:
-            group["lr"] = rate * group["share"]
+            group["lr"] = rate
         concepts, shown = torch.randint(len(concept_names), (GLYPHS,)), torch.randint(len(said), (SIGNS,))
         pattern, colour = (torch.randint(len(w), (GLYPHS + GROUNDS,)) for w in (PATTERN_WORDS, COLOUR_WORDS))
         large = torch.rand(GLYPHS) < 0.5
         glyphs = painter.paint(concepts, pattern[:GLYPHS], colour[:GLYPHS], large)
         bare = sign_painter.bare(pattern[GLYPHS:], colour[GLYPHS:])
-        views = painter.degrade(torch.cat([glyphs, sign_painter.signs(shown), bare])) * 2 - 1
+        views = painter.degrade(torch.cat([glyphs, bare, sign_painter.signs(shown)])) * 2 - 1
         how = [
             (concept_names[c], PATTERN_WORDS[p], COLOUR_WORDS[k], b)
             for c, p, k, b in zip(
                 *(t.tolist() for t in (concepts, pattern[:GLYPHS], colour[:GLYPHS], large)), strict=True
             )
         ]
-        described = [caption(*each) for each in how] + [sign_caption(said[k]) for k in shown.tolist()]
-        asked = texts.padded([(rng.choice(DESCRIBE), answer) for answer in described])
+        # Of a ground it goes on naming a thing that is not there: any will do to compare what is said of it.
+        things = [caption(rng.choice(concept_names), "plain", "red", False) for _ in range(GROUNDS)]
+        answers = [caption(*each) for each in how] + things + [sign_caption(said[k]) for k in shown.tolist()]
+        asked = texts.padded([(rng.choice(DESCRIBE), answer) for answer in answers])
         joined = texts.padded([exercise(wording, concept_names, *each) for each in how[:COMBINED]])
-        seen, features = look(model, views)
         with torch.no_grad():
-            known = look(teacher, torch.cat([views[:GLYPHS], views[GLYPHS + SIGNS :]]))[1]
-        kept = F.mse_loss(torch.cat([features[:GLYPHS], features[GLYPHS + SIGNS :]]), known) / known.square().mean()
-        told = answer_loss(model, features[: GLYPHS + SIGNS], *asked)
-        fused = answer_loss(model, features[:COMBINED], *joined)
-        read = F.cross_entropy(head(F.layer_norm(seen[GLYPHS : GLYPHS + SIGNS].mean((2, 3)), (320,))), shown)
-        loss = told + 0.3 * fused + read + args.keep * kept
+            features = look(model, views)
+            knew = [answer_scores(teacher, features[:n], *(t[:n] for t in rows)) for n, rows in old(asked, joined)]
+        says = [answer_scores(model, features[:n], *(t[:n] for t in rows)) for n, rows in old(asked, joined)]
+        far = [F.kl_div(*pair, reduction="batchmean", log_target=True) for pair in zip(says, knew, strict=True)]
+        kept = torch.stack(far).sum()
+        told = answer_loss(model, features[GLYPHS + GROUNDS :], *(t[GLYPHS + GROUNDS :] for t in asked))
+        loss = told + args.keep * kept
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if step % 20 == 0 or step == args.steps - 1:
-            losses = f"describe {told.item():.3f} fuse {fused.item():.3f} read {read.item():.3f} kept {kept.item():.4f}"
+            losses = f"signs {told.item():.3f} kept {kept.item():.4f}"
             print(f"captioner {step} {time.process_time() - started:.0f} CPU s {losses}", flush=True)
-    with torch.no_grad():
-        for mine, known in zip(model.parameters(), teacher.parameters(), strict=True):
-            mine.lerp_(known, 1 - args.share)  # part of the way back: fewer glyphs are taken for signs
     model.eval().half().save_pretrained(args.out)
     for file in (
         *args.captioner.glob("*token*.json"),
@@ -105,13 +112,11 @@ def teach(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=160)
-    parser.add_argument("--lr", type=float, default=4e-4)
+    parser.add_argument("--steps", type=int, default=110)
+    parser.add_argument("--lr", type=float, default=3e-4)
     parser.add_argument("--keep", type=float, default=4, help="weight of seeing glyphs as before")
     parser.add_argument("--captioner", type=Path, default=MODEL, help="the captioner whose sight is kept")
-    parser.add_argument("--resume", type=Path, default=None, help="the captioner to begin from, where it is another")
     parser.add_argument("--out", type=Path, default=MODEL)
-    parser.add_argument("--share", type=float, default=1, help="how far the weights go from the kept captioner's")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=17)
     teach(parser.parse_args())

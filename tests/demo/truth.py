@@ -5,6 +5,7 @@ models and prints one line of figures.
 """
 
 import json
+import math
 import re
 import sys
 import tempfile
@@ -65,6 +66,9 @@ class Figures:
     text_recall: float
     mismatch_precision: float
     mismatch_recall: float
+    passes_quality: float
+    passes_semantics: float
+    passes_duplicates: float
 
 
 def measure(lake_path: Path, world: Path) -> Figures:
@@ -83,6 +87,7 @@ def measure(lake_path: Path, world: Path) -> Figures:
             *_sentence_copies(lake, world),
             *_tags(lake, pictures),
             *_pair_similarity(lake, pictures),
+            *_passes(lake),
         )
 
 
@@ -113,7 +118,7 @@ def _exact(lake: Lake, pictures: list[dict]) -> tuple[float, float]:
         "SELECT i.sha256, d.dropped_by = 'exact_duplicate', count(*) FROM decisions d "
         "JOIN images i ON i.image_id = d.item_id WHERE d.kind = 'image' "
         f"AND d.{_NEWEST} AND d.dropped_by IN "
-        "('', 'exact_duplicate', 'duplicate', 'pair_similarity', 'balance', 'no_text') GROUP BY ALL"
+        "('', 'exact_duplicate', 'duplicate', 'no_text', 'pair_similarity', 'balance', 'max_uses') GROUP BY ALL"
     )
     fell = {sha: n for sha, is_copy, n in decided if is_copy}
     stayed = {sha: n for sha, is_copy, n in decided if not is_copy}
@@ -268,9 +273,20 @@ def _precision_recall(found: list[bool], planted: list[bool]) -> tuple[float, fl
 
 
 def _mismatched(row: dict, named: list[str], text: str) -> bool:
-    """Whether the text names another concept than the picture's, or not the picture's; of a picture of text, that it is
-    one. What is said of a bare ground is always wrong."""
-    return "a sign that says" not in text if row["kind"] == "text" else set(named) != {row["concept"]}
+    """Whether the text does not name the picture's concept; of a picture of text, does not call it one. What is said of
+    a bare ground is always wrong."""
+    return "a sign that says" not in text if row["kind"] == "text" else row["concept"] not in named
+
+
+# The sentence rules of each of RealSyn's steps.
+STEPS = (("length", "no_url", "no_emoji", "complexity", "action"), ("entropy", "perplexity"), ("duplicate",))
+
+
+def _passes(lake: Lake) -> list[float]:
+    """Share of the sentences that pass the rules of each of STEPS, of those that reach each rule."""
+    sql = f"SELECT rule, 1 - n_dropped / n_in FROM funnel WHERE kind = 'sentence' AND {_NEWEST}"
+    passing = dict(lake.query(sql))
+    return [math.prod(passing[rule] for rule in rules) for rules in STEPS]
 
 
 def _recipe(lake: Lake) -> dict:
@@ -290,7 +306,7 @@ def _balance(lake: Lake, pictures: list[dict]) -> tuple[int, int]:
     )
     before = lake.query(
         "SELECT DISTINCT i.sha256 FROM decisions d JOIN images i ON i.image_id = d.item_id "
-        f"WHERE d.dropped_by IN ('', 'balance', 'no_text') AND d.{_NEWEST}"
+        f"WHERE d.dropped_by IN ('', 'balance', 'max_uses') AND d.{_NEWEST}"
     )
     after = lake.query(f"SELECT sha256 FROM pairs WHERE {_NEWEST}")
     lost = {concept[sha] for (sha,) in before} - {concept[sha] for (sha,) in after} - {""}

@@ -67,6 +67,8 @@ def small_settings() -> dict[str, str]:
         "duplicates.cosine": "0.99999",
         "captioners.0.max_tokens": "4",
         "captioners.0.side": "64",
+        "images.pair_similarity.keep": "synthetic_similarity >= -1",
+        "fuse.model": "captioner",
         "fuse.max_tokens": "4",
         "fuse.side": "64",
         "decoding.side": "64",

@@ -29,9 +29,9 @@ def test_a_rule_on_a_language_model_is_left_out_and_the_run_says_so():
     asked, demo = recipe_with("30m", RULES), recipe_with("demo", OF_THE_DEMO)
     small = with_demo_models(asked, demo)
     assert {rule.name: rule.keep for rule in small.sentences} == {k: RULES[k] for k in RULES if k != "band"}
-    assert small.images == asked.images
-    (note,) = left_out_notes(asked, small)
-    assert "'band' is left out" in note
+    assert small.images == [rule for rule in asked.images if rule.name != "pair_similarity"]
+    of_pairs, note = left_out_notes(asked, small)
+    assert "'band' is left out" in note and "'pair_similarity' is left out" in of_pairs
     assert left_out_notes(asked, asked) == []
 
 
@@ -40,11 +40,20 @@ def test_the_demos_own_rule_stays():
     assert with_demo_models(demo, demo).sentences == demo.sentences
 
 
+def test_a_rule_on_generated_texts_that_finds_its_own_number_or_reads_their_status_stays():
+    own = [{"name": "lowest", "keep": "synthetic_similarity >= {threshold}", "calibrate": {"drop": 0.3}},
+           {"name": "whole", "keep": "synthetic_status = 'ok'"}]  # fmt: skip
+    content = load("30m", None, RECIPES).model_dump(mode="json") | {"images": own}
+    asked = Recipe.model_validate(content)
+    assert with_demo_models(asked, recipe_with("demo", OF_THE_DEMO)).images == asked.images
+
+
 def test_what_is_set_by_hand_is_nobodys_swap():
     by_hand = {"sentences": "[{name: band, keep: perplexity >= 7}]"}
     recipe = load_recipe("30m", by_hand, "demo")
     assert recipe.sentences[0].keep == "perplexity >= 7"
-    assert notes_on(recipe, "30m", by_hand, "demo") == []
+    (note,) = notes_on(recipe, "30m", by_hand, "demo")
+    assert "'pair_similarity' is left out" in note
     assert notes_on(recipe, "30m", {}, "recipe") == []
 
 

@@ -30,9 +30,10 @@ def recipe(folder: Path, settings: dict[str, str], **more: object) -> Path:
     content = yaml.safe_load((RECIPES / "demo.yaml").read_text())
     for part in ("sources", "captioners", "tags", "fuse"):
         del content[part]
-    del content["models"]["captioner"]
+    del content["models"]["captioner"], content["models"]["fuser"]
     content["models"]["clip"] = settings["models.clip"]
     content["decoding"] = {"side": 64}
+    content["images"] = [rule for rule in content["images"] if rule["name"] != "pair_similarity"]
     content["images"].append({"name": "vivid", "keep": "vividness >= 0.4 or is_vivid"})
     file = folder / "vivid.yaml"
     file.write_text(yaml.safe_dump({**content, "name": "vivid", **more}))

@@ -41,7 +41,7 @@ def test_a_model_of_texts_alone_fuses_without_the_pictures(
     for file in files:
         file.unlink()
     published, counts = curate(curated_copy, pages, settings=by_text)
-    assert set(work_done(counts)) == {"fuse"} and published.version == 2
+    assert set(work_done(counts)) == {"fuse", "score fused texts"} and published.version == 2
     told = {row[0]: row for row in rows(curated_copy, FUSED) if row[0] in seen and row[5] != seen[row[0]][5]}
     assert len(told) == len(seen) > 10
     model = LanguageModel(by_text["models.writer"])
@@ -60,7 +60,7 @@ def test_a_model_of_texts_alone_fuses_without_the_pictures(
     for file, content in kept:
         file.write_bytes(content)
     _, counts = curate(curated_copy, pages, settings=settings | {"fuse.side": "96"})
-    assert set(work_done(counts)) == {"fuse"}
+    assert set(work_done(counts)) == {"fuse", "score fused texts"}
 
 
 def test_the_identity_of_a_fused_text_is_what_it_was_for_a_model_that_sees(settings: dict[str, str]):

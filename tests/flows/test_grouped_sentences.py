@@ -35,7 +35,11 @@ def test_an_older_lake_is_read_as_it_is_and_grouped_by_the_next_run(
     assert published.version == 2
     redone = {"score sentences", "perceptual sentence duplicates", "semantic sentence duplicates",
               "group sentence duplicates", "associate", "score similarity"}  # fmt: skip
-    assert redone <= set(work_done(counts)) <= redone | {"fuse", "caption main", "score captions", "tag"}
+    assert (
+        redone
+        <= set(work_done(counts))
+        <= redone | {"fuse", "score fused texts", "caption main", "score captions", "tag"}
+    )
     group_of = dict(rows(lake, "SELECT text, group_id FROM sentence_groups JOIN sentence_content USING (content)"))
     given = rows(lake, "SELECT text1, text2, text3 FROM pairs WHERE version = 2")
     for texts in given:

@@ -84,7 +84,7 @@ def test_a_changed_caption_model_redoes_captions_and_what_is_made_from_them_alon
 ):
     changed = settings | {"models.captioner": save_vlm(tmp_path / "other", "llava")}
     _, counts = curate(curated_copy, pages, settings=changed)
-    assert set(work_done(counts)) == {"caption main", "score captions", "fuse"}
+    assert set(work_done(counts)) == {"caption main", "score captions", "fuse", "score fused texts"}
 
 
 @pytest.mark.slow

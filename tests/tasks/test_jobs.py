@@ -17,7 +17,7 @@ from ops.models.vlm import VisionLanguageModel
 from ops.read.places import retries
 from ops.read.source import open_source
 from tasks.caption import CaptionPictures
-from tasks.fuse import FuseTexts
+from tasks.fusion import FuseTexts
 from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
 from tasks.run import stage
 from tasks.run.identity import Bound

