@@ -22,14 +22,17 @@ def judge(lake: Lake, plan: Plan) -> None:
     )
     among = (
         "(SELECT b.n, f.*, coalesce(t.text, '') AS sentence FROM cut_begun b JOIN facts.images f ON f.rowid = b.n "
-        f"LEFT JOIN ({sentences('cut_begun')}) t ON t.n = b.n)"
+        f"LEFT JOIN ({sentences(plan, 'cut_begun')}) t ON t.n = b.n)"
     )
     lake.execute(f"INSERT INTO cut_late BY NAME {generated.states(plan, among)}")
     lake.execute("DROP TABLE cut_begun")
 
 
-def sentences(among: str) -> str:
-    """SQL of (n, text) of the best passing candidate of each picture of ``among(n)``: what is fused."""
+def sentences(plan: Plan, among: str) -> str:
+    """SQL of (n, text) of the best passing candidate of each picture of ``among(n)``, which is what is fused; of none
+    where nothing is: all texts of a lake are read for it."""
+    if not plan.recipe.fuse:
+        return "SELECT CAST(NULL AS UINTEGER) AS n, '' AS text WHERE false"
     return (
         f"SELECT b.n, c.text FROM cut_best b SEMI JOIN {among} a ON a.n = b.n JOIN facts.contents k ON k.rowid = b.s "
         "JOIN sentence_content c ON facts.key_of(c.content) = k.key"

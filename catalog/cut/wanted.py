@@ -52,7 +52,7 @@ def ask(lake: Lake, plan: Plan, cap: int, wave: int) -> int:
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE wave_asked AS SELECT w.n, i.sha256, coalesce(t.text, '') AS sentence "
         "FROM wave_wanted w JOIN facts.images i ON i.rowid = w.n "
-        f"LEFT JOIN ({sentences('wave_wanted')}) t ON t.n = w.n"
+        f"LEFT JOIN ({sentences(plan, 'wave_wanted')}) t ON t.n = w.n"
     )
     lake.execute("DROP TABLE wave_wanted")
     return lake.query("SELECT count(*) FROM wave_asked")[0][0]

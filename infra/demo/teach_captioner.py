@@ -114,7 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=110)
     parser.add_argument("--lr", type=float, default=3e-4)
-    parser.add_argument("--keep", type=float, default=4, help="weight of seeing glyphs as before")
+    parser.add_argument("--keep", type=float, default=6, help="weight of saying of glyphs what was said before")
     parser.add_argument("--captioner", type=Path, default=MODEL, help="the captioner whose sight is kept")
     parser.add_argument("--out", type=Path, default=MODEL)
     parser.add_argument("--threads", type=int, default=1)
