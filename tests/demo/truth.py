@@ -132,11 +132,12 @@ def _edges(lake: Lake, pictures: list[dict]) -> tuple[float, float, float, float
     """Precision of the edges by kind (both ends of one rendering), recall of the planted copies (same group)."""
     by_rendering = {row["rendering"]: row for row in reversed(pictures) if row["rendering"]}
     root = {row["sha256"]: _root(row, by_rendering) for row in pictures if row["rendering"]}
-    perceptual = _edge_set(lake, "perceptual")
-    bare = {
-        row["sha256"] for row in pictures if row["kind"] == "ground"
-    }  # two grounds without a thing may well be alike
-    semantic = {edge for edge in _edge_set(lake, "semantic") - perceptual if not bare.issuperset(edge)}
+    bare = {row["sha256"] for row in pictures if row["kind"] == "ground"}
+    perceptual, semantic = (
+        {edge for edge in _edge_set(lake, kind) if not bare.issuperset(edge)}  # two of these may well be alike
+        for kind in ("perceptual", "semantic")
+    )
+    semantic -= perceptual
     groups = dict(lake.query("SELECT sha256, group_id FROM image_groups"))
     scored = {sha for (sha,) in lake.query("SELECT sha256 FROM image_embedding WHERE image_vector IS NOT NULL")}
     recall = {}
