@@ -44,16 +44,16 @@ def test_near_duplicates_are_found_by_their_hash(figures: Figures):
 
 def test_what_only_embeddings_find_is_a_copy(figures: Figures):
     assert figures.embedding_precision >= 0.96
-    assert figures.embedding_recall >= 0.42
+    assert figures.embedding_recall >= 0.39
 
 
 def test_the_first_sentence_is_about_what_the_picture_shows(figures: Figures):
-    assert figures.first_sentence >= 0.86
-    assert figures.first_sentence_elsewhere >= 0.84
+    assert figures.first_sentence >= 0.85
+    assert figures.first_sentence_elsewhere >= 0.83
 
 
 def test_the_caption_names_what_the_picture_shows(figures: Figures):
-    assert figures.caption >= 0.89
+    assert figures.caption >= 0.9
 
 
 def test_no_cluster_is_over_its_cap_and_no_concept_is_lost_by_balance(figures: Figures):
@@ -70,12 +70,12 @@ def test_entropy_drops_words_that_stand_nowhere_else(figures: Figures):
 
 
 def test_complexity_drops_what_relates_nothing(figures: Figures):
-    assert figures.complexity_precision >= 0.91
+    assert figures.complexity_precision >= 0.9
     assert figures.complexity_recall >= 0.94
 
 
 def test_action_drops_what_says_of_nothing_that_it_happens(figures: Figures):
-    assert figures.action_precision >= 0.76
+    assert figures.action_precision >= 0.74
     assert figures.action_recall >= 0.76
 
 
@@ -87,10 +87,21 @@ def test_perplexity_drops_the_garbled_and_what_is_said_over(figures: Figures):
 
 def test_sentences_that_are_nearly_equal_are_one(figures: Figures):
     assert figures.sentence_copy_precision >= 0.97
-    assert figures.sentence_copy_recall >= 0.85
-    assert figures.paraphrase_recall >= 0.26
+    assert figures.sentence_copy_recall >= 0.84
+    assert figures.paraphrase_recall >= 0.24
 
 
 def test_the_first_tag_names_what_the_picture_shows(figures: Figures):
-    assert figures.tag >= 0.83
-    assert figures.tag_precision >= 0.54
+    assert figures.tag >= 0.78
+    assert figures.tag_precision >= 0.52
+
+
+def test_pictures_of_text_fall_at_the_upper_end(figures: Figures):
+    assert figures.text_precision >= 0.91
+    assert figures.text_recall >= 0.78
+
+
+def test_pairs_that_do_not_match_fall_at_the_lower_end(figures: Figures):
+    """Half of what falls there does name what is shown, mostly beside another thing."""
+    assert figures.mismatch_precision >= 0.42
+    assert figures.mismatch_recall >= 0.54
