@@ -123,7 +123,6 @@ class Duplicates(Settings):
 
     clusters: int = Field(1_000_000, ge=1, description="Clusters of pictures, fewer when there are few pictures.")
     per_cluster: int = Field(40, ge=1, description="Pictures to a cluster, or more where there are too few clusters.")
-
     phash: int = Field(4, ge=0, le=16, description="Largest Hamming distance of two 64-bit perceptual hashes.")
     cosine: float = Field(0.96, gt=0, le=1, description="Smallest cosine of two image embeddings.")
     max_group: int = Field(1000, ge=2, description="A larger group is cut again by tighter edges, and reported.")
