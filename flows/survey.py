@@ -114,10 +114,11 @@ def _survey_wave(seen: Survey) -> bool:
     if next_wave(seen):
         seen.note(cost(seen))
         return True
-    for step in ("caption", "tag", "fuse") if seen.unresolved else ():
-        seen.step = step
-        if _wanted(seen):
-            seen.saw(step, 0, 0)
+    recipe = seen.recipe
+    works = [*(f"caption {each.name}" for each in recipe.captioners), *["tag"] * bool(recipe.tags)]
+    for work in [*works, *["fuse"] * bool(recipe.fuse)] if seen.unresolved else ():
+        seen.step = work
+        seen.saw(work, 0, 0)
     return False
 
 

@@ -10,7 +10,7 @@ from tests.flows.conftest import Tell
 from tests.flows.line import curate, rows, work_done
 
 # Without these tables the lake is as it was before there were groups of sentences.
-TABLES = ("sentence_edges", "sentence_groups", "sentence_signature")
+TABLES = ("sentence_edges", "sentence_groups", "sentence_signature", "waves")
 WITHOUT = {"sentence_duplicates": "null"}
 ASKED = {"sentence_duplicates": "{jaccard: 0.7, cosine: 0.99999}"}
 
@@ -20,6 +20,8 @@ def made_older(lake: Path) -> None:
     with create_or_open(lake) as opened:
         for table in TABLES:
             opened.execute(f"DROP TABLE IF EXISTS {table}")
+        for column in ("caption_similarity", "synthetic_similarity"):
+            opened.execute(f"ALTER TABLE pairs DROP COLUMN {column}")
         opened.execute(f"DELETE FROM schema_version WHERE version >= {first}")
 
 
