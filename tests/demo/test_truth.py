@@ -97,7 +97,7 @@ def test_the_first_tag_names_what_the_picture_shows(figures: Figures):
 
 
 def test_pictures_of_text_fall_at_the_upper_end(figures: Figures):
-    """Some 60 fall there in a world, so that four more of others make 0.06: this seed's own 0.88 is the worst of six."""
+    """Some 60 fall there in a world: four of others more make 0.06. This seed has 0.88, the worst of six."""
     assert figures.text_precision >= 0.86
     assert figures.text_recall >= 0.78
 
