@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from catalog.cut.late import judge
 from catalog.pending.by_text import pending_fusion
+from catalog.pending.generated import settled
 from catalog.pending.item import WorkItem
 from catalog.terms.scores import SYNTHETIC, SYNTHETIC_SIMILARITY
 from ops.image.decode import Decode
@@ -37,7 +38,7 @@ def fuse(session: Session) -> None:
     if settings is None:
         return
     use_fusion(session)
-    judge(session.lake, session.plan)
+    judge(session.lake, settled(session.plan))
     digest = session.plan.scorer(SYNTHETIC.table)
     decode = shown(session.recipe, settings.side)
     job = FuseTexts(fuser(session.recipe), decode, settings.prompt, settings.max_tokens, digest)

@@ -1,11 +1,8 @@
 """Waves: ask for generated texts only of pictures that may still be kept, until nothing that matters is unknown."""
 
-from dataclasses import replace
-
 from catalog.cut import wanted
 from catalog.cut.cut import cut
-from catalog.pending.generated import late_checks
-from catalog.recipe.plan import Plan
+from catalog.pending.generated import settled
 from catalog.terms.score import Stage
 from catalog.terms.scores import SYNTHETIC
 from tasks.calibrate import calibrate, calibrate_late
@@ -26,12 +23,12 @@ def next_wave(session: Session) -> bool:
     calibrate(session, "sentence", Stage.CAPTION)
     for use in (use_captions, use_tags, use_fusion):
         use(session)
-    cap = cut(session.lake, _settled(session.plan))
+    cap = cut(session.lake, settled(session.plan))
     before = session.plan
     if not wanted.unknown(session.lake):  # a number is found over all that would be kept without it, or a kill moves it
         calibrate_late(session)
     if session.plan is not before:
-        cap = cut(session.lake, _settled(session.plan))
+        cap = cut(session.lake, settled(session.plan))
     if session.waves:
         _keep_record(session)
     if not wanted.unknown(session.lake):
@@ -48,24 +45,16 @@ def cost(session: Session) -> str:
     said = f"the next wave asks for texts of {asked:,} pictures"
     keys = [session.plan.captioner(place) for place in range(len(session.recipe.captioners))]
     keys += [SYNTHETIC.table] * (session.recipe.fuse is not None)
-    spent = [
-        session.lake.query(f"SELECT avg(seconds) FROM {table} WHERE scorer = ?", (session.plan.scorer(key),))[0][0]
-        for key in keys
-        for table in [key.split(" ")[0]]
-    ]
-    if not spent or None in spent:
+    spent = [seconds for key in keys if (seconds := _seconds_each(session, key)) is not None]
+    if not spent or len(spent) < len(keys):
         return f"{said}; what one takes is known once some are made."
     return f"{said}: {sum(spent):.2g} s each so far, {asked * sum(spent) / 3600:,.2g} hours of one worker."
 
 
-def _settled(plan: Plan) -> Plan:
-    """Return the plan without rules on generated texts that wait for their number."""
-    unset = [
-        check.name
-        for check in late_checks(plan)
-        if check.rule.calibrate is not None and check.rule.calibrate.threshold is None
-    ]
-    return replace(plan, image_checks=tuple(check for check in plan.image_checks if check.name not in unset))
+def _seconds_each(session: Session, key: str) -> float | None:
+    """Return the mean seconds of the plan's rows under ``key``, whose first word is their table; None without any."""
+    sql = f"SELECT avg(seconds) FROM {key.split(' ')[0]} WHERE scorer = ?"
+    return session.lake.query(sql, (session.plan.scorer(key),))[0][0]
 
 
 def _keep_record(session: Session) -> None:

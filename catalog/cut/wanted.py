@@ -21,6 +21,9 @@ from catalog.recipe.plan import Plan
 PRIOR = 10
 # Shares are counted in thousandths, as integers: a sum of these is the same in any order.
 WHOLE = 1000
+# A rule that nearly all fall by is likelier a mistake: asked for by tens of what is lacking, it can be seen in `waves`
+# before every picture is.
+LEAST = 100
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,9 @@ def in_reach(lake: Lake, plan: Plan, cap: int, wave: int) -> str:
         "count(*) FILTER (state IS NULL AND NOT past) AS lacking FROM cut_capped WHERE cluster IS NOT NULL "
         "GROUP BY cluster), "
         "every AS (SELECT coalesce(sum(passed) / nullif(sum(known), 0), 1) AS rate FROM known) "
-        f"SELECT cluster, lacking, CAST(ceil({WHOLE} * (passed + {PRIOR} * rate) / (known + {PRIOR})) AS BIGINT) "
-        "AS rate FROM known, every"
+        "SELECT cluster, lacking, "
+        f"greatest({LEAST}, CAST(ceil({WHOLE} * (passed + {PRIOR} * rate) / (known + {PRIOR})) AS BIGINT)) AS rate "
+        "FROM known, every"
     )
     weight = f"CASE WHEN state IS NULL THEN rate WHEN state = '' THEN {WHOLE} ELSE 0 END"
     rows = (

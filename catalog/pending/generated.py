@@ -4,6 +4,7 @@ What is missing, or was made by another scorer or from other texts, is *unknown*
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from catalog.pending.eligible import current_scores, value_of
 from catalog.recipe.plan import Check, Plan
@@ -13,6 +14,16 @@ from catalog.terms.score import Stage
 def late_checks(plan: Plan) -> list[Check]:
     """Return the rules on generated texts, in their order."""
     return [check for check in plan.image_checks if check.stage >= Stage.CAPTION]
+
+
+def settled(plan: Plan) -> Plan:
+    """Return the plan without rules on generated texts that wait for their number: nothing falls by these yet."""
+    waiting = [
+        check
+        for check in late_checks(plan)
+        if check.rule.calibrate is not None and check.rule.calibrate.threshold is None
+    ]
+    return replace(plan, image_checks=tuple(check for check in plan.image_checks if check not in waiting))
 
 
 def text_digest(text: str) -> str:
