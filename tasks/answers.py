@@ -100,10 +100,11 @@ def _with(answers: Answers, asked: list[str], texts: list[Generation]) -> Answer
     return Answers(answers.found | dict(zip(asked, texts, strict=True)), [*answers.bad, *faults])
 
 
-def joined(pieces: list[Answers]) -> Answers:
-    """Return the answers and faults of all pieces of an item."""
+def joined(item: WorkItem, pieces: list[Answers]) -> Answers:
+    """Return the answers, in the order of the item's keys, and faults of all its pieces."""
     found = {sha: answer for piece in pieces for sha, answer in piece.found.items()}
-    return Answers(found, [fault for piece in pieces for fault in piece.bad])
+    in_order = {sha: found[sha] for sha in item.keys if sha in found}
+    return Answers(in_order, [fault for piece in pieces for fault in piece.bad])
 
 
 def empty_answers(table: str, item: WorkItem, text: str, status: str, scorer: str, **constants: list) -> list[Part]:

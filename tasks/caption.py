@@ -72,7 +72,7 @@ class CaptionPictures:
         return running
 
     def parts(self, item: WorkItem, found: list[Answers]) -> list[Part]:
-        answers = joined(found)
+        answers = joined(item, found)
         rows = {
             "sha256": pa.array(answers.found, pa.string()),
             "captioner": pa.array([self.name] * len(answers.found), pa.string()),

@@ -13,7 +13,16 @@ from catalog.pending.item import WorkItem
 from catalog.terms.scores import SYNTHETIC, SYNTHETIC_SIMILARITY
 from ops.models.language_model import LanguageModel
 from ops.pair.fuse import fuse_prompt
-from tasks.answers import Answers, AskOfPictures, AskOfTexts, empty_answers, generated_columns, joined, quarantine_parts, shown
+from tasks.answers import (
+    Answers,
+    AskOfPictures,
+    AskOfTexts,
+    empty_answers,
+    generated_columns,
+    joined,
+    quarantine_parts,
+    shown,
+)
 from tasks.run.identity import fuse_scorer, fuser
 from tasks.run.model_job import Piece, one_by_one
 from tasks.run.partition import Part
@@ -78,7 +87,7 @@ class FuseTexts:
 
     def parts(self, item: WorkItem, found: list[Answers]) -> list[Part]:
         known = [key for key, answer in zip(item.keys, item.inputs["known"], strict=True) if answer]
-        answers, prompts = joined(found), self._prompts(item)
+        answers, prompts = joined(item, found), self._prompts(item)
         digests = dict(zip(item.keys, item.inputs["input_digests"], strict=True))
         rows = {
             "sha256": pa.array(answers.found, pa.string()),
