@@ -59,6 +59,9 @@ class CaptionPictures:
     def __call__(self, item: WorkItem) -> Iterable[Part]:
         return one_by_one(self, item)
 
+    def load(self) -> None:
+        self.ask.model.load()
+
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
         return self.ask.pieces(item, dict.fromkeys(item.keys, self.prompt), rows)
 

@@ -72,6 +72,9 @@ class FuseTexts:
     def __call__(self, item: WorkItem) -> Iterable[Part]:
         return one_by_one(self, item)
 
+    def load(self) -> None:
+        self.ask.model.load()
+
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
         asked = [key for key, answer in zip(item.keys, item.inputs["known"], strict=True) if not answer]
         return self.ask.pieces(item.only(asked), self._prompts(item.only(asked)), rows) if asked else iter(())

@@ -83,6 +83,9 @@ class ScoreImages:
     def __call__(self, item: WorkItem) -> Iterable[Part]:
         return one_by_one(self, item)
 
+    def load(self) -> None:
+        scored.load(self.scorers)
+
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
         sizes = (getattr(each.op, "batch_size", CHUNK) for each in self._wanted(item.tables) if each.score.model)
         for shas, datas in batches(item, rows or next(sizes, CHUNK)):

@@ -49,6 +49,9 @@ class ScoreSentences:
     def __call__(self, item: WorkItem) -> Iterable[Part]:
         return one_by_one(self, item)
 
+    def load(self) -> None:
+        scored.load(self.scorers)
+
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
         table = read_rows(item, ["content", "text"], "content")
         for batch in table.to_batches(rows or PIECE):

@@ -40,7 +40,7 @@ class Engine:
         self._to_prepare: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
         self._to_infer: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
         self._slots = threading.Semaphore(2 * feeders + 2)
-        self._alone = threading.Lock()
+        self._alone, self._turn = threading.Lock(), threading.Lock()
         self._broken: BrokenDevice | None = None
         for number in range(feeders):
             threading.Thread(target=self._feed, name=f"feeder-{number}", daemon=True).start()
@@ -54,12 +54,13 @@ class Engine:
         if not self._feeders:
             return [self._by_itself(piece) for piece in pieces]
         tickets: list[_Ticket] = []
-        for piece in pieces:
-            self._slots.acquire()
-            tickets.append(_Ticket(piece))
-            self._to_prepare.put(tickets[-1])
-            if any(ticket.done.done() and ticket.done.exception() for ticket in tickets[-2 * self._feeders - 4 :]):
-                break
+        with self._turn:  # one caller after the other: a process that dies has few of them half done
+            for piece in pieces:
+                self._slots.acquire()
+                tickets.append(_Ticket(piece))
+                self._to_prepare.put(tickets[-1])
+                if any(each.done.done() and each.done.exception() for each in tickets[-2 * self._feeders - 4 :]):
+                    break
         return [ticket.done.result() for ticket in tickets]
 
     def close(self) -> None:

@@ -32,12 +32,14 @@ class ModelLine:
         self._job = job
         self._say, self._watched = say, _Watched(job, say)
         self._engine = Engine(self._watched, feeders)
-        self._alone = threading.Lock()
+        self._alone, self._loading = threading.Lock(), threading.Lock()
+        self._is_loaded = False
 
     def __call__(self, number: int, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest]:
         """Run the item of order ``number``; its manifests have the seconds that the device took for it. ``rows`` 1: row
         by row, since one of them may end this process."""
         self._say(Hold(number, 0, (), time_limit.of_item(len(item.keys))))  # nothing of it yet
+        self._load()
         pieces = (_Numbered(number, piece) for piece in self._job.pieces(item, rows))
         if rows:
             with self._alone:
@@ -45,6 +47,12 @@ class ModelLine:
         else:
             found = self._engine.run(pieces)
         return with_seconds(write_parts(self._job.parts(item, found), item, output), self._watched.spent(number))
+
+    def _load(self) -> None:
+        with self._loading:
+            if not self._is_loaded:
+                self._job.load()
+                self._is_loaded = True
 
     def close(self) -> None:
         """End the engine's threads."""

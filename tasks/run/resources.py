@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tasks.run.placement import ModelPool, Placement
 
-# Items that a model's process has in flight: while one ends and is written, others keep the device busy.
-LANES = 4
+# Items that a model's process has in flight: one is written, one is on the device, one is read.
+LANES = 3
 # Threads that prepare batches for one model: more than these did not feed it faster (infra/bench/README.md).
 MOST_FEEDERS = 15
 # A pool on a cluster may grow to this where the user names no number: Ray starts as many as there is room for.

@@ -63,6 +63,13 @@ def score_parts(scorers: list[Bound], pieces: list[Scored]) -> Iterator[Part]:
         yield Part(each.score.table, score_rows(each.score, keys, values), each.digest)
 
 
+def load(scorers: tuple[Bound, ...]) -> None:
+    """Load the models of these scorers, where their ops can be told to."""
+    for each in scorers:
+        if each.score.model and hasattr(each.op, "load"):
+            each.op.load()  # type: ignore[attr-defined]
+
+
 def model_of(scorers: tuple[Bound, ...]) -> str:
     """Return the recipe's name of the model among these scorers, '' without one."""
     return next((each.score.model for each in scorers if each.score.model), "")
