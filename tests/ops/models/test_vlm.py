@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from transformers import LlavaNextImageProcessor, LlavaNextProcessor
 
 from ops.models import vlm_loaded
 from ops.models.generation import Generation
@@ -110,6 +111,24 @@ def test_a_twentieth_of_a_batch_is_padding_at_most(spec: str, tmp_path: Path):
         assert mask.float().mean() >= 0.95
     assert model.batches(prompts, sizes) == found
     assert all(len({sizes[row] is None for row in rows}) == 1 for rows in found)
+
+
+def test_pictures_of_unlike_numbers_of_tokens_are_batched_by_them(tmp_path: Path):
+    made = vlm_loaded.load(save_vlm(tmp_path, "llava"), "fp32")
+    sides = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
+    grids = [[32, 64], [64, 32], [64, 64]]
+    several = LlavaNextProcessor(
+        LlavaNextImageProcessor(**sides, image_grid_pinpoints=grids), made.processor.tokenizer, patch_size=8,
+        vision_feature_select_strategy="default", num_additional_image_tokens=1,
+    )  # fmt: skip
+    several.chat_template = made.processor.chat_template
+    loaded = vlm_loaded.LoadedVlm(made.model, several)
+    sizes: list = [[(40, 60), (100, 30), (64, 64), (30, 200)][row % 4] for row in range(24)]
+    found = loaded.batches(["what"] * 24, sizes, 6)
+    assert sorted(map(len, found)) == [6] * 4
+    for rows in found:
+        inputs = loaded.prepare([np.zeros((*sizes[row], 3), np.uint8) for row in rows], ["what"] * 6).inputs
+        assert inputs["attention_mask"].all()
 
 
 def test_several_threads_prepare_at_once(spec: str):
