@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from infra.bench.gpu_models import number_format
 from infra.bench.gpu_row import Seen
-from infra.bench.gpu_shapes import PHOTO_WIDTHS, VIT_L_14, Tower, number_format
+from infra.bench.gpu_shapes import PHOTO_WIDTHS, VIT_L_14, Tower
 from infra.bench.gpu_timing import ROUNDS, ceilings, device, median, seconds
 from infra.bench.photographs import photographs
 
@@ -109,7 +110,8 @@ class BareTower:
         )  # fmt: skip
         self.side, self.device = tower.side, device()
         with torch.device(self.device):
-            self.model: Any = CLIPVisionModel(config).to(number_format(self.device)).eval()
+            model: Any = CLIPVisionModel(config)
+        self.model = model.to(number_format(self.device)).eval()
 
     def prepare_images(self, pictures: list[np.ndarray]) -> torch.Tensor:
         cut = [np.ascontiguousarray(picture[: self.side, : self.side].transpose(2, 0, 1)) for picture in pictures]
@@ -139,16 +141,17 @@ def model_of(size: str, folder: Path) -> tuple[Any, Tower, str]:
     return clip, tower, name
 
 
-def alone(clip: Any, side: int, batch: int, batches: int = 8) -> float:
+def alone(clip: Any, side: int, batch: int) -> float:
     """Pictures a second of the model on batches that lie on the device already, median of three rounds."""
     made = torch.randint(0, 255, (batch, 3, side, side), dtype=torch.uint8).to(device())
+    batches = 2 * BATCHES[-1] // batch if device().type == "cuda" else 1
 
     def work() -> None:
-        for _ in range(batches if device().type == "cuda" else 1):
+        for _ in range(batches):
             clip.infer_images(made)
 
     work()
-    return (batches if device().type == "cuda" else 1) * batch / median(work)
+    return batches * batch / median(work)
 
 
 def pictures(n: int) -> list[bytes]:

@@ -9,10 +9,11 @@ import torch
 from PIL import Image
 
 from infra.bench.gpu_caption import pixels
+from infra.bench.gpu_models import fitting_batches, random_vlm
 from infra.bench.gpu_row import Seen, value_of
-from infra.bench.gpu_shapes import Vlm, random_vlm, shape_of
+from infra.bench.gpu_shapes import Vlm, shape_of
 from infra.bench.gpu_texts import END, PAD, processor, sentences
-from infra.bench.gpu_timing import ceilings, decode_bound, device, fitting_batches, median, prefill_bound, seconds
+from infra.bench.gpu_timing import ceilings, decode_bound, device, median, prefill_bound, seconds
 
 BEFORE = 8  # rows of a batch, before batches were fitted to the card
 

@@ -1,17 +1,8 @@
-"""Shapes of the models that the GPU benches run, their operations and bytes, and random models of these shapes.
-
-Random weights run as fast as trained ones. A model is made on the device itself, so that 34 GB need neither a download
-nor a pass over the CPU's memory.
-"""
+"""Shapes of the models that the GPU benches run, and the operations and bytes that follow from them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-
-from infra.bench.gpu_texts import END, IMAGE, PAD
 
 ANSWER = 100  # tokens, exactly; Leonardo's captions have 107
 PROMPT = 30  # tokens of text beside the picture's
@@ -81,7 +72,7 @@ class Decoder:
 
 @dataclass(frozen=True)
 class Vlm:
-    """A tower whose patches become a decoder's first tokens through two linear layers: a LLaVA, or merged an InternVL."""
+    """A tower whose patches become a decoder's first tokens by two linear layers: a LLaVA, or merged an InternVL."""
 
     tower: Tower
     decoder: Decoder
@@ -97,15 +88,19 @@ class Vlm:
     @property
     def weight_bytes(self) -> float:
         tower = self.tower.layers * (4 * self.tower.width**2 + 2 * self.tower.width * self.tower.mlp)
-        return BF16 * (self.decoder.weights + 2.0 * self.decoder.head + tower)
+        return BF16 * (self.decoder.weights + 2.0 * self.decoder.head + tower + self.projector)
+
+    @property
+    def projector(self) -> int:
+        return (self.tower.width * self.tower.merge**2 + self.decoder.width) * self.decoder.width
 
     def prefill_flops(self) -> float:
         """Operations a picture until its first token: tower, projector, prompt, one position of the output layer."""
         text, tokens = self.decoder, self.context
-        joined = self.tower.width * self.tower.merge**2
-        projector = self.tower.visual_tokens * (joined + text.width) * text.width
         attention = text.layers * tokens**2 * text.width  # half of the square: causal
-        return self.tower.flops + 2.0 * (projector + tokens * text.weights + attention + text.head)
+        return self.tower.flops + 2.0 * (
+            self.tower.visual_tokens * self.projector + tokens * text.weights + attention + text.head
+        )
 
     def decode_flops(self, context: float) -> float:
         """Operations of one more token of one row that has ``context`` tokens before it."""
@@ -127,7 +122,8 @@ BIG_VIT_1225 = Tower(48, 1664, 16, 8192, 490, 14)
 # Qwen2.5-7B (7.6B) and Qwen2.5-14B (14.8B), by their config.json.
 QWEN_7B = Decoder(28, 3584, 28, 4, 18944, 152064)
 QWEN_14B = Decoder(48, 5120, 40, 8, 13824, 152064)
-# The dense 17B is not CogVLM: that runs half of its weights for a text token, this one all, 1.6 times its prefill.
+# The dense 17B is not CogVLM, which runs half of its weights for each token: 39 TFLOP of prefill at 1,225 visual tokens
+# beside some 27.
 VLMS = {
     "7b": Vlm(INTERN_VIT, QWEN_7B, (64, 128, 256, 512)),
     "17b_256": Vlm(BIG_VIT_256, QWEN_14B, (64, 128, 256)),
@@ -146,40 +142,3 @@ PHOTO_WIDTHS = (400, 1400)  # pixels; JPEG, 4:2:0, quality 70 to 92: 0.1 to 1.5 
 def shape_of(name: str, size: str) -> Vlm:
     """Look up a model; at ``size`` 'toy' the smallest of the same kind."""
     return VLMS[name] if size == "real" else TOYS[VLMS[name].tower.merge]
-
-
-def random_vlm(shape: Vlm, device: torch.device) -> Any:
-    """Make a model of ``shape`` with random weights in bf16 (fp32 on a CPU), which never ends an answer by itself."""
-    from transformers import AutoModelForImageTextToText
-
-    torch.manual_seed(0)
-    with torch.device(device):
-        model: Any = AutoModelForImageTextToText.from_config(_config(shape), dtype=number_format(device))
-    model.generation_config.eos_token_id = END
-    # An output row of zeros gives the logit 0, and of 152,064 random ones the highest is above it.
-    model.lm_head.weight.data[END] = 0
-    return model.eval()
-
-
-def _config(shape: Vlm) -> Any:
-    from transformers import InternVLConfig, LlavaConfig
-
-    tower, text = shape.tower, shape.decoder
-    vision: dict[str, Any] = {"hidden_size": tower.width, "intermediate_size": tower.mlp, "patch_size": tower.patch}
-    vision |= {"num_hidden_layers": tower.layers, "num_attention_heads": tower.heads, "image_size": tower.side}
-    language: dict[str, Any] = {"model_type": "qwen2", "hidden_size": text.width, "intermediate_size": text.mlp}
-    language |= {"num_hidden_layers": text.layers, "num_attention_heads": text.heads, "vocab_size": text.vocabulary}
-    language |= {"num_key_value_heads": text.kv_heads, "eos_token_id": END, "pad_token_id": PAD}
-    shared: dict[str, Any] = {"text_config": language, "image_seq_length": tower.visual_tokens, "tie_word_embeddings": False}
-    shared |= {"vision_feature_layer": -1, "vision_feature_select_strategy": "default", "pad_token_id": PAD}
-    if tower.merge == 1:
-        vision |= {"model_type": "clip_vision_model", "projection_dim": tower.width}
-        return LlavaConfig(vision_config=vision, image_token_index=IMAGE, **shared)
-    return InternVLConfig(
-        vision_config=vision | {"model_type": "internvl_vision"}, image_token_id=IMAGE,
-        downsample_ratio=1 / tower.merge, **shared,
-    )  # fmt: skip
-
-
-def number_format(device: torch.device) -> torch.dtype:
-    return torch.bfloat16 if device.type == "cuda" else torch.float32

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from infra.bench.gpu_caption import load, pixels
+from infra.bench.gpu_models import fitting_batches
 from infra.bench.gpu_row import Seen, value_of
 from infra.bench.gpu_shapes import shape_of
 from infra.bench.gpu_texts import END, sentences
-from infra.bench.gpu_timing import fitting_batches, median
+from infra.bench.gpu_timing import median
 
 MEDIAN, SPREAD = 0.55, 0.4  # of the longest answer; of its logarithm: captions of 55 tokens in the middle, 25 to 100
 
@@ -47,6 +48,9 @@ def lengths(rows: int, longest: int) -> list[int]:
 
 class EndAt(torch.nn.Module):
     """An output layer that ends row i after ``lengths[i]`` tokens; ``step`` is set to 0 before each batch."""
+
+    lengths: torch.Tensor
+    step: torch.Tensor
 
     def __init__(self, head: Any, lengths: list[int]) -> None:
         super().__init__()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from infra.bench.gpu_shapes import BF16, Vlm
+from infra.bench.gpu_shapes import Vlm
 
 ROUNDS = 3
 
@@ -59,7 +59,7 @@ def _products(side: int, kind: torch.dtype, repeats: int = 10) -> float:
 
     def work() -> None:
         for _ in range(repeats):
-            left @ right
+            torch.mm(left, right)
 
     work()  # loads the library
     return repeats * 2.0 * side**3 / median(work)
@@ -91,12 +91,3 @@ def decode_bound(shape: Vlm, rows: int, card: Ceilings) -> float:
         )
         for context in range(shape.context + 1, shape.context + shape.answer)
     )
-
-
-def fitting_batches(shape: Vlm) -> list[int]:
-    """The batches of ``shape`` that should fit the card: weights, keys and values, and a quarter more for the rest."""
-    if not torch.cuda.is_available():
-        return list(shape.batches)
-    room = torch.cuda.mem_get_info()[1] / 1.25 - shape.weight_bytes
-    row = (shape.context + shape.answer) * shape.decoder.kv_bytes + shape.context * 4 * BF16 * shape.decoder.mlp
-    return [batch for batch in shape.batches if batch * row <= room] or list(shape.batches[:1])

@@ -2,28 +2,63 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from ops.models.device import exact_inference
 from ops.models.generation import Generation
 
+Ready = TypeVar("Ready")
+# A batch's padding over its tokens. What is padded is computed all the same.
+MOST_PADDING = 0.05
 
-def answer_what_fits(ask: Callable[[list[int]], list[Generation]], rows: list[int]) -> list[Generation]:
-    """Ask for a batch of row numbers, in halves when the device runs out of memory; one row that alone does not fit
-    gets an error."""
-    try:
-        return ask(rows)
-    except torch.cuda.OutOfMemoryError:
-        pass  # outside of the handler the failed batch's tensors are free
-    torch.cuda.empty_cache()
-    if len(rows) == 1:
-        return [Generation("", 0, False, 0.0, "out_of_memory")]
-    half = len(rows) // 2
-    return answer_what_fits(ask, rows[:half]) + answer_what_fits(ask, rows[half:])
+
+def like_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
+    """Group row numbers into batches of like length, longest first, of at most ``batch_size`` rows.
+
+    At most a twentieth of a batch's tokens is padding. Ties stand in row order: the batches are a function of the
+    lengths (in tokens) and the size alone.
+    """
+    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
+    batches: list[list[int]] = []
+    tokens = 0  # of the batch, without its padding
+    for row in order:
+        padded = lengths[batches[-1][0]] * (len(batches[-1]) + 1) if batches else 0
+        if not batches or len(batches[-1]) == batch_size or padded - tokens - lengths[row] > MOST_PADDING * padded:
+            batches.append([])
+            tokens = 0
+        batches[-1].append(row)
+        tokens += lengths[row]
+    return batches
+
+
+def answer_what_fits(
+    ready: Ready, rows: int, ask: Callable[[Ready], list[Generation]], part: Callable[[int, int], Ready]
+) -> list[Generation]:
+    """Ask for a prepared batch, in halves when the device runs out of memory; one row that alone does not fit gets an
+    error. ``part`` prepares the rows from its first number to before its second anew."""
+
+    def answer(ready: Ready, start: int, stop: int) -> list[Generation]:
+        try:
+            return ask(ready)
+        except torch.cuda.OutOfMemoryError:
+            pass  # outside of the handler the failed batch's tensors are free
+        torch.cuda.empty_cache()
+        if stop - start == 1:
+            return [Generation("", 0, False, 0.0, "out_of_memory")]
+        middle = (start + stop) // 2
+        return answer(part(start, middle), start, middle) + answer(part(middle, stop), middle, stop)
+
+    return answer(ready, 0, rows)
+
+
+def pinned(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Put the tensors where a GPU copies from while it computes; without a GPU, leave them."""
+    if not torch.cuda.is_available():
+        return inputs
+    return {name: value.pin_memory() if torch.is_tensor(value) else value for name, value in inputs.items()}
 
 
 class Answerer:
@@ -37,10 +72,18 @@ class Answerer:
         tokenizer.padding_side = "left"
         self.ends = _end_tokens(model, tokenizer)
 
-    def generate(self, inputs: Any, max_tokens: int) -> torch.Tensor:
-        """Generate at most ``max_tokens`` tokens a row, each the likeliest: the model's whole output (n, tokens)."""
+    def placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Put the tensors onto the model's device, numbers with a fraction in the model's format."""
+        return {name: self._placed(value) if torch.is_tensor(value) else value for name, value in inputs.items()}
+
+    def _placed(self, value: torch.Tensor) -> torch.Tensor:
+        value = value.to(self.model.device, non_blocking=True)
+        return value.to(self.model.dtype) if value.is_floating_point() else value
+
+    def generate(self, inputs: dict[str, Any], max_tokens: int) -> torch.Tensor:
+        """Generate at most ``max_tokens`` tokens a row, each the likeliest: all behind the prompts (n, tokens)."""
         with exact_inference():
-            return self.model.generate(
+            output = self.model.generate(
                 **inputs,
                 max_new_tokens=max_tokens,
                 do_sample=False,
@@ -48,14 +91,20 @@ class Answerer:
                 eos_token_id=self.ends or None,
                 pad_token_id=self.tokenizer.pad_token_id,
             )
+        return self._behind(output, inputs["input_ids"])
 
-    def read(self, generated: torch.Tensor, started: float) -> list[Generation]:
-        """Turn the tokens behind the prompts into answers; ``started``: when the batch was, by time.perf_counter."""
+    def _behind(self, output: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+        """Cut the prompt off the output, which a decoder repeats and an encoder-decoder does not."""
+        length = given.shape[1]
+        repeats = output.shape[1] >= length and torch.equal(output[:, :length], given)
+        return output[:, length:] if repeats and not self.model.config.is_encoder_decoder else output
+
+    def read(self, generated: torch.Tensor, tokenizer: Any, seconds: float) -> list[Generation]:
+        """Turn the tokens behind the prompts into answers; ``seconds``: what the whole batch took."""
         rows = [self._cut(row) for row in generated.tolist()]
-        seconds = (time.perf_counter() - started) / len(rows)
-        texts = self.tokenizer.batch_decode([tokens for tokens, _ in rows], skip_special_tokens=True)
+        texts = tokenizer.batch_decode([tokens for tokens, _ in rows], skip_special_tokens=True)
         return [
-            Generation(text.strip(), len(tokens), finished, seconds)
+            Generation(text.strip(), len(tokens), finished, seconds / len(rows))
             for text, (tokens, finished) in zip(texts, rows, strict=True)
         ]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -10,51 +12,35 @@ import torch
 from transformers import GenerationConfig
 
 from ops.models.causal_model import load_causal
-from ops.models.device import dtype, text_batches
+from ops.models.device import dtype
 from ops.models.generation import Generation
-from ops.models.greedy_answers import Answerer, answer_what_fits
+from ops.models.greedy_answers import Answerer, answer_what_fits, like_batches, pinned
 from ops.models.kind_of_model import sees_pictures
 from ops.models.model_digest import ModelError
 
 # The longest prompt and answer together. A model's own context can be 131,072 tokens, whose keys and values take 3.8 GB
 # a row in Qwen2.5-1.5B, while a caption, tags and a sentence are some 200.
 CONTEXT = 8192
+LOADING = threading.RLock()
 EXAMPLE = "hf:Qwen/Qwen2.5-1.5B-Instruct"
 # Stands for the prompt when the chat template is filled, once a process.
 PLACE = "[the prompt]"
 
 
-def generate(spec: str, precision: str, batch_size: int, prompts: list[str], max_tokens: int) -> list[Generation]:
-    """Generate an answer a prompt, in the order given. Raises ModelError when the model does not load or fit."""
-    if not prompts:
-        return []
-    model = load(spec, precision)
-    if max_tokens >= model.context:
-        raise ModelError(
-            f"model '{spec}': its context of {model.context} tokens has no room for a prompt and {max_tokens} tokens "
-            "of answer; lower max_tokens, or use another model"
-        )
-    rows = [model.tokenize(prompt) for prompt in prompts]
-    answers = [Generation("", 0, True, 0.0)] * len(rows)  # what a prompt without a token gets
-    for row, tokens in enumerate(rows):
-        if len(tokens) + max_tokens > model.context:
-            answers[row] = Generation("", 0, False, 0.0, "too_large")
-    asked = [row for row, tokens in enumerate(rows) if tokens and not answers[row].error]
+@dataclass(frozen=True)
+class Prepared:
+    """What a language model takes of one batch, on the CPU: each row's tokens, and tensors of those that have any."""
 
-    def ask(batch: list[int]) -> list[Generation]:
-        return model.answer([rows[row] for row in batch], max_tokens)
-
-    for batch in text_batches([len(rows[row]) for row in asked], batch_size):
-        chosen = [asked[place] for place in batch]
-        for row, answer in zip(chosen, answer_what_fits(ask, chosen), strict=True):
-            answers[row] = answer
-    return answers
+    rows: list[list[int]]
+    inputs: dict[str, torch.Tensor]
+    seconds: float
 
 
 class LoadedGenerator:
     """The weights and the tokenizer of a causal language model that writes, in this process."""
 
-    def __init__(self, model: Any, tokenizer: Any) -> None:
+    def __init__(self, spec: str, model: Any, tokenizer: Any) -> None:
+        self.spec = spec
         self.answerer = Answerer(model, tokenizer)
         # Made for chats: Qwen2.5's penalises by 1.1 each word that the prompt has, and a fused text is to keep those.
         model.generation_config = GenerationConfig()
@@ -82,15 +68,57 @@ class LoadedGenerator:
     def _n_special(self, tokens: list[int]) -> int:
         return sum(token in self.special for token in tokens)
 
-    def answer(self, rows: list[list[int]], max_tokens: int) -> list[Generation]:
-        """Generate greedily for one batch of tokenised prompts, none empty."""
+    def batches(self, prompts: list[str], most: int) -> list[list[int]]:
+        """Group row numbers into batches of like length in tokens."""
+        return like_batches([len(self.tokenize(prompt)) for prompt in prompts], most)
+
+    def prepare(self, prompts: list[str]) -> Prepared:
+        """Make on the CPU what the model takes, pinned where there is a GPU."""
         started = time.perf_counter()
-        longest = max(map(len, rows))
+        rows = [self.tokenize(prompt) for prompt in prompts]
+        inputs = self._inputs([row for row in rows if row])
+        return Prepared(rows, inputs, time.perf_counter() - started)
+
+    def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
+        """Generate an answer a row, in halves when the device runs out of memory; one that leaves no room for
+        ``max_tokens`` in the context gets an error."""
+        if max_tokens >= self.context:
+            raise ModelError(
+                f"model '{self.spec}': its context of {self.context} tokens has no room for a prompt and {max_tokens} "
+                "tokens of answer; lower max_tokens, or use another model"
+            )
+        fitting = [row for row in prepared.rows if row and len(row) + max_tokens <= self.context]
+        if len(fitting) < sum(map(bool, prepared.rows)):
+            prepared = replace(prepared, inputs=self._inputs(fitting))
+        found = iter(self._infer(fitting, prepared, max_tokens))
+        too_large = Generation("", 0, False, 0.0, "too_large")
+        nothing = Generation("", 0, True, 0.0)
+        return [
+            nothing if not row else too_large if len(row) + max_tokens > self.context else next(found)
+            for row in prepared.rows
+        ]
+
+    def _infer(self, rows: list[list[int]], prepared: Prepared, max_tokens: int) -> list[Generation]:
+        def part(start: int, stop: int) -> Prepared:
+            return Prepared(rows[start:stop], self._inputs(rows[start:stop]), 0.0)
+
+        def ask(ready: Prepared) -> list[Generation]:
+            return self.answer(ready, max_tokens)
+
+        return answer_what_fits(prepared, len(rows), ask, part) if rows else []
+
+    def answer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
+        """Generate greedily for one batch that fits."""
+        started = time.perf_counter()
+        generated = self.answerer.generate(self.answerer.placed(prepared.inputs), max_tokens).cpu()
+        return self.answerer.read(generated, self.tokenizer, prepared.seconds + time.perf_counter() - started)
+
+    def _inputs(self, rows: list[list[int]]) -> dict[str, torch.Tensor]:
+        longest = max(map(len, rows), default=0)
         pad = self.tokenizer.pad_token_id or 0  # masked
         ids = torch.tensor([[pad] * (longest - len(row)) + row for row in rows])
         mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
-        inputs = {"input_ids": ids.to(self.model.device), "attention_mask": mask.to(self.model.device)}
-        return self.answerer.read(self.answerer.generate(inputs, max_tokens)[:, longest:], started)
+        return pinned({"input_ids": ids, "attention_mask": mask})
 
 
 def _turn(tokenizer: Any) -> tuple[str, str]:
@@ -106,14 +134,19 @@ def _turn(tokenizer: Any) -> tuple[str, str]:
     return before, after
 
 
-@cache
 def load(spec: str, precision: str) -> LoadedGenerator:
-    """Load the model once a process. Raises ModelError with the remedy."""
+    """Load the model once a process, whichever thread asks first. Raises ModelError with the remedy."""
+    with LOADING:
+        return _load(spec, precision)
+
+
+@cache
+def _load(spec: str, precision: str) -> LoadedGenerator:
     kind = dtype(precision)
     if sees_pictures(spec):
         raise ModelError(f"model '{spec}' is a vision-language model, which is shown pictures; name one for text alone")
     model, tokenizer = load_causal(spec, kind, EXAMPLE)
     try:
-        return LoadedGenerator(model, tokenizer)
+        return LoadedGenerator(spec, model, tokenizer)
     except Exception as error:  # a template is a program of the model's makers
         raise ModelError(f"model '{spec}': its chat template cannot be filled: {error}; mend or delete it") from error

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ops.models.generation import Generation
+
+if TYPE_CHECKING:
+    from ops.models.vlm_loaded import LoadedVlm, Prepared
 
 
 @dataclass(frozen=True)
@@ -15,7 +19,7 @@ class VisionLanguageModel:
 
     Loaded on first use, once a process; pickled without weights. Code from the model's repository is never run.
     ``batch_size`` is placement: rows are padded on the left and masked, so a batch answers as one by one, save for
-    rounding (which can flip a near tie between two words, in bf16 mainly). Raises ModelError when it does not load.
+    rounding (which can flip a near tie between two words, in bf16 mainly). All raise ModelError when it does not load.
     """
 
     spec: str
@@ -26,11 +30,35 @@ class VisionLanguageModel:
     def generate(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
         """Generate an answer a row, in the order given. ``pictures``: (h, w, 3) uint8 RGB, or None for text alone.
 
-        Raises ValueError for unequal numbers of pictures and prompts, ModelError when the model does not load.
+        Raises ValueError for unequal numbers of pictures and prompts.
         """
         if len(pictures) != len(prompts):
             raise ValueError(f"{len(pictures)} pictures and {len(prompts)} prompts")
-        # Torch takes 3 CPU seconds to import, and a flow names models that only its workers run.
-        from ops.models.vlm_loaded import generate
+        answers: dict[int, Generation] = {}
+        for rows in self.batches(prompts, [None if picture is None else picture.shape[:2] for picture in pictures]):
+            ready = self.prepare([pictures[row] for row in rows], [prompts[row] for row in rows])
+            answers.update(zip(rows, self.infer(ready, max_tokens), strict=True))
+        return [answers[row] for row in range(len(prompts))]
 
-        return generate(self.spec, self.precision, self.batch_size, pictures, prompts, max_tokens)
+    def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
+        """Group row numbers into batches of like length in tokens; a twentieth of a batch is padding, at most.
+
+        ``sizes``: (height, width) of each row's picture, None for a row without, which never shares a batch with one
+        that has one; left out, all rows have pictures of one size.
+        """
+        return self._loaded().batches(prompts, sizes, self.batch_size) if prompts else []
+
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
+        """Make on the CPU what the model takes, of one batch in which every row has a picture or none has."""
+        return self._loaded().prepare(pictures, prompts)
+
+    def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
+        """Generate an answer a prepared row; waits for the device. A batch without room is halved; a row that has none
+        alone gets the error 'out_of_memory'."""
+        return self._loaded().infer(prepared, max_tokens)
+
+    def _loaded(self) -> LoadedVlm:
+        # Torch takes 3 CPU seconds to import, and a flow names models that only its workers run.
+        from ops.models.vlm_loaded import load
+
+        return load(self.spec, self.precision)

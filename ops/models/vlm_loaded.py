@@ -2,102 +2,139 @@
 
 from __future__ import annotations
 
+import copy
+import threading
 import time
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 
-from ops.models.device import device, dtype, text_batches
+from ops.models.device import device, dtype
 from ops.models.generation import Generation
-from ops.models.greedy_answers import Answerer, answer_what_fits
+from ops.models.greedy_answers import Answerer, answer_what_fits, like_batches, pinned
 from ops.models.model_digest import ModelError, resolve
 
+LOADING = threading.RLock()
+# A picture's height and width where the caller does not know them: LLaVA-1.5's side.
+USUAL = (336, 336)
 
-def generate(
-    spec: str,
-    precision: str,
-    batch_size: int,
-    pictures: list[np.ndarray | None],
-    prompts: list[str],
-    max_tokens: int,
-) -> list[Generation]:
-    """Generate an answer a row, in the order given. Raises ModelError when the model does not load."""
-    if not prompts:
-        return []
-    model = load(spec, precision)
 
-    def ask(rows: list[int]) -> list[Generation]:
-        return model.answer([pictures[row] for row in rows], [prompts[row] for row in rows], max_tokens)
+@dataclass(frozen=True)
+class Prepared:
+    """What a vision-language model takes of one batch, on the CPU. The pictures stay, for when memory runs out."""
 
-    answers: dict[int, Generation] = {}
-    # A processor takes batches in which every row has a picture, or none has.
-    for with_picture in (True, False):
-        rows = [row for row, picture in enumerate(pictures) if (picture is not None) == with_picture]
-        for batch in text_batches([len(prompts[row]) for row in rows], batch_size):
-            found = answer_what_fits(ask, [rows[place] for place in batch])
-            answers.update(zip((rows[place] for place in batch), found, strict=True))
-    return [answers[row] for row in range(len(prompts))]
+    pictures: list[np.ndarray | None]
+    prompts: list[str]
+    inputs: dict[str, Any]
+    seconds: float
 
 
 class LoadedVlm:
     """The weights and the processor of a vision-language model in this process."""
 
     def __init__(self, model: Any, processor: Any) -> None:
-        self.model, self.processor = model, processor
-        self.tokenizer = getattr(processor, "tokenizer", processor)
-        self.answerer = Answerer(model, self.tokenizer)
-        named = (token.content for token in self.tokenizer.added_tokens_decoder.values() if token.special)
-        self.special = sorted(
-            {*named, getattr(processor, "image_token", ""), *self.tokenizer.all_special_tokens} - {""}
-        )
+        self.model = model
+        tokenizer = getattr(processor, "tokenizer", processor)
+        self.answerer = Answerer(model, tokenizer)
+        self.processor = processor
+        self._own = threading.local()
+        named = (token.content for token in tokenizer.added_tokens_decoder.values() if token.special)
+        self.special = sorted({*named, getattr(processor, "image_token", ""), *tokenizer.all_special_tokens} - {""})
 
-    def answer(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
-        """Generate greedily for one batch, in which every row has a picture or none has."""
+    def own_processor(self) -> Any:
+        """Return this thread's copy: a fast tokenizer whose padding is set while another thread encodes raises."""
+        if not hasattr(self._own, "processor"):
+            self._own.processor = copy.deepcopy(self.processor)
+        return self._own.processor
+
+    def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None, most: int) -> list[list[int]]:
+        """Group row numbers into batches of like length, first those with a picture, then those without.
+
+        A processor takes batches in which every row has a picture, or none has.
+        """
+        processor = self.own_processor()
+        tokenizer = getattr(processor, "tokenizer", processor)
+        lengths = [len(ids) for ids in tokenizer([self._prompt(prompt, False) for prompt in prompts])["input_ids"]]
+        seen = {row: size for row, size in enumerate(sizes or [USUAL] * len(prompts)) if size is not None}
+        for row, tokens in zip(seen, _picture_tokens(processor, list(seen.values())), strict=True):
+            lengths[row] += tokens
+        bare = [row for row in range(len(prompts)) if row not in seen]
+        return [
+            [rows[place] for place in batch]
+            for rows in (list(seen), bare)
+            for batch in like_batches([lengths[row] for row in rows], most)
+        ]
+
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
+        """Make on the CPU what the model takes, pinned where there is a GPU."""
         started = time.perf_counter()
-        inputs = self._inputs(pictures, prompts)
-        output = self.answerer.generate(inputs, max_tokens)
-        return self.answerer.read(self._generated(output, inputs), started)
-
-    def _inputs(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Any:
         texts = [self._prompt(prompt, picture is not None) for picture, prompt in zip(pictures, prompts, strict=True)]
         settings: dict[str, Any] = {"text": texts, "padding": True, "return_tensors": "pt"}
         if pictures[0] is not None:
             # As Pillow images: of a bare array a processor guesses which axis holds the colours.
             settings["images"] = [[Image.fromarray(picture)] for picture in pictures if picture is not None]
-        inputs = self.processor(**settings).to(self.model.device)
-        return {
-            name: value.to(self.model.dtype) if torch.is_tensor(value) and value.is_floating_point() else value
-            for name, value in inputs.items()
-        }
+        inputs = pinned(dict(self.own_processor()(**settings)))
+        return Prepared(pictures, prompts, inputs, time.perf_counter() - started)
+
+    def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
+        """Generate an answer a row, in halves when the device runs out of memory."""
+
+        def part(start: int, stop: int) -> Prepared:
+            return self.prepare(prepared.pictures[start:stop], prepared.prompts[start:stop])
+
+        def ask(ready: Prepared) -> list[Generation]:
+            return self.answer(ready, max_tokens)
+
+        return answer_what_fits(prepared, len(prepared.prompts), ask, part)
+
+    def answer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
+        """Generate greedily for one batch that fits."""
+        started = time.perf_counter()
+        generated = self.answerer.generate(self.answerer.placed(prepared.inputs), max_tokens).cpu()
+        seconds = prepared.seconds + time.perf_counter() - started
+        processor = self.own_processor()
+        return self.answerer.read(generated, getattr(processor, "tokenizer", processor), seconds)
 
     def _prompt(self, prompt: str, with_picture: bool) -> str:
-        """Put the prompt into the model's chat template; without one, put the picture's token before it.
-
-        What the prompt itself writes like a special token stays text: a sentence of the web with "<image>" in it would
-        ask for a second picture, which no processor can find.
-        """
-        for token in self.special:
-            prompt = prompt.replace(token, f"{token[0]} {token[1:]}")
-        if getattr(self.processor, "chat_template", None) or getattr(self.tokenizer, "chat_template", None):
+        """Put the prompt into the model's chat template; without one, put the picture's token before it."""
+        prompt, processor = self._spelled(prompt), self.processor
+        tokenizer = getattr(processor, "tokenizer", processor)
+        if getattr(processor, "chat_template", None) or getattr(tokenizer, "chat_template", None):
             picture = [{"type": "image"}] if with_picture else []
             messages = [{"role": "user", "content": [*picture, {"type": "text", "text": prompt}]}]
-            return self.processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        return f"{getattr(self.processor, 'image_token', '') if with_picture else ''}{prompt}"
+            return processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        return f"{getattr(processor, 'image_token', '') if with_picture else ''}{prompt}"
 
-    def _generated(self, output: torch.Tensor, inputs: Any) -> torch.Tensor:
-        """Cut the prompt off the output, which a decoder repeats and an encoder-decoder does not."""
-        given = inputs["input_ids"]
-        length = given.shape[1]
-        repeats = output.shape[1] >= length and torch.equal(output[:, :length], given)
-        return output[:, length:] if repeats and not self.model.config.is_encoder_decoder else output
+    def _spelled(self, prompt: str) -> str:
+        """Keep what the prompt itself writes like a special token text: a sentence of the web with "<image>" in it
+        would ask for a second picture, which no processor can find."""
+        for token in self.special:
+            prompt = prompt.replace(token, f"{token[0]} {token[1:]}")
+        return prompt
+
+
+def _picture_tokens(processor: Any, sizes: list[tuple[int, int]]) -> list[int]:
+    """Count the tokens that each picture (height, width) becomes; of a processor that cannot tell, say none."""
+    count = getattr(processor, "_get_num_multimodal_tokens", None)
+    if count is None or not sizes:
+        return [0] * len(sizes)
+    try:
+        return list(count(image_sizes=sizes)["num_image_tokens"])
+    except (AttributeError, KeyError, TypeError, NotImplementedError):
+        return [0] * len(sizes)
+
+
+def load(spec: str, precision: str) -> LoadedVlm:
+    """Load the model once a process, whichever thread asks first. Raises ModelError with the remedy."""
+    with LOADING:
+        return _load(spec, precision)
 
 
 @cache
-def load(spec: str, precision: str) -> LoadedVlm:
-    """Load the model once a process. Raises ModelError with the remedy."""
+def _load(spec: str, precision: str) -> LoadedVlm:
     kind = dtype(precision)
     if not spec.startswith("hf:"):
         raise ModelError(f"model '{spec}': transformers loads vision-language models; write 'hf:NAME_OR_FOLDER'")

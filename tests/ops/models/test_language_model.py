@@ -122,7 +122,7 @@ def test_penalties_and_sampling_of_a_models_own_settings_are_for_chats(tmp_path:
 
 
 def test_the_seconds_of_a_batch_are_shared_by_its_rows(chat: str):
-    found = LanguageModel(chat, batch_size=2).generate(PROMPTS[:4], 4)
+    found = LanguageModel(chat, batch_size=2).generate(["a dog", "a cat", "a cow", "a hen"], 4)
     assert all(answer.seconds > 0 for answer in found)
     assert len({answer.seconds for answer in found}) == 2
 
@@ -138,10 +138,10 @@ def test_a_batch_that_does_not_fit_is_halved_and_a_prompt_that_never_fits_is_nam
     loaded = language_model_loaded.load(chat, "fp32")
     room, bad = loaded.answer, loaded.tokenize(PROMPTS[2])
 
-    def cramped(rows, max_tokens):
-        if len(rows) > 2 or bad in rows:
+    def cramped(ready, max_tokens):
+        if len(ready.rows) > 2 or bad in ready.rows:
             raise torch.cuda.OutOfMemoryError("no room")
-        return room(rows, max_tokens)
+        return room(ready, max_tokens)
 
     monkeypatch.setattr(loaded, "answer", cramped)
     found = answers(chat, PROMPTS)
