@@ -79,8 +79,15 @@ def parts(shape: Vlm, card: Ceilings, rows: int, whole: float, prefill: float) -
     yield Seen("captions", "img/s", rows / whole, rows / sum(bounds), f"batches of {rows}, {card.note()}")
     yield Seen("tokens of captions", "tokens/s", rows * shape.answer / whole, rows * shape.answer / sum(bounds))
     yield Seen("prefilled, tower included", "img/s", rows / prefill, rows / bounds[0])
-    steps = rows * (shape.answer - 1)
-    yield Seen("decoded", "tokens/s", steps / max(whole - prefill, 1e-9), steps / bounds[1])
+    yield decoded("decoded", shape, rows, whole - prefill, bounds[1])
+
+
+def decoded(what: str, shape: Vlm, rows: int, seconds: float, bound: float) -> Seen:
+    """Tell the rate of all tokens but the first; at toy size their seconds can be lost in those of the prefill."""
+    tokens = rows * (shape.answer - 1)
+    if seconds <= 0:
+        return Seen(what, "tokens/s", None, note="not measured: a shorter time than the prefill's own spread")
+    return Seen(what, "tokens/s", tokens / seconds, tokens / bound)
 
 
 def vision(model: Any, shape: Vlm, card: Ceilings, rows: int) -> Seen:

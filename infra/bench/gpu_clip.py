@@ -52,15 +52,14 @@ def _model(size: str) -> Iterator[Seen]:
 def _stage(size: str) -> Iterator[Seen]:
     from ops.models.engine import Engine
 
+    if not find_spec("simplejpeg"):
+        for what, unit in (("ViT-L-14 from JPEG bytes", "img/s"), ("stage / model", "of 1")):
+            yield Seen(what, unit, None, note="not measured: simplejpeg is absent")
+        return
     with tempfile.TemporaryDirectory() as folder:
         clip, tower, name = model_of(size, Path(folder))
     rates = {batch: alone(clip, tower.side, batch) for batch in _batches(size)}
     batch = max(rates, key=rates.__getitem__)
-    missing = "" if find_spec("simplejpeg") else "not measured: simplejpeg is absent"
-    if missing:
-        yield Seen("ViT-L-14 from JPEG bytes", "img/s", None, note=missing)
-        yield Seen("stage / model", "of 1", None, note=missing)
-        return
     made = pictures(DISTINCT if size == "real" else 16)
     model = [alone(clip, tower.side, batch)]
     by_feeders: dict[int, float] = {}

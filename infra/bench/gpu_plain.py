@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from PIL import Image
 
-from infra.bench.gpu_caption import pixels
+from infra.bench.gpu_caption import decoded, pixels
 from infra.bench.gpu_models import fitting_batches, random_vlm
 from infra.bench.gpu_row import Seen, value_of
 from infra.bench.gpu_shapes import Vlm, shape_of
@@ -28,15 +28,19 @@ def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
     bounds = prefill_bound(shape, best, card), decode_bound(shape, best, card)
     told = f"batches of {best}; {', '.join(f'{rows}: {rate:.1f}' for rows, rate in rates.items())}; {card.note()}"
     yield Seen("captions, plain generate at its best batch", "img/s", best / whole, best / sum(bounds), told)
-    decoded = best * (shape.answer - 1) / max(whole - first, 1e-9)
-    yield Seen("decoded, plain generate", "tokens/s", decoded, best * (shape.answer - 1) / bounds[1])
+    tokens = decoded("decoded, plain generate", shape, best, whole - first, bounds[1])
+    yield tokens
     eight = BEFORE / median(lambda: plain.generate(BEFORE, shape.answer), 2)
     yield Seen("captions, batches of 8", "img/s", eight)
     row = f"caption_{argument}"
-    for what, ours, theirs in (("", "captions", best / whole), (", decode alone", "decoded", decoded)):
+    for what, ours, theirs in (("", "captions", best / whole), (", decode alone", "decoded", tokens.value)):
         value = value_of(known, row, ours, size)
-        note = "" if value else f"not measured: {row} is missing"
-        yield Seen(f"ours / plain generate{what}", "times", value / theirs if value else None, note=note)
+        if value is None or theirs is None:
+            yield Seen(
+                f"ours / plain generate{what}", "times", None, note=f"not measured: one of both ({row}) is missing"
+            )
+        else:
+            yield Seen(f"ours / plain generate{what}", "times", value / theirs)
 
 
 class Plain:

@@ -75,6 +75,10 @@ def main() -> None:
     parser.add_argument("--known", type=Path, help="file of the rows that stand, with which some compare")
     options = parser.parse_args()
     started = time.perf_counter()
+    if options.size == "toy":
+        import torch
+
+        torch.set_num_threads(1)  # more cost small products ten times their time on a busy machine
     known = json.loads(options.known.read_text()) if options.known and options.known.exists() else {}
     row: dict[str, Any] = {"size": options.size, **machine(), "date": datetime.now(UTC).isoformat(timespec="seconds")}
     row |= {"command": f"python -m infra.bench.gpu_row {options.name} --size {options.size}", "measures": []}
