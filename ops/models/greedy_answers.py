@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from ops.models.device import exact_inference
 from ops.models.generation import Generation
+
+if TYPE_CHECKING:
+    from ops.models.captured_decoding import Decoder
 
 Ready = TypeVar("Ready")
 # A batch's padding over its tokens. What is padded is computed all the same.
@@ -80,17 +85,44 @@ class Answerer:
         value = value.to(self.model.device, non_blocking=True)
         return value.to(self.model.dtype) if value.is_floating_point() else value
 
+    @cached_property
+    def decoder(self) -> Decoder | None:
+        """Choose the quick decoding of a GPU in bf16, where the model suits it; None for transformers' own."""
+        if self.model.device.type != "cuda" or self.model.dtype != torch.bfloat16:
+            return None
+        from ops.models.captured_decoding import Decoder, suits
+        from ops.models.quick_parts import quicken
+
+        quicken(self.model)
+        if why := suits(self.model):
+            warnings.warn(f"answers are generated step by step, slower: {why}", stacklevel=2)
+            return None
+        return Decoder(self.model, self.ends, self.tokenizer.pad_token_id or 0)
+
     def generate(self, inputs: dict[str, Any], max_tokens: int) -> torch.Tensor:
         """Generate at most ``max_tokens`` tokens a row, each the likeliest: all behind the prompts (n, tokens)."""
         with exact_inference():
-            output = self.model.generate(
-                **inputs,
-                max_new_tokens=max_tokens,
-                do_sample=False,
-                num_beams=1,
-                eos_token_id=self.ends or None,
-                pad_token_id=self.tokenizer.pad_token_id,
-            )
+            if self.decoder is not None:
+                try:
+                    return self.decoder.generate(inputs, max_tokens)
+                except torch.cuda.OutOfMemoryError:
+                    self.decoder.release()
+                    raise
+                except Exception as error:  # what a model does that no capture allows; a broken device raises below
+                    reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+                    warnings.warn(f"answers are generated step by step, slower: {reason}", stacklevel=2)
+                    self.decoder = None
+            return self._step_by_step(inputs, max_tokens)
+
+    def _step_by_step(self, inputs: dict[str, Any], max_tokens: int) -> torch.Tensor:
+        output = self.model.generate(
+            **inputs,
+            max_new_tokens=max_tokens,
+            do_sample=False,
+            num_beams=1,
+            eos_token_id=self.ends or None,
+            pad_token_id=self.tokenizer.pad_token_id,
+        )
         return self._behind(output, inputs["input_ids"])
 
     def _behind(self, output: torch.Tensor, given: torch.Tensor) -> torch.Tensor:

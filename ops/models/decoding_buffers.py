@@ -1,0 +1,121 @@
+"""Hold what decoding reads and writes for one number of rows and one length, at fixed places of the device."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers.cache_utils import Cache, StaticLayer
+
+if TYPE_CHECKING:
+    from ops.models.captured_decoding import Decoder
+
+
+class FixedLayer(StaticLayer):
+    """One layer's keys and values (rows, heads, length, width) over given memory, written at ``place`` (1,)."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, place: torch.Tensor) -> None:
+        super().__init__(max_cache_len=keys.shape[2])
+        self.keys: torch.Tensor = keys
+        self.values: torch.Tensor = values
+        self.cumulative_length = place
+        self.is_initialized = True
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write one token's keys and values at the place; return those of all."""
+        self.keys.index_copy_(2, self.cumulative_length, key_states)
+        self.values.index_copy_(2, self.cumulative_length, value_states)
+        return self.keys, self.values
+
+
+def _part(flat: torch.Tensor, like: torch.Tensor, rows: int, length: int) -> torch.Tensor:
+    shape = (rows, like.shape[1], length, like.shape[3])
+    return flat[: math.prod(shape)].view(shape)
+
+
+class Buffers:
+    """The state of one batch: ``tokens`` (rows, length), each at the column where its keys stand; ``keep`` (rows, 1, 1,
+    length), the columns that are attended to; ``positions`` (…, rows, 1) and ``place`` (1,) of the token at hand;
+    ``done`` (rows,). Rows beyond the batch's are done from the start."""
+
+    def __init__(
+        self, decoder: Decoder, rows: int, length: int, prefilled: Any, positions: torch.Tensor, seen: Any
+    ) -> None:
+        self.decoder = decoder
+        device = positions.device
+        self.tokens = torch.full((rows, length), decoder.pad, dtype=torch.long, device=device)
+        self.keep = torch.zeros((rows, 1, 1, length), dtype=torch.bool, device=device)
+        self.positions = torch.zeros((*positions.shape[:-2], rows, 1), dtype=torch.long, device=device)
+        self.place = torch.zeros(1, dtype=torch.long, device=device)
+        self.done = torch.ones(rows, dtype=torch.bool, device=device)
+        self.seen = None if seen is None else seen.new_zeros((rows, seen.shape[1]))
+        self.layers = [
+            FixedLayer(_part(keys, like.keys, rows, length), _part(values, like.values, rows, length), self.place)
+            for (keys, values), like in zip(decoder.flat, prefilled.layers, strict=True)
+        ]
+        self.cache = Cache(layers=list(self.layers))
+        self.graph = self._captured() if device.type == "cuda" else None
+
+    def fill(self, mask: torch.Tensor, positions: torch.Tensor, first: torch.Tensor, prefilled: Any, seen: Any) -> None:
+        """Take a batch over from its prompts: their keys and values, which are let go, and their next tokens."""
+        n, prompt = mask.shape
+        self.tokens.fill_(self.decoder.pad)
+        self.tokens[:n, prompt] = first
+        self.keep.fill_(False)
+        self.keep[:n, 0, 0, :prompt] = mask.bool()
+        self.keep[n:, 0, 0, 0] = True  # a row that attends to nothing would be no number
+        self.positions.zero_()
+        self.positions[..., :n, :] = positions[..., -1:] + 1
+        self.place.fill_(prompt)
+        self.done.fill_(True)
+        self.done[:n] = self._ends(first)
+        if self.seen is not None:
+            self.seen.fill_(False)
+            self.seen[:n] = seen.scatter_(1, first[:, None], True)
+        for fixed, layer in zip(self.layers, prefilled.layers, strict=True):
+            fixed.keys[:n, :, :prompt], fixed.values[:n, :, :prompt] = layer.keys, layer.values
+            layer.keys = layer.values = None
+
+    def visible(self, model: Any) -> torch.Tensor:
+        """Return which columns are attended to, as the model's kind of attention wants it: (rows, 1, 1, length)."""
+        if model.config.get_text_config(decoder=True)._attn_implementation != "eager":
+            return self.keep
+        return torch.zeros_like(self.keep, dtype=model.dtype).masked_fill(~self.keep, torch.finfo(model.dtype).min)
+
+    def step(self) -> None:
+        """Generate one token a row: launched, not waited for."""
+        if self.graph is None:
+            self._step()
+        else:
+            self.graph.replay()
+
+    def _step(self) -> None:
+        self.keep.index_fill_(3, self.place, True)
+        found = self.decoder.next_tokens(self).masked_fill(self.done, self.decoder.pad)
+        self.place.add_(1)
+        self.positions.add_(1)
+        self.tokens.index_copy_(1, self.place, found[:, None])
+        self.done.logical_or_(self._ends(found))
+        if self.seen is not None:
+            self.seen.scatter_(1, found[:, None], True)
+
+    def _ends(self, tokens: torch.Tensor) -> torch.Tensor:
+        return (tokens[:, None] == self.decoder.ends).any(-1)
+
+    def _captured(self) -> torch.cuda.CUDAGraph:
+        """Capture a step; the first runs compile and choose kernels. What other threads pin meanwhile is no matter."""
+        beside = torch.cuda.Stream()
+        beside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(beside):
+            for _ in range(2):
+                self._step()
+        torch.cuda.current_stream().wait_stream(beside)
+        if self.decoder.pool is None:
+            self.decoder.pool = torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.decoder.pool, capture_error_mode="thread_local"):
+            self._step()
+        return graph
