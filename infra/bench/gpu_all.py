@@ -50,7 +50,7 @@ ROWS = (
     Row("clip_model", 50, "gpu_clip:model"),
     Row("caption_17b_256_plain", 150, "gpu_plain:17b_256", "caption_17b_256"),
     Row("caption_7b_tails", 90, "gpu_tails:7b", "caption_7b"),
-    Row("caption_17b_1225_plain", 180, "gpu_plain:17b_1225", "caption_17b_1225"),
+    Row("caption_17b_1225_plain", 200, "gpu_plain:17b_1225", "caption_17b_1225"),
 )
 
 

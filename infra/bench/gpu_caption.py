@@ -14,7 +14,7 @@ from infra.bench.gpu_clip import pictures
 from infra.bench.gpu_models import fitting_batches, random_vlm
 from infra.bench.gpu_row import Seen
 from infra.bench.gpu_shapes import Vlm, shape_of
-from infra.bench.gpu_texts import processor, sentences
+from infra.bench.gpu_texts import END, PAD, processor, sentences
 from infra.bench.gpu_timing import (
     Ceilings,
     ceilings,
@@ -47,17 +47,26 @@ def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
     if counts != {shape.answer}:
         raise AssertionError(f"answers of {sorted(counts)} tokens, where each must have {shape.answer}")
     yield Seen("first batch, compiling included, beyond another", "s", first - whole)
-    yield from parts(shape, card, rows, whole, prefill_seconds(loaded, ready))
+    yield from parts(shape, card, rows, whole, prefill_seconds(loaded, ready), _way(loaded))
     yield vision(loaded.model, shape, card, rows)
     yield from _stage(loaded, shape, rows, prompts, rows / whole)
 
 
 def load(shape: Vlm) -> Any:
-    """Make the model and hand it to the code that captions."""
+    """Make the model and hand it to the code that captions; on a CPU, to the steps that a GPU captures."""
+    from ops.models.captured_decoding import Decoder
     from ops.models.vlm_loaded import LoadedVlm
 
     patch = shape.tower.patch * shape.tower.merge
-    return LoadedVlm(random_vlm(shape, device()), processor(shape.tower.side, patch, shape.decoder.vocabulary))
+    loaded = LoadedVlm(random_vlm(shape, device()), processor(shape.tower.side, patch, shape.decoder.vocabulary))
+    if device().type == "cpu":
+        loaded.answerer.decoder = Decoder(loaded.model, [END], PAD)
+    return loaded
+
+
+def _way(loaded: Any) -> str:
+    """Tell whether what was measured is the quick loop: a model that cannot be captured is decoded as before."""
+    return "transformers' own generate" if loaded.answerer.decoder is None else "steps over fixed buffers"
 
 
 def pixels(rows: int, shape: Vlm) -> list[np.ndarray]:
@@ -73,10 +82,10 @@ def prefill_seconds(loaded: Any, ready: Any) -> float:
     return median(lambda: loaded.infer(ready, 1))
 
 
-def parts(shape: Vlm, card: Ceilings, rows: int, whole: float, prefill: float) -> Iterator[Seen]:
+def parts(shape: Vlm, card: Ceilings, rows: int, whole: float, prefill: float, way: str) -> Iterator[Seen]:
     """Tell the rates of a batch of ``rows``: captions, tokens, and both halves beside their bounds."""
     bounds = prefill_bound(shape, rows, card), decode_bound(shape, rows, card)
-    yield Seen("captions", "img/s", rows / whole, rows / sum(bounds), f"batches of {rows}, {card.note()}")
+    yield Seen("captions", "img/s", rows / whole, rows / sum(bounds), f"batches of {rows}, {way}, {card.note()}")
     yield Seen("tokens of captions", "tokens/s", rows * shape.answer / whole, rows * shape.answer / sum(bounds))
     yield Seen("prefilled, tower included", "img/s", rows / prefill, rows / bounds[0])
     yield decoded("decoded", shape, rows, whole - prefill, bounds[1])

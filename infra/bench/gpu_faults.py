@@ -15,6 +15,7 @@ import torch
 
 from infra.bench.gpu_caption import load, pixels
 from infra.bench.gpu_clip import model_of
+from infra.bench.gpu_models import row_bytes
 from infra.bench.gpu_row import Seen
 from infra.bench.gpu_shapes import Vlm, shape_of
 from infra.bench.gpu_texts import sentences
@@ -40,17 +41,18 @@ def _memory(size: str) -> Iterator[Seen]:
         (0, 2, "rows with the error out_of_memory where none fits", "out_of_memory"),
     ):
         ready = loaded.prepare(pixels(many, shape), sentences(many, shape.prompt, shape.decoder.vocabulary))
-        told = _leave_room(loaded.model, shape, room)
+        told = _leave_room(loaded, shape, room)
         answers = loaded.infer(ready, ANSWER)
         yield Seen(what, "of 1", sum(answer.error == error for answer in answers) / many, note=f"{many} rows, {told}")
 
 
-def _leave_room(model: Any, shape: Vlm, rows: int) -> str:
+def _leave_room(loaded: Any, shape: Vlm, rows: int) -> str:
     """Take away the memory beyond the weights and what ``rows`` rows take; on a CPU, refuse more rows."""
     if device().type == "cuda":
+        if loaded.answerer.decoder is not None:
+            loaded.answerer.decoder.release()
         torch.cuda.empty_cache()
-        row = shape.context * (shape.decoder.kv_bytes + 4 * shape.decoder.mlp)
-        most = torch.cuda.memory_allocated() + rows * row + (32 << 20)
+        most = torch.cuda.memory_reserved() + rows * row_bytes(shape) + (4 << 20)  # less than torch takes at once
         torch.cuda.set_per_process_memory_fraction(most / torch.cuda.mem_get_info()[1])
         return f"{most / 1e9:.3g} GB of memory"
 
@@ -58,7 +60,7 @@ def _leave_room(model: Any, shape: Vlm, rows: int) -> str:
         if len(named["input_ids"]) > rows:
             raise torch.OutOfMemoryError("rehearsed")
 
-    model.model.register_forward_pre_hook(refuse, with_kwargs=True)
+    loaded.model.model.register_forward_pre_hook(refuse, with_kwargs=True)
     return f"rehearsed: room for {rows} rows"
 
 

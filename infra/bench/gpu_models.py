@@ -13,13 +13,18 @@ from infra.bench.gpu_shapes import BF16, Vlm
 from infra.bench.gpu_texts import END, IMAGE, PAD
 
 
+def row_bytes(shape: Vlm) -> int:
+    """Memory that a row takes: keys and values twice, while they move to the buffers of decoding, and a layer's work."""
+    held = 2 * (shape.context + shape.answer) * shape.decoder.kv_bytes
+    return held + shape.context * 4 * BF16 * shape.decoder.mlp
+
+
 def fitting_batches(shape: Vlm) -> list[int]:
-    """The batches of ``shape`` that should fit the card: weights, keys and values, and a quarter more for the rest."""
+    """The batches of ``shape`` that should fit the card beside its weights, a fifth of it left free."""
     if not torch.cuda.is_available():
         return list(shape.batches)
-    room = torch.cuda.mem_get_info()[1] / 1.25 - shape.weight_bytes
-    row = (shape.context + shape.answer) * shape.decoder.kv_bytes + shape.context * 4 * BF16 * shape.decoder.mlp
-    return [batch for batch in shape.batches if batch * row <= room] or list(shape.batches[:1])
+    room = 0.8 * torch.cuda.mem_get_info()[1] - shape.weight_bytes
+    return [batch for batch in shape.batches if batch * row_bytes(shape) <= room] or list(shape.batches[:1])
 
 
 def random_vlm(shape: Vlm, device: torch.device) -> Any:

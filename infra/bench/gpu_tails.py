@@ -30,6 +30,7 @@ def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
         ending.step.zero_()
         return loaded.infer(ready, shape.answer)
 
+    answer()  # captures steps, which count as the others do
     tokens = sum(found.n_tokens for found in answer())
     rate = rows / median(answer)
     note = f"batches of {rows}, {tokens / rows:.0f} tokens in the mean, {max(drawn)} at most"
