@@ -14,7 +14,7 @@ from infra.bench.gpu_texts import END, IMAGE, PAD
 
 
 def row_bytes(shape: Vlm) -> int:
-    """Memory that a row takes: keys and values twice, while they move to the buffers of decoding, and a layer's work."""
+    """Memory that a row takes: keys and values twice, as they move to the buffers of decoding, and a layer's work."""
     held = 2 * (shape.context + shape.answer) * shape.decoder.kv_bytes
     return held + shape.context * 4 * BF16 * shape.decoder.mlp
 

@@ -14,7 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from infra.bench import gpu_all, gpu_table
 from infra.bench.gpu_goals import GOALS
 from infra.bench.gpu_models import random_vlm
-from infra.bench.gpu_shapes import Decoder, Tower, Vlm
+from infra.bench.gpu_shapes import VLMS, Decoder, Tower, Vlm
+from infra.bench.gpu_timing import Ceilings, decode_bound, prefill_bound
 
 ROOT = Path(__file__).resolve().parents[2]
 # What a bare GPU machine lacks of Pairmill's own dependencies, and what may be carried there as wheels.
@@ -85,6 +86,16 @@ def test_without_a_result_every_goal_of_the_table_is_not_measured(tmp_path: Path
     lines = gpu_table.table(tmp_path / "none.json").splitlines()[2:]
     assert len(lines) == len(GOALS)
     assert all("| not measured |" in line for line in lines)
+
+
+def test_the_bounds_are_those_that_readme_tells():
+    card = Ceilings(bf16=790e12, fp32=50e12, bandwidth=4.3e12)
+    bounds = []
+    for shape in VLMS.values():
+        rows = shape.batches[-1]
+        bounds.append(rows / (prefill_bound(shape, rows, card) + decode_bound(shape, rows, card)))
+    assert bounds == pytest.approx([134, 53, 17], rel=0.03)
+    assert "134 pictures/s for `7b`, 53 and 17 for `17b`" in (ROOT / "infra/bench/README.md").read_text()
 
 
 @pytest.mark.parametrize("merge", [1, 2])
