@@ -19,7 +19,7 @@ from infra.bench.gpu_timing import Ceilings, decode_bound, prefill_bound
 
 ROOT = Path(__file__).resolve().parents[2]
 # What a bare GPU machine lacks of Pairmill's own dependencies, and what may be carried there as wheels.
-REFUSED = ("ray", "duckdb", "prefect", "pyarrow", "spacy", "yaml", "httpx", "scipy")
+REFUSED = ("ray", "duckdb", "prefect", "pyarrow", "spacy", "scipy", "pandas")
 CARRIED = ("open_clip", "simplejpeg", "torchvision")
 HOOK = """
 import sys
