@@ -12,7 +12,7 @@ from catalog.recipe.recipe import Recipe, changed, load
 from catalog.terms.error import BadRecipe
 from flows.demo_models import left_out_notes, with_demo_defaults, with_demo_models
 from ops.pair.class_names import class_names
-from tasks.run.stage import Placement
+from tasks.run.placement import Placement
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "flows" / "recipes"
@@ -43,7 +43,7 @@ class Compute(BaseModel):
     )
 
     def placement(self) -> Placement:
-        return Placement(**self.model_dump(exclude={"allow_addresses"}))
+        return Placement(**self.model_dump(exclude={"allow_addresses", "gpus_per_worker"}))
 
 
 def default_lake() -> str:

@@ -16,8 +16,9 @@ from flows.curate import curate_steps
 from ops.read.source import SourceError
 from tasks.ingest import ingest
 from tasks.publish import publish
+from tasks.run.partition import Output
+from tasks.run.placement import Placement
 from tasks.run.session import Session
-from tasks.run.stage import Output, Placement
 from tasks.waves import WAVE, cost, next_wave
 
 Step = Callable[[Session], Any]
@@ -61,7 +62,7 @@ class Survey(Session):
         lacking = any(each.work == f"train {SURVIVORS.kind} centroids" for each in self.found)
         return not lacking or bool(self.plan.scorer(SURVIVORS.clusters))
 
-    def work(self, step: str, items: Sequence[WorkItem], job: Any, most_workers: int = 0) -> int:
+    def work_round(self, step: str, items: Sequence[WorkItem], stage: Any) -> int:
         todo = items if self.capped else ()
         self.saw(step, sum(len(item.keys) for item in todo), len(todo))
         return len(items)

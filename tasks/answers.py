@@ -1,8 +1,9 @@
 """Ask a model about the pictures of a work item, and make rows of its answers, or of what became of the others."""
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from catalog.pending.item import WorkItem
@@ -15,9 +16,10 @@ from ops.models.language_model import LanguageModel
 from ops.models.vlm import VisionLanguageModel
 from ops.text.generation_status import generation_status
 from tasks.run.identity import decoder
-from tasks.run.payloads import payloads
+from tasks.run.model_job import Piece
+from tasks.run.partition import Part
+from tasks.run.payloads import CHUNK, batches
 from tasks.run.rows import quarantine
-from tasks.run.stage import Part
 
 NOTHING = Generation("", 0, True, 0.0)
 
@@ -27,42 +29,82 @@ def shown(recipe: Recipe, side: int) -> Decode:
     return replace(decoder(recipe), side=side, mode="exact")
 
 
-def answers(
-    item: WorkItem, prompts: dict[str, str], decode: Decode, model: VisionLanguageModel, max_tokens: int
-) -> tuple[dict[str, Generation], list[Fault]]:
-    """Ask the model about each picture; return its answers, and faults of those without one: their answers are empty.
+@dataclass(frozen=True)
+class Answers:
+    """What a piece came to: an answer a key, empty where the picture or the model gave none, and faults of these."""
 
-    All pictures decoded before, or the cut would not keep them; one that the lake only refers to may be gone since.
-    """
-    found: dict[str, Generation] = {}
-    bad: list[Fault] = []
-    for shas, datas in payloads(item):
-        pictures: list[np.ndarray | None] = []
-        asked: list[str] = []
-        for sha, data in zip(shas, datas, strict=True):
-            pixels = data if isinstance(data, Fault) else decode(data)
+    found: dict[str, Generation]
+    bad: list[Fault]
+
+
+@dataclass(frozen=True)
+class AskOfPictures:
+    """Ask a model that sees, in halves; all pictures decoded before, or the cut would not keep them, but one that the
+    lake only refers to may be gone since."""
+
+    model: VisionLanguageModel
+    decode: Decode
+    max_tokens: int
+
+    def pieces(self, item: WorkItem, prompts: dict[str, str], rows: int) -> Iterator[Piece]:
+        """Yield batches of pictures with prompts of like length, out of as many as are read together."""
+        for shas, datas in batches(item, rows or max(CHUNK, 8 * self.model.batch_size)):
+            asked = [prompts[sha] for sha in shas]
+            for batch in self.model.batches(asked):
+                yield Piece(tuple(shas[n] for n in batch), [(datas[n], asked[n]) for n in batch])
+
+    def prepare(self, piece: Piece) -> tuple[Answers, list[str], Any]:
+        """Decode the pictures, and make what the model takes of those that do."""
+        found: dict[str, Generation] = {}
+        bad, good, asked = [], [], []
+        for sha, (data, prompt) in zip(piece.keys, piece.data, strict=True):
+            pixels = data if isinstance(data, Fault) else self.decode(data)
             if isinstance(pixels, Fault):
                 bad.append(pixels.about(sha))
                 found[sha] = NOTHING
             else:
-                pictures.append(pixels)
+                good.append((pixels, prompt))
                 asked.append(sha)
-        texts = model.generate(pictures, [prompts[sha] for sha in asked], max_tokens)
-        found |= zip(asked, texts, strict=True)
-        bad += _faults(asked, texts)
-    return found, bad
+        ready = self.model.prepare(*map(list, zip(*good, strict=True))) if good else None
+        return Answers(found, bad), asked, ready
+
+    def infer(self, prepared: tuple[Answers, list[str], Any]) -> Answers:
+        answers, asked, ready = prepared
+        return _with(answers, asked, self.model.infer(ready, self.max_tokens) if asked else [])
 
 
-def text_answers(
-    prompts: dict[str, str], model: LanguageModel, max_tokens: int
-) -> tuple[dict[str, Generation], list[Fault]]:
-    """Ask the model for each picture's prompt, its bytes unread; return its answers, and faults of empty ones."""
-    texts = model.generate(list(prompts.values()), max_tokens)
-    return dict(zip(prompts, texts, strict=True)), _faults(list(prompts), texts)
+@dataclass(frozen=True)
+class AskOfTexts:
+    """Ask a model that works on text alone, in halves; no picture is read."""
+
+    model: LanguageModel
+    max_tokens: int
+
+    def pieces(self, item: WorkItem, prompts: dict[str, str], rows: int) -> Iterator[Piece]:
+        """Yield batches of prompts of like length."""
+        keys = list(prompts)
+        for batch in [[n] for n in range(len(keys))] if rows else self.model.batches(list(prompts.values())):
+            yield Piece(tuple(keys[n] for n in batch), [prompts[keys[n]] for n in batch])
+
+    def prepare(self, piece: Piece) -> tuple[list[str], Any]:
+        """Make what the model takes of the prompts."""
+        return list(piece.keys), self.model.prepare(piece.data)
+
+    def infer(self, prepared: tuple[list[str], Any]) -> Answers:
+        asked, ready = prepared
+        return _with(Answers({}, []), asked, self.model.infer(ready, self.max_tokens))
 
 
-def _faults(asked: list[str], texts: list[Generation]) -> list[Fault]:
-    return [Fault(sha, text.error, "no text") for sha, text in zip(asked, texts, strict=True) if text.error]
+def _with(answers: Answers, asked: list[str], texts: list[Generation]) -> Answers:
+    faults = [Fault(sha, text.error, "no text") for sha, text in zip(asked, texts, strict=True) if text.error]
+    return Answers(answers.found | dict(zip(asked, texts, strict=True)), [*answers.bad, *faults])
+
+
+def joined(item: WorkItem, pieces: list[Answers]) -> Answers:
+    """Return the answers, in the order of the item's keys, and faults of all its pieces."""
+    found = {sha: answer for piece in pieces for sha, answer in piece.found.items()}
+    in_order = {sha: found[sha] for sha in item.keys if sha in found}
+    return Answers(in_order, [fault for piece in pieces for fault in piece.bad])
 
 
 def empty_answers(table: str, item: WorkItem, text: str, status: str, scorer: str, **constants: list) -> list[Part]:

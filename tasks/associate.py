@@ -30,9 +30,9 @@ from ops.pair import similarity
 from ops.whole.search import VERSION, top_k_apart
 from tasks.cluster import range_name
 from tasks.run.identity import clip
+from tasks.run.partition import Part
 from tasks.run.rows import read_range, read_rows, scalars, to_halves, to_vectors
 from tasks.run.session import Session
-from tasks.run.stage import Part
 
 
 def associate(session: Session) -> None:

@@ -17,8 +17,8 @@ from catalog.pending.training import SURVIVORS, Trained
 from catalog.terms.score import Stage
 from tasks.calibrate import calibrate
 from tasks.cluster import Clustering, Nearest, assign, assigned_by, frozen, grown
+from tasks.run.partition import Part
 from tasks.run.session import Session
-from tasks.run.stage import Part
 
 
 def cluster_survivors(session: Session) -> None:

@@ -1,7 +1,8 @@
 """Caption: describe the pictures that a wave asks for, the dearest work, and score by CLIP how well a caption fits."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -9,12 +10,12 @@ from catalog.pending.by_text import pending_asked
 from catalog.pending.item import WorkItem
 from catalog.recipe.parts import Captioner
 from catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS
-from ops.image.decode import Decode
 from ops.models.vlm import VisionLanguageModel
-from tasks.answers import answers, empty_answers, generated_columns, quarantine_parts, shown
+from tasks.answers import Answers, AskOfPictures, empty_answers, generated_columns, joined, quarantine_parts, shown
 from tasks.run.identity import caption_scorer
+from tasks.run.model_job import Piece, one_by_one
+from tasks.run.partition import Part
 from tasks.run.session import Session
-from tasks.run.stage import Part
 from tasks.text_similarity import score_texts, use_text_similarity
 
 
@@ -38,34 +39,50 @@ def caption(session: Session) -> None:
 
 def caption_job(session: Session, captioner: Captioner, digest: str) -> "CaptionPictures":
     model = VisionLanguageModel(session.recipe.models[captioner.model], captioner.precision, captioner.batch_size)
-    return CaptionPictures(
-        model, shown(session.recipe, captioner.side), captioner.name, captioner.prompt, captioner.max_tokens, digest
-    )
+    ask = AskOfPictures(model, shown(session.recipe, captioner.side), captioner.max_tokens)
+    return CaptionPictures(ask, captioner.name, captioner.prompt, digest, captioner.model)
 
 
 @dataclass(frozen=True)
 class CaptionPictures:
-    """A job: caption pictures of one shard, to ``captions``; ``status`` says what is empty, repeats or was cut off."""
+    """A model job: caption pictures of one shard, to ``captions``; ``status`` says what is empty, repeats or was cut
+    off. ``model`` is the recipe's name of the model."""
 
     stage: ClassVar[str] = CAPTIONS.step
 
-    model: VisionLanguageModel
-    decode: Decode
+    ask: AskOfPictures
     name: str
     prompt: str
-    max_tokens: int
     scorer: str
+    model: str = "captioner"
 
-    def __call__(self, item: WorkItem) -> list[Part]:
-        prompts = dict.fromkeys(item.keys, self.prompt)
-        found, bad = answers(item, prompts, self.decode, self.model, self.max_tokens)
+    def __call__(self, item: WorkItem) -> Iterable[Part]:
+        return one_by_one(self, item)
+
+    def load(self) -> None:
+        self.ask.model.load()
+
+    def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
+        return self.ask.pieces(item, dict.fromkeys(item.keys, self.prompt), rows)
+
+    def prepare(self, piece: Piece) -> Any:
+        return self.ask.prepare(piece)
+
+    def infer(self, ready: Any) -> Answers:
+        return self.ask.infer(ready)
+
+    def fetch(self, running: Answers) -> Answers:
+        return running
+
+    def parts(self, item: WorkItem, found: list[Answers]) -> list[Part]:
+        answers = joined(item, found)
         rows = {
-            "sha256": pa.array(found, pa.string()),
-            "captioner": pa.array([self.name] * len(found), pa.string()),
-            "prompt": pa.array([self.prompt] * len(found), pa.string()),
-            **generated_columns(list(found.values()), "text", "status"),
+            "sha256": pa.array(answers.found, pa.string()),
+            "captioner": pa.array([self.name] * len(answers.found), pa.string()),
+            "prompt": pa.array([self.prompt] * len(answers.found), pa.string()),
+            **generated_columns(list(answers.found.values()), "text", "status"),
         }
-        return [Part("captions", pa.table(rows), self.scorer), *quarantine_parts(bad, CAPTIONS.step)]
+        return [Part("captions", pa.table(rows), self.scorer), *quarantine_parts(answers.bad, CAPTIONS.step)]
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         n = len(item.keys)

@@ -27,9 +27,9 @@ from catalog.terms.score import Stage
 from catalog.write.scorer import Scorer
 from ops.whole import kmeans
 from tasks.calibrate import calibrate
+from tasks.run.partition import Job, Part
 from tasks.run.rows import on_disk, read_rows, read_table, to_blobs, to_vectors
 from tasks.run.session import Session
-from tasks.run.stage import Job, Part
 
 SAMPLE_A_CENTROID = 256  # faiss's own bound: more points a centroid move it by less than its noise
 # With two levels a sample of 2M x 256 vectors of 1,024 dimensions would take a terabyte of scratch disk; faiss advises

@@ -20,9 +20,9 @@ from catalog.pending.training import Kind
 from catalog.write.scorer import Scorer
 from ops.whole import components, semantic
 from tasks.cluster import range_name
+from tasks.run.partition import Part
 from tasks.run.rows import read_range, to_halves
 from tasks.run.session import Session
-from tasks.run.stage import Part
 
 # An item's id is 32 hex digits, kept as the bytes that they stand for.
 KEY_BYTES, NAMES_AT_ONCE = 16, 2**24

@@ -25,9 +25,9 @@ from catalog.write.scorer import Scorer
 from ops.text.corpus_entropy import COUNT_VERSION, RAREST, CorpusEntropy, count_words
 from ops.text.imported_words import CountsError, imported
 from tasks.calibrate import calibrate
+from tasks.run.partition import Part
 from tasks.run.rows import read_rows, read_table, score_rows
 from tasks.run.session import Session
-from tasks.run.stage import Part
 
 TABLE = CORPUS_ENTROPY.table
 TRAIN = "train word probabilities"

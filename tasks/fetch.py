@@ -21,9 +21,9 @@ from ops.fetch.fetcher import Fetcher
 from ops.fetch.refusal import Banned
 from ops.image.exif import exif
 from ops.image.header import Header, inspect
+from tasks.run.partition import Part
 from tasks.run.rows import quarantine
 from tasks.run.session import Session
-from tasks.run.stage import Part
 
 
 def fetch(session: Session) -> None:

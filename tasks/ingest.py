@@ -32,8 +32,8 @@ from ops.text.split import SentenceSplitter, normalise
 from tasks.listing import listed
 from tasks.remember_places import remember
 from tasks.run import time_limit
+from tasks.run.partition import Part
 from tasks.run.session import Session
-from tasks.run.stage import Part
 
 # A small source is cut finer, so that every CPU has work. By what is listed, not by what is new: a killed ingest must
 # find its shards again.

@@ -2,8 +2,8 @@
 
 from catalog.pending import other_places
 from catalog.pending.item import WorkItem
+from tasks.run.partition import Part
 from tasks.run.session import Session
-from tasks.run.stage import Part
 
 
 def remember(session: Session, among: str) -> None:

@@ -1,6 +1,7 @@
 """Score pictures: one decode feeds every score that a picture still lacks."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from catalog.pending.item import WorkItem
@@ -12,11 +13,14 @@ from ops.image.decode import Decode
 from ops.image.luma import with_luma
 from ops.models.model_digest import image_size
 from tasks.calibrate import calibrate
+from tasks.run import scored
 from tasks.run.identity import Bound, bound, decoder
-from tasks.run.payloads import payloads
-from tasks.run.rows import measured, quarantine, score_rows
+from tasks.run.model_job import Piece, one_by_one
+from tasks.run.partition import Part
+from tasks.run.payloads import CHUNK, batches
+from tasks.run.rows import quarantine, score_rows
+from tasks.run.scored import Scored, model_of, score_parts
 from tasks.run.session import Session
-from tasks.run.stage import Part
 from tasks.score_vectors import score_vectors
 
 
@@ -35,7 +39,8 @@ def score_images(session: Session) -> None:
         )
     for stage, tables in passes(session.plan, job.scorers):
         calibrate(session, "image", stage)
-        session.work_rounds(job.stage, pending_images(session.lake, session.plan, tables, stage), job)
+        of_pass = replace(job, scorers=tuple(each for each in job.scorers if each.score.table in tables))
+        session.work_rounds(job.stage, pending_images(session.lake, session.plan, tables, stage), of_pass)
     score_vectors(session, "image")
 
 
@@ -60,7 +65,7 @@ def image_job(session: Session) -> "ScoreImages":
 
 @dataclass(frozen=True)
 class ScoreImages:
-    """A job: decode each picture once and run the pending scorers on the pixels.
+    """A model job: decode each picture once and run the scorers on the pixels, all on a CPU but a model's own half.
 
     A picture that does not decode, or is no longer where the lake refers to, gets rows of NULLs (so it is not tried
     again) and a quarantine row.
@@ -71,46 +76,52 @@ class ScoreImages:
     decode: Decode
     scorers: tuple[Bound, ...]
 
-    def __call__(self, item: WorkItem) -> list[Part]:
-        keys: list[str] = []
-        values: dict[str, dict[str, list]] = {each.score.table: {} for each in self._wanted(item)}
-        bad: list[Fault] = []
-        for shas, datas in payloads(item):
-            decoded = [data if isinstance(data, Fault) else self.decode(data) for data in datas]
-            bad += [pixels.about(sha) for sha, pixels in zip(shas, decoded, strict=True) if isinstance(pixels, Fault)]
-            keys += shas
-            self._score(item, decoded, values)
-        parts = [self._part(each, keys, values[each.score.table]) for each in self._wanted(item)]
+    @property
+    def model(self) -> str:
+        return model_of(self.scorers)
+
+    def __call__(self, item: WorkItem) -> Iterable[Part]:
+        return one_by_one(self, item)
+
+    def load(self) -> None:
+        scored.load(self.scorers)
+
+    def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
+        sizes = (getattr(each.op, "batch_size", CHUNK) for each in self._wanted(item.tables) if each.score.model)
+        for shas, datas in batches(item, rows or next(sizes, CHUNK)):
+            yield Piece(tuple(shas), (datas, item.tables))
+
+    def prepare(self, piece: Piece) -> Scored:
+        datas, tables = piece.data
+        decoded = [data if isinstance(data, Fault) else self.decode(data) for data in datas]
+        named = list(zip(piece.keys, decoded, strict=True))
+        bad = [pixels.about(sha) for sha, pixels in named if isinstance(pixels, Fault)]
+        good = [n for n, pixels in enumerate(decoded) if not isinstance(pixels, Fault)]
+        batch: dict[str, Any] = {"pixels": [decoded[n] for n in good]}
+        wanted = self._wanted(tables)
+        if any("luma" in each.score.reads for each in wanted):
+            batch = with_luma(batch)
+        return scored.prepare(wanted, batch, piece.keys, good, bad)
+
+    def infer(self, ready: Scored) -> Scored:
+        return scored.infer(ready)
+
+    def fetch(self, running: Scored) -> Scored:
+        return scored.fetch(running)
+
+    def parts(self, item: WorkItem, found: list[Scored]) -> Iterable[Part]:
+        yield from score_parts(self._wanted(item.tables), found)
+        bad = [fault for each in found for fault in each.bad]
         if bad:
             names = [fault.item for fault in bad]
-            parts.append(Part("quarantine", quarantine(names, [""] * len(bad), self.stage, bad)))
-        return parts
+            yield Part("quarantine", quarantine(names, [""] * len(bad), self.stage, bad))
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         """Make rows of NULLs for pictures that kill their worker, so that they are not tried again."""
-        return [self._part(each, list(item.keys), {}) for each in self._wanted(item)]
+        return [
+            Part(each.score.table, score_rows(each.score, list(item.keys), {}), each.digest)
+            for each in self._wanted(item.tables)
+        ]
 
-    def _wanted(self, item: WorkItem) -> list[Bound]:
-        return [each for each in self.scorers if each.score.table in item.tables]
-
-    def _score(self, item: WorkItem, decoded: list[Any], values: dict[str, dict[str, list]]) -> None:
-        """Append to ``values`` each pending score of the decoded pictures, None for those that are faults."""
-        good = [n for n, pixels in enumerate(decoded) if not isinstance(pixels, Fault)]
-        batch: dict[str, Any] = {"pixels": [decoded[n] for n in good]}
-        wanted = self._wanted(item)
-        if any("luma" in each.score.reads for each in wanted):
-            batch = with_luma(batch)
-        for each in wanted:
-            for name, found in measured(each.score, each.op(batch)).items():
-                values[each.score.table].setdefault(name, []).extend(_spread(found, good, len(decoded)))
-
-    def _part(self, each: Bound, keys: list[str], values: dict[str, list]) -> Part:
-        return Part(each.score.table, score_rows(each.score, keys, values), each.digest)
-
-
-def _spread(values: list, at: list[int], n: int) -> list:
-    """Put ``values`` at the places ``at`` of a list of ``n``, None elsewhere."""
-    spread: list = [None] * n
-    for place, value in zip(at, values, strict=True):
-        spread[place] = value
-    return spread
+    def _wanted(self, tables: tuple[str, ...]) -> list[Bound]:
+        return [each for each in self.scorers if each.score.table in tables]

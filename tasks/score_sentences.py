@@ -1,15 +1,19 @@
 """Score sentences: flags and counts, a parser, a language model, CLIP, each over what passes the rules so far."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from catalog.pending.item import WorkItem
 from catalog.pending.worklist import pending_sentences
 from catalog.terms.score import RUN_AT
 from tasks.calibrate import calibrate
+from tasks.run import scored
 from tasks.run.identity import Bound, bound
-from tasks.run.rows import measured, read_rows, score_rows
+from tasks.run.model_job import Piece, one_by_one
+from tasks.run.partition import Part
+from tasks.run.rows import read_rows
+from tasks.run.scored import Scored, model_of, score_parts
 from tasks.run.session import Session
-from tasks.run.stage import Part
 from tasks.score_vectors import score_vectors
 
 
@@ -28,17 +32,44 @@ def score_sentences(session: Session) -> None:
     score_vectors(session, "sentence")
 
 
+# Sentences that a worker holds at once: of like length, they fill a model's batches.
+PIECE = 16_384
+
+
 @dataclass(frozen=True)
 class ScoreSentences:
-    """A job: score sentence texts of one shard, to the tables that lack them."""
+    """A model job: score sentence texts of one shard, to the tables that lack them."""
 
     scorers: tuple[Bound, ...]
 
-    def __call__(self, item: WorkItem) -> list[Part]:
-        rows = read_rows(item, ["content", "text"], "content")
-        keys, batch = rows["content"].to_pylist(), {"text": rows["text"].to_pylist()}
-        return [
-            Part(each.score.table, score_rows(each.score, keys, measured(each.score, each.op(batch))), each.digest)
-            for each in self.scorers
-            if each.score.table in item.tables
-        ]
+    @property
+    def model(self) -> str:
+        return model_of(self.scorers)
+
+    def __call__(self, item: WorkItem) -> Iterable[Part]:
+        return one_by_one(self, item)
+
+    def load(self) -> None:
+        scored.load(self.scorers)
+
+    def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
+        table = read_rows(item, ["content", "text"], "content")
+        for batch in table.to_batches(rows or PIECE):
+            keys = batch["content"].to_pylist()
+            yield Piece(tuple(keys), ({"text": batch["text"].to_pylist()}, item.tables))
+
+    def prepare(self, piece: Piece) -> Scored:
+        batch, tables = piece.data
+        return scored.prepare(self._wanted(tables), batch, piece.keys, list(range(len(piece.keys))), [])
+
+    def infer(self, ready: Scored) -> Scored:
+        return scored.infer(ready)
+
+    def fetch(self, running: Scored) -> Scored:
+        return scored.fetch(running)
+
+    def parts(self, item: WorkItem, found: list[Scored]) -> Iterable[Part]:
+        return score_parts(self._wanted(item.tables), found)
+
+    def _wanted(self, tables: tuple[str, ...]) -> list[Bound]:
+        return [each for each in self.scorers if each.score.table in tables]

@@ -8,9 +8,9 @@ import pyarrow as pa
 from catalog.pending.item import WorkItem
 from catalog.pending.worklist import pending_vectors
 from tasks.run.identity import Bound, bound
+from tasks.run.partition import Part
 from tasks.run.rows import measured, read_rows, score_rows, to_vectors
 from tasks.run.session import Session
-from tasks.run.stage import Part
 
 
 def score_vectors(session: Session, kind: str) -> None:

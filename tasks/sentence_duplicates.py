@@ -18,8 +18,8 @@ from catalog.write.scorer import Scorer
 from ops.text import minhash
 from ops.whole.neighbours import near_in_order
 from tasks.duplicate_groups import Family, edges, find_semantic, regroup
+from tasks.run.partition import Part
 from tasks.run.session import Session
-from tasks.run.stage import Part
 
 TEXTS = Family(
     SENTENCES,

@@ -14,9 +14,9 @@ from catalog.write.scorer import Scorer
 from ops.models.clip import Clip
 from ops.pair.tags import ZeroShotTags
 from tasks.run.identity import Bound, decoder, embedder, tagger
+from tasks.run.partition import Part
 from tasks.run.rows import read_rows, to_vectors
 from tasks.run.session import Session
-from tasks.run.stage import Part
 from tasks.score_images import ScoreImages
 from tasks.vocabulary import known_vocabulary, vocabulary
 

@@ -11,9 +11,9 @@ from catalog.write.scorer import Scorer
 from ops.models.clip import Clip
 from ops.pair.similarity import VERSION, similarity
 from tasks.run.identity import clip
+from tasks.run.partition import Part
 from tasks.run.rows import read_rows, scalars, to_vectors
 from tasks.run.session import Session
-from tasks.run.stage import Part
 
 
 def use_text_similarity(session: Session, score: Score) -> None:

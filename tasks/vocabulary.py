@@ -26,9 +26,9 @@ from ops.models.clip import Clip
 from ops.text.noun_phrases import NounPhrases, merge_plurals, singulars
 from ops.whole import grounding, tag_thresholds
 from tasks.run.identity import noun_scorer, parser, tagger
+from tasks.run.partition import Part
 from tasks.run.rows import scalars, to_halves
 from tasks.run.session import Session
-from tasks.run.stage import Part
 
 MINE, TRAIN = "mine nouns", "train tag words"
 SENTENCES = 200_000  # a word of one sentence in 10,000 is counted 20 times, give or take 4

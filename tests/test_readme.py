@@ -19,7 +19,7 @@ from catalog.lake.location import Location, locate
 from flows.command.cli import parser
 from flows.command.pairmill_run import compute_of
 from flows.settings import RECIPES
-from tasks.run.stage import Placement
+from tasks.run.placement import Placement
 from tests.flows.conftest import generate
 from tests.shared import opened_new
 

@@ -19,6 +19,12 @@ def device() -> torch.device:
     return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
 
 
+def keep_to_share(share: float) -> None:
+    """Keep this process to a ``share`` (0 to 1] of its GPU's memory, so that others on the card have theirs."""
+    if share < 1 and torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(share)
+
+
 def dtype(precision: str) -> torch.dtype:
     """Return 'fp32' or 'bf16' as torch's type; warn on a CPU without bf16 instructions, where it is slow.
 

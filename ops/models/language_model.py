@@ -55,6 +55,10 @@ class LanguageModel:
         alone gets the error 'out_of_memory'. Raises ModelError when ``max_tokens`` fill the model's whole context."""
         return self._loaded().infer(prepared, max_tokens)
 
+    def load(self) -> None:
+        """Load the weights now."""
+        self._loaded()
+
     def _loaded(self) -> LoadedGenerator:
         # Torch takes 3 CPU seconds to import, and a flow names models that only its workers run.
         from ops.models.language_model_loaded import load

@@ -57,6 +57,10 @@ class VisionLanguageModel:
         alone gets the error 'out_of_memory'."""
         return self._loaded().infer(prepared, max_tokens)
 
+    def load(self) -> None:
+        """Load the weights now."""
+        self._loaded()
+
     def _loaded(self) -> LoadedVlm:
         # Torch takes 3 CPU seconds to import, and a flow names models that only its workers run.
         from ops.models.vlm_loaded import load

@@ -10,12 +10,14 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 
 from ops.models.device import device, dtype
 from ops.models.generation import Generation
 from ops.models.greedy_answers import Answerer, answer_what_fits, like_batches, pinned
 from ops.models.model_digest import ModelError, resolve
+from ops.models.picture_normalisation import LEFT_OUT, normalisation
 
 LOADING = threading.RLock()
 # A picture's height and width where the caller does not know them: LLaVA-1.5's side.
@@ -40,6 +42,7 @@ class LoadedVlm:
         tokenizer = getattr(processor, "tokenizer", processor)
         self.answerer = Answerer(model, tokenizer)
         self.processor = processor
+        self.normalise = normalisation(processor) if model.device.type == "cuda" else None
         self._own = threading.local()
         named = (token.content for token in tokenizer.added_tokens_decoder.values() if token.special)
         self.special = sorted({*named, getattr(processor, "image_token", ""), *tokenizer.all_special_tokens} - {""})
@@ -76,6 +79,7 @@ class LoadedVlm:
         if pictures[0] is not None:
             # As Pillow images: of a bare array a processor guesses which axis holds the colours.
             settings["images"] = [[Image.fromarray(picture)] for picture in pictures if picture is not None]
+            settings |= LEFT_OUT if self.normalise else {}
         inputs = pinned(dict(self.own_processor()(**settings)))
         return Prepared(pictures, prompts, inputs, time.perf_counter() - started)
 
@@ -93,10 +97,17 @@ class LoadedVlm:
     def answer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
         """Generate greedily for one batch that fits."""
         started = time.perf_counter()
-        generated = self.answerer.generate(self.answerer.placed(prepared.inputs), max_tokens).cpu()
+        generated = self.answerer.generate(self._placed(prepared.inputs), max_tokens).cpu()
         seconds = prepared.seconds + time.perf_counter() - started
         processor = self.own_processor()
         return self.answerer.read(generated, getattr(processor, "tokenizer", processor), seconds)
+
+    def _placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        placed = self.answerer.placed(inputs)
+        pixels = placed.get("pixel_values")
+        if self.normalise and pixels is not None and pixels.dtype == torch.uint8:
+            placed["pixel_values"] = self.normalise(pixels).to(self.model.dtype)
+        return placed
 
     def _prompt(self, prompt: str, with_picture: bool) -> str:
         """Put the prompt into the model's chat template; without one, put the picture's token before it."""

@@ -4,7 +4,7 @@ import hashlib
 import os
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -180,15 +180,13 @@ def _row_group_rows(rows: pa.Table) -> int:
     return max(1, min(rows.num_rows, 122_880, int(rows.num_rows * 64e6 / max(rows.nbytes, 1))))
 
 
-@dataclass(frozen=True)
-class Worker:
-    """A job and its output, sent once to each worker process: runs an item, with its seconds in its manifests."""
+def timed_parts(make: Callable[[], Iterable[Part]], item: WorkItem, output: Output) -> list[Manifest]:
+    """Write what ``make`` returns, with the seconds that this and to make it took in the manifests."""
+    started = time.perf_counter()
+    manifests = write_parts(make(), item, output)
+    return with_seconds(manifests, time.perf_counter() - started)
 
-    job: Job
-    output: Output
 
-    def __call__(self, item: WorkItem) -> list[Manifest]:
-        started = time.perf_counter()
-        manifests = write_parts(self.job(item), item, self.output)
-        seconds = round(time.perf_counter() - started, 4)
-        return [replace(manifest, seconds=seconds) for manifest in manifests]
+def with_seconds(manifests: list[Manifest], seconds: float) -> list[Manifest]:
+    """Return the manifests with what they took."""
+    return [replace(manifest, seconds=round(seconds, 4)) for manifest in manifests]

@@ -17,6 +17,8 @@ from tasks.run.rows import opened
 
 # Pictures held as bytes at once, and their bytes: at 100 KB each 6 MB; the largest allowed (50 MB) come one by one.
 CHUNK, CHUNK_BYTES = 64, 32_000_000
+# The largest picture of a row group makes a chunk small; a model's batch is filled again from several.
+BATCH_BYTES = 256_000_000
 COLUMNS = ["sha256", "bytes", "uri", "offset", "length"]
 
 
@@ -34,6 +36,24 @@ def payloads(item: WorkItem, chunk: int = CHUNK) -> Iterator[tuple[list[str], li
             upcoming = reader.submit(next, chunks, None)
             time_limit.begin("", time_limit.of_item(len(current[0])))
             yield current
+
+
+def batches(item: WorkItem, rows: int) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
+    """Yield `payloads` in batches of ``rows`` pictures, the last one maybe of fewer; others too where these have over
+    BATCH_BYTES together."""
+    shas: list[str] = []
+    datas: list[bytes | Fault] = []
+    size = 0
+    for more, given in payloads(item, min(rows, CHUNK)):
+        for sha, data in zip(more, given, strict=True):
+            shas.append(sha)
+            datas.append(data)
+            size += 0 if isinstance(data, Fault) else len(data)
+            if len(shas) == rows or size >= BATCH_BYTES:
+                yield shas, datas
+                shas, datas, size = [], [], 0
+    if shas:
+        yield shas, datas
 
 
 def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes | Fault]]]:

@@ -17,15 +17,18 @@ Result = TypeVar("Result")
 DEATHS_PER_KILLER = 2
 # With more killers in one item than this, a library or the machine is at fault, not the rows.
 MAX_KILLERS = 8
+# A part of which a worker had no row in hand when it died is tried again, as often as other parts' killers may kill.
+MAX_INNOCENT = 3 * MAX_KILLERS
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A worker was lost over a part: why (a reason of quarantine, in words), and the row it was at, '' if unknown."""
+    """A worker was lost over a part: why (a reason of quarantine, in words), and the rows in its hands: None if it
+    could not say which, () for none of this part, which is innocent then."""
 
     reason: str
     detail: str
-    key: str = ""
+    keys: tuple[str, ...] | None = None
 
 
 @dataclass
@@ -36,28 +39,36 @@ class Isolated(Generic[Result]):
     killers: dict[str, Lost] = field(default_factory=dict)
 
 
-def isolate(
-    item: WorkItem, attempt: Callable[[WorkItem], Result | Lost], first: Lost | None = None
-) -> Isolated[Result]:
-    """Divide ``item`` until only rows that lose their worker are left: by the row it was at, or else by halves.
+@dataclass(frozen=True)
+class _Suspect:
+    """A part still to be tried: ``rows`` as `isolate` hands it on, ``deaths`` that its only row caused alone."""
 
-    Some log2(n) lost workers a killer, two where the row is known. ``first`` is what became of the whole item before,
-    which is tried once more unless a row is known or its time was over. Raises PairmillError when the item cannot be
-    divided into rows, when each of several rows kills, or when over MAX_KILLERS do.
+    part: WorkItem
+    rows: int = 0
+    deaths: int = 0
+
+
+def isolate(
+    item: WorkItem, attempt: Callable[[WorkItem, int], Result | Lost], first: Lost | None = None
+) -> Isolated[Result]:
+    """Divide ``item`` until only rows that lose their worker are left: by the rows in its hands, or else by halves.
+
+    ``attempt(part, rows)`` runs a part, with ``rows`` 1 one row after the other, so that the next loss names one. Some
+    log2(n) lost workers a killer, three at most where the rows are known. ``first`` is what became of the whole item
+    before, which is tried once more unless rows are known or its time was over. Raises PairmillError when the item
+    cannot be divided into rows, when each of several rows kills, or when over MAX_KILLERS do.
     """
     found: Isolated[Result] = Isolated()
-    waiting = [item]
+    waiting = [_Suspect(item)]
     while waiting:
-        part = waiting.pop()
-        known, first = (
-            (first if first and _is_divisible(part) and (first.key or first.reason == "timeout") else None),
-            None,
-        )
-        outcome = known or _tried(part, attempt)
+        suspect = waiting.pop()
+        part = suspect.part
+        known, first = first, None
+        outcome = known if known and _is_enough(known, part) else _tried(suspect, attempt)
         if not isinstance(outcome, Lost):
             found.results.append(outcome)
         elif _is_divisible(part):
-            waiting += _divided(part, outcome.key)
+            waiting += _divided(suspect, outcome.keys or ())
         elif len(part.keys) == 1 and _is_by_row(part) and len(found.killers) < MAX_KILLERS:
             found.killers[part.keys[0]] = outcome
         else:
@@ -67,25 +78,43 @@ def isolate(
     return found
 
 
-def _tried(part: WorkItem, attempt: Callable[[WorkItem], Result | Lost]) -> Result | Lost:
-    """Try a part, a single row again after a death; one whose time was over has had enough of it."""
-    outcome = attempt(part)
-    for _ in range(DEATHS_PER_KILLER - 1):
-        if isinstance(outcome, Lost) and outcome.reason != "timeout" and len(part.keys) == 1:
-            outcome = attempt(part)
-    return outcome
+def _is_enough(lost: Lost, part: WorkItem) -> bool:
+    """Whether a loss tells enough to divide the part at once."""
+    return _is_divisible(part) and (bool(lost.keys) or lost.reason == "timeout")
+
+
+def _tried(suspect: _Suspect, attempt: Callable[[WorkItem, int], Result | Lost]) -> Result | Lost:
+    """Try a part, a single row again after a death; one whose time was over has had enough of it. While it was only
+    others that a worker died of, the part is tried again."""
+    deaths, innocent = suspect.deaths, 0
+    while True:
+        outcome = attempt(suspect.part, suspect.rows)
+        if not isinstance(outcome, Lost):
+            return outcome
+        if outcome.keys == () and innocent < MAX_INNOCENT:
+            innocent += 1
+            continue
+        deaths += 1
+        if outcome.reason == "timeout" or len(suspect.part.keys) > 1 or deaths >= DEATHS_PER_KILLER:
+            return outcome
 
 
 def _is_divisible(part: WorkItem) -> bool:
     return len(part.keys) > 1 and _is_by_row(part)
 
 
-def _divided(part: WorkItem, key: str) -> list[WorkItem]:
-    """Cut a part in two, the first to be tried last: the row ``key`` and the others, or two halves."""
-    if key in part.keys:
-        return [part.only([each for each in part.keys if each != key]), part.only([key])]
+def _divided(suspect: _Suspect, held: tuple[str, ...]) -> list[_Suspect]:
+    """Cut a part in two, the first to be tried last: the rows that were held and the others, or two halves."""
+    part, rows, in_hand = suspect.part, suspect.rows, set(held)
+    suspects = [key for key in part.keys if key in in_hand]
+    if 0 < len(suspects) < len(part.keys):
+        others = [key for key in part.keys if key not in in_hand]
+        alone = int(len(suspects) == 1)  # the worker had this row alone
+        return [_Suspect(part.only(others), rows), _Suspect(part.only(suspects), 1, alone)]
+    if suspects and not rows:
+        return [_Suspect(part, 1)]
     middle = len(part.keys) // 2
-    return [part.only(part.keys[middle:]), part.only(part.keys[:middle])]
+    return [_Suspect(part.only(part.keys[middle:]), rows), _Suspect(part.only(part.keys[:middle]), rows)]
 
 
 def _is_by_row(item: WorkItem) -> bool:
@@ -97,14 +126,14 @@ def quarantine_killers(
     item: WorkItem,
     job: Job,
     output: Output,
-    attempt: Callable[[WorkItem], list[Manifest] | Lost],
+    attempt: Callable[[WorkItem, int], list[Manifest] | Lost],
     first: Lost | None = None,
 ) -> list[Manifest]:
     """Run an item that may kill its worker; return manifests of its good rows and of a quarantine row for each killer.
 
-    ``attempt`` runs a part in a separate process; ``first`` is what became of the whole item there. A job may define
-    ``poisoned(item) -> list[Part]``: what else to write for the killers, so that they are not tried again. Raises
-    PairmillError with the remedy where single rows are not to blame.
+    ``attempt`` runs a part in a separate process, as `isolate` asks; ``first`` is what became of the whole item there.
+    A job may define ``poisoned(item) -> list[Part]``: what else to write for the killers, so that they are not tried
+    again. Raises PairmillError with the remedy where single rows are not to blame.
     """
     name = type(job).__name__
     try:

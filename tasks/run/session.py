@@ -12,8 +12,9 @@ from catalog.write.commit import Manifest
 from catalog.write.lease import Writer
 from catalog.write.scorer import Scorer, register
 from catalog.write.stream import commit_stream
-from tasks.run import stage
-from tasks.run.stage import Job, Output, Part, Placement
+from tasks.run.partition import Job, Output, Part, write_parts
+from tasks.run.placement import Placement
+from tasks.run.stage import Stage
 
 
 def _no_progress(step: str, done: int, total: int) -> None:
@@ -78,21 +79,26 @@ class Session:
     def work(self, step: str, items: Sequence[WorkItem], job: Job, most_workers: int = 0) -> int:
         """Run ``job`` over ``items``, commit results every few seconds, return the number of items.
 
-        With no more than ``most_workers`` at once, unless that is 0. Raises what `tasks.run.stage.run` raises, and
-        LeaseLost.
+        With no more than ``most_workers`` at once, unless that is 0. Raises what `Stage.run` raises, and LeaseLost.
         """
+        placement = replace(self.placement, workers=most_workers) if most_workers else self.placement
+        with Stage(job, placement) as stage:
+            return self.work_round(step, items, stage)
+
+    def work_rounds(self, step: str, rounds: Iterable[Sequence[WorkItem]], job: Job) -> None:
+        """Run ``job`` over each round of a work list; a round is queried when the one before it is committed."""
+        with Stage(job, self.placement) as stage:
+            for items in rounds:
+                self.work_round(step, items, stage)
+
+    def work_round(self, step: str, items: Sequence[WorkItem], stage: Stage) -> int:
+        """Run a stage over a round of items and commit what comes of them; return the number of items."""
         self.counts[step] = self.counts.get(step, 0) + len(items)
         if items:
             output = self.begin(step)
-            placement = replace(self.placement, workers=most_workers) if most_workers else self.placement
-            commit_stream(self.writer, self._run_with_progress(step, items, job, output, placement), self.commit_files)
+            commit_stream(self.writer, self._run_with_progress(step, items, stage, output), self.commit_files)
             self.progress(step, len(items), len(items))
         return len(items)
-
-    def work_rounds(self, step: str, rounds: Iterable[Sequence[WorkItem]], job: Job) -> None:
-        """Call `work` for each round of a work list; a round is queried when the one before it is committed."""
-        for items in rounds:
-            self.work(step, items, job)
 
     def compute(self, step: str, rows: int, run: Callable[[], Any], items: int = 1) -> bool:
         """Do a global step over ``rows``, if there are any. Returns whether it is done: a survey only notes it."""
@@ -109,10 +115,10 @@ class Session:
         return False
 
     def _run_with_progress(
-        self, step: str, items: Sequence[WorkItem], job: Job, output: Output, placement: Placement
+        self, step: str, items: Sequence[WorkItem], stage: Stage, output: Output
     ) -> Iterator[list[Manifest]]:
         self.progress(step, 0, len(items))
-        for done, manifests in enumerate(stage.run(items, job, output, placement), 1):
+        for done, manifests in enumerate(stage.run(items, output), 1):
             yield manifests
             if done < len(items):  # of the last one it is said when all are committed
                 self.progress(step, done, len(items))
@@ -124,4 +130,4 @@ class Session:
         """
         self.counts[step] = self.counts.get(step, 0) + 1
         output = self.begin(step)
-        commit_stream(self.writer, [stage.write_parts(parts, item, output)])
+        commit_stream(self.writer, [write_parts(parts, item, output)])

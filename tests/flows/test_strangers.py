@@ -24,7 +24,7 @@ from ops.read.places.tree import LocalTree
 from ops.read.source import SourceError, open_source
 from tasks.fetch import FetchPictures
 from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
-from tasks.run.stage import Output, write_parts
+from tasks.run.partition import Output, write_parts
 from tests.ops.read.packed import sample, tar
 from tests.ops.read.samples import jpeg, write
 from tests.shared import opened_new

@@ -215,8 +215,9 @@ def measured(folder: Path) -> dict[str, object]:
     from ops.image.decode import Decode
     from ops.read.source import open_source
     from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
-    from tasks.run.partition import Output, Worker
+    from tasks.run.partition import Output
     from tasks.run.payloads import payloads
+    from tasks.run.worker import JobWorker
 
     forget_peak()
     source = open_source(str(folder))
@@ -226,7 +227,7 @@ def measured(folder: Path) -> dict[str, object]:
     forget_peak()
     with tempfile.TemporaryDirectory() as out:
         job = Ingest(source, IngestSettings(100_000_000, 50_000_000, "en", "copy", frozenset(), reader_names("en")))
-        manifests = Worker(job, Output(f"{out}/", "run", 1))(item)
+        manifests = JobWorker(job)(item, Output(f"{out}/", "run", 1))
         ingest_mb = round(peak_mb())
         tables = {each.table: each.path for each in manifests if each.path}
         said = pq.read_table(tables["quarantine"]).to_pylist() if "quarantine" in tables else []

@@ -21,7 +21,7 @@ from catalog.recipe.plan import Plan, compile_plan
 from catalog.terms.ids import content_id, text_id
 from catalog.write import lease
 from catalog.write.scorer import Scorer, register
-from tasks.run.stage import Output, Part, write_parts
+from tasks.run.partition import Output, Part, write_parts
 from tests.shared import opened_new
 
 SENTENCES = ("A red fox sleeps in the sun.", "The old bridge crosses the river twice.", "Two boats wait for the wind.")

@@ -22,8 +22,8 @@ from tasks import calibrate as steps
 from tasks.calibrate import calibrate_late
 from tasks.entropy import score_entropy
 from tasks.ingest import ingest
+from tasks.run.placement import Placement
 from tasks.run.session import Session
-from tasks.run.stage import Placement
 from tasks.score_sentences import score_sentences
 from tests.ops.models.tiny import save_clip
 from tests.shared import made_once, new_lake

@@ -16,12 +16,12 @@ from ops.models.language_model import LanguageModel
 from ops.models.vlm import VisionLanguageModel
 from ops.read.places import retries
 from ops.read.source import open_source
+from tasks.answers import AskOfPictures, AskOfTexts
 from tasks.caption import CaptionPictures
 from tasks.fusion import FuseTexts
 from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
-from tasks.run import stage
 from tasks.run.identity import Bound
-from tasks.run.stage import Job, Output
+from tasks.run.partition import Job, Output, write_parts
 from tasks.score_images import ScoreImages
 from tests.ops.models.tiny_chat import save_chat_model
 from tests.ops.read.test_s3_unwell import bucket, fill, fresh_filesystem, quick, server, unwell
@@ -32,8 +32,9 @@ MODEL = VisionLanguageModel("hf:nowhere")
 EMBED = EmbedImages("open_clip:local-dir:nowhere")
 OPS = ((IMAGE_QUALITY, ImageQuality()), (IMAGE_HASH, PerceptualHash()), (IMAGE_EMBEDDING, EMBED))
 IMAGES = ScoreImages(Decode(), tuple(Bound(score, op, score.name) for score, op in OPS))
-CAPTIONS = CaptionPictures(MODEL, Decode(), "main", "Describe.", 8, "c")
-FUSED = FuseTexts(MODEL, Decode(), "Combine {caption}", 8, "f")
+ASK = AskOfPictures(MODEL, Decode(), 8)
+CAPTIONS = CaptionPictures(ASK, "main", "Describe.", "c")
+FUSED = FuseTexts(ASK, "Combine {caption}", "f")
 INPUTS = {"input_digests": ("d", "d"), "captions": ["", ""], "tags": [[], []], "sentences": ["", ""]}
 
 SETTINGS = IngestSettings(10**6, 10**6, "en", "copy", frozenset(), reader_names("en"))
@@ -46,7 +47,7 @@ SETTINGS = IngestSettings(10**6, 10**6, "en", "copy", frozenset(), reader_names(
 )
 def test_a_poisoned_picture_gets_a_row_in_every_table_it_was_wanted_for(job: Job, tables: tuple, tmp_path: Path):
     item = WorkItem("shard", ("a", "b"), tables=tables, inputs=INPUTS)
-    written = stage.write_parts(job.poisoned(item), item, Output(f"{tmp_path}/", "run", 3))  # type: ignore[attr-defined]
+    written = write_parts(job.poisoned(item), item, Output(f"{tmp_path}/", "run", 3))  # type: ignore[attr-defined]
     assert [each.table for each in written] == list(tables)
     for each in written:
         assert pq.read_table(each.path, columns=["sha256"])["sha256"].to_pylist() == ["a", "b"]
@@ -56,7 +57,7 @@ def test_texts_are_fused_without_a_file_of_pictures_and_one_too_long_is_quaranti
     model = LanguageModel(save_chat_model(tmp_path, context=128))
     texts = {"captions": ["A dog.", "A cat. " * 40], "tags": [["dog"], []], "sentences": ["It ran.", ""]}
     item = WorkItem("shard", ("a", "b"), inputs={"input_digests": ("d", "e"), "known": [None, None]} | texts)
-    fused, bad = FuseTexts(model, Decode(), "{caption} {tags} {sentence}", 6, "f")(item)
+    fused, bad = FuseTexts(AskOfTexts(model, 6), "{caption} {tags} {sentence}", "f")(item)
     assert fused.rows.select(["sha256", "input_digest", "n_tokens"]).to_pylist() == [
         {"sha256": "a", "input_digest": "d", "n_tokens": 6},
         {"sha256": "b", "input_digest": "e", "n_tokens": 0},

@@ -18,6 +18,7 @@ from flows.settings import Compute, load_recipe
 from ops.fault import Fault
 from ops.image.decode import Decode
 from ops.models.vlm import VisionLanguageModel
+from tasks.answers import AskOfPictures
 from tasks.caption import CaptionPictures
 from tasks.fusion import FuseTexts
 from tasks.ingest import ingest
@@ -30,6 +31,7 @@ from tests.shared import new_lake
 COMPUTE = Compute.model_validate({"workers": 1})
 SCORES = "SELECT sha256, sharpness, brightness, colourfulness, image_entropy FROM image_quality ORDER BY ALL"
 MODEL = VisionLanguageModel("hf:infra/demo/models/captioner")
+ASK = AskOfPictures(MODEL, Decode(96), 4)
 TEXTS = {
     "captions": ["a"] * 2,
     "tags": [[]] * 2,
@@ -166,16 +168,11 @@ def test_kept_and_referred_to_pictures_may_stand_side_by_side(photos: Path):
 @pytest.mark.parametrize(
     ("job", "inputs", "text", "status"),
     [
-        (CaptionPictures(MODEL, Decode(96), "main", "Describe the picture.", 4, "c"), {}, "text", "status"),
-        (
-            FuseTexts(MODEL, Decode(96), "Describe {caption}", 4, "f"),
-            TEXTS,
-            "synthetic_text",
-            "synthetic_status",
-        ),
+        (CaptionPictures(ASK, "main", "Describe the picture.", "c"), {}, "text", "status"),
+        (FuseTexts(ASK, "Describe {caption}", "f"), TEXTS, "synthetic_text", "synthetic_status"),
     ],
     ids=["caption", "fuse"],
-)  # fmt: skip
+)
 def test_a_picture_gone_before_its_text_has_an_empty_one_and_a_reason(
     job: CaptionPictures | FuseTexts, inputs: dict, text: str, status: str, photos: Path
 ):

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from catalog.pending.item import WorkItem
 from catalog.terms.error import PairmillError
-from tasks.run import poison, stage
+from tasks.run import poison
+from tasks.run.partition import Output, Part
+from tasks.run.placement import Placement
 from tasks.run.poison import Lost
-from tasks.run.stage import Output, Part, Placement
+from tasks.run.stage import Stage
 
 DIED = Lost("poison", "a worker process that ran it alone died")
 
@@ -48,7 +50,8 @@ class DiesOn:
 def test_a_key_of_64_that_kills_its_worker_leaves_63_good_rows_and_one_poison_row(where: Placement, tmp_path: Path):
     keys = tuple(f"{n:03}" for n in range(64))
     items = [WorkItem("good", ("a", "b")), WorkItem("bad", keys), WorkItem("last", ("c",))]
-    results = list(stage.run(items, DiesOn("041"), Output(f"{tmp_path}/", "run", 1), where))
+    with Stage(DiesOn("041"), where) as stage:
+        results = list(stage.run(items, Output(f"{tmp_path}/", "run", 1)))
     assert sorted(manifests[0].shard for manifests in results) == ["bad", "good", "last"]
     manifests = next(each for each in results if each[0].shard == "bad")
     rows = [(each.table, row) for each in manifests for row in pq.read_table(each.path, partitioning=None).to_pylist()]
@@ -68,7 +71,7 @@ def test_exactly_the_killers_are_found_whatever_their_places(n: int, data: st.Da
     item = WorkItem("s", keys, inputs={"numbers": list(range(n))})
     deaths = 0
 
-    def attempt(part: WorkItem) -> tuple[str, ...] | Lost:
+    def attempt(part: WorkItem, rows: int) -> tuple[str, ...] | Lost:
         nonlocal deaths
         assert [str(number) for number in part.inputs["numbers"]] == list(part.keys)
         died = bool(killers & set(part.keys))
@@ -83,7 +86,7 @@ def test_exactly_the_killers_are_found_whatever_their_places(n: int, data: st.Da
 
 def test_a_row_that_dies_once_only_is_no_killer():
     answers = iter([DIED, DIED, "one", "two"])
-    found = poison.isolate(WorkItem("s", ("a", "b")), lambda part: next(answers))
+    found = poison.isolate(WorkItem("s", ("a", "b")), lambda part, rows: next(answers))
     assert (found.killers, found.results) == ({}, ["one", "two"])
 
 
@@ -97,11 +100,11 @@ def test_a_row_that_dies_once_only_is_no_killer():
 )
 def test_when_everything_dies_or_work_is_not_by_rows_nothing_is_called_poison(item: WorkItem):
     with pytest.raises(PairmillError):
-        poison.isolate(item, lambda part: DIED)
+        poison.isolate(item, lambda part, rows: DIED)
 
 
 def test_when_everything_dies_a_user_of_the_command_line_and_one_of_prefect_are_told_what_to_change(tmp_path: Path):
     with pytest.raises(PairmillError, match=r"use fewer workers \(--workers, or compute.workers in Prefect\)"):
         poison.quarantine_killers(
-            WorkItem("s", ("a", "b")), DiesOn("a"), Output(f"{tmp_path}/", "run", 1), lambda _: DIED
+            WorkItem("s", ("a", "b")), DiesOn("a"), Output(f"{tmp_path}/", "run", 1), lambda part, rows: DIED
         )

@@ -4,7 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,10 @@ from catalog.terms.error import PairmillError
 from catalog.terms.scores import SENTENCE_QUALITY
 from catalog.write.commit import Manifest
 from ops.text.sentence_quality import SentenceQuality
-from tasks.run import stage
 from tasks.run.identity import Bound
-from tasks.run.stage import Output, Part, Placement
+from tasks.run.partition import Job, Output, Part, write_parts
+from tasks.run.placement import ModelPool, Placement
+from tasks.run.stage import Stage
 from tasks.score_sentences import ScoreSentences
 
 JOB = ScoreSentences((Bound(SENTENCE_QUALITY, SentenceQuality(), "a-scorer"),))
@@ -37,6 +38,11 @@ def items(tmp_path: Path) -> list[WorkItem]:
     return made
 
 
+def run(items: list[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[list[Manifest]]:
+    with Stage(job, placement) as stage:
+        yield from stage.run(items, output)
+
+
 def output(folder: Path, run_id: str = "run") -> Output:
     return Output(f"{folder}/", run_id, 7)
 
@@ -51,14 +57,14 @@ def rows(manifests: list[Manifest]) -> dict[str, list[dict]]:
 
 def test_a_process_pool_and_ray_write_equal_rows_under_equal_partition_ids(items: list[WorkItem], tmp_path: Path):
     job = JOB
-    pooled = flat(stage.run(items, job, output(tmp_path / "pool"), Placement(workers=2)))
-    on_ray = flat(stage.run(items, job, output(tmp_path / "ray"), Placement(workers=2, ray_address="local")))
+    pooled = flat(run(items, job, output(tmp_path / "pool"), Placement(workers=2)))
+    on_ray = flat(run(items, job, output(tmp_path / "ray"), Placement(workers=2, ray_address="local")))
     assert len(pooled) == 6
     assert rows(pooled) == rows(on_ray)
 
 
 def test_rows_carry_shard_scorer_and_commit_and_only_the_asked_keys(items: list[WorkItem], tmp_path: Path):
-    (first,) = flat(stage.run(items[:1], JOB, output(tmp_path), Placement(workers=1)))
+    (first,) = flat(run(items[:1], JOB, output(tmp_path), Placement(workers=1)))
     written = pq.read_table(first.path, partitioning=None).to_pylist()
     assert [row["content"] for row in written] == ["0-0", "0-1", "0-2"]
     assert {(row["shard"], row["scorer"], row["commit"]) for row in written} == {("shard-0", "a-scorer", 7)}
@@ -66,7 +72,7 @@ def test_rows_carry_shard_scorer_and_commit_and_only_the_asked_keys(items: list[
 
 
 def test_no_work_starts_no_worker(tmp_path: Path):
-    assert list(stage.run([], JOB, output(tmp_path), Placement())) == []
+    assert list(run([], JOB, output(tmp_path), Placement())) == []
 
 
 @dataclass(frozen=True)
@@ -83,10 +89,17 @@ class FailsOn:
         ]
 
 
+@dataclass(frozen=True)
+class OfModel(FailsOn):
+    """A job that runs a model."""
+
+    model: str = "clip"
+
+
 def test_a_bug_in_a_job_fails_the_stage_after_what_was_finished_came_out(items: list[WorkItem], tmp_path: Path):
     seen = []
     with pytest.raises(ZeroDivisionError):
-        for (manifest,) in stage.run(items, FailsOn("shard-5"), output(tmp_path), Placement(workers=1)):
+        for (manifest,) in run(items, FailsOn("shard-5"), output(tmp_path), Placement(workers=1)):
             seen.append(manifest.shard)
     assert set(seen) <= {f"shard-{n}" for n in range(5)}
     assert seen
@@ -94,49 +107,35 @@ def test_a_bug_in_a_job_fails_the_stage_after_what_was_finished_came_out(items: 
 
 def test_a_part_without_rows_is_a_manifest_without_a_file(tmp_path: Path):
     empty = Part("sentence_quality", pa.table({"content": pa.array([], pa.string())}), "s")
-    (manifest,) = stage.write_parts([empty], WorkItem("shard", ("a",)), output(tmp_path))
+    (manifest,) = write_parts([empty], WorkItem("shard", ("a",)), output(tmp_path))
     assert (manifest.rows, manifest.path) == (0, "")
 
 
 def test_the_partition_id_follows_the_asked_rows_not_the_run(items: list[WorkItem], tmp_path: Path):
     part = Part("image_embedding", pa.table({"sha256": ["a"], "image_vector": [b""]}), "s")
-    (one,) = stage.write_parts([part], WorkItem("shard", ("a",)), output(tmp_path, "run1"))
-    (two,) = stage.write_parts([part], WorkItem("shard", ("a",)), output(tmp_path, "run2"))
-    (other,) = stage.write_parts([part], WorkItem("shard", ("a", "b")), output(tmp_path, "run2"))
+    (one,) = write_parts([part], WorkItem("shard", ("a",)), output(tmp_path, "run1"))
+    (two,) = write_parts([part], WorkItem("shard", ("a",)), output(tmp_path, "run2"))
+    (other,) = write_parts([part], WorkItem("shard", ("a", "b")), output(tmp_path, "run2"))
     assert one.partition_id == two.partition_id != other.partition_id
 
 
-CLUSTER = """
-import ray
-from tasks.run.stage import Placement, _actors
-ray.init(num_cpus=5, num_gpus=2, include_dashboard=False, log_to_driver=False)
-asked = (Placement(ray_address="auto", **more) for more in ({}, {"gpus_per_worker": 0.5}, {"workers": 3}))
-print([_actors(each) for each in asked])
-"""
-
-
-@pytest.mark.slow
-def test_a_cluster_gets_as_many_workers_as_it_has_room_for():
-    done = subprocess.run([sys.executable, "-c", CLUSTER], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[-2] == "[5, 4, 3]"
-
-
 def test_more_gpus_than_any_machine_has_are_refused_with_the_remedy(items: list[WorkItem], tmp_path: Path):
-    asked = Placement(workers=1, ray_address="local", gpus_per_worker=64)
+    asked = Placement(workers=1, ray_address="local", models={"clip": ModelPool(gpus=64, feeders=1)})
     with pytest.raises(
-        PairmillError, match=r"asks for 64 GPUs, and no machine has as many \(2 CPUs, .*--gpus-per-worker"
+        PairmillError, match=r"asks for 2 CPUs and 64 GPUs, and no machine has as many \(2 CPUs, 0 GPUs\).*--model"
     ):
-        flat(stage.run(items, JOB, output(tmp_path), asked))
+        flat(run(items, OfModel("x"), output(tmp_path), asked))
 
 
 def test_a_ray_of_its_own_is_started_whatever_another_left_behind(items: list[WorkItem], tmp_path: Path):
     """An address that nobody answers at, as a killed Ray leaves it."""
     program = (
         "import pickle, sys\n"
-        "from tasks.run import stage\n"
+        "from tasks.run.placement import Placement\n"
+        "from tasks.run.stage import Stage\n"
         "items, job, output = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
-        "placement = stage.Placement(workers=1, ray_address='local')\n"
-        "print(sum(len(made) for made in stage.run(items, job, output, placement)))\n"
+        "with Stage(job, Placement(workers=1, ray_address='local')) as stage:\n"
+        "    print(sum(len(made) for made in stage.run(items, output)))\n"
     )
     given = pickle.dumps((items[:2], JOB, output(tmp_path))).hex()
     environment = {**os.environ, "RAY_ADDRESS": "127.0.0.1:9"}

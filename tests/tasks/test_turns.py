@@ -17,7 +17,7 @@ from catalog.write.lease import Writer
 from ops.image.decode import Decode
 from ops.models.vlm import VisionLanguageModel
 from tasks.fusion import FuseTexts
-from tasks.run.stage import Output, write_parts
+from tasks.run.partition import Output, write_parts
 from tests.tasks.published import IMAGE_RULES, plan_of, published
 
 FUSE = {"prompt": "{caption} {sentence}", "max_tokens": 4, "side": 64, "precision": "fp32"}

@@ -130,7 +130,14 @@ def test_one_decoder_takes_batches_of_any_shape_after_another():
     """What an earlier batch left in the memory that they share is not seen."""
     model = llama()
     decoder = Decoder(model, [], PAD)
-    for lengths, max_tokens in [([5, 9, 7], 8), ([3], 20), ([70, 60, 65, 70, 12], 30), ([5, 9, 7], 8), ([2, 1], 1)]:
+    for lengths, max_tokens in [
+        ([5, 9, 7], 8),
+        ([3], 20),
+        ([70, 60, 65, 70, 12], 30),
+        ([5, 9, 7], 20),
+        ([1, 4, 2], 9),
+        ([2, 1], 1),
+    ]:
         inputs = padded(lengths, seed=len(lengths))
         with torch.inference_mode():
             assert torch.equal(decoder.generate(inputs, max_tokens), twin(model, inputs, max_tokens, []))

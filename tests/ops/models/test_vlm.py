@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from transformers import LlavaNextImageProcessor, LlavaNextProcessor
 
 from ops.models import vlm_loaded
 from ops.models.generation import Generation
 from ops.models.model_digest import ModelError
+from ops.models.picture_normalisation import LEFT_OUT, normalisation
 from ops.models.vlm import VisionLanguageModel
 from tests.ops.golden import check_golden
 from tests.ops.models.tiny_vlm import save_vlm
@@ -96,6 +98,65 @@ def test_the_seconds_of_a_batch_are_shared_by_its_rows(spec: str):
     assert len({answer.seconds for answer in found}) == 2
 
 
+def test_a_twentieth_of_a_batch_is_padding_at_most(spec: str, tmp_path: Path):
+    model = VisionLanguageModel(spec, batch_size=64)
+    prompts = [" ".join(["engine"] * (1 + row * 7 % 40)) for row in range(200)]
+    sizes: list = [None if row % 3 else (40 + row, 60) for row in range(200)]
+    found = model.batches(prompts, sizes)
+    assert sorted(row for rows in found for row in rows) == list(range(200))
+    assert max(map(len, found)) > 8, "batches of one would prove nothing"
+    for rows in found:
+        shown = [np.zeros((*sizes[row], 3), np.uint8) if sizes[row] else None for row in rows]
+        mask = model.prepare(shown, [prompts[row] for row in rows]).inputs["attention_mask"]
+        assert mask.float().mean() >= 0.95
+    assert model.batches(prompts, sizes) == found
+    assert all(len({sizes[row] is None for row in rows}) == 1 for rows in found)
+
+
+def test_pictures_of_unlike_numbers_of_tokens_are_batched_by_them(tmp_path: Path):
+    made = vlm_loaded.load(save_vlm(tmp_path, "llava"), "fp32")
+    sides = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
+    grids = [[32, 64], [64, 32], [64, 64]]
+    several = LlavaNextProcessor(
+        LlavaNextImageProcessor(**sides, image_grid_pinpoints=grids), made.processor.tokenizer, patch_size=8,
+        vision_feature_select_strategy="default", num_additional_image_tokens=1,
+    )  # fmt: skip
+    several.chat_template = made.processor.chat_template
+    loaded = vlm_loaded.LoadedVlm(made.model, several)
+    sizes: list = [[(40, 60), (100, 30), (64, 64), (30, 200)][row % 4] for row in range(24)]
+    found = loaded.batches(["what"] * 24, sizes, 6)
+    assert sorted(map(len, found)) == [6] * 4
+    for rows in found:
+        inputs = loaded.prepare([np.zeros((*sizes[row], 3), np.uint8) for row in rows], ["what"] * 6).inputs
+        assert inputs["attention_mask"].all()
+
+
+def test_several_threads_prepare_at_once(spec: str):
+    model = VisionLanguageModel(spec)
+    batches = [PROMPTS[row:] for row in range(6)] * 8
+
+    def tokens(prompts: list[str]) -> list:
+        return model.prepare(pictures(len(prompts)), prompts).inputs["input_ids"].tolist()
+
+    with ThreadPoolExecutor(6) as feeders:
+        assert list(feeders.map(tokens, batches)) == [tokens(prompts) for prompts in batches]
+
+
+def test_what_a_gpu_normalises_equals_what_the_processor_does(tmp_path: Path):
+    processor = vlm_loaded.load(save_vlm(tmp_path, "llava"), "fp32").processor
+    last = normalisation(processor)
+    assert last is not None
+    shown = [picture for picture in pictures(3) if picture is not None]
+    bare = processor.image_processor(images=shown, return_tensors="pt", **LEFT_OUT)["pixel_values"]
+    whole = processor.image_processor(images=shown, return_tensors="pt")["pixel_values"]
+    assert bare.dtype == torch.uint8 and whole.std() > 0.5
+    torch.testing.assert_close(last(bare), whole, atol=1e-5, rtol=1e-5)
+
+
+def test_a_processor_of_other_shapes_normalises_itself(tmp_path: Path):
+    assert normalisation(vlm_loaded.load(save_vlm(tmp_path), "fp32").processor) is None
+
+
 def test_nothing_to_answer_loads_nothing():
     assert VisionLanguageModel("hf:/no/such/folder").generate([], [], 5) == []
 
@@ -133,6 +194,18 @@ def test_a_batch_that_does_not_fit_is_halved_and_an_item_that_never_fits_is_name
     others = [(answer.text, answer.n_tokens, answer.finished, answer.error) for answer in found]
     assert others[:2] + others[3:] == expected[:2] + expected[3:]
     assert sizes[0] == 5 and max(sizes[1:]) <= 3
+
+
+def test_a_model_that_does_not_fit_while_it_loads_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Stored as an answer, it would be an empty caption of every picture."""
+
+    def full() -> torch.device:
+        raise torch.cuda.OutOfMemoryError("no room for the weights")
+
+    spec = save_vlm(tmp_path)
+    monkeypatch.setattr(vlm_loaded, "device", full)
+    with pytest.raises((ModelError, torch.cuda.OutOfMemoryError)):
+        VisionLanguageModel(spec).generate(pictures(2), PROMPTS[:2], 5)
 
 
 def test_it_travels_without_weights_and_loads_once_a_process(spec: str):

@@ -1,0 +1,156 @@
+"""Keep a device busy: threads prepare batches ahead, and one thread alone talks to the device.
+
+A model is fed from bytes: decoding and resizing take a CPU longer than a device takes for the rest, so that a process
+that does one after the other leaves its card idle most of the time. Decoders, resizing and copies let go of Python's
+lock, so threads do; processes would hand every batch over once more.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class Halves(Protocol):
+    """What an engine runs. ``prepare`` is called by feeders, several at once; ``infer`` and ``fetch`` by the one thread
+    that talks to the device, ``fetch`` of a batch after ``infer`` of the next one: while it waits, the device works."""
+
+    def prepare(self, piece: Any, /) -> Any: ...
+    def infer(self, ready: Any, /) -> Any: ...
+    def fetch(self, running: Any, /) -> Any: ...
+
+
+class BrokenDevice(Exception):
+    """A device that no call works on any more in this process: the context is lost, only a new process has another."""
+
+
+class Engine:
+    """Run the pieces of several callers through one model, each piece by itself: no batch has rows of two callers.
+
+    ``feeders`` threads prepare, with at most twice as many pieces and two between the reader and the device; 0 does one
+    piece after the other in the caller's own thread, as a loop would.
+    """
+
+    def __init__(self, halves: Halves, feeders: int) -> None:
+        self._halves, self._feeders = halves, feeders
+        self._to_prepare: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
+        self._to_infer: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
+        self._slots = threading.Semaphore(2 * feeders + 2)
+        self._alone, self._turn = threading.Lock(), threading.Lock()
+        self._broken: BrokenDevice | None = None
+        for number in range(feeders):
+            threading.Thread(target=self._feed, name=f"feeder-{number}", daemon=True).start()
+        if feeders:
+            threading.Thread(target=self._work, name="device", daemon=True).start()
+
+    def run(self, pieces: Iterable[Any]) -> list[Any]:
+        """Return what each piece comes to, in order. ``pieces`` is read in the caller's thread, no further ahead than
+        there is room. Raises what any half raises of one of these pieces, BrokenDevice when another's broke the device.
+        """
+        if not self._feeders:
+            return [self._by_itself(piece) for piece in pieces]
+        tickets: list[_Ticket] = []
+        with self._turn:  # one caller after the other: a process that dies has few of them half done
+            for piece in pieces:
+                self._slots.acquire()
+                tickets.append(_Ticket(piece))
+                self._to_prepare.put(tickets[-1])
+                if any(each.done.done() and each.done.exception() for each in tickets[-2 * self._feeders - 4 :]):
+                    break
+        return [ticket.done.result() for ticket in tickets]
+
+    def close(self) -> None:
+        """End the threads once they have done what they have."""
+        for _ in range(self._feeders):
+            self._to_prepare.put(None)
+        if self._feeders:
+            self._to_infer.put(None)
+
+    def _by_itself(self, piece: Any) -> Any:
+        ready = self._halves.prepare(piece)
+        with self._alone:
+            try:
+                return self._halves.fetch(self._halves.infer(ready))
+            except Exception as error:
+                seen = _as_broken(error)
+                if seen is error:
+                    raise
+                raise seen from error
+
+    def _feed(self) -> None:
+        """Prepare what comes. The body of a feeder."""
+        while (ticket := self._to_prepare.get()) is not None:
+            try:
+                ticket.held = self._halves.prepare(ticket.held)
+                self._to_infer.put(ticket)
+            except BaseException as error:
+                self._fail(ticket, error)
+
+    def _work(self) -> None:
+        """Launch each batch as soon as it is ready, then take the one before from the device. The device's thread."""
+        running: _Ticket | None = None
+        while True:
+            try:
+                ticket = self._to_infer.get_nowait() if running else self._to_infer.get()
+            except queue.Empty:
+                self._take(running)
+                running = None
+                continue
+            launched = ticket is not None and self._launch(ticket)
+            self._take(running)
+            running = ticket if launched else None
+            if ticket is None:
+                return
+
+    def _launch(self, ticket: _Ticket) -> bool:
+        try:
+            if self._broken:
+                raise self._broken
+            ticket.held = self._halves.infer(ticket.held)
+            self._slots.release()
+            return True
+        except BaseException as error:
+            self._fail(ticket, error)
+            return False
+
+    def _take(self, ticket: _Ticket | None) -> None:
+        if ticket is None:
+            return
+        try:
+            ticket.done.set_result(self._halves.fetch(ticket.held))
+        except BaseException as error:
+            self._refuse(ticket, error)
+
+    def _fail(self, ticket: _Ticket, error: BaseException) -> None:
+        self._slots.release()
+        self._refuse(ticket, error)
+
+    def _refuse(self, ticket: _Ticket, error: BaseException) -> None:
+        seen = _as_broken(error)
+        if isinstance(seen, BrokenDevice):
+            self._broken = seen
+        ticket.done.set_exception(seen)
+
+
+@dataclass
+class _Ticket:
+    """A piece on its way: what it is by now, and what it comes to."""
+
+    held: Any
+    done: Future[Any] = field(default_factory=Future)
+
+
+def _as_broken(error: BaseException) -> BaseException:
+    """Return BrokenDevice for an error after which every call on a CUDA device fails; any other error as it is.
+
+    Memory that ran out leaves the device as it was. Torch has its own class for the others since 2.9, and a text.
+    """
+    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, BrokenDevice):
+        return error
+    if type(error).__name__ == "AcceleratorError" or (isinstance(error, RuntimeError) and "CUDA error" in str(error)):
+        return BrokenDevice(f"{type(error).__name__}: {error}")
+    return error

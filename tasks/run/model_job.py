@@ -1,0 +1,41 @@
+"""Define the parts of a job that runs a model, so that one batch is prepared while the model has another."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from catalog.pending.item import WorkItem
+from tasks.run.partition import Job, Part
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A batch of one work item: its ``keys``, and what is read of them (bytes, texts); never of two items."""
+
+    keys: tuple[str, ...]
+    data: Any
+
+
+@runtime_checkable
+class ModelJob(Job, Protocol):
+    """A job in halves: ``pieces`` reads, ``prepare`` works on a CPU, ``infer`` and ``fetch`` alone talk to the device
+    (`ops.models.engine.Halves`), ``parts`` makes rows of all that was found, in the order of the pieces.
+
+    ``model`` is the recipe's name of it, by which its resources are set. ``load`` loads it before any row is in hand, so
+    that a process that dies of that blames none. ``rows`` is how many rows a piece has at most; 0 means the model's own
+    batch size. Called as a job, it does one piece after the other.
+    """
+
+    @property
+    def model(self) -> str: ...
+    def load(self) -> None: ...
+    def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]: ...
+    def prepare(self, piece: Piece) -> Any: ...
+    def infer(self, ready: Any) -> Any: ...
+    def fetch(self, running: Any) -> Any: ...
+    def parts(self, item: WorkItem, found: list[Any]) -> Iterable[Part]: ...
+
+
+def one_by_one(job: ModelJob, item: WorkItem, rows: int = 0) -> Iterable[Part]:
+    """Run the job piece after piece, in this thread."""
+    return job.parts(item, [job.fetch(job.infer(job.prepare(piece))) for piece in job.pieces(item, rows)])

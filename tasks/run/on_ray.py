@@ -1,0 +1,249 @@
+"""Run a stage on Ray Data (the only file that imports Ray): its rows are work items, its actors have worker processes.
+
+A dataset lives as long as its stage: work items come to it through a queue, round after round, so that a model is
+loaded once a replica. Each actor only minds a worker process of its own (`tasks.run.process`), which a bad row may
+kill: what that means is found out there, by the same code as on one machine. An actor itself is lost with its machine
+alone, and Ray then runs its items elsewhere, without blame.
+"""
+
+import atexit
+import logging
+import pickle
+import queue
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from catalog.pending.item import WorkItem
+from catalog.terms.error import PairmillError
+from catalog.write.commit import Manifest
+from tasks.run.partition import Output
+from tasks.run.placement import Placement
+from tasks.run.pool import run_item, warm_up
+from tasks.run.process import LOG, Process
+from tasks.run.resources import Node, Resources
+from tasks.run.worker import ONE_THREAD, JobWorker
+
+# How often it is looked whether machines can give what is asked for.
+LOOK_SECONDS = 4.0
+
+
+def started(placement: Placement) -> list[Node]:
+    """Start or join Ray, and return what each of its machines has."""
+    import ray
+
+    if not ray.is_initialized():
+        is_local = not placement.is_cluster
+        ray.init(
+            # Without an address Ray attaches to whatever runs on this machine, or did: $RAY_ADDRESS, a file of one
+            # that was killed.
+            address="local" if is_local else placement.ray_address,
+            num_cpus=max(2, placement.n_workers) if is_local else None,
+            include_dashboard=False if is_local else None,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            runtime_env={"env_vars": ONE_THREAD},
+        )
+        atexit.register(ray.shutdown)
+    return _nodes()
+
+
+def _nodes() -> list[Node]:
+    import ray
+
+    alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return [Node(has.get("CPU", 0.0), has.get("GPU", 0.0)) for has in alive]
+
+
+class OnRay:
+    """A stage on Ray, for all its rounds. Raises PairmillError when no machine has what one worker asks for, and none
+    came for ``patience`` seconds."""
+
+    def __init__(self, worker: JobWorker, asked: Resources, patience: float) -> None:
+        import ray
+
+        self._room = _Room(asked, patience)
+        self._room.wait()
+        here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
+        self._queue: Any = ray.remote(_Queue).options(num_cpus=0, max_concurrency=8, label_selector=here).remote()
+        self._dataset = _dataset(self._queue, pickle.dumps(worker), asked, here)
+        self._results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        threading.Thread(target=_collect, args=(self._dataset, self._results), name="ray", daemon=True).start()
+
+    def run(self, items: Sequence[WorkItem], output: Output) -> Iterator[list[Manifest]]:
+        """Run the items and yield each one's manifests as they finish. Raises what the job raises."""
+        import ray
+
+        waiting = {item.digest: item for item in items}
+        ray.get(self._queue.put.remote([pickle.dumps((item, output)) for item in items]))
+        while waiting:
+            try:
+                name, made = self._results.get(timeout=1.0)
+            except queue.Empty:
+                self._room.look()
+                continue
+            if isinstance(made, BaseException):
+                raise made
+            if waiting.pop(name, None):
+                yield made
+
+    def close(self) -> None:
+        """Let the workers end; what they still do is given up."""
+        import ray
+
+        ray.get(self._queue.close.remote())
+        executor = getattr(self._dataset, "_current_executor", None)
+        if executor is not None:
+            executor.shutdown(force=True)
+
+
+class _Room:
+    """Whether machines have what one worker asks for: Ray would wait for it, without a word."""
+
+    def __init__(self, asked: Resources, patience: float) -> None:
+        self._asked, self._patience = asked, patience
+        self._short_since = self._looked = 0.0
+
+    def wait(self) -> None:
+        """Wait until a machine has it, while an autoscaler that was asked launches one. Raises PairmillError."""
+        from ray.autoscaler.sdk import request_resources
+
+        if self._is_there():
+            return
+        request_resources(bundles=[{"CPU": self._asked.cpus, "GPU": self._asked.gpus}])
+        try:
+            while not self.look():
+                time.sleep(1.0)
+        finally:
+            request_resources(bundles=[])
+
+    def look(self) -> bool:
+        """Tell, every few seconds anew, whether a machine has it. Raises PairmillError when none has for a while, and
+        none is being launched."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return self._short_since == 0.0
+        self._looked = now
+        if self._is_there():
+            self._short_since = 0.0
+            return True
+        self._short_since = self._short_since or now
+        if launching := _launching():
+            LOG.warning("waiting for a node: %d are being launched", launching)
+            self._short_since = now
+        if now - self._short_since >= self._patience:
+            raise PairmillError(self._refusal())
+        return False
+
+    def _is_there(self) -> bool:
+        asked = self._asked
+        return any(node.gpus >= asked.gpus and node.cpus >= asked.cpus for node in _nodes())
+
+    def _refusal(self) -> str:
+        asked = self._asked
+        have = "; ".join(f"{node.cpus:g} CPUs, {node.gpus:g} GPUs" for node in _nodes())
+        return (
+            f"a worker asks for {asked.cpus:g} CPUs and {asked.gpus:g} GPUs, and no machine has as many ({have}). Give "
+            "its model fewer GPUs or feeders (--model, or compute.models in Prefect), or name a cluster that has them "
+            "by --ray; where one starts machines on demand, it launches none for this."
+        )
+
+
+def _launching() -> int:
+    """Count the machines that an autoscaler launches."""
+    import ray
+    from ray.autoscaler.v2.sdk import get_cluster_status
+
+    status = get_cluster_status(ray.get_runtime_context().gcs_address)
+    return len(status.pending_nodes) + sum(each.count for each in status.pending_launches)
+
+
+def _dataset(items: Any, payload: bytes, asked: Resources, here: dict[str, str]) -> Any:
+    """Make the dataset: one task, on the machine of the run, hands out what comes to the queue; actors do it."""
+    import ray
+
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.target_max_block_size = 1  # an item is a block of its own: it is begun as soon as it is there
+    context.max_consecutive_actor_init_deaths = 8  # a machine may be lost while an actor starts on it
+    hand_out: Any = _hand_out
+    source = ray.data.from_items([{"row": 0}]).map_batches(
+        hand_out, batch_size=None, fn_kwargs={"items": items}, num_cpus=0, label_selector=here
+    )
+    return source.map_batches(
+        _Minder,
+        fn_constructor_args=(payload, {} if asked.gpus else {"CUDA_VISIBLE_DEVICES": ""}),
+        batch_size=1,
+        compute=ray.data.ActorPoolStrategy(
+            min_size=asked.least,
+            max_size=asked.most,
+            max_concurrent_calls_per_actor=asked.lanes,
+            enable_true_multi_threading=asked.lanes > 1,
+        ),
+        num_cpus=asked.cpus,
+        num_gpus=asked.gpus,
+    )
+
+
+def _collect(dataset: Any, results: "queue.SimpleQueue[Any]") -> None:
+    """Hand on what each item came to, until the dataset ends. Nothing is read ahead, or the last of a round would wait
+    for the next round's."""
+    try:
+        for batch in dataset.iter_batches(batch_size=None, prefetch_batches=0):
+            for name, made in zip(batch["name"], batch["made"], strict=True):
+                results.put((name, pickle.loads(made)))
+    except BaseException as error:
+        results.put(("", error))
+
+
+class _Queue:
+    """Hold, in a Ray actor of its own, the work items that no worker has yet."""
+
+    def __init__(self) -> None:
+        self._items: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+
+    def put(self, items: list[bytes]) -> None:
+        for item in items:
+            self._items.put(item)
+
+    def take(self) -> bytes | None:
+        """Wait for the next item; None when there will be no more."""
+        return self._items.get()
+
+    def close(self) -> None:
+        while not self._items.empty():
+            self._items.get()
+        self._items.put(None)
+
+
+def _hand_out(_: Any, items: Any) -> Iterator[dict]:
+    """Yield the items of a queue, each as a row, until it is closed."""
+    import ray
+
+    while (item := ray.get(items.take.remote())) is not None:
+        yield {"item": [item]}
+
+
+class _Minder:
+    """Ray actor that has a worker process do its items, and outlives it."""
+
+    def __init__(self, payload: bytes, environment: dict[str, str]) -> None:
+        warm_up()
+        self._payload, self._worker = payload, pickle.loads(payload)
+        self._process = Process(environment)
+
+    def __call__(self, batch: dict) -> dict:
+        names, made = [], []
+        for row in batch["item"]:
+            item, output = pickle.loads(row)
+            names.append(item.digest)
+            made.append(pickle.dumps(self._outcome(item, output)))
+        return {"name": names, "made": made}
+
+    def _outcome(self, item: WorkItem, output: Output) -> list[Manifest] | BaseException:
+        """Return what an item came to. An exception is handed back: raised here, Ray would not tell it from its own."""
+        try:
+            return run_item(self._process, self._worker, self._payload, item, output)
+        except Exception as error:
+            return error

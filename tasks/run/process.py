@@ -1,0 +1,234 @@
+"""Have a worker process do something, and know what it had in its hands when it dies or is stuck."""
+
+import itertools
+import logging
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from catalog.pending.item import WorkItem
+from catalog.terms.error import PairmillError
+from catalog.write.commit import Manifest
+from tasks.run import time_limit
+from tasks.run.messages import Done, Found, Hold, Order
+from tasks.run.partition import Output
+from tasks.run.poison import Lost
+from tasks.run.worker import BROKEN_DEVICE, serve
+
+LOG = logging.getLogger("pairmill.workers")
+# How often a wait looks at what its worker has held for too long, and how long one that is stuck has to say where.
+LOOK_SECONDS, DUMP_SECONDS = 1.0, 1.0
+# A process that cannot even begin, again and again, is no row's fault.
+MAX_IDLE_DEATHS = 3
+DIED = "a worker process that ran it alone died"
+STUCK = "a worker process that ran it alone was ended when its time was over"
+BROKE = "it broke the device's context"
+
+
+class Process:
+    """One worker process, started when it is needed and again after each death. Several threads may use it.
+
+    ``environment`` is set in it beside the caller's own (which devices it sees).
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = dict(environment or {})
+        self._life: _Life | None = None
+        self._lock = threading.Lock()
+        self._idle_deaths = 0
+
+    @property
+    def pid(self) -> int:
+        """The process's id, 0 before its first order."""
+        return self._life.pid if self._life else 0
+
+    def run(self, worker: bytes, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest] | Lost:
+        """Run one item by a pickled `JobWorker`; Lost when its process died or was ended. Raises what the job raises.
+
+        ``rows`` 1 has a model job take its rows one by one, because one of them ended a process before.
+        """
+        number, life = self._order(worker, (item, output, rows), time_limit.of_item(len(item.keys)))
+        try:
+            said = life.next(number)
+            self._idle_deaths = 0
+            return said.result()
+        except _Ended as ended:
+            return ended.lost
+        finally:
+            life.forget(number)
+
+    def stream(self, function: bytes, argument: Any) -> Iterator[Any]:
+        """Yield the pieces that a pickled function makes of ``argument``. Raises what it raises, PairmillError when it
+        dies or is silent for too long."""
+        number, life = self._order(function, (argument,), time_limit.ITEM_SECONDS)
+        said: Found | Done | None = None
+        try:
+            while not isinstance(said, Done):
+                said = life.next(number)
+                if isinstance(said, Found):
+                    yield said.found
+        except _Ended as ended:
+            if ended.lost.reason == "timeout":
+                raise PairmillError(f"nothing came of it within {time_limit.ITEM_SECONDS:g} s") from None
+            raise PairmillError("the process that does it died (killed, or out of memory); run again") from None
+        finally:
+            life.forget(number)
+            if not isinstance(said, Done):
+                life.end()
+        if isinstance(said, Done):
+            said.result()
+
+    def close(self) -> None:
+        """Let the process end by itself, when it has done what it was asked."""
+        with self._lock:
+            if self._life is not None:
+                self._life.close()
+                self._life = None
+
+    def _order(self, worker: bytes, arguments: tuple, seconds: float) -> tuple[int, "_Life"]:
+        """Give the process an order, in a new life after a death; return its number and that life."""
+        with self._lock:
+            if self._life is None or self._life.is_over():
+                self._bury()
+                self._life = _Life(self._environment)
+            return self._life.send(worker, arguments, seconds), self._life
+
+    def _bury(self) -> None:
+        """Count a death that no row is to blame for. Raises PairmillError when there were too many of these."""
+        self._idle_deaths = self._idle_deaths + 1 if self._life is not None and self._life.was_idle() else 0
+        if self._idle_deaths == MAX_IDLE_DEATHS:
+            raise PairmillError(
+                f"worker processes died {MAX_IDLE_DEATHS} times before they had a row in hand, maybe while they loaded "
+                "a model (out of memory?); run fewer at once (--workers, --model NAME:replicas=1; compute in Prefect)"
+            )
+
+
+class _Ended(Exception):
+    """The process is no more; ``lost`` says what that means for the order waited for."""
+
+    def __init__(self, lost: Lost) -> None:
+        super().__init__(lost.detail)
+        self.lost = lost
+
+
+class _Life:
+    """A worker process from its start to its death, with what it holds and who waits for what it says."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        context = multiprocessing.get_context("forkserver")
+        self._pipe, theirs = context.Pipe()
+        self._process: Any = context.Process(target=serve, args=(theirs, {**os.environ, **environment}), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.pid: int = self._process.pid
+        self._worker = b""
+        self._numbers = itertools.count(1)
+        self._inboxes: dict[int, queue.SimpleQueue[Any]] = {}
+        self._holds: dict[tuple[int, int], tuple[Hold, float]] = {}
+        self._lock = threading.Lock()
+        self._stuck: set[int] = set()
+        self._ended = threading.Event()
+        threading.Thread(target=_listen, args=(self._pipe, self), name="pool", daemon=True).start()
+
+    def is_over(self) -> bool:
+        return self._ended.is_set() or not self._process.is_alive()
+
+    def was_idle(self) -> bool:
+        """Whether it had no row in hand when it died."""
+        return bool(self._holds) and all(hold.keys == () for hold, _ in self._holds.values())
+
+    def send(self, worker: bytes, arguments: tuple, seconds: float) -> int:
+        """Give an order that has ``seconds`` until it says more; return its number."""
+        number = next(self._numbers)
+        with self._lock:
+            self._inboxes[number] = queue.SimpleQueue()
+            self._holds[number, 0] = Hold(number, 0, (), seconds), time.monotonic() + seconds
+        with suppress(OSError):  # it died: who waits is told
+            self._pipe.send(Order(number, None if worker is self._worker else worker, arguments))
+            self._worker = worker
+        return number
+
+    def next(self, number: int) -> Any:
+        """Wait for what comes of order ``number`` next. Raises _Ended when the process is no more."""
+        inbox = self._inboxes[number]
+        while True:
+            with suppress(queue.Empty):
+                said = inbox.get(timeout=LOOK_SECONDS)
+                if said is None:
+                    raise _Ended(self._lost(number))
+                return said
+            self._end_if_stuck()
+
+    def forget(self, number: int) -> None:
+        """Wait for nothing more of an order."""
+        with self._lock:
+            self._inboxes.pop(number, None)
+            if not self._ended.is_set():  # what it held when it died is asked for later
+                for hold in [hold for hold in self._holds if hold[0] == number]:
+                    del self._holds[hold]
+
+    def hear(self, said: Any) -> None:
+        """Take in what the process says."""
+        with self._lock:
+            if said.number not in self._inboxes:
+                return
+            if not isinstance(said, Hold):
+                self._inboxes[said.number].put(said)
+            elif said.seconds:
+                self._holds[said.number, said.place] = said, time.monotonic() + said.seconds
+            else:
+                self._holds.pop((said.number, said.place), None)
+
+    def die(self) -> None:
+        """Tell all who wait that nothing more will be said."""
+        self._process.join()
+        self._ended.set()
+        with self._lock:
+            for inbox in self._inboxes.values():
+                inbox.put(None)
+
+    def close(self) -> None:
+        self._pipe.close()
+
+    def end(self) -> None:
+        """Kill the process, and wait until it has ended."""
+        self._process.kill()
+        self._ended.wait()
+
+    def _end_if_stuck(self) -> None:
+        """End the process when it has held something for too long; it says first, in its log, where its threads are."""
+        now = time.monotonic()
+        with self._lock:
+            stuck = {hold.number for hold, until in self._holds.values() if until < now}
+            if not stuck or self._stuck:
+                return
+            self._stuck = stuck
+        LOG.warning("worker process %d does not go on: its threads are in its log", self.pid)
+        with suppress(OSError):
+            os.kill(self.pid, signal.SIGUSR1)
+            time.sleep(DUMP_SECONDS)
+        self._process.kill()
+
+    def _lost(self, number: int) -> Lost:
+        with self._lock:
+            held = [hold.keys for (order, _), (hold, _) in self._holds.items() if order == number]
+        keys = None if None in held else tuple(dict.fromkeys(key for each in held for key in each or ()))
+        if number in self._stuck:
+            return Lost("timeout", STUCK, keys)
+        broke = self._process.exitcode == BROKEN_DEVICE
+        return Lost("poison", f"{DIED}: {BROKE}" if broke else DIED, keys)
+
+
+def _listen(pipe: Connection, life: _Life) -> None:
+    """Hear what a process says until it has ended. The pipe has this one reader."""
+    with suppress(EOFError, OSError):
+        while True:
+            life.hear(pipe.recv())
+    life.die()

@@ -1,0 +1,104 @@
+"""Run declared scores over a batch, in halves: pixels and flags on a CPU, a model's own part on its device."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from ops.batch import Batch
+from ops.fault import Fault
+from tasks.run.identity import Bound
+from tasks.run.partition import Part
+from tasks.run.rows import measured, score_rows
+
+
+class Halves(Protocol):
+    """An op that runs a model in halves, as `ops.models.engine.Halves`: ``fetch`` gives the columns that it adds."""
+
+    def prepare(self, batch: Batch, /) -> Any: ...
+    def infer(self, ready: Any, /) -> Any: ...
+    def fetch(self, running: Any, /) -> Batch: ...
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Rows of one piece on their way: the places of the ``good`` ones, which are scored, faults of the others, what was
+    found by score and column, and what each model is to have, or works at."""
+
+    keys: tuple[str, ...]
+    good: list[int]
+    bad: list[Fault]
+    found: dict[str, dict[str, list]]
+    of_models: list[tuple[Bound, Any]]
+
+
+def prepare(scorers: list[Bound], batch: Batch, keys: tuple[str, ...], good: list[int], bad: list[Fault]) -> Scored:
+    """Run the scorers over ``batch``, which has the good rows, but the models' own part, which is made ready."""
+    found = {each.score.table: measured(each.score, each.op(batch)) for each in scorers if not each.score.model}
+    ready = [(each, _halves(each).prepare(batch)) for each in scorers if each.score.model]
+    return Scored(keys, good, bad, found, ready)
+
+
+def infer(ready: Scored) -> Scored:
+    """Give each model what is ready for it."""
+    return replace(ready, of_models=[(each, _halves(each).infer(given)) for each, given in ready.of_models])
+
+
+def fetch(running: Scored) -> Scored:
+    """Take what the models found."""
+    found = dict(running.found)
+    for each, given in running.of_models:
+        counted = {name: range(len(running.good)) for name in each.score.reads}
+        found[each.score.table] = measured(each.score, counted | _halves(each).fetch(given))
+    return replace(running, found=found, of_models=[])
+
+
+def score_parts(scorers: list[Bound], pieces: list[Scored]) -> Iterator[Part]:
+    """Make rows of all pieces of an item, for each score a part; NULLs for what is not good."""
+    keys = [key for piece in pieces for key in piece.keys]
+    for each in scorers:
+        values: dict[str, list] = {}
+        for piece in pieces:
+            for name, column in piece.found[each.score.table].items():
+                values.setdefault(name, []).extend(_spread(column, piece.good, len(piece.keys)))
+        yield Part(each.score.table, score_rows(each.score, keys, values), each.digest)
+
+
+def load(scorers: tuple[Bound, ...]) -> None:
+    """Load the models of these scorers, where their ops can be told to."""
+    for each in scorers:
+        if each.score.model and hasattr(each.op, "load"):
+            each.op.load()  # type: ignore[attr-defined]
+
+
+def model_of(scorers: tuple[Bound, ...]) -> str:
+    """Return the recipe's name of the model among these scorers, '' without one."""
+    return next((each.score.model for each in scorers if each.score.model), "")
+
+
+def _spread(values: list, at: list[int], n: int) -> list:
+    """Put ``values`` at the places ``at`` of a list of ``n``, None elsewhere."""
+    spread: list = [None] * n
+    for place, value in zip(at, values, strict=True):
+        spread[place] = value
+    return spread
+
+
+class _Whole:
+    """The halves of an op that has none: all of it is the device's."""
+
+    def __init__(self, op: Callable[[Batch], Batch]) -> None:
+        self._op = op
+
+    def infer(self, ready: Any) -> Any:
+        return self._op(ready)
+
+    def prepare(self, batch: Batch) -> Any:
+        return batch
+
+    def fetch(self, running: Any) -> Batch:
+        return running
+
+
+def _halves(each: Bound) -> Halves:
+    op: Any = each.op
+    return op if hasattr(op, "infer") else _Whole(op)
