@@ -38,19 +38,19 @@ class Row:
 # The order in which they are run: what everything stands on, then what was promised most.
 ROWS = (
     Row("ceilings", 30, "gpu_clip:ceilings"),
-    Row("clip_stage", 170, "gpu_clip:stage"),
+    Row("clip_stage", 200, "gpu_clip:stage"),
     Row("caption_17b_1225", 260, "gpu_caption:17b_1225"),
     Row("caption_17b_256", 180, "gpu_caption:17b_256"),
     Row("caption_7b", 120, "gpu_caption:7b"),
     Row("caption_7b_plain", 100, "gpu_plain:7b", "caption_7b"),
     Row("broken", 40, "gpu_faults:broken"),
     Row("memory", 50, "gpu_faults:memory"),
-    Row("repeat", 90, "gpu_faults:repeat"),
+    Row("repeat", 110, "gpu_faults:repeat"),
     Row("perplexity", 50, "gpu_perplexity:"),
-    Row("clip_model", 50, "gpu_clip:model"),
-    Row("caption_17b_256_plain", 150, "gpu_plain:17b_256", "caption_17b_256"),
+    Row("clip_model", 70, "gpu_clip:model"),
+    Row("caption_17b_256_plain", 120, "gpu_plain:17b_256", "caption_17b_256"),
     Row("caption_7b_tails", 90, "gpu_tails:7b", "caption_7b"),
-    Row("caption_17b_1225_plain", 200, "gpu_plain:17b_1225", "caption_17b_1225"),
+    Row("caption_17b_1225_plain", 150, "gpu_plain:17b_1225", "caption_17b_1225"),
 )
 
 

@@ -16,7 +16,7 @@ import torch
 from infra.bench.gpu_models import number_format
 from infra.bench.gpu_row import Seen
 from infra.bench.gpu_shapes import PHOTO_WIDTHS, VIT_L_14, Tower
-from infra.bench.gpu_timing import ceilings, device, median, seconds
+from infra.bench.gpu_timing import ceilings, device, median
 from infra.bench.photographs import photographs
 
 TOY = Tower(2, 32, 2, 64, 32, 8)
@@ -54,8 +54,6 @@ def _stage(size: str) -> Iterator[Seen]:
         for what, unit in (("ViT-L-14 from JPEG bytes", "img/s"), ("stage / model", "of 1")):
             yield Seen(what, unit, None, note="not measured: simplejpeg is absent")
         return
-    from ops.models.engine import Engine
-
     with tempfile.TemporaryDirectory() as folder:
         clip, tower, name = model_of(size, Path(folder))
     rates = {batch: alone(clip, tower.side, batch) for batch in _batches(size)}
@@ -65,19 +63,25 @@ def _stage(size: str) -> Iterator[Seen]:
     model = [alone(clip, tower.side, batch)]
     by_feeders: dict[int, float] = {}
     for feeders, (many, rounds) in RUNS.items():
-        n = many if size == "real" else 32
-        pieces = _pieces(made, n, batch)
-        engine = Engine(FromBytes(clip, tower.side), feeders)
-        engine.run(pieces[: feeders + 2])
-        times = [seconds(lambda at=engine, given=pieces: at.run(given)) for _ in range(rounds)]
-        engine.close()
-        by_feeders[feeders] = n / statistics.median(times)
+        pieces = _pieces(made, many if size == "real" else 32, batch)
+        by_feeders[feeders] = fed(clip, tower.side, feeders, pieces, rounds)
         yield Seen(f"ViT-L-14 from JPEG bytes, {feeders} feeders", "img/s", by_feeders[feeders], model[0])
     model.append(alone(clip, tower.side, batch))
-    fed, whole = max(by_feeders.values()), statistics.mean(model)
+    best, whole = max(by_feeders.values()), statistics.mean(model)
     told = f"{name}, batches of {batch}, the model alone {whole:.0f} in the same run"
-    yield Seen("ViT-L-14 from JPEG bytes", "img/s", fed, whole, told)
-    yield Seen("stage / model", "of 1", fed / whole)
+    yield Seen("ViT-L-14 from JPEG bytes", "img/s", best, whole, told)
+    yield Seen("stage / model", "of 1", best / whole)
+
+
+def fed(clip: Any, side: int, feeders: int, pieces: list[list[bytes]], rounds: int) -> float:
+    """Pictures a second of an engine with ``feeders``, the median of its rounds."""
+    from ops.models.engine import Engine
+
+    engine = Engine(FromBytes(clip, side), feeders)
+    engine.run(pieces[: feeders + 2])
+    rate = sum(map(len, pieces)) / median(lambda: engine.run(pieces), rounds)
+    engine.close()
+    return rate
 
 
 class FromBytes:
@@ -98,6 +102,24 @@ class FromBytes:
         return self.clip.fetch(running)
 
 
+class OpenClip:
+    """The pipeline's own CLIP in the three steps of an engine's job."""
+
+    def __init__(self, spec: str) -> None:
+        from ops.models.clip_loaded import load
+
+        self.loaded = load(spec, "bf16" if device().type == "cuda" else "fp32")
+
+    def prepare_images(self, pictures: list[np.ndarray]) -> torch.Tensor:
+        return pinned(torch.stack([self.loaded.fit(picture) for picture in pictures]))
+
+    def infer_images(self, images: torch.Tensor) -> torch.Tensor:
+        return self.loaded.embed_images(images)
+
+    def fetch(self, vectors: torch.Tensor) -> np.ndarray:
+        return vectors.cpu().numpy()
+
+
 class BareTower:
     """Transformers' image tower of CLIP's shape behind the same three steps, where open_clip is absent."""
 
@@ -115,8 +137,7 @@ class BareTower:
 
     def prepare_images(self, pictures: list[np.ndarray]) -> torch.Tensor:
         cut = [np.ascontiguousarray(picture[: self.side, : self.side].transpose(2, 0, 1)) for picture in pictures]
-        made = torch.from_numpy(np.stack(cut))
-        return made.pin_memory() if self.device.type == "cuda" else made
+        return pinned(torch.from_numpy(np.stack(cut)))
 
     def infer_images(self, images: torch.Tensor) -> torch.Tensor:
         with torch.inference_mode():
@@ -133,12 +154,14 @@ def model_of(size: str, folder: Path) -> tuple[Any, Tower, str]:
         tower = VIT_L_14 if size == "real" else TOY
         return BareTower(tower), tower, "CLIPVisionModel of transformers (open_clip is absent)"
     from infra.bench.clip import random_model
-    from ops.models.clip import Clip
 
     name, tower = ("ViT-L-14", VIT_L_14) if size == "real" else ("ViT-S-32", Tower(12, 384, 6, 1536, 224, 32))
-    clip = Clip(random_model(folder, name), "bf16" if device().type == "cuda" else "fp32")
-    assert clip.image_size == tower.side  # loads it: the folder goes
-    return clip, tower, name
+    return OpenClip(random_model(folder, name)), tower, name
+
+
+def pinned(images: torch.Tensor) -> torch.Tensor:
+    """Put pictures where a GPU copies from while it computes."""
+    return images.pin_memory() if device().type == "cuda" else images
 
 
 def alone(clip: Any, side: int, batch: int) -> float:

@@ -16,6 +16,8 @@ from infra.bench.gpu_texts import END, IMAGE, PAD
 def row_bytes(shape: Vlm) -> int:
     """Memory that a row takes: keys and values twice, as they move to the buffers of decoding, and a layer's work."""
     held = 2 * (shape.context + shape.answer) * shape.decoder.kv_bytes
+    if shape.tower.merge == 1:  # a LLaVA holds what all layers of its tower made
+        held += BF16 * shape.tower.layers * shape.tower.patches * shape.tower.width
     return held + shape.context * 4 * BF16 * shape.decoder.mlp
 
 

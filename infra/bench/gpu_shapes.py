@@ -127,7 +127,7 @@ QWEN_14B = Decoder(48, 5120, 40, 8, 13824, 152064)
 VLMS = {
     "7b": Vlm(INTERN_VIT, QWEN_7B, (64, 128, 256, 512)),
     "17b_256": Vlm(BIG_VIT_256, QWEN_14B, (64, 128, 256)),
-    "17b_1225": Vlm(BIG_VIT_1225, QWEN_14B, (32, 64, 128)),
+    "17b_1225": Vlm(BIG_VIT_1225, QWEN_14B, (32, 64, 96)),
 }
 TOY_DECODER = Decoder(2, 64, 4, 2, 128, 512)
 TOYS = {
