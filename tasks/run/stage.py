@@ -14,12 +14,13 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 from catalog.pending.item import WorkItem
+from catalog.terms.error import PairmillError
 from catalog.write.commit import Manifest
 from tasks.run import pool
 from tasks.run.on_ray import OnRay, started
 from tasks.run.partition import Job, Output
 from tasks.run.placement import Placement
-from tasks.run.resources import Resources, devices, resources, this_machine
+from tasks.run.resources import Resources, devices_by_worker, refusal, resources, this_machine
 from tasks.run.worker import JobWorker
 
 # How long a cluster may lack what one worker asks for: a machine may be coming. Others see it within 4 s.
@@ -62,9 +63,11 @@ class Stage:
         return self._on_ray().run(items, output)
 
     def _in_pool(self, items: Sequence[WorkItem], output: Output) -> Iterator[list[Manifest]]:
-        asked = resources(self._placement, self._model, [this_machine()])
-        seen = devices() if asked.gpus else ("",) * bool(devices())
-        shape = pool.Shape(asked.most, seen, asked.lanes)
+        here = this_machine()
+        asked = resources(self._placement, self._model, [here])
+        if asked.gpus > here.gpus:  # CPUs are shared here, none is lent
+            raise PairmillError(refusal(asked, [here]))
+        shape = pool.Shape(asked.most, devices_by_worker(asked.gpus), asked.lanes)
         return pool.run_in_pool(items, self._worker(asked), output, shape)
 
     def _on_ray(self) -> OnRay:
