@@ -9,7 +9,7 @@ from catalog.terms.error import PairmillError
 from tasks.run.placement import ModelPool
 
 MOST_GPUS, MOST_REPLICAS, MOST_FEEDERS = 8, 10_000, 64
-DECIMALS = 4  # of a GPU, in Ray
+DECIMALS, LEAST_PART = 4, 0.01  # of a GPU, in Ray; of 80 GB, less holds no model
 # Ray lends parts of one card or whole cards: two numbers side by side would be one card and a half.
 PartOfACard = Annotated[float, Field(ge=0, lt=1)]
 Cards = Annotated[int, Field(ge=1, le=MOST_GPUS)]
@@ -39,7 +39,7 @@ class ModelSize(BaseModel):
     @classmethod
     def _of_one_card_or_whole(cls, gpus: Any) -> Any:
         if isinstance(gpus, int | float) and not (
-            (0 <= gpus < 1 and gpus == round(gpus, DECIMALS)) or gpus in range(1, MOST_GPUS + 1)
+            gpus in range(MOST_GPUS + 1) or (LEAST_PART <= gpus < 1 and gpus == round(gpus, DECIMALS))
         ):
             raise ValueError(
                 f"{gpus!s:.20} is neither a part of one card nor whole cards; give a number below 1 of at "

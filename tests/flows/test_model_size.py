@@ -65,6 +65,7 @@ def test_prefect_and_the_command_line_place_alike():
         ("clip:gpus=one", "'one' is no number of gpus; give 0.25 or 1"),
         ("clip:gpus=1.5", "gpus of 'clip': 1.5 is neither a part of one card nor whole cards; give a number below 1"),
         ("clip:gpus=0.33333", "of at most 4 decimals, such as 0.25"),
+        ("clip:gpus=0.001", "0.001 is neither"),
         ("clip:gpus=nan", "gpus of 'clip': nan is neither"),
         ("clip:gpus=-1", "gpus of 'clip': -1.0 is neither"),
         ("clip:gpus=9", "a whole one up to 8"),

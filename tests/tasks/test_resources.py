@@ -1,6 +1,9 @@
 """What a stage takes of the machines that there are, by its job, and which GPUs its workers see."""
 
+import os
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from math import floor
 from pathlib import Path
 
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 
 from catalog.pending.item import WorkItem
 from catalog.terms.error import PairmillError
-from tasks.run.partition import Output
+from tasks.run.partition import Output, Part
 from tasks.run.placement import ModelPool, Placement
 from tasks.run.resources import (
     LANES,
@@ -25,7 +28,7 @@ from tasks.run.resources import (
     this_machine,
 )
 from tasks.run.stage import Stage
-from tests.tasks.sleeping_model import Sleeps
+from tests.tasks.sleeping_model import Sleeps, note, noted
 
 CPUS, CARD, POOR = [Node(16, 0)], [Node(16, 1)], [Node(1, 1)]
 MIXED = [Node(64, 0), Node(16, 1)]
@@ -95,7 +98,7 @@ def test_workers_count_those_on_cpus_alone():
 
 
 NODES = st.lists(st.builds(Node, st.integers(1, 256), st.integers(0, 8)), min_size=1, max_size=5)
-GPUS = st.none() | st.integers(1, 8) | st.integers(1, 9_999).map(lambda n: n / 10_000)
+GPUS = st.none() | st.integers(1, 8) | st.integers(100, 9_999).map(lambda n: n / 10_000)
 
 
 @given(nodes=NODES, gpus=GPUS)
@@ -196,3 +199,27 @@ def test_a_machine_without_the_gpus_that_are_asked_for_is_told_so_and_what_to_ch
     told = r"asks for \d+ CPUs and 1 GPUs, and no machine has as many \(\d+ CPUs, 0 GPUs\)\. Give its model fewer GPUs"
     with Stage(Sleeps(str(tmp_path)), where) as stage, pytest.raises(PairmillError, match=told):
         list(stage.run([WorkItem("s", ("a",))], Output(f"{tmp_path}/", "run", 1)))
+
+
+@dataclass(frozen=True)
+class EmbedsOneByOne:
+    """A job that runs a model but is not in halves: it notes the items that are in hand, and its GPU."""
+
+    folder: str
+    model: str = "clip"
+
+    def __call__(self, item: WorkItem) -> Iterable[Part]:
+        note(self.folder, "seen", os.environ["CUDA_VISIBLE_DEVICES"])
+        return []
+
+
+def test_a_job_that_runs_a_model_but_not_in_halves_has_a_gpu_and_no_feeders(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    items = [WorkItem(f"s{n}", ("a",)) for n in range(4)]
+    with Stage(EmbedsOneByOne(str(tmp_path)), Placement()) as stage:
+        assert len(list(stage.run(items, Output(f"{tmp_path}/", "run", 1)))) == 4
+        asked = stage._asked([Node(16, 1)])
+    assert noted(tmp_path, "seen") == ["7"] * 4
+    assert asked == Resources(1.0, 1.0, 1, 1)
