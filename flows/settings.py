@@ -11,6 +11,7 @@ from catalog.recipe.parts import check_vocabulary
 from catalog.recipe.recipe import Recipe, changed, load
 from catalog.terms.error import BadRecipe
 from flows.demo_models import left_out_notes, with_demo_defaults, with_demo_models
+from flows.model_size import ModelSize
 from ops.pair.class_names import class_names
 from tasks.run.placement import Placement
 
@@ -27,23 +28,29 @@ Network = Annotated[str, AfterValidator(_network)]
 
 
 class Compute(BaseModel):
-    """Workers, CPUs, GPUs and Ray cluster of a run. Any setting gives the same dataset."""
+    """Workers, CPUs, models' sizes and Ray cluster of a run. Any setting gives the same dataset."""
 
     model_config = ConfigDict(extra="forbid")
 
-    workers: int = Field(0, ge=0, le=10_000, description="Worker processes; 0 means as many as there is room for.")
+    workers: int = Field(
+        0, ge=0, le=10_000, description="Worker processes on CPUs; 0 means as many as there is room for."
+    )
     ray_address: str = Field(
         "", description="'' works on this machine, 'local' starts Ray here, else a cluster: ray://host:port or auto."
     )
-    gpus_per_worker: float = Field(0.0, ge=0, le=8, description="GPUs that each worker takes; 0 for CPU.")
-    cpus_per_worker: float = Field(1.0, gt=0, le=256, description="CPUs that each worker takes on a Ray cluster.")
-
+    cpus_per_worker: float = Field(
+        1.0, gt=0, le=256, description="CPUs that each worker takes; a model's on a GPU takes one and its feeders'."
+    )
+    models: dict[str, ModelSize] = Field(
+        {}, description="Sizes by the recipe's name of a model: {clip: {gpus: 0.25, replicas: [1, 8], feeders: 4}}."
+    )
     allow_addresses: list[Network] = Field(
         [], description="Networks (CIDR) that a fetch may contact although they are not public: 10.1.0.0/16."
     )
 
     def placement(self) -> Placement:
-        return Placement(**self.model_dump(exclude={"allow_addresses", "gpus_per_worker"}))
+        models = {name: size.pool() for name, size in self.models.items()}
+        return Placement(self.workers, self.ray_address, self.cpus_per_worker, models)
 
 
 def default_lake() -> str:

@@ -15,6 +15,7 @@ centroids the one reason for which A, then B may differ from A and B.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from catalog.pending import index_ranges, training
 from catalog.pending.by_text import pending_similarity
 from catalog.pending.item import WorkItem
 from catalog.pending.training import SENTENCES
-from catalog.terms.scores import IMAGE_SIMILARITY
+from catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_SIMILARITY
 from catalog.write.scorer import Scorer
 from ops.models.clip import Clip
 from ops.pair import similarity
@@ -154,6 +155,8 @@ def score_similarity(session: Session) -> None:
 @dataclass(frozen=True)
 class ScoreSimilarity:
     """A job: compare image vectors of one shard with their alt texts, to ``image_similarity``; NULL without a text."""
+
+    model: ClassVar[str] = IMAGE_EMBEDDING.model
 
     clip: Clip
     scorer: str

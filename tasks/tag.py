@@ -13,7 +13,7 @@ from catalog.terms.scores import IMAGE_EMBEDDING, TAGS
 from catalog.write.scorer import Scorer
 from ops.models.clip import Clip
 from ops.pair.tags import ZeroShotTags
-from tasks.run.identity import Bound, decoder, embedder, tagger
+from tasks.run.identity import Bound, decoder, embedder, tagger, tagger_name
 from tasks.run.partition import Part
 from tasks.run.rows import read_rows, to_vectors
 from tasks.run.session import Session
@@ -46,7 +46,9 @@ def tag(session: Session) -> None:
     model = _model(tags, words)
     digest = session.use(TAGS.table, _scorer(tags, words, model, plan))
     items = pending_asked(session.lake, plan, TAGS.table, digest, IMAGE_EMBEDDING.table)
-    session.work_rounds(TAGS.step, items, TagPictures(model, tagger(session.recipe), digest))
+    session.work_rounds(
+        TAGS.step, items, TagPictures(model, tagger(session.recipe), digest, tagger_name(session.recipe))
+    )
 
 
 def _model(tags: Tags, words: Vocabulary) -> ZeroShotTags:
@@ -84,16 +86,17 @@ def _scorer(tags: Tags, words: Vocabulary, model: ZeroShotTags, plan: Plan) -> S
 
 @dataclass(frozen=True)
 class TagPictures:
-    """A job: label image vectors of one shard, to ``tags``."""
+    """A job: label image vectors of one shard, to ``tags``. ``model`` is the recipe's name of the one that does."""
 
-    model: ZeroShotTags
+    zero_shot: ZeroShotTags
     clip: Clip
     scorer: str
+    model: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
         rows = read_rows(item, ["sha256", "image_vector"], "sha256")
         rows = rows.filter(rows["image_vector"].is_valid())  # none: it was quarantined when the tagger was to see it
-        words, similarities = self.model(to_vectors(rows["image_vector"]), self.clip.embed_texts)
+        words, similarities = self.zero_shot(to_vectors(rows["image_vector"]), self.clip.embed_texts)
         table = pa.table(
             {
                 "sha256": rows["sha256"],

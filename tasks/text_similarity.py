@@ -1,12 +1,14 @@
 """Score by CLIP how well a generated text fits its picture, from the picture's stored vector."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
 from catalog.pending.by_text import pending_text_similarity
 from catalog.pending.item import WorkItem
 from catalog.terms.score import Score
+from catalog.terms.scores import IMAGE_EMBEDDING
 from catalog.write.scorer import Scorer
 from ops.models.clip import Clip
 from ops.pair.similarity import VERSION, similarity
@@ -32,6 +34,8 @@ def score_texts(session: Session, score: Score, texts: str, column: str) -> None
 @dataclass(frozen=True)
 class ScoreTexts:
     """A job: compare image vectors of one shard with a text of each, to ``table``, whose column has its name."""
+
+    model: ClassVar[str] = IMAGE_EMBEDDING.model
 
     clip: Clip
     table: str

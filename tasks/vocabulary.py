@@ -25,7 +25,7 @@ from catalog.write.scorer import Scorer
 from ops.models.clip import Clip
 from ops.text.noun_phrases import NounPhrases, merge_plurals, singulars
 from ops.whole import grounding, tag_thresholds
-from tasks.run.identity import noun_scorer, parser, tagger
+from tasks.run.identity import noun_scorer, parser, tagger, tagger_name
 from tasks.run.partition import Part
 from tasks.run.rows import scalars, to_halves
 from tasks.run.session import Session
@@ -145,7 +145,7 @@ def _train(session: Session, plan: Plan, scorer: Scorer, counts: Counter[str], n
     vectors = to_halves(training.sample(session.lake, plan, IMAGES, PICTURES)["vector"])
     item = WorkItem("tag words", (scorer.digest, str(n)), inputs={"vectors": vectors, "candidates": chosen})
     digest = session.use("tag_words", scorer)
-    session.work(TRAIN, [item], TrainTagWords(tagger(session.recipe), tags, n, digest))
+    session.work(TRAIN, [item], TrainTagWords(tagger(session.recipe), tags, n, digest, tagger_name(session.recipe)))
 
 
 def candidates(counts: Counter[str], own: Iterable[str], most: int) -> list[tuple[str, int]]:
@@ -157,12 +157,16 @@ def candidates(counts: Counter[str], own: Iterable[str], most: int) -> list[tupl
 
 @dataclass(frozen=True)
 class TrainTagWords:
-    """A job: choose the best grounded of the mined words, find all thresholds by sampled pictures; to ``tag_words``."""
+    """A job: choose the best grounded of the mined words, find all thresholds by sampled pictures; to ``tag_words``.
+
+    ``model`` is the recipe's name of the one that embeds the words.
+    """
 
     clip: Clip
     tags: Tags
     pictures: int
     scorer: str
+    model: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
         mined: list[tuple[str, int]] = item.inputs["candidates"]

@@ -19,7 +19,7 @@ from catalog.lake.location import Location, locate
 from flows.command.cli import parser
 from flows.command.pairmill_run import compute_of
 from flows.settings import RECIPES
-from tasks.run.placement import Placement
+from tasks.run.placement import ModelPool, Placement
 from tests.flows.conftest import generate
 from tests.shared import opened_new
 
@@ -76,7 +76,14 @@ def test_the_lake_and_the_command_for_more_than_one_machine_are_understood(tmp_p
     assert locate(tmp_path) == place
     args = parser().parse_args(shlex.split(re.findall(r"`pairmill (.*?)`", section)[0]))
     assert args.lake == "lake.yaml"
-    assert compute_of(args).placement() == Placement(workers=64, ray_address="auto", gpus_per_worker=0.25)
+    assert compute_of(args).placement() == Placement(workers=64, ray_address="auto", models={"clip": ModelPool(0.25)})
+
+
+def test_the_sizes_of_models_on_gpus_are_understood():
+    section = re.findall(r"## On GPUs\n(.*?)\n## ", README, re.DOTALL)[0]
+    args = parser().parse_args(shlex.split(re.findall(r"`pairmill (.*?)`", section)[0]))
+    sizes = {"clip": ModelPool(0.25, (1, 8), 4), "captioner": ModelPool(1)}
+    assert compute_of(args).placement() == Placement(models=sizes)
 
 
 def test_every_command_of_the_readme_is_understood():

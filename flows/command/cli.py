@@ -77,9 +77,10 @@ def _run(commands: Any) -> None:
 def _compute_options(command: argparse.ArgumentParser) -> None:
     compute = command.add_argument_group("where it runs; any choice gives the same dataset")
     compute.add_argument("--workers", type=_count, default=0, metavar="N", help="worker processes; 0 means one per CPU")
+    compute.add_argument("--model", type=_model, action="append", default=[], metavar="NAME:SIZES",
+                         help="what a model takes: clip:gpus=0.25,replicas=1-8,feeders=4; may repeat")  # fmt: skip
     compute.add_argument("--ray", default="", metavar="ADDRESS",
                          help="a Ray cluster ('auto' finds this machine's), or 'local' to start Ray here")  # fmt: skip
-    compute.add_argument("--gpus-per-worker", type=_share, default=0.0, metavar="N", help="on Ray; 0 works on CPUs")
     compute.add_argument("--allow-address", type=_network, action="append", default=[], metavar="CIDR",
                          help="a network that may be fetched from although it is not public; may repeat")  # fmt: skip
 
@@ -174,14 +175,13 @@ def _network(text: str) -> str:
         raise argparse.ArgumentTypeError(f"{error}; give a network such as 10.1.0.0/16") from None
 
 
-def _share(text: str) -> float:
+def _model(text: str) -> tuple[str, Any]:
+    from flows.model_size import parse_size
+
     try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 8:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a share of GPUs; give 0 to 8, such as 0.5")
-    return value
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _interrupt(*_: object) -> NoReturn:

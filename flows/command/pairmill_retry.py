@@ -17,6 +17,8 @@ from catalog.write import runs
 from catalog.write.scorer import Scorer
 from flows.command.pairmill_run import compute_of, named_recipe
 from flows.command.terminal import console, shown, table
+from flows.model_size import check_names
+from flows.settings import Compute
 from tasks.run.session import Session
 
 
@@ -71,15 +73,23 @@ def _open_session(args: Namespace, flow: str, plan: Callable[[Recipe], tuple[Pla
     """
     from flows.run_start import resolve_sources, session_on
 
-    named = named_recipe(args)
-    checked = plan(_with_fetch_settings(named)) if named else None
+    named, compute = named_recipe(args), compute_of(args)
+    checked = _checked(named, plan, compute) if named else None
     uris = resolve_sources(named, args.source) if named and args.source else tuple(args.source)
     if not (named and uris) and not Path(args.lake).exists():  # opened for writing, it would be made
         raise PairmillError(f"there is no lake at '{args.lake}'. Check --lake, or name a recipe and a --source.")
     with create_or_open(args.lake) as lake:
-        checked = checked or plan(_with_fetch_settings(runs.latest_recipe(lake)))
-        with session_on(lake, checked, compute_of(args), flow, uris) as opened:
+        checked = checked or _checked(runs.latest_recipe(lake), plan, compute)
+        with session_on(lake, checked, compute, flow, uris) as opened:
             yield opened
+
+
+def _checked(
+    recipe: Recipe, plan: Callable[[Recipe], tuple[Plan, list[Scorer]]], compute: Compute
+) -> tuple[Plan, list[Scorer]]:
+    checked = plan(_with_fetch_settings(recipe))
+    check_names(compute.models, checked[0])
+    return checked
 
 
 def _without_models(recipe: Recipe) -> tuple[Plan, list[Scorer]]:

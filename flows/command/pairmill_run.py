@@ -3,8 +3,9 @@
 from argparse import Namespace
 
 from catalog.recipe.recipe import Recipe
-from catalog.terms.error import BadRecipe
+from catalog.terms.error import BadRecipe, PairmillError
 from flows.command.terminal import console, shown
+from flows.model_size import AN_EXAMPLE
 from flows.settings import Compute, load_recipe, notes_on
 
 
@@ -28,11 +29,14 @@ def run(args: Namespace) -> int:
 
 
 def compute_of(args: Namespace) -> Compute:
-    """Read the compute options of the command line."""
+    """Read the compute options of the command line. Raises PairmillError for sizes of one model that stand apart."""
+    names = [name for name, _ in args.model]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise PairmillError(f"--model {twice[0]} is given twice; give its sizes once: {AN_EXAMPLE}")
     return Compute(
         workers=args.workers,
         ray_address=args.ray,
-        gpus_per_worker=args.gpus_per_worker,
+        models=dict(args.model),
         allow_addresses=args.allow_address,
     )  # pyright: ignore[reportCallIssue]
 

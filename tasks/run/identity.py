@@ -126,7 +126,12 @@ def clip(recipe: Recipe) -> Clip:
 
 def tagger(recipe: Recipe) -> Clip:
     """Make the model that tags pictures: `models.tagger`, else the recipe's CLIP."""
-    return replace(clip(recipe), spec=recipe.models.get("tagger", recipe.models["clip"]))
+    return replace(clip(recipe), spec=recipe.models[tagger_name(recipe)])
+
+
+def tagger_name(recipe: Recipe) -> str:
+    """Return the recipe's name of the model that tags pictures."""
+    return "tagger" if "tagger" in recipe.models else IMAGE_EMBEDDING.model
 
 
 def parser(recipe: Recipe) -> str:
@@ -139,7 +144,8 @@ def embedder(plan: Plan, spec: str) -> tuple[Bound, Scorer]:
     models = plan.recipe.models | {IMAGE_EMBEDDING.model: spec}
     other = replace(plan, recipe=plan.recipe.model_copy(update={"models": models}))
     scorer = _scorer(other, IMAGE_EMBEDDING)
-    return Bound(IMAGE_EMBEDDING, _op(other.recipe, IMAGE_EMBEDDING), scorer.digest), scorer
+    sized_as = replace(IMAGE_EMBEDDING, model=tagger_name(plan.recipe))
+    return Bound(sized_as, _op(other.recipe, IMAGE_EMBEDDING), scorer.digest), scorer
 
 
 def noun_scorer(recipe: Recipe, size: int) -> Scorer:

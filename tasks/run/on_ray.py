@@ -24,7 +24,7 @@ from tasks.run.partition import Output
 from tasks.run.placement import Placement
 from tasks.run.pool import run_item, warm_up
 from tasks.run.process import LOG, Process
-from tasks.run.resources import Node, Resources
+from tasks.run.resources import Node, Resources, refusal
 from tasks.run.worker import ONE_THREAD, JobWorker
 
 # How often it is looked whether machines can give what is asked for, and how long one that is there may say nothing.
@@ -146,21 +146,11 @@ class _Room:
             LOG.warning("waiting for a node: %d are being launched", launching)
             self._short_since = now
         if now - self._short_since >= self._patience:
-            raise PairmillError(self._refusal())
+            raise PairmillError(refusal(self._asked, _nodes()))
         return False
 
     def _is_there(self) -> bool:
-        asked = self._asked
-        return any(node.gpus >= asked.gpus and node.cpus >= asked.cpus for node in _nodes())
-
-    def _refusal(self) -> str:
-        asked = self._asked
-        have = "; ".join(f"{node.cpus:g} CPUs, {node.gpus:g} GPUs" for node in _nodes())
-        return (
-            f"a worker asks for {asked.cpus:g} CPUs and {asked.gpus:g} GPUs, and no machine has as many ({have}). Give "
-            "its model fewer GPUs or feeders (--model, or compute.models in Prefect), or name a cluster that has them "
-            "by --ray; where one starts machines on demand, it launches none for this."
-        )
+        return not refusal(self._asked, _nodes())
 
 
 def _launching() -> int:

@@ -117,6 +117,14 @@ def _divided(suspect: _Suspect, held: tuple[str, ...]) -> list[_Suspect]:
     return [_Suspect(part.only(part.keys[middle:]), rows), _Suspect(part.only(part.keys[:middle]), rows)]
 
 
+def _fewer(job: Job) -> str:
+    """Say what to use fewer of, and how: the replicas of the job's model, if it has one, which alone count on GPUs."""
+    workers = "fewer workers (--workers, or compute.workers in Prefect)"
+    if not (model := getattr(job, "model", "")):
+        return workers
+    return f"fewer replicas of its model (--model {model}:replicas=1, or compute.models in Prefect) or {workers}"
+
+
 def _is_by_row(item: WorkItem) -> bool:
     """Whether the item can be divided: each input has one value a row. A range of clusters has not."""
     return all(isinstance(value, Sequence) and len(value) == len(item.keys) for value in item.inputs.values())
@@ -141,8 +149,7 @@ def quarantine_killers(
     except PairmillError as error:
         raise PairmillError(
             f"a worker process died while it ran {name} (killed, or out of memory): {error}; what was finished is "
-            "committed. Run the same command again; if it dies again, use fewer workers (--workers, or "
-            "compute.workers in Prefect)."
+            f"committed. Run the same command again; if it dies again, use {_fewer(job)}."
         ) from None
     manifests = [manifest for part in found.results for manifest in part]
     if not found.killers:

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from itertools import takewhile
 from math import floor
 from pathlib import Path
 
@@ -53,10 +54,24 @@ def resources(placement: Placement, model: str, nodes: list[Node]) -> Resources:
         room = sum(floor(node.cpus / placement.cpus_per_worker) for node in nodes)
         most = pool.replicas[1] or placement.workers or max(1, room)
         return Resources(placement.cpus_per_worker, 0.0, max(1, pool.replicas[0]), most)
-    feeders = _feeders(pool, gpus, nodes)
-    room = sum(floor(min(node.gpus / gpus if gpus else node.cpus, node.cpus)) for node in nodes)
-    most = pool.replicas[1] or (UNBOUNDED if placement.is_cluster else max(1, room))
-    return Resources(1.0 + feeders, gpus, max(1, pool.replicas[0]), most, LANES if feeders else 1, feeders)
+    feeders, cpus = _fed(pool, gpus, nodes)
+    room = max(1, sum(_on_cards(node, gpus) if gpus else floor(node.cpus / cpus) for node in nodes))
+    most = pool.replicas[1] or UNBOUNDED
+    if not placement.is_cluster:  # to which no machine will come
+        most = min(most, room)
+    return Resources(cpus, gpus, max(1, min(pool.replicas[0], most)), most, LANES if feeders else 1, feeders)
+
+
+def refusal(asked: Resources, nodes: list[Node]) -> str:
+    """Return the line that says that no machine has what one worker asks for, with the remedy; '' where one has."""
+    if any(node.gpus >= asked.gpus and node.cpus >= asked.cpus for node in nodes):
+        return ""
+    have = "; ".join(f"{node.cpus:g} CPUs, {node.gpus:g} GPUs" for node in nodes)
+    return (
+        f"a worker asks for {asked.cpus:g} CPUs and {asked.gpus:g} GPUs, and no machine has as many ({have}). Give "
+        "its model fewer GPUs or feeders (--model, or compute.models in Prefect), or name a cluster that has them by "
+        "--ray; where one starts machines on demand, it launches none for this."
+    )
 
 
 def this_machine() -> Node:
@@ -65,11 +80,23 @@ def this_machine() -> Node:
 
 
 def devices() -> tuple[str, ...]:
-    """List this machine's GPUs as CUDA_VISIBLE_DEVICES names them, without CUDA, which a fork would not survive."""
+    """List this machine's GPUs as CUDA_VISIBLE_DEVICES names them, without CUDA, which a fork would not survive.
+
+    As CUDA reads it, a name that is none, such as -1, ends the list.
+    """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return tuple(name for name in visible.split(",") if name.strip())
+        names = (name.strip() for name in visible.split(","))
+        return tuple(takewhile(lambda name: name and not name.startswith("-"), names))
     return tuple(str(n) for n, _ in enumerate(Path("/dev").glob("nvidia[0-9]*")))
+
+
+def devices_by_worker(gpus: float) -> tuple[str, ...]:
+    """List which of this machine's GPUs each worker in turn sees that takes so many; none ('') for work on CPUs."""
+    found, n = devices(), max(1, int(gpus))
+    if not gpus:
+        return ("",) * bool(found)
+    return tuple(",".join(found[start : start + n]) for start in range(0, len(found) - n + 1, n))
 
 
 def _gpus(pool: ModelPool, model: str, nodes: list[Node]) -> float:
@@ -80,10 +107,21 @@ def _gpus(pool: ModelPool, model: str, nodes: list[Node]) -> float:
     return 1.0 if any(node.gpus for node in nodes) else 0.0
 
 
-def _feeders(pool: ModelPool, gpus: float, nodes: list[Node]) -> int:
-    """Threads a replica: as set, else its part of the CPUs of the machine that has the fewest for a GPU, less a fifth,
-    which other stages and Ray need."""
+def _on_cards(node: Node, gpus: float) -> int:
+    """Count the replicas that the machine's GPUs have room for: a part of a card lies on one card."""
+    return int(node.gpus) * floor(1 / gpus + 1e-9) if gpus < 1 else floor(node.gpus / gpus)
+
+
+def _fed(pool: ModelPool, gpus: float, nodes: list[Node]) -> tuple[int, float]:
+    """Return a replica's feeders and CPUs (its own and one for each): as set, else its part of the machine that has the
+    fewest CPUs for its GPUs, less a fifth, which other stages and Ray need.
+
+    One feeder that shares its replica's CPU still prepares a batch while the device has another.
+    """
     if pool.feeders is not None:
-        return pool.feeders
-    parts = [0.8 * node.cpus * gpus / node.gpus for node in nodes if node.gpus]
-    return max(0, min(MOST_FEEDERS, floor(min(parts, default=1.0)) - 1))
+        return pool.feeders, 1.0 + pool.feeders
+    shares = [node.cpus / n for node in nodes if (n := _on_cards(node, gpus))]
+    share = min(shares, default=1.0)
+    feeders = max(1, min(MOST_FEEDERS, floor(0.8 * share) - 1))
+    # Ray takes fractions of a CPU in steps of 0.0001.
+    return feeders, min(1.0 + feeders, float(floor(share)) if share >= 1 else floor(share * 10_000) / 10_000)

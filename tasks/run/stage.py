@@ -11,15 +11,18 @@ device a few, so memory is bounded by the shards and the model, whatever the len
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 
 from catalog.pending.item import WorkItem
+from catalog.terms.error import PairmillError
 from catalog.write.commit import Manifest
 from tasks.run import pool
+from tasks.run.model_job import ModelJob
 from tasks.run.on_ray import OnRay, started
 from tasks.run.partition import Job, Output
 from tasks.run.placement import Placement
-from tasks.run.resources import Resources, devices, resources, this_machine
+from tasks.run.resources import Node, Resources, devices_by_worker, refusal, resources, this_machine
 from tasks.run.worker import JobWorker
 
 # How long a cluster may lack what one worker asks for: a machine may be coming. Others see it within 4 s.
@@ -62,21 +65,26 @@ class Stage:
         return self._on_ray().run(items, output)
 
     def _in_pool(self, items: Sequence[WorkItem], output: Output) -> Iterator[list[Manifest]]:
-        asked = resources(self._placement, self._model, [this_machine()])
-        seen = devices() if asked.gpus else ("",) * bool(devices())
-        shape = pool.Shape(asked.most, seen, asked.lanes)
+        here = this_machine()
+        asked = self._asked([here])
+        if asked.gpus > here.gpus:  # CPUs are shared here, none is lent
+            raise PairmillError(refusal(asked, [here]))
+        shape = pool.Shape(asked.most, devices_by_worker(asked.gpus), asked.lanes)
         return pool.run_in_pool(items, self._worker(asked), output, shape)
 
     def _on_ray(self) -> OnRay:
         if self._ray is None:
-            asked = resources(self._placement, self._model, started(self._placement))
+            asked = self._asked(started(self._placement))
             self._ray = OnRay(self._worker(asked), asked, PATIENCE_SECONDS if self._placement.is_cluster else 0.0)
         return self._ray
 
-    @property
-    def _model(self) -> str:
-        """The recipe's name of the model that the job runs, '' where it runs none."""
-        return getattr(self._job, "model", "")
+    def _asked(self, nodes: list[Node]) -> Resources:
+        """Return what a worker takes, by the recipe's name of the model that the job runs, if any. Only a job in halves
+        can be fed."""
+        placement, model = self._placement, getattr(self._job, "model", "")
+        if not isinstance(self._job, ModelJob):
+            placement = replace(placement, models={model: replace(placement.pool_of(model), feeders=0)})
+        return resources(placement, model, nodes)
 
     def _worker(self, asked: Resources) -> JobWorker:
         return JobWorker(self._job, asked.lanes, asked.feeders, asked.share)

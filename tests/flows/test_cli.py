@@ -127,7 +127,7 @@ def test_reading_where_no_lake_is_says_so_and_makes_none(capsys, tmp_path: Path,
 @pytest.mark.parametrize(
     "arguments",
     [[], ["curate"], ["run"], ["run", "demo", "--workers", "-1"], ["run", "demo", "--workers", "two"],
-     ["run", "demo", "--gpus-per-worker", "nan"], ["run", "demo", "--models", "big"], ["sql"],
+     ["run", "demo", "--gpus-per-worker", "1"], ["run", "demo", "--models", "big"], ["sql"],
      ["sql", "SELECT 1", "--format", "xml"], ["export", "demo"]],
 )  # fmt: skip
 def test_what_the_parser_does_not_understand_is_a_usage_error(capsys, arguments: list[str]):

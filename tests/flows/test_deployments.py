@@ -42,7 +42,8 @@ def test_the_deployed_parameters_fit_the_form():
 
 def test_the_form_describes_every_field():
     assert all(field.get("description") for field in SCHEMA["properties"].values())
-    assert all(field.get("description") for field in SCHEMA["definitions"]["Compute"]["properties"].values())
+    for part in ("Compute", "ModelSize"):
+        assert all(field.get("description") for field in SCHEMA["definitions"][part]["properties"].values())
     assert SCHEMA["properties"]["recipe"]["examples"] == sorted(file.stem for file in RECIPES.glob("*.yaml"))
 
 
@@ -66,6 +67,16 @@ def test_the_form_describes_every_field():
         {"compute": {"workers": "two"}},
         {"compute": {"wokers": 2}},
         {"compute": {"cpus_per_worker": 0}},
+        {"compute": {"gpus_per_worker": 1}},
+        {"compute": {"models": ["clip"]}},
+        {"compute": {"models": {"clip": {"gpu": 1}}}},
+        {"compute": {"models": {"clip": {"gpus": 1.5}}}},
+        {"compute": {"models": {"clip": {"gpus": 9}}}},
+        {"compute": {"models": {"clip": {"gpus": -0.5}}}},
+        {"compute": {"models": {"clip": {"replicas": 0}}}},
+        {"compute": {"models": {"clip": {"replicas": [1]}}}},
+        {"compute": {"models": {"clip": {"replicas": [0, 2]}}}},
+        {"compute": {"models": {"clip": {"feeders": 65}}}},
     ],
 )
 def test_nonsense_is_refused_when_a_run_is_asked_for(parameters: dict[str, Any]):
@@ -83,7 +94,9 @@ def test_nonsense_is_refused_when_a_run_is_asked_for(parameters: dict[str, Any])
         {"sources": ["${LIST}", "url_list:${LIST}", "https://example.org/list.parquet?${TOKEN}"]},
         {"recipe": "my/own.yaml", "models": "demo", "lake": "/data/lake.yaml"},
         {"overrides": {"balance.cap": 20, "clip.precision": "bf16", "duplicates.cosine": 0.97}},
-        {"compute": {"workers": 8, "ray_address": "ray://head:10001", "gpus_per_worker": 0.5}},
+        {"compute": {"workers": 8, "ray_address": "ray://head:10001"}},
+        {"compute": {"models": {"clip": {"gpus": 0.25, "replicas": [1, 8], "feeders": 4}, "captioner": {"gpus": 1}}}},
+        {"compute": {"models": {"clip": {"gpus": 0, "replicas": 3}, "fuser": {}, "captioner": {"feeders": None}}}},
     ],
 )
 def test_what_makes_sense_is_taken(parameters: dict[str, Any]):

@@ -103,8 +103,24 @@ def test_when_everything_dies_or_work_is_not_by_rows_nothing_is_called_poison(it
         poison.isolate(item, lambda part, rows: DIED)
 
 
-def test_when_everything_dies_a_user_of_the_command_line_and_one_of_prefect_are_told_what_to_change(tmp_path: Path):
-    with pytest.raises(PairmillError, match=r"use fewer workers \(--workers, or compute.workers in Prefect\)"):
+WORKERS = r"fewer workers \(--workers, or compute.workers in Prefect\)\.$"
+REPLICAS = r"fewer replicas of its model \(--model clip:replicas=1, or compute.models in Prefect\)"
+
+
+@dataclass(frozen=True)
+class RunsModel(DiesOn):
+    """Such a job that runs a model."""
+
+    model: str
+
+
+@pytest.mark.parametrize(
+    ("job", "remedy"), [(DiesOn("a"), f"use {WORKERS}"), (RunsModel("a", "clip"), f"use {REPLICAS} or {WORKERS}")]
+)
+def test_when_everything_dies_a_user_of_the_command_line_and_one_of_prefect_are_told_what_to_change(
+    job: DiesOn, remedy: str, tmp_path: Path
+):
+    with pytest.raises(PairmillError, match=remedy):
         poison.quarantine_killers(
-            WorkItem("s", ("a", "b")), DiesOn("a"), Output(f"{tmp_path}/", "run", 1), lambda part, rows: DIED
+            WorkItem("s", ("a", "b")), job, Output(f"{tmp_path}/", "run", 1), lambda part, rows: DIED
         )

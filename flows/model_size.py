@@ -1,0 +1,105 @@
+"""Define how large a run makes each of its recipe's models: GPUs, replicas, feeders. None is part of a dataset."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from catalog.recipe.plan import Plan
+from catalog.terms.error import PairmillError
+from tasks.run.placement import ModelPool
+
+MOST_GPUS, MOST_REPLICAS, MOST_FEEDERS = 8, 10_000, 64
+DECIMALS, LEAST_PART = 4, 0.01  # of a GPU, in Ray; of 80 GB, less holds no model
+# Ray lends parts of one card or whole cards: two numbers side by side would be one card and a half.
+PartOfACard = Annotated[float, Field(ge=0, lt=1)]
+Cards = Annotated[int, Field(ge=1, le=MOST_GPUS)]
+Replicas = Annotated[int, Field(ge=1, le=MOST_REPLICAS)]
+AN_EXAMPLE = "clip:gpus=0.25,replicas=1-8,feeders=4"
+
+
+class ModelSize(BaseModel):
+    """What each process of a model takes, and how many there are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    gpus: PartOfACard | Cards | None = Field(
+        None,
+        description="GPUs that each process takes: 0.25 for a quarter of one, or 1 to 8; 0 for CPUs alone. Empty: one, "
+        "where there are any.",
+    )
+    replicas: Replicas | Annotated[list[Replicas], Field(min_length=2, max_length=2)] | None = Field(
+        None,
+        description="How many processes there are: a number, or [least, most]. Empty: as many as there is room for.",
+    )
+    feeders: Annotated[int, Field(ge=0, le=MOST_FEEDERS)] | None = Field(
+        None, description="Threads that prepare batches for each process. Empty: by the CPUs that there are for a GPU."
+    )
+
+    @field_validator("gpus", mode="before")
+    @classmethod
+    def _of_one_card_or_whole(cls, gpus: Any) -> Any:
+        if isinstance(gpus, int | float) and not (
+            gpus in range(MOST_GPUS + 1) or (LEAST_PART <= gpus < 1 and gpus == round(gpus, DECIMALS))
+        ):
+            raise ValueError(
+                f"{gpus!s:.20} is neither a part of one card nor whole cards; give a number below 1 of at "
+                f"most {DECIMALS} decimals, such as 0.25, or a whole one up to {MOST_GPUS}"
+            )
+        return gpus
+
+    @field_validator("replicas", mode="before")
+    @classmethod
+    def _least_first(cls, replicas: Any) -> Any:
+        given = replicas if isinstance(replicas, list) else [replicas]
+        is_whole = bool(given) and all(isinstance(n, int) for n in given)
+        if is_whole and not (len(given) <= 2 and 1 <= given[0] <= given[-1] <= MOST_REPLICAS):
+            raise ValueError(f"give a number from 1 to {MOST_REPLICAS}, or the least and the most")
+        return replicas
+
+    def pool(self) -> ModelPool:
+        least, most = self.replicas if isinstance(self.replicas, list) else (self.replicas or 0, self.replicas or 0)
+        return ModelPool(self.gpus, (least, most), self.feeders)
+
+
+def parse_size(text: str) -> tuple[str, ModelSize]:
+    """Read ``NAME:KEY=VALUE,…``, as in AN_EXAMPLE. Raises ValueError with a line that says how it is written."""
+    name, colon, settings = text.partition(":")
+    if not (name and colon and settings):
+        raise ValueError(f"'{text}' does not say a model's size; write it as {AN_EXAMPLE}")
+    given: dict[str, Any] = {}
+    for setting in settings.split(","):
+        key, equals, value = (part.strip() for part in setting.partition("="))
+        if key not in ModelSize.model_fields or not equals:
+            raise ValueError(f"'{setting}' is no size; there are {', '.join(ModelSize.model_fields)}: {AN_EXAMPLE}")
+        if key in given:
+            raise ValueError(f"'{key}' is given twice for '{name}'; give it once: {AN_EXAMPLE}")
+        given[key] = _numbers(key, value)
+    try:
+        return name, ModelSize.model_validate(given)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        message = fault["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{fault['loc'][0]} of '{name}': {message}") from None
+
+
+def check_names(models: dict[str, ModelSize], plan: Plan) -> None:
+    """Raise PairmillError for a size of a model that neither the plan's recipe names nor one of its scores runs."""
+    recipe = plan.recipe
+    known = list(dict.fromkeys([*recipe.models, *(score.model for score in plan.scores if score.model)]))
+    for name in models:
+        if name not in known:
+            raise PairmillError(
+                f"recipe '{recipe.name}' has no model '{name}' to give GPUs, replicas or feeders to; it has "
+                f"{', '.join(known)}. Name one of these (--model, or compute.models in Prefect)."
+            )
+
+
+def _numbers(key: str, value: str) -> float | int | list[int]:
+    """Read one number, or 1-8 for replicas. Raises ValueError with the remedy."""
+    example = {"gpus": "0.25 or 1", "replicas": "4 or 1-8", "feeders": "4"}[key]
+    parts = value.split("-") if key == "replicas" else [value]
+    try:
+        found = [float(part) if key == "gpus" else int(part) for part in parts]
+    except ValueError:
+        raise ValueError(f"'{value}' is no number of {key}; give {example}, such as {AN_EXAMPLE}") from None
+    return found[0] if len(found) == 1 else [int(number) for number in found]
