@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from transformers.cache_utils import Cache, StaticLayer
 
-if TYPE_CHECKING:
-    from ops.models.captured_decoding import Decoder
+
+class Decoding(Protocol):
+    """What is decoded with: the model's step from the buffers to the next tokens (rows,), the memory ``flat`` of all
+    layers' keys and values, the ``pool`` of captured steps, and the tokens that end an answer or fill its row."""
+
+    pad: int
+    ends: torch.Tensor
+    flat: list[tuple[torch.Tensor, ...]]
+    pool: Any
+
+    def next_tokens(self, buffers: Any, /) -> torch.Tensor: ...
 
 
 class FixedLayer(StaticLayer):
@@ -42,7 +51,7 @@ class Buffers:
     ``done`` (rows,). Rows beyond the batch's are done from the start."""
 
     def __init__(
-        self, decoder: Decoder, rows: int, length: int, prefilled: Any, positions: torch.Tensor, seen: Any
+        self, decoder: Decoding, rows: int, length: int, prefilled: Any, positions: torch.Tensor, seen: Any
     ) -> None:
         self.decoder = decoder
         device = positions.device
