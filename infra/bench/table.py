@@ -29,6 +29,7 @@ NAMES = (
     "near_sentences",
     "catalog",
     "commits",
+    "stage",
     "partitions",
 )
 

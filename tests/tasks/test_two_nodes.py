@@ -1,4 +1,4 @@
-"""Stages on a cluster of two nodes, one of which has a GPU as Ray counts it: what runs where, who is lost, who joins."""
+"""Stages on a cluster of two nodes, one with a GPU as Ray counts it: what runs where, who is lost, who joins."""
 
 import json
 import subprocess
