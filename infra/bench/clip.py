@@ -26,14 +26,14 @@ FLOPS = 2 * (LAYERS * (12 * TOKENS * WIDTH**2 + 2 * TOKENS**2 * WIDTH) + 49 * 30
 WORDS = ["a", "the", "of", "in", "on", "dog", "boat", "harbour", "red", "old", "photograph", "two", "people", "market"]
 
 
-def random_model(folder: Path) -> str:
-    """Save a random ViT-B-32 in open_clip's own form; gives its spec."""
+def random_model(folder: Path, name: str = MODEL) -> str:
+    """Save a random CLIP of open_clip's architecture ``name`` in its own form; gives its spec."""
     import open_clip
 
     torch.manual_seed(0)
-    model = open_clip.create_model(MODEL)
+    model = open_clip.create_model(name)
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "open_clip_model.safetensors")
-    settings = {"model_cfg": open_clip.get_model_config(MODEL), "preprocess_cfg": model.visual.preprocess_cfg}
+    settings = {"model_cfg": open_clip.get_model_config(name), "preprocess_cfg": model.visual.preprocess_cfg}
     (folder / "open_clip_config.json").write_text(json.dumps(settings))
     return f"open_clip:local-dir:{folder}"
 

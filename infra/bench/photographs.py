@@ -9,6 +9,7 @@ import argparse
 import io
 import math
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ def photographs(options: argparse.Namespace, widths: tuple[int, int] = (400, 140
     """``options.pictures`` distinct JPEGs, 4:2:0, quality 70 to 92, of ``widths`` in pixels; the same for a seed."""
     rng = np.random.default_rng(seed)
     originals = _originals(options.photos) if options.photos else _generated(rng)
-    known = list(originals)
+    known = list(islice(originals, options.pictures))
     made: list[bytes] = []
     share = math.ceil(options.pictures / max(1, len(known)))
     for original in known:

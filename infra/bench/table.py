@@ -1,10 +1,11 @@
-"""The table of README.md, from the results: ``python -m infra.bench.table``."""
+"""The tables of README.md, from the results: ``python -m infra.bench.table``."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+from infra.bench import gpu_table
 from infra.bench.measure import RESULTS
 from infra.generated import rewrite
 
@@ -68,6 +69,7 @@ def _origin(name: str, result: dict) -> str:
 
 def main() -> None:
     rewrite(README, BEGIN, END, table(), [])
+    rewrite(README, gpu_table.BEGIN, gpu_table.END, gpu_table.table(), [])
 
 
 if __name__ == "__main__":

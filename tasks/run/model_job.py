@@ -21,8 +21,8 @@ class ModelJob(Job, Protocol):
     """A job in halves: ``pieces`` reads, ``prepare`` works on a CPU, ``infer`` and ``fetch`` alone talk to the device
     (`ops.models.engine.Halves`), ``parts`` makes rows of all that was found, in the order of the pieces.
 
-    ``model`` is the recipe's name of it, by which its resources are set. ``load`` loads it before any row is in hand, so
-    that a process that dies of that blames none. ``rows`` is how many rows a piece has at most; 0 means the model's own
+    ``model`` is the recipe's name of it, by which its resources are set. ``load`` loads it before any row is in hand: a
+    process that dies of that blames none. ``rows`` is how many rows a piece has at most; 0 means the model's own
     batch size. Called as a job, it does one piece after the other.
     """
 

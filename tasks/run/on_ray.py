@@ -3,7 +3,7 @@
 A dataset lives as long as its stage: work items come to it through a queue, round after round, so that a model is
 loaded once a replica. Each actor only minds a worker process of its own (`tasks.run.process`), which a bad row may
 kill: what that means is found out there, by the same code as on one machine. An actor itself is lost with its machine
-alone, and Ray then runs its items elsewhere, without blame.
+alone, and its items then go to others, without blame.
 """
 
 import atexit
@@ -12,6 +12,8 @@ import pickle
 import queue
 import threading
 import time
+import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,8 +27,10 @@ from tasks.run.process import LOG, Process
 from tasks.run.resources import Node, Resources, refusal
 from tasks.run.worker import ONE_THREAD, JobWorker
 
-# How often it is looked whether machines can give what is asked for.
-LOOK_SECONDS = 4.0
+# How often it is looked whether machines can give what is asked for, and how long one that is there may say nothing.
+LOOK_SECONDS, SILENT_SECONDS = 4.0, 15.0
+# As often may an item's machine be lost before the item is what ends it.
+MOST_TRIES = 5
 
 
 def started(placement: Placement) -> list[Node]:
@@ -65,6 +69,7 @@ class OnRay:
 
         self._room = _Room(asked, patience)
         self._room.wait()
+        self._looked = time.monotonic()
         here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
         self._queue: Any = ray.remote(_Queue).options(num_cpus=0, max_concurrency=8, label_selector=here).remote()
         self._dataset = _dataset(self._queue, pickle.dumps(worker), asked, here)
@@ -75,17 +80,18 @@ class OnRay:
         """Run the items and yield each one's manifests as they finish. Raises what the job raises."""
         import ray
 
-        waiting = {item.digest: item for item in items}
-        ray.get(self._queue.put.remote([pickle.dumps((item, output)) for item in items]))
+        waiting = {item.digest: pickle.dumps((item, output)) for item in items}
+        ray.get(self._queue.put.remote(waiting))
         while waiting:
+            self._look()
             try:
                 name, made = self._results.get(timeout=1.0)
             except queue.Empty:
-                self._room.look()
                 continue
             if isinstance(made, BaseException):
                 raise made
-            if waiting.pop(name, None):
+            if made is not None and waiting.pop(name, None):
+                self._queue.finish.remote(name)
                 yield made
 
     def close(self) -> None:
@@ -97,13 +103,24 @@ class OnRay:
         if executor is not None:
             executor.shutdown(force=True)
 
+    def _look(self) -> None:
+        """Look every few seconds for machines that were lost or are lacking."""
+        import ray
+
+        if time.monotonic() - self._looked < LOOK_SECONDS:
+            return
+        self._looked = time.monotonic()
+        self._room.look()
+        if lost := ray.get(self._queue.hand_out_lost.remote()):
+            LOG.warning("%d workers were lost with their machines; what they had is done by others", lost)
+
 
 class _Room:
     """Whether machines have what one worker asks for: Ray would wait for it, without a word."""
 
     def __init__(self, asked: Resources, patience: float) -> None:
         self._asked, self._patience = asked, patience
-        self._short_since = self._looked = 0.0
+        self._short_since = 0.0
 
     def wait(self) -> None:
         """Wait until a machine has it, while an autoscaler that was asked launches one. Raises PairmillError."""
@@ -114,17 +131,13 @@ class _Room:
         request_resources(bundles=[{"CPU": self._asked.cpus, "GPU": self._asked.gpus}])
         try:
             while not self.look():
-                time.sleep(1.0)
+                time.sleep(LOOK_SECONDS / 4)
         finally:
             request_resources(bundles=[])
 
     def look(self) -> bool:
-        """Tell, every few seconds anew, whether a machine has it. Raises PairmillError when none has for a while, and
-        none is being launched."""
+        """Tell whether a machine has it. Raises PairmillError when none has for a while, and none is being launched."""
         now = time.monotonic()
-        if now - self._looked < LOOK_SECONDS:
-            return self._short_since == 0.0
-        self._looked = now
         if self._is_there():
             self._short_since = 0.0
             return True
@@ -156,6 +169,7 @@ def _dataset(items: Any, payload: bytes, asked: Resources, here: dict[str, str])
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.target_max_block_size = 1  # an item is a block of its own: it is begun as soon as it is there
+    context.max_errored_blocks = -1  # what a lost machine had is handed out again by the queue
     context.max_consecutive_actor_init_deaths = 8  # a machine may be lost while an actor starts on it
     hand_out: Any = _hand_out
     source = ray.data.from_items([{"row": 0}]).map_batches(
@@ -163,7 +177,7 @@ def _dataset(items: Any, payload: bytes, asked: Resources, here: dict[str, str])
     )
     return source.map_batches(
         _Minder,
-        fn_constructor_args=(payload, {} if asked.gpus else {"CUDA_VISIBLE_DEVICES": ""}),
+        fn_constructor_args=(items, payload, {} if asked.gpus else {"CUDA_VISIBLE_DEVICES": ""}),
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(
             min_size=asked.least,
@@ -173,6 +187,9 @@ def _dataset(items: Any, payload: bytes, asked: Resources, here: dict[str, str])
         ),
         num_cpus=asked.cpus,
         num_gpus=asked.gpus,
+        # A lost actor's items are not tried by itself again, which waits for a machine that may never come.
+        max_restarts=0,
+        max_task_retries=0,
     )
 
 
@@ -188,23 +205,69 @@ def _collect(dataset: Any, results: "queue.SimpleQueue[Any]") -> None:
 
 
 class _Queue:
-    """Hold, in a Ray actor of its own, the work items that no worker has yet."""
+    """Hold, in a Ray actor of its own, the work items that are not done, and know who has which.
+
+    Who says nothing for SILENT_SECONDS is lost, with its machine: what it had in hand is handed out again, and what may
+    have waited for it is too. Whoever comes second to an item is told to leave it.
+    """
 
     def __init__(self) -> None:
-        self._items: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._items: dict[str, bytes] = {}
+        self._holders: dict[str, str] = {}
+        self._tries: Counter[str] = Counter()
+        self._heard: dict[str, float] = {}
 
-    def put(self, items: list[bytes]) -> None:
-        for item in items:
-            self._items.put(item)
+    def put(self, items: dict[str, bytes]) -> None:
+        with self._lock:
+            self._items |= items
+        for item in items.values():
+            self._waiting.put(item)
 
     def take(self) -> bytes | None:
         """Wait for the next item; None when there will be no more."""
-        return self._items.get()
+        return self._waiting.get()
+
+    def begin(self, name: str, minder: str) -> int:
+        """Note that ``minder`` begins with an item; return how often it was begun by now, 0 where it is to be left."""
+        with self._lock:
+            if name not in self._items or name in self._holders:
+                return 0
+            self._holders[name] = minder
+            self._tries[name] += 1
+            return self._tries[name]
+
+    def finish(self, name: str) -> None:
+        """Note that the run has what an item came to."""
+        with self._lock:
+            self._items.pop(name, None)
+            self._holders.pop(name, None)
+
+    def hear(self, minder: str) -> None:
+        """Note that ``minder`` is there."""
+        self._heard[minder] = time.monotonic()
+
+    def hand_out_lost(self) -> int:
+        """Hand out again what the lost have, and what may wait for them; return how many minders were lost."""
+        limit = time.monotonic() - SILENT_SECONDS
+        with self._lock:
+            lost = {minder for minder, at in list(self._heard.items()) if at < limit}
+            for minder in lost:
+                del self._heard[minder]
+            for name in [name for name, holder in self._holders.items() if holder in lost]:
+                del self._holders[name]
+            again = [item for name, item in self._items.items() if name not in self._holders] if lost else []
+        for item in again:
+            self._waiting.put(item)
+        return len(lost)
 
     def close(self) -> None:
-        while not self._items.empty():
-            self._items.get()
-        self._items.put(None)
+        with self._lock:
+            self._items.clear()
+        while not self._waiting.empty():
+            self._waiting.get()
+        self._waiting.put(None)
 
 
 def _hand_out(_: Any, items: Any) -> Iterator[dict]:
@@ -218,10 +281,18 @@ def _hand_out(_: Any, items: Any) -> Iterator[dict]:
 class _Minder:
     """Ray actor that has a worker process do its items, and outlives it."""
 
-    def __init__(self, payload: bytes, environment: dict[str, str]) -> None:
+    def __init__(self, items: Any, payload: bytes, environment: dict[str, str]) -> None:
         warm_up()
-        self._payload, self._worker = payload, pickle.loads(payload)
+        self._items, self._payload, self._worker = items, payload, pickle.loads(payload)
         self._process = Process(environment)
+        self._name = uuid.uuid4().hex
+        threading.Thread(target=self._say_so, daemon=True).start()
+
+    def _say_so(self) -> None:
+        """Say for ever that this actor is there."""
+        while True:
+            self._items.hear.remote(self._name)
+            time.sleep(SILENT_SECONDS / 5)
 
     def __call__(self, batch: dict) -> dict:
         names, made = [], []
@@ -231,8 +302,19 @@ class _Minder:
             made.append(pickle.dumps(self._outcome(item, output)))
         return {"name": names, "made": made}
 
-    def _outcome(self, item: WorkItem, output: Output) -> list[Manifest] | BaseException:
-        """Return what an item came to. An exception is handed back: raised here, Ray would not tell it from its own."""
+    def _outcome(self, item: WorkItem, output: Output) -> list[Manifest] | BaseException | None:
+        """Return what an item came to, None where another has it. An exception is handed back: raised here, Ray would
+        count it as one lost block of any number."""
+        import ray
+
+        tries: Any = ray.get(self._items.begin.remote(item.digest, self._name))
+        if not tries:
+            return None
+        if tries > MOST_TRIES:
+            return PairmillError(
+                f"shard {item.shard}: each of {MOST_TRIES} machines that worked on {len(item.keys)} rows of it was "
+                "lost; what was finished is committed. Look at the memory of these, then run the same command again."
+            )
         try:
             return run_item(self._process, self._worker, self._payload, item, output)
         except Exception as error:

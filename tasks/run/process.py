@@ -195,7 +195,8 @@ class _Life:
                 inbox.put(None)
 
     def close(self) -> None:
-        self._pipe.close()
+        with suppress(OSError):
+            self._pipe.send(None)
 
     def end(self) -> None:
         """Kill the process, and wait until it has ended."""
@@ -232,3 +233,4 @@ def _listen(pipe: Connection, life: _Life) -> None:
         while True:
             life.hear(pipe.recv())
     life.die()
+    pipe.close()

@@ -54,13 +54,15 @@ class JobWorker:
 
 
 def serve(pipe: Connection, environment: dict[str, str]) -> None:
-    """Do what comes by ``pipe``, until its other end is closed."""
+    """Do what comes by ``pipe``, until its other end is closed or None comes."""
     _set_up(environment)
     desk = _Desk(pipe)
     worker: Any = None
     with suppress(EOFError, OSError):
         while True:
-            order: Order = pipe.recv()
+            order: Order | None = pipe.recv()
+            if order is None:
+                return
             if order.worker is not None:
                 worker = desk.begin(pickle.loads(order.worker), worker)
             if isinstance(worker, ModelLine):

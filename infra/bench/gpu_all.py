@@ -1,0 +1,127 @@
+"""Run every GPU bench that fits the time given: ``python -m infra.bench.gpu_all --budget 540``.
+
+A row whose result stands in ``--out`` is passed over (``--again`` measures it anew), so that three calls of ten minutes
+do everything. A row is begun if its own estimate fits into what is left, and ended at twice that. ``--size toy``
+rehearses all of it on a CPU. Nothing but torch, transformers, numpy, Pillow and safetensors is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+OUT = Path(__file__).parent / "results" / "gpu.json"
+TOY_SECONDS = 15  # of any row at toy size
+
+
+@dataclass(frozen=True)
+class Row:
+    """``seconds`` estimated for an H200; ``made_by`` 'module:argument' of infra.bench; run ``after`` what it compares
+    with."""
+
+    name: str
+    seconds: int
+    made_by: str
+    after: str = ""
+
+
+# The order in which they are run: what everything stands on, then what was promised most.
+ROWS = (
+    Row("ceilings", 30, "gpu_clip:ceilings"),
+    Row("clip_stage", 200, "gpu_clip:stage"),
+    Row("caption_17b_1225", 260, "gpu_caption:17b_1225"),
+    Row("caption_17b_256", 180, "gpu_caption:17b_256"),
+    Row("caption_7b", 120, "gpu_caption:7b"),
+    Row("caption_7b_plain", 100, "gpu_plain:7b", "caption_7b"),
+    Row("broken", 40, "gpu_faults:broken"),
+    Row("memory", 50, "gpu_faults:memory"),
+    Row("repeat", 110, "gpu_faults:repeat"),
+    Row("perplexity", 50, "gpu_perplexity:"),
+    Row("clip_model", 70, "gpu_clip:model"),
+    Row("caption_17b_256_plain", 120, "gpu_plain:17b_256", "caption_17b_256"),
+    Row("caption_7b_tails", 90, "gpu_tails:7b", "caption_7b"),
+    Row("caption_17b_1225_plain", 150, "gpu_plain:17b_1225", "caption_17b_1225"),
+)
+
+
+def stands(known: dict[str, Any], name: str, size: str) -> bool:
+    """Whether a row was measured to its end at this size."""
+    row = known.get(name)
+    return row is not None and row["size"] == size and not row["error"]
+
+
+def run(row: Row, size: str, limit: float, known: Path) -> dict[str, Any]:
+    """Measure a row in a process of its own, which is ended with its children after ``limit`` seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "row.json"
+        words = [sys.executable, "-m", "infra.bench.gpu_row", row.name, "--size", size]
+        words += ["--out", str(out), "--known", str(known.absolute())]
+        process = subprocess.Popen(words, cwd=ROOT, start_new_session=True)
+        try:
+            code = process.wait(limit)
+            error = f"ended with code {code}" if code else ""
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            error = f"not done after {limit:.0f} s"
+        found = json.loads(out.read_text()) if out.exists() else {"size": size, "measures": []}
+    return found | {"error": error}
+
+
+def write(path: Path, known: dict[str, Any]) -> None:
+    """Replace the file at once: who is ended now leaves the one before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.with_suffix(".part")
+    whole.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    whole.replace(path)
+
+
+def main() -> None:
+    options = _options()
+    ends = time.monotonic() + options.budget
+    known = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
+    left: list[str] = []
+    for row in ROWS:
+        if options.only and row.name not in options.only:
+            continue
+        if stands(known, row.name, options.size) and not options.again:
+            continue
+        estimate, most = (row.seconds, 2 * row.seconds) if options.size == "real" else (TOY_SECONDS, 8 * TOY_SECONDS)
+        room = ends - time.monotonic()
+        if estimate > room or (row.after and row.after not in known):
+            left.append(row.name)
+            continue
+        print(f"--- {row.name}", flush=True)
+        known[row.name] = run(row, options.size, min(most, room), options.out)
+        write(options.out, known)
+        if known[row.name]["error"]:
+            print(f"  {known[row.name]['error']}", flush=True)
+            left.append(row.name)
+    print(f"left for another call: {', '.join(left)}" if left else "every row stands")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--budget", type=float, default=540, help="seconds, within which rows are begun and ended")
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--size", choices=("real", "toy"), default="real")
+    parser.add_argument("--again", action="store_true", help="measure what stands anew")
+    parser.add_argument("--only", nargs="*", metavar="ROW", help="these rows alone")
+    options = parser.parse_args()
+    if options.size == "toy" and options.out == OUT:
+        parser.error("--size toy needs --out FILE: a rehearsal is no result")
+    return options
+
+
+if __name__ == "__main__":
+    main()

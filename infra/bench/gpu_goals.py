@@ -1,0 +1,61 @@
+"""What the GPU benches are to reach and what others report, a line each, to stand beside what is measured.
+
+Sources: NeMo Curator's nightly floors; BridgeTower's training on one H100 by data loaders (Hugging Face and Habana);
+SGLang's pull request 36411, requests a second of a smaller Qwen3-VL; Leonardo AI's own account of captioning with
+CogVLM-17B on a GH200 (1,225 visual tokens, some 107 of an answer, batches of 32).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Goal:
+    """``least``: the value that ``what`` of ``row`` must reach, or None where it is only to be seen."""
+
+    row: str
+    what: str
+    unit: str
+    reference: str = ""
+    least: float | None = None
+
+
+LEONARDO = "CogVLM-17B on GH200 at 1,225 visual tokens: 2.29 img/s, 245 tokens/s"
+SERVED = "SGLang 69, vLLM 62 requests/s on H100, a smaller model"
+LOADERS = "NeMo's floor 112 img/s; BridgeTower on H100 with 0, 1, 2 loaders: 336, 580, 602"
+GOALS = (
+    Goal("ceilings", "bf16 products", "TFLOP/s", "790 seen on an H200"),
+    Goal("ceilings", "fp32 products", "TFLOP/s"),
+    Goal("ceilings", "copies", "TB/s", "4.3 seen on an H200"),
+    Goal("clip_model", "ViT-L-14 alone, its best batch", "img/s", "2,125 on an H200"),
+    Goal("clip_stage", "ViT-L-14 from JPEG bytes", "img/s", LOADERS),
+    Goal("clip_stage", "stage / model", "of 1", LOADERS, 0.95),
+    Goal("caption_7b", "captions", "img/s", SERVED, 58),
+    Goal("caption_7b", "decoded", "tokens/s"),
+    Goal("caption_7b", "from JPEG bytes / model", "of 1", "", 0.95),
+    Goal("caption_7b_plain", "captions, plain generate at its best batch", "img/s"),
+    Goal("caption_7b_plain", "captions, batches of 8", "img/s"),
+    Goal("caption_7b_plain", "ours / plain generate", "times", "", 1.4),
+    Goal("caption_7b_plain", "ours / plain generate, decode alone", "times", "", 2.5),
+    Goal("caption_7b_tails", "captions, lengths of a corpus", "img/s"),
+    Goal("caption_17b_256", "captions", "img/s", LEONARDO + " (five times the visual tokens)", 24.5),
+    Goal("caption_17b_256", "tokens of captions", "tokens/s", LEONARDO + " (five times the visual tokens)", 2450),
+    Goal("caption_17b_256_plain", "captions, plain generate at its best batch", "img/s"),
+    Goal("caption_17b_256_plain", "captions, batches of 8", "img/s"),
+    Goal("caption_17b_1225", "captions", "img/s", LEONARDO, 8),
+    Goal("caption_17b_1225", "tokens of captions", "tokens/s", LEONARDO),
+    Goal("caption_17b_1225_plain", "captions, plain generate at its best batch", "img/s"),
+    Goal("caption_17b_1225_plain", "captions, batches of 8", "img/s"),
+    Goal("memory", "rows answered of a batch that does not fit", "of 1", "", 1),
+    Goal("memory", "rows with the error out_of_memory where none fits", "of 1", "", 1),
+    Goal("broken", "BrokenDevice raised after a device-side assert", "of 1", "", 1),
+    Goal("repeat", "smallest cosine of a repeat at another batch", "cosine", "", 0.9999),
+    Goal("repeat", "largest difference of scalars is within 1e-3", "of 1", "", 1),
+    Goal("repeat", "equal captions of a repeat at another batch", "of 1"),
+    Goal("perplexity", "GPT-2 large's shape, 20 tokens a sentence", "sentences/s"),
+)
+
+
+def goal(row: str, what: str) -> Goal | None:
+    return next((each for each in GOALS if (each.row, each.what) == (row, what)), None)

@@ -1,0 +1,110 @@
+"""Measure one row of the GPU benches: ``python -m infra.bench.gpu_row NAME --size real|toy --out FILE``.
+
+A row is a process, so that what it compiles, breaks or leaves in memory is gone with it. What it has seen stands in
+FILE after each measure, whatever becomes of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from infra.bench.gpu_goals import goal
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One measure; ``bound`` is the most that ``value`` could be, ``value`` None where a note says why it is absent."""
+
+    what: str
+    unit: str
+    value: float | None
+    bound: float | None = None
+    note: str = ""
+
+
+def row_of(name: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
+    """Start a row as ROWS has it: the module's ``measure`` gets the argument, the size, and all rows that stand."""
+    from infra.bench.gpu_all import ROWS
+
+    module, _, argument = next(row.made_by for row in ROWS if row.name == name).partition(":")
+    return import_module(f"infra.bench.{module}").measure(argument, size, known)
+
+
+def value_of(known: dict[str, Any], row: str, what: str, size: str) -> float | None:
+    """Find a measure of another row, of this device and size; None where it is missing."""
+    found = known.get(row, {})
+    if (found.get("device"), found.get("size")) != (machine()["device"], size):
+        return None
+    return next((measure["value"] for measure in found["measures"] if measure["what"] == what), None)
+
+
+def as_data(row: str, seen: Seen) -> dict[str, Any]:
+    """The measure with what it was to reach beside it."""
+    wanted = goal(row, seen.what)
+    data = {name: _short(getattr(seen, name)) for name in ("what", "unit", "value", "bound", "note")}
+    data["share"] = _short(seen.value / seen.bound) if seen.value is not None and seen.bound else None
+    data |= {"reference": wanted.reference if wanted else "", "least": wanted.least if wanted else None}
+    known = wanted is not None and wanted.least is not None and seen.value is not None
+    data["met"] = bool(seen.value >= wanted.least) if known else None  # type: ignore[operator, union-attr]
+    return data
+
+
+def machine() -> dict[str, Any]:
+    import torch
+
+    card = torch.cuda.get_device_name() if torch.cuda.is_available() else f"no GPU ({platform.machine()})"
+    found = {"device": card, "python": platform.python_version()}
+    return found | {"torch": version("torch"), "transformers": version("transformers")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure one row of the GPU benches.")
+    parser.add_argument("name")
+    parser.add_argument("--size", choices=("real", "toy"), default="real")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--known", type=Path, help="file of the rows that stand, with which some compare")
+    options = parser.parse_args()
+    started = time.perf_counter()
+    if options.size == "toy":
+        import torch
+
+        torch.set_num_threads(1)  # more cost small products ten times their time on a busy machine
+    known = json.loads(options.known.read_text()) if options.known and options.known.exists() else {}
+    row: dict[str, Any] = {"size": options.size, **machine(), "date": datetime.now(UTC).isoformat(timespec="seconds")}
+    row |= {"command": f"python -m infra.bench.gpu_row {options.name} --size {options.size}", "measures": []}
+    for seen in row_of(options.name, options.size, known):
+        row["measures"].append(as_data(options.name, seen))
+        row["seconds"] = round(time.perf_counter() - started, 1)
+        options.out.write_text(json.dumps(row))
+        print(_line(row["measures"][-1]), flush=True)
+    os._exit(0)  # a process whose device is broken may abort while it tidies up
+
+
+def _line(measure: dict[str, Any]) -> str:
+    if measure["value"] is None:
+        return f"  {measure['what']}: {measure['note']}"
+    line = f"  {measure['what']}: {measure['value']:g} {measure['unit']}"
+    if measure["bound"]:
+        line += f", {measure['share']:.2f} of the bound {measure['bound']:g}"
+    if measure["least"] is not None:
+        line += f", must reach {measure['least']:g}"
+    return line + (f" ({measure['note']})" if measure["note"] else "")
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    main()

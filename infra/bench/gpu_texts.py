@@ -1,0 +1,57 @@
+"""Tokenizers and processors made in code, for random models: as many words as the model knows, without a download."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", "<image>"]
+PAD, END, IMAGE = SPECIAL.index("<pad>"), SPECIAL.index("</s>"), SPECIAL.index("<image>")
+
+
+def tokenizer(vocabulary: int) -> Any:
+    """Make a tokenizer that knows the words 'w5' to 'w151999', one token each."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = SPECIAL + [f"w{number}" for number in range(len(SPECIAL), vocabulary)]
+    inner = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    inner.add_special_tokens(SPECIAL)
+    names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **names)
+
+
+def processor(side: int, patch: int, vocabulary: int) -> Any:
+    """Make LLaVA's processor: pictures cropped to ``side`` pixels, a visual token for each ``patch`` of them squared.
+
+    It serves InternVL too, whose own cuts a picture into up to 12 tiles: here it is one.
+    """
+    from transformers import LlavaProcessor
+
+    square = {"height": side, "width": side}
+    pictures = _picture_processor()(size={"shortest_edge": side}, crop_size=square)
+    return LlavaProcessor(
+        pictures, tokenizer(vocabulary), patch_size=patch,
+        vision_feature_select_strategy="default", num_additional_image_tokens=1,
+    )  # fmt: skip
+
+
+def _picture_processor() -> Any:
+    """CLIP's: the one on torchvision, which models of the hub get, or without it the one on Pillow."""
+    import transformers
+    from transformers.utils import is_torchvision_available
+
+    if is_torchvision_available():
+        return transformers.CLIPImageProcessor
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+    return CLIPImageProcessorPil
+
+
+def sentences(n: int, tokens: int, vocabulary: int, seed: int = 0) -> list[str]:
+    """Make ``n`` texts of ``tokens`` tokens each."""
+    rng = np.random.default_rng(seed)
+    words = rng.integers(len(SPECIAL), vocabulary, (n, tokens))
+    return [" ".join(f"w{word}" for word in row) for row in words]

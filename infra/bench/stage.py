@@ -1,0 +1,148 @@
+"""How busy a stage keeps its model: seconds of a model that sleeps at a set rate ÷ wall seconds of the stage.
+
+Pictures are JPEGs of 640 x 480, decoded and resized on CPUs; the model sleeps, as a GPU works, without a CPU. The same
+job is run one batch after the other, as a process does that has no feeders, in the local pool and on Ray. Then a worker
+is killed in the middle of a run, and the batches counted that were made again. Run as ``python -m infra.bench.stage``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import simplejpeg
+
+from catalog.pending.item import WorkItem
+from infra.bench.measure import Row, finish, parser
+from ops.image.decode import Decode
+from tasks.run.model_job import Piece, one_by_one
+from tasks.run.partition import Output, Part
+from tasks.run.placement import ModelPool, Placement
+from tasks.run.stage import Stage
+
+BATCH, ITEMS, BATCHES = 16, 12, 10
+# What the model takes for a batch. Decoding one takes some 60 ms of a CPU, so two feeders are enough for it.
+MODEL_SECONDS = 0.1
+
+
+@cache
+def picture() -> bytes:
+    """One JPEG like a photograph's in size: a gradient with noise."""
+    y, x = np.mgrid[0:480, 0:640]
+    noise = np.random.default_rng(1).integers(0, 24, (480, 640, 3))
+    pixels = np.stack([x * 255 / 640, y * 255 / 480, (x + y) * 255 / 1120], -1) + noise
+    return simplejpeg.encode_jpeg(np.ascontiguousarray(pixels.clip(0, 255).astype(np.uint8)), quality=85)
+
+
+@dataclass(frozen=True)
+class Sleeping:
+    """A model job whose model sleeps; each batch is a line in ``folder``: its key, when it began and ended."""
+
+    folder: str
+    model: str = "sleeping"
+
+    def __call__(self, item: WorkItem) -> Iterable[Part]:
+        return one_by_one(self, item)
+
+    def load(self) -> None:
+        (Path(self.folder) / "pid").write_text(str(os.getpid()))
+
+    def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
+        for key in item.keys:  # a key is a batch here
+            yield Piece((key,), [picture()] * BATCH)
+
+    def prepare(self, piece: Piece) -> tuple[str, list[Any]]:
+        decode = Decode(224)
+        return piece.keys[0], [decode(data) for data in piece.data]
+
+    def infer(self, ready: tuple[str, list[Any]]) -> tuple[str, float]:
+        started = time.time()
+        time.sleep(MODEL_SECONDS)
+        with open(f"{self.folder}/batches", "a") as file:
+            file.write(f"{ready[0]} {started} {time.time()}\n")
+        return ready[0], started
+
+    def fetch(self, running: tuple[str, float]) -> str:
+        return running[0]
+
+    def parts(self, item: WorkItem, found: list[str]) -> list[Part]:
+        table = pa.table({"sha256": found, "image_vector": [b""] * len(found)})
+        return [Part("image_embedding", table, "s")]
+
+
+def items() -> list[WorkItem]:
+    return [WorkItem(f"{n}", tuple(f"{n}-{batch}" for batch in range(BATCHES))) for n in range(ITEMS)]
+
+
+def batches(folder: str) -> list[tuple[str, float, float]]:
+    """Read (key, start, end) of each batch that was made."""
+    path = Path(folder) / "batches"
+    lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+    return [(key, float(start), float(end)) for key, start, end in lines]
+
+
+def busy(where: Placement) -> float:
+    """Run the stage; return the model's part of the wall time from its first batch to its last."""
+    with tempfile.TemporaryDirectory() as folder:
+        with Stage(Sleeping(folder), where) as stage:
+            assert len(list(stage.run(items(), Output(f"{folder}/", "run", 1)))) == ITEMS
+        made = batches(folder)
+    wall = max(end for _, _, end in made) - min(start for _, start, _ in made)
+    return sum(end - start for _, start, end in made) / wall
+
+
+def repeated(where: Placement) -> int:
+    """Kill the worker halfway; return how many batches were made more than once."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def kill() -> None:
+            while len(batches(folder)) < ITEMS * BATCHES // 2 + BATCHES // 2:
+                time.sleep(0.02)
+            os.kill(int((Path(folder) / "pid").read_text()), signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with Stage(Sleeping(folder), where) as stage:
+            assert len(list(stage.run(items(), Output(f"{folder}/", "run", 1)))) == ITEMS
+        killer.join()
+        return sum(n - 1 for n in Counter(key for key, _, _ in batches(folder)).values())
+
+
+def placed(feeders: int, ray: str = "") -> Placement:
+    return Placement(workers=1, ray_address=ray, models={"sleeping": ModelPool(0.0, (1, 1), feeders)})
+
+
+def main() -> None:
+    options = parser(__doc__).parse_args()
+    serial = busy(placed(0))
+    rows = []
+    for name, where in (
+        ("in the pool", placed(2)),
+        ("on Ray", Placement(ray_address="local", models=placed(2).models)),
+    ):
+        share = busy(where)
+        rows.append(
+            Row(f"a stage's model is busy, two feeders, {name}", "of wall time", round(share, 4), round(serial, 4),
+                "without feeders", round(share / serial, 3), target=">= 0.95 of the model alone", met=share >= 0.95)
+        )  # fmt: skip
+    again = repeated(placed(2))
+    rows.append(
+        Row(f"batches made again after kill -9, of {ITEMS * BATCHES}, an item is {BATCHES}", "batches", again,
+            target="<= one item a replica", met=again <= BATCHES)
+    )  # fmt: skip
+    finish("stage", rows, options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""The GPU benches without a GPU: each row at toy size where little is installed, their budget, their bounds."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from infra.bench import gpu_all, gpu_table
+from infra.bench.gpu_goals import GOALS
+from infra.bench.gpu_models import random_vlm
+from infra.bench.gpu_shapes import VLMS, Decoder, Tower, Vlm
+from infra.bench.gpu_timing import Ceilings, decode_bound, prefill_bound
+
+ROOT = Path(__file__).resolve().parents[2]
+# What a bare GPU machine lacks of Pairmill's own dependencies, and what may be carried there as wheels.
+REFUSED = ("ray", "duckdb", "prefect", "pyarrow", "spacy", "scipy", "pandas")
+CARRIED = ("open_clip", "simplejpeg", "torchvision")
+HOOK = """
+import sys
+from importlib.machinery import PathFinder
+
+class Without(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in {refused} else super().find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Without
+"""
+
+
+def bare_machine(folder: Path, without: tuple[str, ...]) -> dict[str, str]:
+    """Copy what README says to copy into ``folder``; give an environment in which ``without`` are not installed."""
+    for part in ("ops", "catalog/terms", "infra/bench"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "results"))
+    (folder / "sitecustomize.py").write_text(HOOK.format(refused=without))
+    return {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+
+
+def run_all(folder: Path, env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "infra.bench.gpu_all", "--size", "toy", "--out", str(folder / "gpu.json"), *words]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("without", [REFUSED, REFUSED + CARRIED], ids=["carried", "bare"])
+def test_every_row_is_rehearsed_on_a_machine_without_the_pipelines_libraries(tmp_path: Path, without: tuple[str, ...]):
+    env = bare_machine(tmp_path, without)
+    for name in without:
+        assert subprocess.run([sys.executable, "-c", f"import {name}"], env=env, capture_output=True).returncode, name
+    done = run_all(tmp_path, env, "--budget", "600")
+    rows = json.loads((tmp_path / "gpu.json").read_text())
+    assert {name: row["error"] for name, row in rows.items()} == {row.name: "" for row in gpu_all.ROWS}, done.stderr
+    absent = {measure["note"] for row in rows.values() for measure in row["measures"] if measure["value"] is None}
+    assert absent == ({"not measured: simplejpeg is absent"} if "simplejpeg" in without else set())
+    seen = {(name, measure["what"]) for name, row in rows.items() for measure in row["measures"]}
+    assert {(goal.row, goal.what) for goal in GOALS} <= seen
+    again = run_all(tmp_path, env, "--budget", "600")
+    assert again.stdout == "every row stands\n"
+
+
+def test_a_row_that_does_not_fit_what_is_left_is_not_begun(tmp_path: Path):
+    done = run_all(tmp_path, {**os.environ, "PYTHONPATH": str(ROOT)}, "--budget", "5")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("left for another call: ceilings, ")
+    assert not (tmp_path / "gpu.json").exists()
+
+
+def test_a_row_that_compares_with_another_waits_for_it(tmp_path: Path):
+    done = run_all(tmp_path, {**os.environ, "PYTHONPATH": str(ROOT)}, "--only", "caption_7b_plain")
+    assert done.stdout == "left for another call: caption_7b_plain\n"
+
+
+def test_a_row_beyond_its_limit_is_ended_and_tried_again_by_the_next_call(tmp_path: Path):
+    found = gpu_all.run(gpu_all.ROWS[0], "toy", 0.2, tmp_path / "none.json")
+    assert found["error"] == "not done after 0 s"
+    assert not gpu_all.stands({"ceilings": found}, "ceilings", "toy")
+
+
+def test_without_a_result_every_goal_of_the_table_is_not_measured(tmp_path: Path):
+    lines = gpu_table.table(tmp_path / "none.json").splitlines()[2:]
+    assert len(lines) == len(GOALS)
+    assert all("| not measured |" in line for line in lines)
+
+
+def test_the_bounds_are_those_that_readme_tells():
+    card = Ceilings(bf16=790e12, fp32=50e12, bandwidth=4.3e12)
+    bounds = []
+    for shape in VLMS.values():
+        rows = shape.batches[-1]
+        bounds.append(rows / (prefill_bound(shape, rows, card) + decode_bound(shape, rows, card)))
+    assert bounds == pytest.approx([134, 53, 16], rel=0.01)
+    assert "134 pictures/s for `7b`, 53 and 16 for `17b`" in (ROOT / "infra/bench/README.md").read_text()
+
+
+@pytest.mark.parametrize("merge", [1, 2])
+def test_the_bounds_count_the_operations_and_weights_that_the_model_has(merge: int):
+    tower = Tower(layers=2, width=64, heads=2, mlp=256, side=64, patch=8, merge=merge)
+    shape = Vlm(tower, Decoder(layers=3, width=128, heads=4, kv_heads=2, mlp=384, vocabulary=512), (1,), prompt=6)
+    model = random_vlm(shape, torch.device("cpu"))
+    model.set_attn_implementation("eager")  # which torch counts
+    ids = torch.tensor([[4] * tower.visual_tokens + [5] * shape.prompt])
+    picture = torch.randn(1, 3, 64, 64)
+    with torch.inference_mode(), FlopCounterMode(display=False) as counted:
+        model(input_ids=ids, pixel_values=picture, logits_to_keep=1)
+    masked = 2 * 3 * shape.context**2 * 128  # the half of the decoder's attention that a causal mask leaves out
+    assert shape.prefill_flops() == pytest.approx(counted.get_total_flops() - masked, rel=0.01)
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    assert shape.weight_bytes == pytest.approx(2 * weights, rel=0.05)

@@ -1,0 +1,45 @@
+"""Stages on a cluster of two nodes, one of which has a GPU as Ray counts it: what runs where, who is lost, who joins."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+
+PROGRAM = "import sys; from tests.tasks.two_nodes import main; main(sys.argv[1])"
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("two-nodes")
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=420)
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"table"')]
+    assert lines, done.stderr[-3000:]
+    return json.loads(lines[0])
+
+
+@pytest.mark.slow
+def test_cpu_stages_use_all_nodes_and_never_a_gpu_and_a_model_only_the_one_that_has_it(told: dict[str, Any]):
+    rows = Counter((row["stage"], row["node"], row["saw"] != "none") for row in told["table"])
+    assert rows[("on CPUs", "the node without a GPU", False)] and rows[("on CPUs", "the node with a GPU", False)]
+    assert rows[("on a GPU", "the node with a GPU", True)] == 48
+    assert sum(rows.values()) == 40 + 48
+
+
+@pytest.mark.slow
+def test_a_model_is_loaded_once_for_three_rounds(told: dict[str, Any]):
+    assert told["rounds"]["loads"] == 1
+
+
+@pytest.mark.slow
+def test_what_no_node_has_is_refused_in_a_line_that_names_what_each_has(told: dict[str, Any]):
+    said = told["refused"]["said"]
+    assert "asks for 2 CPUs and 4 GPUs" in said and "2 CPUs, 0 GPUs; 3 CPUs, 1 GPUs" in said and "--model" in said
+
+
+@pytest.mark.slow
+def test_a_node_that_joins_works_and_one_that_is_lost_loses_no_row(told: dict[str, Any]):
+    assert told["nodes"]["rows"] == told["nodes"]["distinct"] == 240
+    assert told["nodes"]["joined to working"] > 0

@@ -1,0 +1,175 @@
+"""A program: stages on a cluster of a node with CPUs alone and one with a GPU, as Ray counts them; prints JSON.
+
+In a process of its own, since a process has one Ray. ``work`` is done by jobs whose rows say where they were made.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import ray
+from ray.cluster_utils import Cluster
+
+from catalog.pending.item import WorkItem
+from catalog.terms.error import PairmillError
+from catalog.write.commit import Manifest
+from tasks.run.model_job import Piece, one_by_one
+from tasks.run.partition import Output, Part
+from tasks.run.placement import ModelPool, Placement
+from tasks.run.stage import Stage
+from tests.tasks.sleeping_model import note, noted
+
+
+def here() -> str:
+    """Say which node this worker is on, which process it is, and whether it sees a GPU."""
+    return f"{os.environ['RAY_RAYLET_PID']} {os.getpid()} {os.environ.get('CUDA_VISIBLE_DEVICES') or 'none'}"
+
+
+@dataclass(frozen=True)
+class OnCpus:
+    """A job on CPUs."""
+
+    seconds: float
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        time.sleep(self.seconds)
+        return rows_of(item)
+
+
+def rows_of(item: WorkItem) -> list[Part]:
+    said = [here().encode()] * len(item.keys)
+    return [Part("image_embedding", pa.table({"sha256": list(item.keys), "image_vector": said}), "s")]
+
+
+@dataclass(frozen=True)
+class OnGpu:
+    """A model job that notes each load."""
+
+    folder: str
+    seconds: float
+    model: str = "clip"
+
+    def __call__(self, item: WorkItem) -> Iterable[Part]:
+        return one_by_one(self, item)
+
+    def load(self) -> None:
+        note(self.folder, "loads", here().replace(" ", "/"))
+        # What Ray says a worker has is logical here: CUDA_VISIBLE_DEVICES is what it would see.
+
+    def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
+        for key in item.keys:
+            yield Piece((key,), None)
+
+    def prepare(self, piece: Piece) -> Piece:
+        return piece
+
+    def infer(self, ready: Piece) -> Piece:
+        time.sleep(self.seconds)
+        return ready
+
+    def fetch(self, running: Piece) -> Piece:
+        return running
+
+    def parts(self, item: WorkItem, found: list[Any]) -> list[Part]:
+        return rows_of(item)
+
+
+def node_of(node: Any) -> str:
+    return str(node.all_processes["raylet"][0].process.pid)
+
+
+def results(stage: Stage, work: list[WorkItem], out: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the key of each row with where it was made, as items finish."""
+    for manifests in stage.run(work, Output(f"{out}/", "run", 1)):
+        for manifest in manifests:
+            yield from said(manifest)
+
+
+def said(manifest: Manifest) -> Iterator[tuple[str, list[str]]]:
+    for row in pq.read_table(manifest.path, partitioning=None).to_pylist():
+        yield row["sha256"], row["image_vector"].decode().split(" ")
+
+
+def items(name: str, n: int, rows: int = 1) -> list[WorkItem]:
+    return [WorkItem(f"{name}-{n}", tuple(f"{name}-{n}-{row}" for row in range(rows))) for n in range(n)]
+
+
+def table(out: str, where: Placement, names: dict[str, str]) -> list[dict]:
+    """Run a CPU stage and a GPU stage; say on which node each row was made, by a worker that saw which devices."""
+    told = []
+    for name, job, work in (
+        ("on CPUs", OnCpus(0.4), items("cpu", 40)),
+        ("on a GPU", OnGpu(out, 0.1), items("gpu", 12, rows=4)),
+    ):
+        with Stage(job, where) as stage:
+            made = list(results(stage, work, out))
+        assert len({key for key, _ in made}) == len(made) == sum(len(item.keys) for item in work)
+        told += [{"stage": name, "node": names[node], "saw": saw} for _, (node, _, saw) in made]
+    return told
+
+
+def rounds(out: str, where: Placement) -> dict:
+    """Three rounds of one stage: how often the model is loaded."""
+    before = len(noted_in(out))
+    with Stage(OnGpu(out, 0.05), where) as stage:
+        for n in range(3):
+            assert len(list(results(stage, items(f"round{n}", 6, rows=3), out))) == 18
+    return {"loads": len(noted_in(out)) - before}
+
+
+def noted_in(out: str) -> list[str]:
+    from pathlib import Path
+
+    return noted(Path(out), "loads")
+
+
+def nodes_come_and_go(cluster: Any, first: Any, out: str, where: Placement) -> dict:
+    """A second GPU node joins, then the first one is lost: who worked, and what came out."""
+    made: list[tuple[str, list[str]]] = []
+    at: dict[str, float] = {}
+    started = time.monotonic()
+    state: dict[str, Any] = {}
+
+    with Stage(OnGpu(out, 0.25), where) as stage:
+        for n, (key, (node, _, _)) in enumerate(results(stage, items("come", 60, rows=4), out)):
+            made.append((key, [node]))
+            if n == 12:
+                state["second"] = cluster.add_node(num_cpus=3, num_gpus=1)
+                at["joined"] = time.monotonic() - started
+            if "second" in state and node == node_of(state["second"]) and "worked" not in at:
+                at["worked"] = time.monotonic() - started
+                cluster.remove_node(first, allow_graceful=False)
+                at["lost"] = time.monotonic() - started
+    keys = [key for key, _ in made]
+    return {"rows": len(keys), "distinct": len(set(keys)), "joined to working": at["worked"] - at["joined"],
+            "after the loss": time.monotonic() - started - at["lost"]}  # fmt: skip
+
+
+def refused(out: str, where: Placement) -> dict:
+    """Ask for what no node has."""
+    started = time.monotonic()
+    try:
+        with Stage(OnGpu(out, 0.1), where) as stage:
+            list(results(stage, items("never", 2), out))
+    except PairmillError as error:
+        return {"said": str(error), "seconds": time.monotonic() - started}
+    return {"said": "", "seconds": time.monotonic() - started}
+
+
+def main(out: str) -> None:
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "num_gpus": 0, "include_dashboard": False})
+    first = cluster.add_node(num_cpus=3, num_gpus=1)
+    ray.init(address=cluster.address, log_to_driver=False)
+    names = {node_of(cluster.head_node): "the node without a GPU", node_of(first): "the node with a GPU"}
+    where = Placement(ray_address="auto", models={"clip": ModelPool(feeders=1)})
+    told: dict[str, Any] = {"table": table(out, where, names)}
+    told["rounds"] = rounds(out, where)
+    too_much = Placement(ray_address="auto", models={"clip": ModelPool(gpus=4, feeders=1)})
+    told["refused"] = refused(out, too_much)
+    told["nodes"] = nodes_come_and_go(cluster, first, out, where)
+    print("\n" + json.dumps(told))
