@@ -120,9 +120,9 @@ def test_the_partition_id_follows_the_asked_rows_not_the_run(items: list[WorkIte
 
 
 def test_more_gpus_than_any_machine_has_are_refused_with_the_remedy(items: list[WorkItem], tmp_path: Path):
-    asked = Placement(workers=1, ray_address="local", models={"clip": ModelPool(gpus=64, feeders=1)})
+    asked = Placement(workers=1, ray_address="local", models={"clip": ModelPool(gpus=64)})
     with pytest.raises(
-        PairmillError, match=r"asks for 2 CPUs and 64 GPUs, and no machine has as many \(2 CPUs, 0 GPUs\).*--model"
+        PairmillError, match=r"asks for 1 CPUs and 64 GPUs, and no machine has as many \(2 CPUs, 0 GPUs\).*--model"
     ):
         flat(run(items, OfModel("x"), output(tmp_path), asked))
 
