@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from ops.models.device import device, exact_inference
+from ops.models.device import exact_inference
+from ops.models.loading import placed
 from ops.models.model_digest import ModelError, resolve
 
 
@@ -36,7 +37,7 @@ def load_causal(spec: str, kind: torch.dtype, example: str) -> tuple[Any, Any]:
             f"weights, or name one such as {example}"
         ) from error
     model, report = loaded
-    model = model.eval().to(device())
+    model = placed(model.eval(), spec)
     if why := _what_it_lacks(model, tokenizer, report["missing_keys"]):
         raise ModelError(f"model '{spec}' is no causal language model: {why}; name one such as {example}")
     return model, tokenizer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from ops.models.clip_loaded import LoadedClip
+    from ops.models.clip_loaded import Batches, LoadedClip
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,32 @@ class Clip:
 
     def embed_images(self, pixels: list[np.ndarray]) -> np.ndarray:
         """Embed pictures (h, w, 3) uint8 RGB of any size, best of shorter side ``image_size``, as (n, d) float32."""
-        return self._loaded.embed_pictures(pixels, self.batch_size)
+        return self.fetch(self.infer_images(self.prepare_images(pixels)))
 
     def embed_texts(self, texts: list[str]) -> np.ndarray:
         """Embed sentences as (n, d) float32, in the order given; one longer than the model's context loses its end."""
-        return self._loaded.embed_sentences(texts, self.batch_size)
+        return self.fetch(self.infer_texts(self.prepare_texts(texts)))
+
+    def load(self) -> None:
+        """Load the weights now."""
+        _ = self._loaded
+
+    def prepare_images(self, pixels: list[np.ndarray]) -> Batches:
+        """Fit pictures into batches on the CPU, (n, 3, s, s) uint8."""
+        return self._loaded.prepare_pictures(pixels, self.batch_size)
+
+    def infer_images(self, ready: Batches) -> Batches:
+        """Launch prepared pictures; the device is not waited for."""
+        return self._loaded.infer_pictures(ready)
+
+    def prepare_texts(self, texts: list[str]) -> Batches:
+        """Tokenize sentences on the CPU, in batches of like length."""
+        return self._loaded.prepare_sentences(texts, self.batch_size)
+
+    def infer_texts(self, ready: Batches) -> Batches:
+        """Launch prepared sentences; the device is not waited for."""
+        return self._loaded.infer_sentences(ready)
+
+    def fetch(self, running: Batches) -> np.ndarray:
+        """Wait for the device; return vectors (n, d) float32."""
+        return self._loaded.fetch(running)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,16 @@ import torch
 import torch.nn.functional as F
 
 from ops.models.device import device, dtype, exact_inference, text_batches
+from ops.models.loading import once, placed
 from ops.models.model_digest import ModelError, resolve, split_open_clip
 from ops.models.text_tower import TextTower
 
 # Batches of sentences that are tokenized and sorted by length together, so that a batch has like lengths.
 TEXT_BATCHES = 16
+
+
+# How many rows there are, and batches of these: row numbers, with what is known of them.
+Batches = tuple[int, list[tuple[list[int], torch.Tensor]]]
 
 
 class LoadedClip:
@@ -33,23 +37,34 @@ class LoadedClip:
         self.scale = 1 / (torch.tensor(settings["std"], device=self.device).view(3, 1, 1) * 255)
         self.dimension = int(self.embed_tokens(tokenizer(["a"])).shape[1])
 
-    def embed_pictures(self, pictures: list[np.ndarray], batch_size: int) -> np.ndarray:
-        """Embed pictures (h, w, 3) uint8 of any size as (n, d) float32."""
+    def prepare_pictures(self, pictures: list[np.ndarray], batch_size: int) -> Batches:
+        """Fit pictures (h, w, 3) uint8 of any size into batches (n, 3, s, s), pinned where there is a GPU."""
         found = []
         for start in range(0, len(pictures), batch_size):
-            fitted = [self.fit(picture) for picture in pictures[start : start + batch_size]]
-            found.append((list(range(start, start + len(fitted))), self.embed_images(torch.stack(fitted))))
-        return self.gather(found, len(pictures))
+            fitted = torch.stack([self.fit(picture) for picture in pictures[start : start + batch_size]])
+            fitted = fitted.pin_memory() if self.device.type == "cuda" else fitted
+            found.append((list(range(start, start + len(fitted))), fitted))
+        return len(pictures), found
 
-    def embed_sentences(self, texts: list[str], batch_size: int) -> np.ndarray:
-        """Embed sentences as (n, d) float32, in the order given."""
+    def infer_pictures(self, batches: Batches) -> Batches:
+        """Launch all batches of pictures; each has its vectors then, on the device."""
+        n, found = batches
+        return n, [(rows, self.embed_images(fitted)) for rows, fitted in found]
+
+    def prepare_sentences(self, texts: list[str], batch_size: int) -> Batches:
+        """Tokenize sentences into batches of like length."""
         found = []
         chunk = TEXT_BATCHES * batch_size
         for start in range(0, len(texts), chunk):
             tokens = self.tokenizer(texts[start : start + chunk])
             for rows in text_batches(self.text.ends(tokens).tolist(), batch_size):
-                found.append(([start + row for row in rows], self.embed_tokens(tokens[rows])))
-        return self.gather(found, len(texts))
+                found.append(([start + row for row in rows], tokens[rows]))
+        return len(texts), found
+
+    def infer_sentences(self, batches: Batches) -> Batches:
+        """Launch all batches of sentences; each has its vectors then, on the device."""
+        n, found = batches
+        return n, [(rows, self.embed_tokens(tokens)) for rows, tokens in found]
 
     def fit(self, picture: np.ndarray) -> torch.Tensor:
         """Fit (h, w, 3) to (3, s, s) uint8: the model's resize ('shortest', 'longest', 'squash'), then crop or pad."""
@@ -83,16 +98,16 @@ class LoadedClip:
         with exact_inference():
             return F.normalize(self.text.encode(tokens).float(), dim=-1)
 
-    def gather(self, found: list[tuple[list[int], torch.Tensor]], n: int) -> np.ndarray:
-        """Copy batches of (rows, vectors) into one array (n, d). Only here is the device waited for: while it works on
-        a batch, the next one is resized or tokenized."""
+    def fetch(self, batches: Batches) -> np.ndarray:
+        """Copy the vectors of all batches into one array (n, d). Only here is the device waited for."""
+        n, found = batches
         vectors = np.zeros((n, self.dimension), dtype=np.float32)
         for rows, part in found:
             vectors[rows] = part.cpu().numpy()
         return vectors
 
 
-@cache
+@once
 def load(spec: str, precision: str) -> LoadedClip:
     """Load the model once a process. Raises ModelError with the remedy."""
     kind = dtype(precision)
@@ -104,7 +119,7 @@ def load(spec: str, precision: str) -> LoadedClip:
         tokenizer = open_clip.get_tokenizer(name)
     except Exception as error:  # a damaged checkpoint, a config of another model, a tokenizer that is not there
         raise ModelError(f"model '{spec}' does not load: {error}; check its config and weights") from error
-    return LoadedClip(model.to(device=device(), dtype=kind).eval(), tokenizer, kind)
+    return LoadedClip(placed(model.eval(), spec, kind), tokenizer, kind)
 
 
 def _open_clip_name(spec: str) -> tuple[str, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,27 @@ class EmbedImages:
     version: int = Clip.version
 
     def __call__(self, batch: Batch) -> Batch:
-        clip = Clip(self.model, self.precision, self.batch_size)
-        return batch | {"image_vector": clip.embed_images(batch["pixels"]) if batch["pixels"] else np.empty((0, 1))}
+        return batch | self.fetch(self.infer(self.prepare(batch)))
+
+    def load(self) -> None:
+        """Load the weights now."""
+        self._clip.load()
+
+    def prepare(self, batch: Batch) -> Any:
+        """Make on the CPU what the model takes; None of nothing."""
+        return self._clip.prepare_images(batch["pixels"]) if batch["pixels"] else None
+
+    def infer(self, ready: Any) -> Any:
+        """Launch what was prepared; the device is not waited for."""
+        return None if ready is None else self._clip.infer_images(ready)
+
+    def fetch(self, running: Any) -> Batch:
+        """Wait for the device; return the column ``image_vector``."""
+        return {"image_vector": np.empty((0, 1)) if running is None else self._clip.fetch(running)}
+
+    @property
+    def _clip(self) -> Clip:
+        return Clip(self.model, self.precision, self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -34,5 +54,24 @@ class EmbedSentences:
     version: int = Clip.version
 
     def __call__(self, batch: Batch) -> Batch:
-        clip = Clip(self.model, self.precision, self.batch_size)
-        return batch | {"sentence_vector": clip.embed_texts(batch["text"]) if batch["text"] else np.empty((0, 1))}
+        return batch | self.fetch(self.infer(self.prepare(batch)))
+
+    def load(self) -> None:
+        """Load the weights now."""
+        self._clip.load()
+
+    def prepare(self, batch: Batch) -> Any:
+        """Make on the CPU what the model takes; None of nothing."""
+        return self._clip.prepare_texts(batch["text"]) if batch["text"] else None
+
+    def infer(self, ready: Any) -> Any:
+        """Launch what was prepared; the device is not waited for."""
+        return None if ready is None else self._clip.infer_texts(ready)
+
+    def fetch(self, running: Any) -> Batch:
+        """Wait for the device; return the column ``sentence_vector``."""
+        return {"sentence_vector": np.empty((0, 1)) if running is None else self._clip.fetch(running)}
+
+    @property
+    def _clip(self) -> Clip:
+        return Clip(self.model, self.precision, self.batch_size)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -16,12 +14,12 @@ from ops.models.device import dtype
 from ops.models.generation import Generation
 from ops.models.greedy_answers import Answerer, answer_what_fits, like_batches, pinned
 from ops.models.kind_of_model import sees_pictures
+from ops.models.loading import once
 from ops.models.model_digest import ModelError
 
 # The longest prompt and answer together. A model's own context can be 131,072 tokens, whose keys and values take 3.8 GB
 # a row in Qwen2.5-1.5B, while a caption, tags and a sentence are some 200.
 CONTEXT = 8192
-LOADING = threading.RLock()
 EXAMPLE = "hf:Qwen/Qwen2.5-1.5B-Instruct"
 # Stands for the prompt when the chat template is filled, once a process.
 PLACE = "[the prompt]"
@@ -134,14 +132,9 @@ def _turn(tokenizer: Any) -> tuple[str, str]:
     return before, after
 
 
+@once
 def load(spec: str, precision: str) -> LoadedGenerator:
-    """Load the model once a process, whichever thread asks first. Raises ModelError with the remedy."""
-    with LOADING:
-        return _load(spec, precision)
-
-
-@cache
-def _load(spec: str, precision: str) -> LoadedGenerator:
+    """Load the model once a process. Raises ModelError with the remedy."""
     kind = dtype(precision)
     if sees_pictures(spec):
         raise ModelError(f"model '{spec}' is a vision-language model, which is shown pictures; name one for text alone")

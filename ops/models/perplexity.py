@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ops.batch import Batch
 from ops.models.model_digest import ModelError
+
+if TYPE_CHECKING:
+    from ops.models.perplexity_loaded import LoadedLanguageModel
 
 PRECISIONS = ("fp32", "bf16")
 
@@ -37,10 +41,26 @@ class Perplexity:
             raise ModelError(f"perplexity: precision '{self.precision}'; write one of {', '.join(PRECISIONS)}")
 
     def __call__(self, batch: Batch) -> Batch:
-        if not batch["text"]:
-            return batch | {"perplexity": np.empty(0)}
+        return batch | self.fetch(self.infer(self.prepare(batch)))
+
+    def load(self) -> None:
+        """Load the weights now."""
+        self._loaded()
+
+    def prepare(self, batch: Batch) -> Any:
+        """Tokenize the texts on the CPU."""
+        return self._loaded().prepare(batch["text"], self.batch_size) if batch["text"] else None
+
+    def infer(self, ready: Any) -> Any:
+        """Launch what was prepared; the device is not waited for."""
+        return None if ready is None else self._loaded().infer(ready)
+
+    def fetch(self, running: Any) -> Batch:
+        """Return the column ``perplexity``."""
+        return {"perplexity": np.empty(0) if running is None else self._loaded().fetch(running)}
+
+    def _loaded(self) -> LoadedLanguageModel:
         # Torch takes 3 CPU seconds to import, and a flow names models that only its workers run.
         from ops.models.perplexity_loaded import load
 
-        model = load(self.model, self.precision)
-        return batch | {"perplexity": model.perplexity(batch["text"], self.batch_size)}
+        return load(self.model, self.precision)

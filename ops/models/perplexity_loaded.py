@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch.nn.functional as F
 
 from ops.models.causal_model import load_causal
 from ops.models.device import dtype, exact_inference, token_batches
+from ops.models.loading import once
 from ops.models.model_digest import ModelError
 
 # The longest text, start token included: GPT-2's own context. Others would take in 128k tokens of one "sentence".
@@ -19,6 +19,10 @@ CONTEXT = 1024
 SENTENCE_TOKENS = 32
 # Positions whose logits are turned into losses together: 100 MB of fp32 at GPT-2's 50,257 words.
 POSITIONS = 512
+
+
+# How many texts there are, and batches of these: row numbers, with what is known of them.
+Batches = tuple[int, list[tuple[list[int], Any]]]
 
 
 class LoadedLanguageModel:
@@ -30,15 +34,25 @@ class LoadedLanguageModel:
 
     def perplexity(self, texts: list[str], batch_size: int) -> np.ndarray:
         """Compute the perplexity of each text as float64 (n,), in the order given; NaN where it has no token."""
+        return self.fetch(self.infer(self.prepare(texts, batch_size)))
+
+    def prepare(self, texts: list[str], batch_size: int) -> Batches:
+        """Tokenize the texts and group them into batches of like length, (rows, their tokens) each."""
         rows = self.tokenize(texts)
-        lengths = [len(row) for row in rows]
-        found = [
-            (batch, self.mean_losses([rows[row] for row in batch]))
-            for batch in token_batches(lengths, batch_size * SENTENCE_TOKENS)
-        ]
-        losses = np.full(len(texts), np.nan)
-        for batch, part in found:  # only here is the device waited for
-            losses[batch] = part.cpu().numpy()
+        batches = token_batches([len(row) for row in rows], batch_size * SENTENCE_TOKENS)
+        return len(texts), [(batch, [rows[row] for row in batch]) for batch in batches]
+
+    def infer(self, batches: Batches) -> Batches:
+        """Launch all batches; each has its mean losses instead of its tokens then, on the device."""
+        n, found = batches
+        return n, [(rows, self.mean_losses(tokens)) for rows, tokens in found]
+
+    def fetch(self, batches: Batches) -> np.ndarray:
+        """Return the perplexities (n,); only here is the device waited for."""
+        n, found = batches
+        losses = np.full(n, np.nan)
+        for rows, part in found:
+            losses[rows] = part.cpu().numpy()
         return np.exp(losses)
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
@@ -80,7 +94,7 @@ class ExactHead(torch.nn.Module):
         return F.linear(hidden.float(), self.weight, self.bias)
 
 
-@cache
+@once
 def load(spec: str, precision: str) -> LoadedLanguageModel:
     """Load the model once a process. Raises ModelError with the remedy."""
     kind = dtype(precision)

@@ -6,20 +6,19 @@ import copy
 import threading
 import time
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 
-from ops.models.device import device, dtype
+from ops.models.device import dtype
 from ops.models.generation import Generation
 from ops.models.greedy_answers import Answerer, answer_what_fits, like_batches, pinned
+from ops.models.loading import once, placed
 from ops.models.model_digest import ModelError, resolve
 from ops.models.picture_normalisation import LEFT_OUT, normalisation
 
-LOADING = threading.RLock()
 # A picture's height and width where the caller does not know them: LLaVA-1.5's side.
 USUAL = (336, 336)
 
@@ -138,14 +137,9 @@ def _picture_tokens(processor: Any, sizes: list[tuple[int, int]]) -> list[int]:
         return [0] * len(sizes)
 
 
+@once
 def load(spec: str, precision: str) -> LoadedVlm:
-    """Load the model once a process, whichever thread asks first. Raises ModelError with the remedy."""
-    with LOADING:
-        return _load(spec, precision)
-
-
-@cache
-def _load(spec: str, precision: str) -> LoadedVlm:
+    """Load the model once a process. Raises ModelError with the remedy."""
     kind = dtype(precision)
     if not spec.startswith("hf:"):
         raise ModelError(f"model '{spec}': transformers loads vision-language models; write 'hf:NAME_OR_FOLDER'")
@@ -161,4 +155,4 @@ def _load(spec: str, precision: str) -> LoadedVlm:
         )
     except Exception as error:  # a config without its classes, a missing processor, damaged weights
         raise ModelError(f"model '{spec}' does not load: {error}; check its config, processor and weights") from error
-    return LoadedVlm(model.eval().to(device()), processor)
+    return LoadedVlm(placed(model.eval(), spec), processor)

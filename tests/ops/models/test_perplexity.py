@@ -1,5 +1,6 @@
 import json
 import pickle
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -184,13 +185,13 @@ def test_weights_that_are_no_safetensors_are_read_without_running_what_they_hold
     (tmp_path / "model.safetensors").rename(tmp_path / "away")
     torch.save(load_file(tmp_path / "away"), tmp_path / "pytorch_model.bin")
     plain = score(spec, TEXTS)
-    torch.save({"transformer.wte.weight": Touch(tmp_path / "touched")}, tmp_path / "pytorch_model.bin")
-    perplexity_loaded.load.cache_clear()
+    hostile = Path(shutil.copytree(tmp_path, tmp_path.with_name("hostile")))
+    torch.save({"transformer.wte.weight": Touch(tmp_path / "touched")}, hostile / "pytorch_model.bin")
     with pytest.raises(ModelError, match="does not load"):
-        score(spec, ["cat"])
+        score(f"hf:{hostile}", ["cat"])
     assert not (tmp_path / "touched").exists()
-    (tmp_path / "away").rename(tmp_path / "model.safetensors")  # is read before the other
-    np.testing.assert_allclose(score(spec, TEXTS), plain, rtol=1e-5)
+    (hostile / "away").rename(hostile / "model.safetensors")  # is read before the other
+    np.testing.assert_allclose(score(f"hf:{hostile}", TEXTS), plain, rtol=1e-5)
 
 
 def test_a_checkpoint_that_lacks_weights_is_refused_instead_of_filled_at_random(tmp_path: Path):

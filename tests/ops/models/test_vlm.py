@@ -199,12 +199,12 @@ def test_a_batch_that_does_not_fit_is_halved_and_an_item_that_never_fits_is_name
 def test_a_model_that_does_not_fit_while_it_loads_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Stored as an answer, it would be an empty caption of every picture."""
 
-    def full() -> torch.device:
+    def full(self: torch.nn.Module, *args: object, **options: object) -> torch.nn.Module:
         raise torch.cuda.OutOfMemoryError("no room for the weights")
 
     spec = save_vlm(tmp_path)
-    monkeypatch.setattr(vlm_loaded, "device", full)
-    with pytest.raises((ModelError, torch.cuda.OutOfMemoryError)):
+    monkeypatch.setattr(torch.nn.Module, "to", full)
+    with pytest.raises(ModelError, match=r"does not fit the GPU: its weights take .* --model NAME:gpus=1"):
         VisionLanguageModel(spec).generate(pictures(2), PROMPTS[:2], 5)
 
 
