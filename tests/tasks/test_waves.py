@@ -9,6 +9,7 @@ from tests.shared import new_lake
 
 
 def test_a_step_that_is_tried_again_writes_the_row_of_its_wave_once(tmp_path: Path):
+    (tmp_path / "page.html").write_text("<article><p>Some words.</p></article>")
     compute = Compute.model_validate({"workers": 1})
     with session(load_recipe("demo"), [str(tmp_path)], str(new_lake(tmp_path / "lake")), compute) as held:
         held.lake.execute("CREATE TEMP TABLE wave_asked AS SELECT 1 AS n UNION ALL SELECT 2")
