@@ -115,11 +115,11 @@ def _survey_wave(seen: Survey) -> bool:
     if next_wave(seen):
         seen.note(cost(seen))
         return True
-    recipe = seen.recipe
-    works = [*(f"caption {each.name}" for each in recipe.captioners), *["tag"] * bool(recipe.tags)]
-    for work in [*works, *["fuse"] * bool(recipe.fuse)] if seen.unresolved else ():
-        seen.step = work
-        seen.saw(work, 0, 0)
+    if seen.unresolved:
+        sections = {"tag": seen.recipe.tags, "fuse": seen.recipe.fuse}
+        captions = [f"caption {each.name}" for each in seen.recipe.captioners]
+        for seen.step in [*captions, *(work for work, section in sections.items() if section)]:
+            seen.saw(seen.step, 0, 0)
     return False
 
 

@@ -39,18 +39,25 @@ class Answers:
 
 @dataclass(frozen=True)
 class AskOfPictures:
-    """Ask a model that sees, in halves; all pictures decoded before, or the cut would not keep them, but one that the
+    """Ask a model that sees, in halves; its batch size is found for prompts like ``example``; all pictures decoded before, or the cut would not keep them, but one that the
     lake only refers to may be gone since."""
 
     model: VisionLanguageModel
     decode: Decode
     max_tokens: int
+    example: str
+
+    def load(self) -> VisionLanguageModel:
+        """Load the model, and return it with the batch size that suits a prompt like the example."""
+        self.model.load()
+        return self.model.fitted(self.example, self.decode.side, self.max_tokens)
 
     def pieces(self, item: WorkItem, prompts: dict[str, str], rows: int) -> Iterator[Piece]:
         """Yield batches of pictures with prompts of like length, out of as many as are read together."""
-        for shas, datas in batches(item, rows or max(CHUNK, 8 * self.model.batch_size)):
+        model = self.load()
+        for shas, datas in batches(item, rows or max(CHUNK, 8 * model.batch_size)):
             asked = [prompts[sha] for sha in shas]
-            for batch in self.model.batches(asked):
+            for batch in model.batches(asked):
                 yield Piece(tuple(shas[n] for n in batch), [(datas[n], asked[n]) for n in batch])
 
     def prepare(self, piece: Piece) -> tuple[Answers, list[str], Any]:
@@ -79,11 +86,17 @@ class AskOfTexts:
 
     model: LanguageModel
     max_tokens: int
+    example: str
+
+    def load(self) -> LanguageModel:
+        """Load the model, and return it with the batch size that suits a prompt like the example."""
+        self.model.load()
+        return self.model.fitted(self.example, self.max_tokens)
 
     def pieces(self, item: WorkItem, prompts: dict[str, str], rows: int) -> Iterator[Piece]:
         """Yield batches of prompts of like length."""
-        keys = list(prompts)
-        for batch in [[n] for n in range(len(keys))] if rows else self.model.batches(list(prompts.values())):
+        keys, texts = list(prompts), list(prompts.values())
+        for batch in [[n] for n in range(len(keys))] if rows else self.load().batches(texts):
             yield Piece(tuple(keys[n] for n in batch), [prompts[keys[n]] for n in batch])
 
     def prepare(self, piece: Piece) -> tuple[list[str], Any]:

@@ -11,7 +11,7 @@ pictures; of survivors alone it would be some less). No vector is written again,
 
 from dataclasses import dataclass
 
-from catalog.cut.cut import cut
+from catalog.cut.cut import survivors
 from catalog.pending.item import WorkItem
 from catalog.pending.training import SURVIVORS, Trained
 from catalog.terms.score import Stage
@@ -34,7 +34,7 @@ def cluster_survivors(session: Session) -> None:
     found = frozen(session, clustering)
     if found is not None:
         _assign(session, found)
-    cut(session.lake, session.plan)
+    survivors(session.lake, session.plan)
     model = grown(session, clustering, found)
     if model is not None and model != found:
         _assign(session, model)

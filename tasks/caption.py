@@ -39,7 +39,7 @@ def caption(session: Session) -> None:
 
 def caption_job(session: Session, captioner: Captioner, digest: str) -> "CaptionPictures":
     model = VisionLanguageModel(session.recipe.models[captioner.model], captioner.precision, captioner.batch_size)
-    ask = AskOfPictures(model, shown(session.recipe, captioner.side), captioner.max_tokens)
+    ask = AskOfPictures(model, shown(session.recipe, captioner.side), captioner.max_tokens, captioner.prompt)
     return CaptionPictures(ask, captioner.name, captioner.prompt, digest, captioner.model)
 
 
@@ -60,7 +60,7 @@ class CaptionPictures:
         return one_by_one(self, item)
 
     def load(self) -> None:
-        self.ask.model.load()
+        self.ask.load()
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
         return self.ask.pieces(item, dict.fromkeys(item.keys, self.prompt), rows)

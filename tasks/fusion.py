@@ -29,6 +29,9 @@ from tasks.run.partition import Part
 from tasks.run.session import Session
 from tasks.text_similarity import score_texts, use_text_similarity
 
+# Texts as long as most: a caption of 40 words, five tags, a sentence of 25.
+EXAMPLE = ("word " * 40, ["tag"] * 5, "word " * 25)
+
 
 def use_fusion(session: Session) -> None:
     """Have the plan read fused texts, and their similarities, by the recipe's scorers of them, once it is known what
@@ -50,8 +53,11 @@ def fuse(session: Session) -> None:
     judge(session.lake, settled(session.plan))
     digest = session.plan.scorer(SYNTHETIC.table)
     model, decode = fuser(session.recipe), shown(session.recipe, settings.side)
-    is_blind = isinstance(model, LanguageModel)
-    ask = AskOfTexts(model, settings.max_tokens) if is_blind else AskOfPictures(model, decode, settings.max_tokens)
+    example = fuse_prompt(settings.prompt, *EXAMPLE)
+    if isinstance(model, LanguageModel):
+        ask = AskOfTexts(model, settings.max_tokens, example)
+    else:
+        ask = AskOfPictures(model, decode, settings.max_tokens, example)
     job = FuseTexts(ask, settings.prompt, digest, settings.model)
     session.work_rounds(SYNTHETIC.step, pending_fusion(session.lake, session.plan), job)
     score_texts(session, SYNTHETIC_SIMILARITY, SYNTHETIC.table, "synthetic_text")
@@ -73,7 +79,7 @@ class FuseTexts:
         return one_by_one(self, item)
 
     def load(self) -> None:
-        self.ask.model.load()
+        self.ask.load()
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
         asked = [key for key, answer in zip(item.keys, item.inputs["known"], strict=True) if not answer]

@@ -17,7 +17,7 @@ from tasks.run import scored
 from tasks.run.identity import Bound, bound, decoder
 from tasks.run.model_job import Piece, one_by_one
 from tasks.run.partition import Part
-from tasks.run.payloads import CHUNK, batches
+from tasks.run.payloads import batches
 from tasks.run.rows import quarantine, score_rows
 from tasks.run.scored import Scored, model_of, score_parts
 from tasks.run.session import Session
@@ -87,8 +87,7 @@ class ScoreImages:
         scored.load(self.scorers)
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
-        sizes = (getattr(each.op, "batch_size", CHUNK) for each in self._wanted(item.tables) if each.score.model)
-        for shas, datas in batches(item, rows or next(sizes, CHUNK)):
+        for shas, datas in batches(item, rows or scored.batch_size(self._wanted(item.tables))):
             yield Piece(tuple(shas), (datas, item.tables))
 
     def prepare(self, piece: Piece) -> Scored:

@@ -1,8 +1,7 @@
 """Tag: label the pictures that a wave asks for with words of a vocabulary by CLIP zero-shot, from stored vectors."""
 
 from dataclasses import dataclass, replace
-
-import pyarrow as pa
+from typing import ClassVar
 
 from catalog.pending.by_text import pending_asked
 from catalog.pending.item import WorkItem
@@ -15,7 +14,7 @@ from ops.models.clip import Clip
 from ops.pair.tags import ZeroShotTags
 from tasks.run.identity import Bound, decoder, embedder, tagger, tagger_name
 from tasks.run.partition import Part
-from tasks.run.rows import read_rows, to_vectors
+from tasks.run.rows import read_rows, score_rows, to_vectors
 from tasks.run.session import Session
 from tasks.score_images import ScoreImages
 from tasks.vocabulary import known_vocabulary, vocabulary
@@ -88,6 +87,8 @@ def _scorer(tags: Tags, words: Vocabulary, model: ZeroShotTags, plan: Plan) -> S
 class TagPictures:
     """A job: label image vectors of one shard, to ``tags``. ``model`` is the recipe's name of the one that does."""
 
+    stage: ClassVar[str] = TAGS.step
+
     zero_shot: ZeroShotTags
     clip: Clip
     scorer: str
@@ -95,13 +96,13 @@ class TagPictures:
 
     def __call__(self, item: WorkItem) -> list[Part]:
         rows = read_rows(item, ["sha256", "image_vector"], "sha256")
-        rows = rows.filter(rows["image_vector"].is_valid())  # none: it was quarantined when the tagger was to see it
-        words, similarities = self.zero_shot(to_vectors(rows["image_vector"]), self.clip.embed_texts)
-        table = pa.table(
-            {
-                "sha256": rows["sha256"],
-                "tags": pa.array(words, pa.list_(pa.string())),
-                "tag_similarities": pa.array(similarities, pa.list_(pa.float64())),
-            }
-        )
-        return [Part("tags", table, self.scorer)]
+        seen = rows.filter(rows["image_vector"].is_valid())  # none: it was quarantined when the tagger was to see it
+        words, similarities = self.zero_shot(to_vectors(seen["image_vector"]), self.clip.embed_texts)
+        unseen = rows.filter(rows["image_vector"].is_null())["sha256"].to_pylist()
+        nothing = [None] * len(unseen)
+        values = {"tags": [*words, *nothing], "tag_similarities": [*similarities, *nothing]}
+        return [Part("tags", score_rows(TAGS, [*seen["sha256"].to_pylist(), *unseen], values), self.scorer)]
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        """Make rows of NULLs for pictures that kill their worker: without a row a picture would be asked for again."""
+        return [Part("tags", score_rows(TAGS, list(item.keys), {}), self.scorer)]

@@ -27,28 +27,37 @@ def use_text_similarity(session: Session, score: Score) -> None:
 def score_texts(session: Session, score: Score, texts: str, column: str) -> None:
     """Score the wave's texts in ``column`` of the table ``texts``: one of something else has a low similarity."""
     items = pending_text_similarity(session.lake, session.plan, score, texts, column)
-    job = ScoreTexts(clip(session.recipe), score.table, session.plan.scorer(score.table))
+    job = ScoreTexts(clip(session.recipe), score.table, session.plan.scorer(score.table), score.step)
     session.work_rounds(score.step, items, job)
 
 
 @dataclass(frozen=True)
 class ScoreTexts:
-    """A job: compare image vectors of one shard with a text of each, to ``table``, whose column has its name."""
+    """A job: compare image vectors of one shard with a text of each, to ``table``, whose column has its name; ``stage``
+    is the step that complains of what kills it."""
 
     model: ClassVar[str] = IMAGE_EMBEDDING.model
 
     clip: Clip
     table: str
     scorer: str
+    stage: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
         rows = read_rows(item, ["sha256", "image_vector"], "sha256")
         scores = similarity(to_vectors(rows["image_vector"]), self.clip.embed_texts(item.inputs["texts"]))
+        return [self._part(rows["sha256"].to_pylist(), item, scalars(scores))]
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        """Make rows of NULLs for pictures whose texts kill their worker: a rule on them then drops these."""
+        return [self._part(list(item.keys), item, [None] * len(item.keys))]
+
+    def _part(self, keys: list[str], item: WorkItem, scores: list[float | None]) -> Part:
         table = pa.table(
             {
-                "sha256": rows["sha256"],
+                "sha256": pa.array(keys, pa.string()),
                 "input_digest": pa.array(item.inputs["input_digests"], pa.string()),
-                self.table: pa.array(scalars(scores), pa.float64()),
+                self.table: pa.array(scores, pa.float64()),
             }
         )
-        return [Part(self.table, table, self.scorer)]
+        return Part(self.table, table, self.scorer)

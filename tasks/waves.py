@@ -58,10 +58,15 @@ def _seconds_each(session: Session, key: str) -> float | None:
 
 
 def _keep_record(session: Session) -> None:
-    """Write to ``waves`` what became of the wave before."""
+    """Write to ``waves`` what became of the wave before, once: a step that is tried again comes here again."""
     seen = wanted.seen(session.lake)
     if not seen.known:
         raise RuntimeError(f"wave {session.waves} asked for texts of {seen.asked:,} pictures, and has none of them")
     commit = session.begin(WAVE).commit
     row = (session.writer.run_id, session.waves, seen.asked, seen.passed, seen.kept, commit)
-    session.lake.retrying(lambda: session.lake.execute("INSERT INTO waves VALUES (?, ?, ?, ?, ?, ?)", row))
+
+    def body() -> None:
+        session.lake.execute("DELETE FROM waves WHERE run_id = ? AND wave = ?", row[:2])
+        session.lake.execute("INSERT INTO waves VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    session.lake.retrying(body)

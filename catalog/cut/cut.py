@@ -18,6 +18,11 @@ numbers that it drops, no row is written again, and ids are looked up by who rea
 disk.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
 from catalog.cut import facts
 from catalog.cut.cap import balance
 from catalog.cut.facts_tables import image_checks
@@ -28,21 +33,37 @@ from catalog.pending.eligible import decided, passed
 from catalog.recipe.plan import Plan
 from catalog.terms.error import Damaged
 
+Made = TypeVar("Made")
+
 
 def cut(lake: Lake, plan: Plan) -> int:
     """Make the views ``cut_images`` and ``cut_texts``; return the cap that was applied.
 
+    Raises as `survivors`.
+    """
+    return _mended(_cut, lake, plan)
+
+
+def survivors(lake: Lake, plan: Plan) -> None:
+    """Make the table ``cut_survivors(n, picture, cluster, draw)`` of what reaches the rules on generated texts.
+
     Facts that prove damaged are made anew: DuckDB checks each block of them. Raises Damaged for files of the lake.
     """
+    _mended(_survivors, lake, plan)
+
+
+def _mended(step: Callable[[Lake, Plan], Made], lake: Lake, plan: Plan) -> Made:
+    """Do a step over the facts, and once more over new ones where these prove damaged."""
     try:
-        return _cut(lake, plan)
+        return step(lake, plan)
     except Damaged:
         if not facts.discard(lake):
             raise
-        return _cut(lake, plan)
+        return step(lake, plan)
 
 
-def _cut(lake: Lake, plan: Plan) -> int:
+def _survivors(lake: Lake, plan: Plan) -> np.ndarray:
+    """Make ``cut_survivors``, ``cut_dropped`` and ``cut_best``; return the keepers of sentences."""
     facts.attach(lake, plan)
     keep = passed(image_checks(plan))
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)")
@@ -54,6 +75,11 @@ def _cut(lake: Lake, plan: Plan) -> int:
         f"INSERT INTO cut_dropped SELECT n, 'no_text', NULL FROM {_alive(keep)} WHERE n NOT IN (SELECT n FROM cut_best)"
     )
     lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_survivors AS SELECT n, picture, cluster, draw FROM {_alive(keep)}")
+    return keepers
+
+
+def _cut(lake: Lake, plan: Plan) -> int:
+    keepers = _survivors(lake, plan)
     judge(lake, plan)
     cap = balance(lake, plan)
     lake.execute(
@@ -61,7 +87,7 @@ def _cut(lake: Lake, plan: Plan) -> int:
         "(SELECT n FROM cut_capped WHERE NOT past AND coalesce(state, '') = '') USING (n)"
     )
     assign_texts(lake, plan, keepers)
-    _decisions(lake, plan, keep, cap)
+    _decisions(lake, plan, cap)
     return cap
 
 
@@ -93,8 +119,9 @@ def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> Non
     )
 
 
-def _decisions(lake: Lake, plan: Plan, keep: str, cap: int) -> None:
+def _decisions(lake: Lake, plan: Plan, cap: int) -> None:
     """Make the view ``cut_images`` over what each step left: who reads it writes out ids, values and reasons."""
+    keep = passed(image_checks(plan))
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_textless AS SELECT n FROM cut_kept WHERE n NOT IN (SELECT n FROM cut_given)"
     )

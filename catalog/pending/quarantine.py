@@ -8,6 +8,7 @@ from catalog.lake.lake import Lake
 from catalog.terms.declared import declared, scores_of
 from catalog.terms.error import PairmillError
 from catalog.terms.reasons import REASONS
+from catalog.terms.score import Score
 
 
 class FaultCount(NamedTuple):
@@ -88,7 +89,7 @@ def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
 
     def body() -> None:
         for score in scores:
-            of_step = f"SELECT item {complaints} AND stage = '{score.step}'"
+            of_step = f"SELECT item {complaints} AND stage IN ({_steps_of(score)})"
             _forget(lake, score.table, f"{score.unusable} AND sha256 IN ({of_step})", reason, commit)
         lake.execute(
             "UPDATE partitions SET partition_id = partition_id || ? WHERE \"table\" = 'quarantine' AND shard IN "
@@ -99,6 +100,12 @@ def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
 
     lake.retrying(body)
     return n
+
+
+def _steps_of(score: Score) -> str:
+    """SQL of the steps whose complaints left ``score`` a row of nothing: its own, and what makes its input."""
+    steps = {score.step} | {each.step for each in scores_of("image", declared()) if each.table in score.made_from}
+    return ", ".join(f"'{step}'" for step in sorted(steps))
 
 
 def _forget(lake: Lake, table: str, where: str, reason: str, commit: int) -> None:

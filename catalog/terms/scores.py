@@ -79,6 +79,7 @@ CAPTION_SIMILARITY = Score(
     needs="captioners",
     on_demand=False,
     step="score captions",
+    unusable="caption_similarity IS NULL",
 )
 TAGS = Score(
     "tags",
@@ -92,6 +93,7 @@ TAGS = Score(
     needs="tags",
     on_demand=False,
     step="tag",
+    unusable="tags IS NULL",
 )
 SYNTHETIC = Score(
     "fuse",
@@ -129,6 +131,7 @@ SYNTHETIC_SIMILARITY = Score(
     needs="fuse",
     on_demand=False,
     step="score fused texts",
+    unusable="synthetic_similarity IS NULL",
 )
 SENTENCE_QUALITY = Score(
     "sentence_quality",

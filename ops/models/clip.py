@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ops.models.batch_size import on_this_card
+
 if TYPE_CHECKING:
     from ops.models.clip_loaded import Batches, LoadedClip
 
@@ -54,9 +56,22 @@ class Clip:
         """Load the weights now."""
         _ = self._loaded
 
+    def fitted_batch_size(self) -> int:
+        """Return the batch size at which pictures are embedded fastest on this GPU; on a CPU the one that is set.
+
+        The first call on a GPU embeds: no other thread may use the model then.
+        """
+
+        def run(rows: int) -> None:
+            side = self._loaded.image_size
+            pictures = [np.zeros((side, side, 3), np.uint8)] * rows
+            self._loaded.fetch(self._loaded.infer_pictures(self._loaded.prepare_pictures(pictures, rows)))
+
+        return on_this_card(self.spec, f"{self.precision} pictures", self.batch_size, run)
+
     def prepare_images(self, pixels: list[np.ndarray]) -> Batches:
         """Fit pictures into batches on the CPU, (n, 3, s, s) uint8."""
-        return self._loaded.prepare_pictures(pixels, self.batch_size)
+        return self._loaded.prepare_pictures(pixels, self.fitted_batch_size())
 
     def infer_images(self, ready: Batches) -> Batches:
         """Launch prepared pictures; the device is not waited for."""

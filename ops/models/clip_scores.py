@@ -24,8 +24,9 @@ class EmbedImages:
         return batch | self.fetch(self.infer(self.prepare(batch)))
 
     def load(self) -> None:
-        """Load the weights now."""
+        """Load the weights now, and find the batch size."""
         self._clip.load()
+        self._clip.fitted_batch_size()
 
     def prepare(self, batch: Batch) -> Any:
         """Make on the CPU what the model takes; None of nothing."""
@@ -38,6 +39,10 @@ class EmbedImages:
     def fetch(self, running: Any) -> Batch:
         """Wait for the device; return the column ``image_vector``."""
         return {"image_vector": np.empty((0, 1)) if running is None else self._clip.fetch(running)}
+
+    def fitted_batch_size(self) -> int:
+        """Return how many pictures the model best takes at once on this device."""
+        return self._clip.fitted_batch_size()
 
     @property
     def _clip(self) -> Clip:

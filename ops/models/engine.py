@@ -42,6 +42,7 @@ class Engine:
         self._slots = threading.Semaphore(2 * feeders + 2)
         self._alone, self._turn = threading.Lock(), threading.Lock()
         self._broken: BrokenDevice | None = None
+        self._is_closed, self._feeding, self._ending = False, feeders, threading.Lock()
         for number in range(feeders):
             threading.Thread(target=self._feed, name=f"feeder-{number}", daemon=True).start()
         if feeders:
@@ -55,6 +56,8 @@ class Engine:
             return [self._by_itself(piece) for piece in pieces]
         tickets: list[_Ticket] = []
         with self._turn:  # one caller after the other: a process that dies has few of them half done
+            if self._is_closed:
+                raise RuntimeError("this engine is closed")
             for piece in pieces:
                 self._slots.acquire()
                 tickets.append(_Ticket(piece))
@@ -64,11 +67,11 @@ class Engine:
         return [ticket.done.result() for ticket in tickets]
 
     def close(self) -> None:
-        """End the threads once they have done what they have."""
-        for _ in range(self._feeders):
-            self._to_prepare.put(None)
-        if self._feeders:
-            self._to_infer.put(None)
+        """End the threads once they have done what they have; nothing is run afterwards."""
+        with self._turn:
+            for _ in range(0 if self._is_closed else self._feeders):
+                self._to_prepare.put(None)
+            self._is_closed = True
 
     def _by_itself(self, piece: Any) -> Any:
         ready = self._halves.prepare(piece)
@@ -82,13 +85,17 @@ class Engine:
                 raise seen from error
 
     def _feed(self) -> None:
-        """Prepare what comes. The body of a feeder."""
+        """Prepare what comes. The body of a feeder; the last to end ends the device's thread."""
         while (ticket := self._to_prepare.get()) is not None:
             try:
                 ticket.held = self._halves.prepare(ticket.held)
                 self._to_infer.put(ticket)
             except BaseException as error:
                 self._fail(ticket, error)
+        with self._ending:
+            self._feeding -= 1
+            if not self._feeding:
+                self._to_infer.put(None)
 
     def _work(self) -> None:
         """Launch each batch as soon as it is ready, then take the one before from the device. The device's thread."""
@@ -120,8 +127,9 @@ class Engine:
     def _take(self, ticket: _Ticket | None) -> None:
         if ticket is None:
             return
+        running, ticket.held = ticket.held, None  # or every batch of an item stays on the device until its end
         try:
-            ticket.done.set_result(self._halves.fetch(ticket.held))
+            ticket.done.set_result(self._halves.fetch(running))
         except BaseException as error:
             self._refuse(ticket, error)
 
@@ -130,7 +138,9 @@ class Engine:
         self._refuse(ticket, error)
 
     def _refuse(self, ticket: _Ticket, error: BaseException) -> None:
-        seen = _as_broken(error)
+        seen, ticket.held = _as_broken(error), None
+        if seen is not error:
+            seen.__cause__ = error
         if isinstance(seen, BrokenDevice):
             self._broken = seen
         ticket.done.set_exception(seen)
@@ -147,10 +157,17 @@ class _Ticket:
 def _as_broken(error: BaseException) -> BaseException:
     """Return BrokenDevice for an error after which every call on a CUDA device fails; any other error as it is.
 
-    Memory that ran out leaves the device as it was. Torch has its own class for the others since 2.9, and a text.
+    Memory that ran out, as any library says it, leaves the device as it was. Torch has its own class for the others
+    since 2.9, and a text.
     """
-    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, BrokenDevice):
+    said, kind = str(error), type(error).__name__
+    if (
+        kind == "OutOfMemoryError"
+        or isinstance(error, BrokenDevice)
+        or "out of memory" in said
+        or "ALLOC_FAILED" in said
+    ):
         return error
-    if type(error).__name__ == "AcceleratorError" or (isinstance(error, RuntimeError) and "CUDA error" in str(error)):
-        return BrokenDevice(f"{type(error).__name__}: {error}")
+    if kind == "AcceleratorError" or (isinstance(error, RuntimeError) and "CUDA error" in said):
+        return BrokenDevice(f"{kind}: {error}")
     return error

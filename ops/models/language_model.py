@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ops.models.batch_size import on_this_card
 from ops.models.generation import Generation
 
 if TYPE_CHECKING:
@@ -41,6 +42,18 @@ class LanguageModel:
             found = self.infer(self.prepare([prompts[row] for row in rows]), max_tokens)
             answers.update(zip(rows, found, strict=True))
         return [answers[row] for row in range(len(prompts))]
+
+    def fitted(self, prompt: str, max_tokens: int) -> LanguageModel:
+        """Return this model with the batch size at which it answers ``prompt`` fastest on this GPU; on a CPU as it is.
+
+        The first call on a GPU generates: no other thread may use the model then.
+        """
+
+        def run(rows: int) -> None:
+            self._loaded().answer(self.prepare([prompt] * rows), max_tokens)
+
+        shape = f"{self.precision} {len(prompt)} characters {max_tokens} tokens"
+        return replace(self, batch_size=on_this_card(self.spec, shape, self.batch_size, run))
 
     def batches(self, prompts: list[str]) -> list[list[int]]:
         """Group row numbers into batches of like length in tokens; a twentieth of a batch is padding, at most."""

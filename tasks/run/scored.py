@@ -8,6 +8,7 @@ from ops.batch import Batch
 from ops.fault import Fault
 from tasks.run.identity import Bound
 from tasks.run.partition import Part
+from tasks.run.payloads import CHUNK
 from tasks.run.rows import measured, score_rows
 
 
@@ -68,6 +69,15 @@ def load(scorers: tuple[Bound, ...]) -> None:
     for each in scorers:
         if each.score.model and hasattr(each.op, "load"):
             each.op.load()  # type: ignore[attr-defined]
+
+
+def batch_size(scorers: list[Bound]) -> int:
+    """Return how many rows the first model among these scorers takes at once, or as many as are read without one."""
+    for each in scorers:
+        if each.score.model:
+            op: Any = each.op
+            return op.fitted_batch_size() if hasattr(op, "fitted_batch_size") else getattr(op, "batch_size", CHUNK)
+    return CHUNK
 
 
 def model_of(scorers: tuple[Bound, ...]) -> str:

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from catalog.cut import facts_tables
-from catalog.cut.cut import cut
+from catalog.cut.cut import cut, survivors
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.lake.schema import released
@@ -132,6 +132,19 @@ def test_damaged_ones_are_made_anew(tmp_path: Path, harm):
         assert decisions(lake, plan()) == expected
     (anew,) = (tmp_path / "lake/.facts").iterdir()
     assert anew.read_bytes() != harmed
+
+
+def test_survivors_are_found_without_what_lies_behind_them_over_damaged_facts_too(tmp_path: Path):
+    with lake_of(tmp_path) as lake:
+        cut(lake, plan())
+        expected = lake.query("FROM cut_survivors ORDER BY n")
+    (file,) = (tmp_path / "lake/.facts").iterdir()
+    _rotten(file)
+    with create_or_open(tmp_path / "lake") as lake:
+        survivors(lake, plan())
+        assert lake.query("FROM cut_survivors ORDER BY n") == expected
+        made = {name for (name,) in lake.query("SELECT table_name FROM duckdb_tables() WHERE temporary")}
+        assert "cut_survivors" in made and not made & {"cut_late", "cut_capped", "cut_kept", "cut_given"}
 
 
 def test_recipes_that_take_turns_keep_theirs(tmp_path: Path):

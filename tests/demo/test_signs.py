@@ -50,14 +50,14 @@ def with_sentences(said: list[str]) -> list[str]:
 
 
 def test_the_captioner_sees_that_it_is_a_sign():
-    assert np.mean(["sign that says" in caption for caption in captions(signs())]) >= 0.8
+    assert np.mean(["sign that says" in caption for caption in captions(signs())]) >= 0.95  # 0.972 of 36
 
 
 def test_a_sign_is_too_like_a_text_that_says_what_a_sign_says():
     said = [f"A sign that says {phrase}." for phrase in phrases() * 3]
-    assert np.mean(likeness(signs(), with_sentences(said)) > HIGH) >= 0.65
+    assert np.mean(likeness(signs(), with_sentences(said)) > HIGH) >= 0.81  # 0.833 of 36
 
 
 def test_a_bare_ground_is_too_unlike_what_is_said_of_it():
     found = grounds(40)
-    assert np.mean(likeness(found, with_sentences(captions(found))) < LOW) >= 0.9
+    assert np.mean(likeness(found, with_sentences(captions(found))) < LOW) >= 0.93  # 0.95 of 40

@@ -55,6 +55,16 @@ def test_the_dataset_is_the_one_of_all_texts(by_waves: Path, pages: Path, asked:
     assert rows(by_waves, "SELECT count(*) FROM synthetic")[0][0] < everything
 
 
+def test_texts_are_fused_though_a_rule_on_captions_waits_for_its_number(
+    pages: Path, asked: dict[str, str], tmp_path: Path
+):
+    """Its number is found among the captions of the first wave, which are there before it is."""
+    waits = "{name: shown, keep: 'caption_similarity >= {threshold}', calibrate: {drop: 0.1}}]"
+    curate(tmp_path / "lake", pages, settings=asked | {"images": RULES[: RULES.index("{name: pair")] + waits})
+    assert rows(tmp_path / "lake", "SELECT count(*) FROM synthetic")[0][0] > 0
+    assert rows(tmp_path / "lake", "SELECT count(threshold) FROM thresholds") == [(1,)]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_what_is_killed_inside_and_between_waves_ends_in_the_same_dataset(

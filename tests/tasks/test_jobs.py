@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -11,9 +12,11 @@ from catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_HASH, IMAGE_QUALITY
 from ops.image.decode import Decode
 from ops.image.image_quality import ImageQuality
 from ops.image.phash import PerceptualHash
+from ops.models.clip import Clip
 from ops.models.clip_scores import EmbedImages
 from ops.models.language_model import LanguageModel
 from ops.models.vlm import VisionLanguageModel
+from ops.pair.tags import ZeroShotTags
 from ops.read.places import retries
 from ops.read.source import open_source
 from tasks.answers import AskOfPictures, AskOfTexts
@@ -22,19 +25,26 @@ from tasks.fusion import FuseTexts
 from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
 from tasks.run.identity import Bound
 from tasks.run.partition import Job, Output, write_parts
+from tasks.run.rows import to_blobs
 from tasks.score_images import ScoreImages
+from tasks.tag import TagPictures
+from tasks.text_similarity import ScoreTexts
 from tests.ops.models.tiny_chat import save_chat_model
 from tests.ops.read.test_s3_unwell import bucket, fill, fresh_filesystem, quick, server, unwell
 
 __all__ = ["bucket", "quick", "server"]  # fixtures
 
+MODELS = Path(__file__).resolve().parents[2] / "infra/demo/models"
 MODEL = VisionLanguageModel("hf:nowhere")
+CLIP = Clip("open_clip:local-dir:nowhere")
 EMBED = EmbedImages("open_clip:local-dir:nowhere")
 OPS = ((IMAGE_QUALITY, ImageQuality()), (IMAGE_HASH, PerceptualHash()), (IMAGE_EMBEDDING, EMBED))
 IMAGES = ScoreImages(Decode(), tuple(Bound(score, op, score.name) for score, op in OPS))
-ASK = AskOfPictures(MODEL, Decode(), 8)
+ASK = AskOfPictures(MODEL, Decode(), 8, "Describe.")
 CAPTIONS = CaptionPictures(ASK, "main", "Describe.", "c")
 FUSED = FuseTexts(ASK, "Combine {caption}", "f")
+TAGGED = TagPictures(ZeroShotTags(("dog",)), CLIP, "t", "clip")
+COMPARED = ScoreTexts(CLIP, "caption_similarity", "s", "score captions")
 INPUTS = {"input_digests": ("d", "d"), "captions": ["", ""], "tags": [[], []], "sentences": ["", ""]}
 
 SETTINGS = IngestSettings(10**6, 10**6, "en", "copy", frozenset(), reader_names("en"))
@@ -42,8 +52,14 @@ SETTINGS = IngestSettings(10**6, 10**6, "en", "copy", frozenset(), reader_names(
 
 @pytest.mark.parametrize(
     ("job", "tables"),
-    [(IMAGES, ("image_quality", "image_hash", "image_embedding")), (CAPTIONS, ("captions",)), (FUSED, ("synthetic",))],
-    ids=["score images", "caption", "fuse"],
+    [
+        (IMAGES, ("image_quality", "image_hash", "image_embedding")),
+        (CAPTIONS, ("captions",)),
+        (FUSED, ("synthetic",)),
+        (TAGGED, ("tags",)),
+        (COMPARED, ("caption_similarity",)),
+    ],
+    ids=["score images", "caption", "fuse", "tag", "score captions"],
 )
 def test_a_poisoned_picture_gets_a_row_in_every_table_it_was_wanted_for(job: Job, tables: tuple, tmp_path: Path):
     item = WorkItem("shard", ("a", "b"), tables=tables, inputs=INPUTS)
@@ -53,11 +69,29 @@ def test_a_poisoned_picture_gets_a_row_in_every_table_it_was_wanted_for(job: Job
         assert pq.read_table(each.path, columns=["sha256"])["sha256"].to_pylist() == ["a", "b"]
 
 
+def test_a_text_that_kills_its_worker_has_no_similarity_but_is_known_by_its_digest():
+    (part,) = COMPARED.poisoned(WorkItem("shard", ("a", "b"), inputs={"input_digests": ("d", "e")}))
+    assert part.rows.to_pylist() == [
+        {"sha256": "a", "input_digest": "d", "caption_similarity": None},
+        {"sha256": "b", "input_digest": "e", "caption_similarity": None},
+    ]
+
+
+def test_a_picture_that_the_tagger_could_not_see_has_a_row_without_tags(tmp_path: Path):
+    path, clip = tmp_path / "vectors.parquet", Clip(f"open_clip:local-dir:{MODELS / 'clip'}")
+    vector = to_blobs(clip.embed_texts(["a dog"]))[0]
+    pq.write_table(pa.table({"sha256": ["a", "b"], "image_vector": pa.array([None, vector], pa.binary())}), path)
+    (part,) = TagPictures(ZeroShotTags(("dog",)), clip, "t", "clip")(WorkItem("shard", ("a", "b"), (str(path),)))
+    rows = {row["sha256"]: row for row in part.rows.to_pylist()}
+    assert rows["a"] == {"sha256": "a", "tags": None, "tag_similarities": None}
+    assert rows["b"]["tags"] == ["dog"]
+
+
 def test_texts_are_fused_without_a_file_of_pictures_and_one_too_long_is_quarantined(tmp_path: Path):
     model = LanguageModel(save_chat_model(tmp_path, context=128))
     texts = {"captions": ["A dog.", "A cat. " * 40], "tags": [["dog"], []], "sentences": ["It ran.", ""]}
     item = WorkItem("shard", ("a", "b"), inputs={"input_digests": ("d", "e"), "known": [None, None]} | texts)
-    fused, bad = FuseTexts(AskOfTexts(model, 6), "{caption} {tags} {sentence}", "f")(item)
+    fused, bad = FuseTexts(AskOfTexts(model, 6, "A dog."), "{caption} {tags} {sentence}", "f")(item)
     assert fused.rows.select(["sha256", "input_digest", "n_tokens"]).to_pylist() == [
         {"sha256": "a", "input_digest": "d", "n_tokens": 6},
         {"sha256": "b", "input_digest": "e", "n_tokens": 0},

@@ -31,7 +31,7 @@ from tests.shared import new_lake
 COMPUTE = Compute.model_validate({"workers": 1})
 SCORES = "SELECT sha256, sharpness, brightness, colourfulness, image_entropy FROM image_quality ORDER BY ALL"
 MODEL = VisionLanguageModel("hf:infra/demo/models/captioner")
-ASK = AskOfPictures(MODEL, Decode(96), 4)
+ASK = AskOfPictures(MODEL, Decode(96), 4, "Describe the picture.")
 TEXTS = {
     "captions": ["a"] * 2,
     "tags": [[]] * 2,

@@ -204,7 +204,7 @@ def test_a_model_that_does_not_fit_while_it_loads_fails_the_run(tmp_path: Path, 
 
     spec = save_vlm(tmp_path)
     monkeypatch.setattr(torch.nn.Module, "to", full)
-    with pytest.raises(ModelError, match=r"does not fit the GPU: its weights take .* --model NAME:gpus=1"):
+    with pytest.raises(ModelError, match=r"does not fit the GPU: its weights take .*--model NAME:gpus=1"):
         VisionLanguageModel(spec).generate(pictures(2), PROMPTS[:2], 5)
 
 

@@ -1,0 +1,81 @@
+"""The batch size: the fastest one is found, remembered, and looked for by one process at a time."""
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ops.models.batch_size import fastest, remembered
+
+
+class Card:
+    """A device of a known curve: a batch takes ``fixed`` seconds and ``each`` a row; ``room`` rows fit."""
+
+    def __init__(self, fixed: float, each: float, room: int) -> None:
+        self.fixed, self.each, self.room = fixed, each, room
+        self.runs: list[int] = []
+
+    def run(self, rows: int) -> None:
+        self.runs.append(rows)
+        if rows > self.room:
+            raise MemoryError(rows)
+        time.sleep(self.fixed + self.each * rows)
+
+
+def is_full(error: Exception) -> bool:
+    return isinstance(error, MemoryError)
+
+
+def test_it_grows_while_a_larger_batch_is_faster_and_stops_where_it_is_not():
+    card = Card(0.02, 0.0002, 10**9)  # at 8 rows 370 a second; at 1,024 4,550; twice that wins some 4 %
+    found = fastest(card.run, 8, is_full)
+    assert 256 <= found <= 2048 and max(card.runs) <= 4096
+
+
+def test_it_is_the_largest_that_fits_where_memory_runs_out_first():
+    assert fastest(Card(0.02, 0.0, 100).run, 8, is_full) == 64
+    assert fastest(Card(0.02, 0.0, 4).run, 8, is_full) == 8  # the batch itself is halved when it is used
+
+
+def test_another_error_is_raised():
+    def broken(rows: int) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fastest(broken, 8, is_full)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "pairmill" / "batch_sizes.json"
+
+
+def test_what_was_found_is_known_by_model_and_device_and_found_once_by_many(cache: Path):
+    looked: list[str] = []
+
+    def find() -> int:
+        looked.append("looked")
+        time.sleep(0.05)
+        return 96
+
+    with ThreadPoolExecutor(4) as several:
+        assert list(several.map(lambda _: remembered(("hf:a", "bf16", "H200"), find), range(8))) == [96] * 8
+    assert len(looked) == 1
+    assert remembered(("hf:a", "bf16", "A100"), lambda: 32) == 32
+    assert json.loads(cache.read_text()) == {"hf:a bf16 H200": 96, "hf:a bf16 A100": 32}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"hf:a": "many"}', '{"hf:a": -1}'])
+def test_a_damaged_file_is_nothing_known_and_written_anew(text: str, cache: Path):
+    cache.parent.mkdir()
+    cache.write_text(text)
+    assert remembered(("hf:a",), lambda: 16) == 16
+    assert json.loads(cache.read_text()) == {"hf:a": 16}
+
+
+def test_without_a_folder_to_write_it_is_found_anew(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    assert remembered(("hf:a",), lambda: 16) == 16
