@@ -39,8 +39,10 @@ class Answers:
 
 @dataclass(frozen=True)
 class AskOfPictures:
-    """Ask a model that sees, in halves; its batch size is found for prompts like ``example``; all pictures decoded before, or the cut would not keep them, but one that the
-    lake only refers to may be gone since."""
+    """Ask a model that sees, in halves; its batch size is found for prompts like ``example``.
+
+    All pictures decoded before, or the cut would not keep them, but one that the lake only refers to may be gone.
+    """
 
     model: VisionLanguageModel
     decode: Decode

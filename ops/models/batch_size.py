@@ -15,19 +15,16 @@ LEAST_GAIN, MOST = 1.05, 4096
 _IN_THIS_PROCESS: dict[tuple[str, ...], int] = {}
 
 
-def fastest(run: Callable[[int], None], first: int, is_full: Callable[[Exception], bool]) -> int:
+def fastest(seconds_of: Callable[[int], float], first: int, is_full: Callable[[Exception], bool]) -> int:
     """Double the batch size from ``first`` until the rate stops growing or memory runs out; return the best.
 
-    ``run(n)`` does one batch of n rows and waits for it; it is called twice a size, since the first time compiles.
-    ``is_full`` tells memory that ran out from other errors, which are raised. ``first`` stands where even it is full.
+    ``seconds_of(n)`` runs a batch of n rows and returns what it took. ``is_full`` tells memory that ran out from other
+    errors, which are raised. ``first`` stands where even it is full.
     """
     best, rate, size = first, 0.0, first
     while size <= MOST:
         try:
-            run(size)
-            started = time.perf_counter()
-            run(size)
-            now = size / (time.perf_counter() - started)
+            now = size / seconds_of(size)
         except Exception as error:
             if not is_full(error):
                 raise
@@ -50,11 +47,22 @@ def on_this_card(spec: str, shape: str, first: int, run: Callable[[int], None]) 
         return first
     share = f"{torch.cuda.get_per_process_memory_fraction():.2f}"
     key = (spec, shape, torch.cuda.get_device_name(), share)
+
+    def find() -> int:
+        full = torch.cuda.OutOfMemoryError
+        return fastest(lambda rows: _second_time(run, rows), first, lambda error: isinstance(error, full))
+
     if key not in _IN_THIS_PROCESS:
-        _IN_THIS_PROCESS[key] = remembered(
-            key, lambda: fastest(run, first, lambda error: isinstance(error, torch.cuda.OutOfMemoryError))
-        )
+        _IN_THIS_PROCESS[key] = remembered(key, find)
     return _IN_THIS_PROCESS[key]
+
+
+def _second_time(run: Callable[[int], None], rows: int) -> float:
+    """Return the seconds of a batch, whose first one of its size compiles."""
+    run(rows)
+    started = time.perf_counter()
+    run(rows)
+    return time.perf_counter() - started
 
 
 def remembered(key: tuple[str, ...], find: Callable[[], int]) -> int:
