@@ -1,6 +1,8 @@
 """Run a step as a Prefect task, which is shown and retried there."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from prefect import Task, get_run_logger
@@ -19,7 +21,8 @@ def as_task(step: Callable[[Session], Any], session: Session) -> Any:
 
     def work() -> Any:
         before = dict(session.counts)
-        result = step(session)
+        with _workers_said(get_run_logger()):
+            result = step(session)
         done = {name: n - before.get(name, 0) for name, n in session.counts.items()}
         said = ", ".join(f"{name} {n}" for name, n in done.items() if n) or "no work items"
         get_run_logger().info(f"{step.__name__}: {said}")
@@ -36,6 +39,19 @@ def as_task(step: Callable[[Session], Any], session: Session) -> Any:
         retry_condition_fn=_may_pass,
     )
     return carried()
+
+
+@contextmanager
+def _workers_said(log: logging.Logger | logging.LoggerAdapter) -> Iterator[None]:
+    """Show in the task's log what is said of its workers: where their logs are, who is stuck, lost or waited for."""
+    said = logging.getLogger("pairmill.workers")
+    handler = logging.Handler()
+    handler.emit = lambda record: log.log(record.levelno, record.getMessage())
+    said.addHandler(handler)
+    try:
+        yield
+    finally:
+        said.removeHandler(handler)
 
 
 def _may_pass(task: Any, run: Any, state: Any) -> bool:

@@ -74,6 +74,7 @@ class OnRay:
         self._queue: Any = ray.remote(_Queue).options(num_cpus=0, max_concurrency=8, label_selector=here).remote()
         self._dataset = _dataset(self._queue, pickle.dumps(worker), asked, here)
         self._results: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        LOG.info("workers' logs are on each machine in %s/logs", _session_folder())
         threading.Thread(target=_collect, args=(self._dataset, self._results), name="ray", daemon=True).start()
 
     def run(self, items: Sequence[WorkItem], output: Output) -> Iterator[list[Manifest]]:
@@ -151,6 +152,13 @@ class _Room:
 
     def _is_there(self) -> bool:
         return not refusal(self._asked, _nodes())
+
+
+def _session_folder() -> str:
+    """Return where Ray keeps the files of its session, on every machine of it."""
+    from ray._private import worker
+
+    return getattr(worker._global_node, "_session_dir", "/tmp/ray/session_latest")
 
 
 def _launching() -> int:

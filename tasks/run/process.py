@@ -23,6 +23,7 @@ from tasks.run.poison import Lost
 from tasks.run.worker import BROKEN_DEVICE, serve
 
 LOG = logging.getLogger("pairmill.workers")
+LOG.setLevel(logging.INFO)  # a terminal shows its warnings, Prefect's task all of it
 # How often a wait looks at what its worker has held for too long, and how long one that is stuck has to say where.
 LOOK_SECONDS, DUMP_SECONDS = 1.0, 1.0
 # A process that cannot even begin, again and again, is no row's fault.
