@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ops.models.device import device, dtype, exact_inference, text_batches
+from ops.models.device import device, dtype, exact_inference, in_parts_that_fit, text_batches
 from ops.models.loading import once, placed
 from ops.models.model_digest import ModelError, resolve, split_open_clip
 from ops.models.text_tower import TextTower
@@ -49,7 +49,7 @@ class LoadedClip:
     def infer_pictures(self, batches: Batches) -> Batches:
         """Launch all batches of pictures; each has its vectors then, on the device."""
         n, found = batches
-        return n, [(rows, self.embed_images(fitted)) for rows, fitted in found]
+        return n, [(rows, in_parts_that_fit(self.embed_images, fitted)) for rows, fitted in found]
 
     def prepare_sentences(self, texts: list[str], batch_size: int) -> Batches:
         """Tokenize sentences into batches of like length."""
@@ -64,7 +64,7 @@ class LoadedClip:
     def infer_sentences(self, batches: Batches) -> Batches:
         """Launch all batches of sentences; each has its vectors then, on the device."""
         n, found = batches
-        return n, [(rows, self.embed_tokens(tokens)) for rows, tokens in found]
+        return n, [(rows, in_parts_that_fit(self.embed_tokens, tokens)) for rows, tokens in found]
 
     def fit(self, picture: np.ndarray) -> torch.Tensor:
         """Fit (h, w, 3) to (3, s, s) uint8: the model's resize ('shortest', 'longest', 'squash'), then crop or pad."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -49,6 +50,21 @@ def exact_inference() -> Iterator[None]:
     """Disable gradients, and TF32 and timing-chosen algorithms in convolutions, which would change fp32 by 1e-3."""
     with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
         yield
+
+
+def in_parts_that_fit(run: Callable[[Any], torch.Tensor], rows: Any) -> torch.Tensor:
+    """Run ``rows`` (a tensor or a list) as one batch, or in halves where the GPU's memory runs out; the results joined.
+
+    Raises torch.cuda.OutOfMemoryError for a single row that does not fit.
+    """
+    try:
+        return run(rows)
+    except torch.cuda.OutOfMemoryError:
+        if len(rows) == 1:
+            raise
+    torch.cuda.empty_cache()  # outside of the handler the failed batch's tensors are free
+    half = len(rows) // 2
+    return torch.cat([in_parts_that_fit(run, rows[:half]), in_parts_that_fit(run, rows[half:])])
 
 
 def text_batches(lengths: list[int], batch_size: int) -> list[list[int]]:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from ops.models.causal_model import load_causal
-from ops.models.device import dtype, exact_inference, token_batches
+from ops.models.device import dtype, exact_inference, in_parts_that_fit, token_batches
 from ops.models.loading import once
 from ops.models.model_digest import ModelError
 
@@ -45,7 +45,7 @@ class LoadedLanguageModel:
     def infer(self, batches: Batches) -> Batches:
         """Launch all batches; each has its mean losses instead of its tokens then, on the device."""
         n, found = batches
-        return n, [(rows, self.mean_losses(tokens)) for rows, tokens in found]
+        return n, [(rows, in_parts_that_fit(self.mean_losses, tokens)) for rows, tokens in found]
 
     def fetch(self, batches: Batches) -> np.ndarray:
         """Return the perplexities (n,); only here is the device waited for."""

@@ -52,7 +52,7 @@ def resources(placement: Placement, model: str, nodes: list[Node]) -> Resources:
     gpus = _gpus(pool, model, nodes)
     if not gpus and not pool.feeders:
         room = sum(floor(node.cpus / placement.cpus_per_worker) for node in nodes)
-        most = pool.replicas[1] or placement.workers or max(1, room)
+        most = pool.replicas[1] or placement.workers or (UNBOUNDED if placement.is_cluster else max(1, room))
         return Resources(placement.cpus_per_worker, 0.0, max(1, pool.replicas[0]), most)
     feeders, cpus = _fed(pool, gpus, nodes)
     room = max(1, sum(_on_cards(node, gpus) if gpus else floor(node.cpus / cpus) for node in nodes))

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from ops.models.device import in_parts_that_fit
 from ops.models.loading import no_room, once, placed, weight_bytes
 from ops.models.model_digest import ModelError
 
@@ -60,3 +61,18 @@ def test_memory_that_runs_out_while_a_model_is_moved_is_the_models_error():
 
     with pytest.raises(ModelError, match="does not fit"):
         placed(Full(2, 2), "hf:big")
+
+
+def test_a_batch_without_room_is_run_in_halves_and_a_row_without_room_is_told():
+    sizes: list[int] = []
+
+    def run(rows: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(rows))
+        if len(rows) > 3 or 99 in rows:
+            raise torch.cuda.OutOfMemoryError("no room")
+        return rows * 2
+
+    assert torch.equal(in_parts_that_fit(run, torch.arange(10)), torch.arange(10) * 2)
+    assert sizes == [10, 5, 2, 3, 5, 2, 3]
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        in_parts_that_fit(run, torch.tensor([1, 99]))
