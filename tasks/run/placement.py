@@ -20,7 +20,7 @@ class Placement:
     """Workers, CPUs and models of a run. Never part of an identity: on CPUs any placement gives the same rows.
 
     ``workers`` 0 means one per CPU of this machine; on a cluster as many as it has CPUs, those that join it too.
-    ``ray_address`` '' keeps to this machine, 'local' starts Ray here, anything else is a cluster. ``models`` names pools
+    ``ray_address`` '' keeps to this machine, 'local' starts Ray here, anything else is a cluster. ``models`` has pools
     by the recipe's name of a model (clip, captioner, …); a model that is not named has the default pool. Up to
     ``small_rows`` pending rows go to the local pool.
     """
