@@ -1,12 +1,20 @@
 """Generation in waves on the whole line: fewer texts, the same dataset, whatever is killed when."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from catalog.terms.error import PairmillError
+from flows.curate import curate_steps
+from flows.run_start import session
+from flows.settings import Compute, load_recipe
+from tasks.run.session import Session
+from tasks.waves import next_wave
 from tests.flows.line import curate, rows
 from tests.flows.test_resume import killed
-from tests.shared import made_once
+from tests.shared import made_once, new_lake
 
 RULES = (
     "[{name: short_side, keep: 'least(width, height) >= 64'}, "
@@ -79,3 +87,26 @@ def test_what_is_killed_inside_and_between_waves_ends_in_the_same_dataset(
     curate(lake, pages, settings=asked)
     assert dataset(lake) == dataset(by_waves)
     assert rows(lake, "SELECT 1 FROM captions GROUP BY sha256, scorer HAVING count(*) > 1") == []
+
+
+def test_a_wave_whose_asking_failed_is_asked_for_again_as_the_same_wave(
+    pages: Path, asked: dict[str, str], tmp_path: Path
+):
+    compute = Compute.model_validate({"workers": 2})
+    with session(load_recipe("demo", asked), [str(pages)], str(new_lake(tmp_path / "lake")), compute) as held:
+        curate_steps(held, _tried_again)
+    waves = rows(tmp_path / "lake", "SELECT wave, asked FROM waves ORDER BY wave")
+    assert len(waves) >= 2 and [wave for wave, _ in waves] == list(range(1, len(waves) + 1))
+    assert sum(asked for _, asked in waves) == rows(tmp_path / "lake", "SELECT count(*) FROM synthetic")[0][0]
+
+
+def _tried_again(step: Callable[[Session], Any], held: Session) -> Any:
+    """Fail while a wave is asked for, by a view where its table is to be made, and try again, as Prefect does."""
+    if step is not next_wave:
+        return step(held)
+    held.lake.execute("CREATE OR REPLACE TEMP VIEW wave_wanted AS SELECT 1 AS n")
+    try:
+        return step(held)
+    except PairmillError:
+        held.lake.execute("DROP VIEW wave_wanted")
+        return step(held)

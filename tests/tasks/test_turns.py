@@ -16,6 +16,7 @@ from catalog.write import lease
 from catalog.write.lease import Writer
 from ops.image.decode import Decode
 from ops.models.vlm import VisionLanguageModel
+from tasks.answers import AskOfPictures
 from tasks.fusion import FuseTexts
 from tasks.run.partition import Output, write_parts
 from tests.tasks.published import IMAGE_RULES, plan_of, published
@@ -37,7 +38,8 @@ def pending(writer: Writer, rule: str) -> list[WorkItem]:
 
 
 def fuse(writer: Writer, rule: str, model: str) -> None:
-    job = FuseTexts(VisionLanguageModel(model), Decode(side=64), FUSE["prompt"], 4, "fused")
+    ask = AskOfPictures(VisionLanguageModel(model), Decode(side=64), 4, FUSE["prompt"])
+    job = FuseTexts(ask, FUSE["prompt"], "fused")
     output = Output(writer.lake.data_path, "run-2", writer.begin("fuse"))
     for item in pending(writer, rule):
         writer.commit(write_parts(job(item), item, output))
