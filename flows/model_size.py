@@ -1,4 +1,5 @@
-"""Define how large a run makes each of its recipe's models: GPUs, replicas, feeders. None is part of a dataset."""
+"""Define how a run has each of its recipe's models: GPUs, replicas, feeders, keys and prices. None is part of a
+dataset."""
 
 from typing import Annotated, Any
 
@@ -6,9 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from catalog.recipe.plan import Plan
 from catalog.terms.error import PairmillError
-from tasks.run.placement import ModelPool
+from ops.models.http.http_spec import PREFIX
+from tasks.run.placement import ModelPool, Prices
 
-MOST_GPUS, MOST_REPLICAS, MOST_FEEDERS = 8, 10_000, 64
+MOST_GPUS, MOST_REPLICAS, MOST_FEEDERS, MOST_CONNECTIONS = 8, 10_000, 64, 4096
 DECIMALS, LEAST_PART = 4, 0.01  # of a GPU, in Ray; of 80 GB, less holds no model
 # Ray lends parts of one card or whole cards: two numbers side by side would be one card and a half.
 PartOfACard = Annotated[float, Field(ge=0, lt=1)]
@@ -35,6 +37,19 @@ class ModelSize(BaseModel):
         None, description="Threads that prepare batches for each process. Empty: by the CPUs that there are for a GPU."
     )
 
+    key: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,99})?$")] = Field(
+        "", description="Of a model behind endpoints: the NAME of the workers' variable that holds their key."
+    )
+    connections: Annotated[int, Field(ge=1, le=MOST_CONNECTIONS)] = Field(
+        256, description="Requests at once at each endpoint, at most; fewer where more do not make it faster."
+    )
+    prompt_price: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.0, description="What a million tokens that the model reads cost, in any one currency."
+    )
+    answer_price: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        0.0, description="What a million tokens that the model makes cost, in the same currency."
+    )
+
     @field_validator("gpus", mode="before")
     @classmethod
     def _of_one_card_or_whole(cls, gpus: Any) -> Any:
@@ -58,7 +73,8 @@ class ModelSize(BaseModel):
 
     def pool(self) -> ModelPool:
         least, most = self.replicas if isinstance(self.replicas, list) else (self.replicas or 0, self.replicas or 0)
-        return ModelPool(self.gpus, (least, most), self.feeders)
+        prices = Prices(self.prompt_price, self.answer_price)
+        return ModelPool(self.gpus, (least, most), self.feeders, self.key, self.connections, prices)
 
 
 def parse_size(text: str) -> tuple[str, ModelSize]:
@@ -73,7 +89,7 @@ def parse_size(text: str) -> tuple[str, ModelSize]:
             raise ValueError(f"'{setting}' is no size; there are {', '.join(ModelSize.model_fields)}: {AN_EXAMPLE}")
         if key in given:
             raise ValueError(f"'{key}' is given twice for '{name}'; give it once: {AN_EXAMPLE}")
-        given[key] = _numbers(key, value)
+        given[key] = _read(key, value)
     try:
         return name, ModelSize.model_validate(given)
     except ValidationError as error:
@@ -94,12 +110,37 @@ def check_names(models: dict[str, ModelSize], plan: Plan) -> None:
             )
 
 
-def _numbers(key: str, value: str) -> float | int | list[int]:
-    """Read one number, or 1-8 for replicas. Raises ValueError with the remedy."""
-    example = {"gpus": "0.25 or 1", "replicas": "4 or 1-8", "feeders": "4"}[key]
+def check_prices(models: dict[str, ModelSize], most: float, plan: Plan) -> None:
+    """Raise PairmillError for a model behind endpoints without a price, where a run may spend only so much."""
+    recipe = plan.recipe
+    fuser = [recipe.fuse.model] if recipe.fuse else []
+    for name in dict.fromkeys([*(each.model for each in recipe.captioners), *fuser]):
+        size = models.get(name, ModelSize.model_validate({}))
+        if most and recipe.models[name].startswith(PREFIX) and not (size.prompt_price or size.answer_price):
+            raise PairmillError(
+                f"--max-cost (compute.max_cost) cannot hold for '{name}', whose price is not known; name what a "
+                f"million of its tokens cost: --model {name}:prompt_price=0.15,answer_price=0.6"
+            )
+
+
+EXAMPLES = {
+    "gpus": "0.25 or 1",
+    "replicas": "4 or 1-8",
+    "feeders": "4",
+    "connections": "64",
+    "prompt_price": "0.15",
+    "answer_price": "0.6",
+}
+
+
+def _read(key: str, value: str) -> str | float | int | list[int]:
+    """Read a variable's name, one number, or 1-8 for replicas. Raises ValueError with the remedy."""
+    if key == "key":
+        return value
+    example = EXAMPLES[key]
     parts = value.split("-") if key == "replicas" else [value]
     try:
-        found = [float(part) if key == "gpus" else int(part) for part in parts]
+        found = [float(part) if key in ("gpus", "prompt_price", "answer_price") else int(part) for part in parts]
     except ValueError:
         raise ValueError(f"'{value}' is no number of {key}; give {example}, such as {AN_EXAMPLE}") from None
     return found[0] if len(found) == 1 else [int(number) for number in found]

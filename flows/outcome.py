@@ -60,7 +60,12 @@ def written_report(lake: Lake, dataset: Dataset) -> str:
 
 
 def report_path(uri: str, dataset: Dataset) -> Path:
-    """Return the report's path: in ``reports/`` of the lake's folder, or beside its lake.yaml."""
+    """Return the report's path."""
+    return reports_folder(uri) / f"{dataset.name}-{dataset.version}.html"
+
+
+def reports_folder(uri: str) -> Path:
+    """Return the folder for reports of the lake at ``uri``: in its own folder, or beside its lake.yaml."""
     place = Path(uri).expanduser().absolute()
     folder = place if place.is_dir() else place.parent
-    return folder / "reports" / f"{dataset.name}-{dataset.version}.html"
+    return folder / "reports"

@@ -12,7 +12,7 @@ from catalog.recipe.recipe import Recipe
 from catalog.write import runs
 from catalog.write.lease import writing
 from catalog.write.scorer import Scorer
-from flows.model_size import check_names
+from flows.model_size import check_names, check_prices
 from flows.settings import Compute, resolve_source
 from ops.read.source import SourceError, open_source
 from tasks import listing
@@ -31,6 +31,7 @@ def session(
     stage.warm_up(compute.placement())
     checked = identity.plan(recipe)
     check_names(compute.models, checked[0])
+    check_prices(compute.models, compute.max_cost, checked[0])
     uris = resolve_sources(recipe, sources)
     with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris) as session:
         yield session
@@ -62,6 +63,7 @@ def session_on(
         runs.recorded(lake, run_id, flow, plan.recipe, shown),
     ):
         session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
+        session.budget.most = compute.max_cost
         session.register_later(known)
         yield session
 

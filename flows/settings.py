@@ -3,9 +3,9 @@
 import os
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from catalog.recipe.parts import check_vocabulary
 from catalog.recipe.recipe import Recipe, changed, load
@@ -44,9 +44,24 @@ class Compute(BaseModel):
     models: dict[str, ModelSize] = Field(
         {}, description="Sizes by the recipe's name of a model: {clip: {gpus: 0.25, replicas: [1, 8], feeders: 4}}."
     )
+    max_cost: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="What a run may spend on generated texts, by its models' prices; 0 is any sum.",
+    )
     allow_addresses: list[Network] = Field(
         [], description="Networks (CIDR) that a fetch may contact although they are not public: 10.1.0.0/16."
     )
+
+    @model_validator(mode="after")
+    def _costs_need_prices(self) -> Self:
+        if self.max_cost and not any(size.prompt_price or size.answer_price for size in self.models.values()):
+            raise ValueError(
+                "max_cost (--max-cost) needs prices: name what a million tokens of a model cost, such as --model "
+                "captioner:prompt_price=0.15,answer_price=0.6"
+            )
+        return self
 
     def placement(self) -> Placement:
         models = {name: size.pool() for name, size in self.models.items()}

@@ -1,4 +1,8 @@
-"""Read the numbers of a protocol's headers, which strangers write."""
+"""Read the numbers and times of a protocol's headers, which strangers write."""
+
+import contextlib
+import time
+from email.utils import parsedate_to_datetime
 
 
 def whole_number(text: str) -> int | None:
@@ -8,3 +12,12 @@ def whole_number(text: str) -> int | None:
     """
     digits = text.strip(" \t")
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 18 else None
+
+
+def seconds_until(text: str) -> float:
+    """Parse ``Retry-After`` (RFC 9110, 10.2.3): seconds, or a date; 0 for what is neither."""
+    # OverflowError: a year or an hour of twelve digits.
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
+        seconds = whole_number(text)
+        return float(seconds) if seconds is not None else parsedate_to_datetime(text).timestamp() - time.time()
+    return 0.0

@@ -1,7 +1,9 @@
 """Ask a model about the pictures of a work item, and make rows of its answers, or of what became of the others."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import pyarrow as pa
@@ -9,11 +11,10 @@ import pyarrow as pa
 from catalog.pending.item import WorkItem
 from catalog.recipe.recipe import Recipe
 from catalog.terms.controls import printable
+from catalog.write.commit import Usage
 from ops.fault import Fault
 from ops.image.decode import Decode
-from ops.models.generation import Generation
-from ops.models.language_model import LanguageModel
-from ops.models.vlm import VisionLanguageModel
+from ops.models.generation import Answering, Generation
 from ops.text.generation_status import generation_status
 from tasks.run.identity import decoder
 from tasks.run.model_job import Piece
@@ -21,7 +22,7 @@ from tasks.run.partition import Part
 from tasks.run.payloads import CHUNK, batches
 from tasks.run.rows import quarantine
 
-NOTHING = Generation("", 0, True, 0.0)
+NOTHING = Generation("", 0, "stop", 0.0)
 
 
 def shown(recipe: Recipe, side: int) -> Decode:
@@ -44,12 +45,12 @@ class AskOfPictures:
     All pictures decoded before, or the cut would not keep them, but one that the lake only refers to may be gone.
     """
 
-    model: VisionLanguageModel
+    model: Answering
     decode: Decode
     max_tokens: int
     example: str
 
-    def load(self) -> VisionLanguageModel:
+    def load(self) -> Answering:
         """Load the model, and return it with the batch size that suits a prompt like the example."""
         self.model.load()
         return self.model.fitted(self.example, self.decode.side, self.max_tokens)
@@ -77,23 +78,29 @@ class AskOfPictures:
         ready = self.model.prepare(*map(list, zip(*good, strict=True))) if good else None
         return Answers(found, bad), asked, ready
 
-    def infer(self, prepared: tuple[Answers, list[str], Any]) -> Answers:
+    def infer(self, prepared: tuple[Answers, list[str], Any]) -> tuple[Answers, list[str], Any]:
+        """Have the model begin."""
         answers, asked, ready = prepared
-        return _with(answers, asked, self.model.infer(ready, self.max_tokens) if asked else [])
+        return answers, asked, self.model.infer(ready, self.max_tokens) if asked else None
+
+    def fetch(self, running: tuple[Answers, list[str], Any]) -> Answers:
+        """Wait for the answers."""
+        answers, asked, given = running
+        return _with(answers, asked, self.model.fetch(given)) if asked else answers
 
 
 @dataclass(frozen=True)
 class AskOfTexts:
     """Ask a model that works on text alone, in halves; no picture is read."""
 
-    model: LanguageModel
+    model: Answering
     max_tokens: int
     example: str
 
-    def load(self) -> LanguageModel:
+    def load(self) -> Answering:
         """Load the model, and return it with the batch size that suits a prompt like the example."""
         self.model.load()
-        return self.model.fitted(self.example, self.max_tokens)
+        return self.model.fitted(self.example, 0, self.max_tokens)
 
     def pieces(self, item: WorkItem, prompts: dict[str, str], rows: int) -> Iterator[Piece]:
         """Yield batches of prompts of like length."""
@@ -103,15 +110,23 @@ class AskOfTexts:
 
     def prepare(self, piece: Piece) -> tuple[list[str], Any]:
         """Make what the model takes of the prompts."""
-        return list(piece.keys), self.model.prepare(piece.data)
+        return list(piece.keys), self.model.prepare([None] * len(piece.keys), piece.data)
 
-    def infer(self, prepared: tuple[list[str], Any]) -> Answers:
+    def infer(self, prepared: tuple[list[str], Any]) -> tuple[list[str], Any]:
+        """Have the model begin."""
         asked, ready = prepared
-        return _with(Answers({}, []), asked, self.model.infer(ready, self.max_tokens))
+        return asked, self.model.infer(ready, self.max_tokens)
+
+    def fetch(self, running: tuple[list[str], Any]) -> Answers:
+        """Wait for the answers."""
+        asked, given = running
+        return _with(Answers({}, []), asked, self.model.fetch(given))
 
 
 def _with(answers: Answers, asked: list[str], texts: list[Generation]) -> Answers:
-    faults = [Fault(sha, text.error, "no text") for sha, text in zip(asked, texts, strict=True) if text.error]
+    faults = [
+        Fault(sha, text.error, text.detail or "no text") for sha, text in zip(asked, texts, strict=True) if text.error
+    ]
     return Answers(answers.found | dict(zip(asked, texts, strict=True)), [*answers.bad, *faults])
 
 
@@ -135,11 +150,27 @@ def quarantine_parts(bad: list[Fault], step: str) -> list[Part]:
     return [Part("quarantine", quarantine(names, [""] * len(bad), step, bad))] if bad else []
 
 
-def generated_columns(found: list[Generation], text: str, status: str) -> dict[str, pa.Array]:
-    """Return the columns that every generated row has, the text as ``text``, its status as ``status``."""
+def usage(found: Iterable[Generation]) -> Usage:
+    """Return what these answers took."""
+    return reduce(
+        add, (Usage(each.prompt_tokens, each.n_tokens, each.discarded_tokens, each.retries) for each in found), Usage()
+    )
+
+
+def generated_columns(
+    found: list[Generation], text: str, status: str, instructions: Sequence[str] = ()
+) -> dict[str, pa.Array]:
+    """Return the columns that every generated row has, the text as ``text``, its status as ``status``.
+
+    ``instructions`` is what the prompt itself says.
+    """
+    statuses = [generation_status(each.text, each.finish, instructions) for each in found]
     return {
         text: pa.array([printable(each.text) for each in found], pa.string()),
-        status: pa.array([generation_status(each.text, each.finished) for each in found], pa.string()),
+        status: pa.array(statuses, pa.string()),
         "n_tokens": pa.array([each.n_tokens for each in found], pa.int32()),
         "seconds": pa.array([round(each.seconds, 4) for each in found], pa.float64()),
+        "finish_reason": pa.array([each.finish for each in found], pa.string()),
+        "prompt_tokens": pa.array([each.prompt_tokens for each in found], pa.int32()),
+        "retries": pa.array([each.retries for each in found], pa.int32()),
     }

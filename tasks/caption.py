@@ -1,45 +1,71 @@
 """Caption: describe the pictures that a wave asks for, the dearest work, and score by CLIP how well a caption fits."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from catalog.pending.by_text import pending_asked
+from catalog.pending.chosen_captions import asked_of
 from catalog.pending.item import WorkItem
 from catalog.recipe.parts import Captioner
+from catalog.recipe.recipe import Recipe
 from catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS
-from ops.models.vlm import VisionLanguageModel
-from tasks.answers import Answers, AskOfPictures, empty_answers, generated_columns, joined, quarantine_parts, shown
-from tasks.run.identity import caption_scorer
+from ops.models.generation import Answering
+from tasks.answers import (
+    Answers,
+    AskOfPictures,
+    empty_answers,
+    generated_columns,
+    joined,
+    quarantine_parts,
+    shown,
+    usage,
+)
+from tasks.endpoints import ask_in_rounds
+from tasks.run.identity import caption_scorer, captioning
 from tasks.run.model_job import Piece, one_by_one
 from tasks.run.partition import Part
 from tasks.run.session import Session
-from tasks.text_similarity import score_texts, use_text_similarity
+from tasks.text_similarity import score_texts, text_similarity_scorer
 
 
 def use_captions(session: Session) -> None:
     """Have the plan read captions, and their similarities, by the recipe's scorers of them."""
     for place, captioner in enumerate(session.recipe.captioners):
         session.use(session.plan.captioner(place), caption_scorer(session.recipe, captioner))
-    if session.recipe.captioners:
-        use_text_similarity(session, CAPTION_SIMILARITY)
+    for place in session.plan.compared_captioners:
+        scorer = text_similarity_scorer(session.plan.alone(place), CAPTION_SIMILARITY)
+        session.use(session.plan.similarity(place), scorer)
 
 
 def caption(session: Session) -> None:
-    """Caption the wave's pictures by every captioner of the recipe, and score by CLIP how well the first one's fits."""
+    """Caption the wave's pictures by the captioners that the recipe asks for each, and score by CLIP how well the texts
+    fit that may be chosen."""
+    plan = session.plan
     for place, captioner in enumerate(session.recipe.captioners):
-        digest = session.plan.scorer(session.plan.captioner(place))
-        items = pending_asked(session.lake, session.plan, CAPTIONS.table, digest)
-        session.work_rounds(f"caption {captioner.name}", items, caption_job(session, captioner, digest))
-    if session.recipe.captioners:
-        score_texts(session, CAPTION_SIMILARITY, CAPTIONS.table, "text")
+        digest = plan.scorer(plan.captioner(place))
+        items = pending_asked(session.lake, plan, CAPTIONS.table, digest, asked=asked_of(plan, place))
+        ask_captioner(session, f"caption {captioner.name}", items, place)
+    for place in plan.compared_captioners:
+        step = f"{CAPTION_SIMILARITY.step} {plan.recipe.captioners[place].name}" if place else ""
+        score_texts(session, plan.alone(place), CAPTION_SIMILARITY, CAPTIONS.table, "text", step)
 
 
-def caption_job(session: Session, captioner: Captioner, digest: str) -> "CaptionPictures":
-    model = VisionLanguageModel(session.recipe.models[captioner.model], captioner.precision, captioner.batch_size)
-    ask = AskOfPictures(model, shown(session.recipe, captioner.side), captioner.max_tokens, captioner.prompt)
+def ask_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem]], place: int) -> None:
+    """Have the recipe's captioner at ``place`` describe the pictures of these rounds of work."""
+    captioner, digest = session.recipe.captioners[place], session.plan.scorer(session.plan.captioner(place))
+
+    def job(model: Answering) -> "CaptionPictures":
+        return caption_job(session.recipe, captioner, model, digest)
+
+    ask_in_rounds(session, step, items, captioning(session.recipe, captioner), captioner.model, job)
+
+
+def caption_job(recipe: Recipe, captioner: Captioner, model: Answering, digest: str) -> "CaptionPictures":
+    """Make the job that has ``model`` caption as ``captioner`` says."""
+    ask = AskOfPictures(model, shown(recipe, captioner.side), captioner.max_tokens, captioner.prompt)
     return CaptionPictures(ask, captioner.name, captioner.prompt, digest, captioner.model)
 
 
@@ -56,6 +82,10 @@ class CaptionPictures:
     scorer: str
     model: str = "captioner"
 
+    @property
+    def elsewhere(self) -> int:
+        return self.ask.model.elsewhere
+
     def __call__(self, item: WorkItem) -> Iterable[Part]:
         return one_by_one(self, item)
 
@@ -68,11 +98,11 @@ class CaptionPictures:
     def prepare(self, piece: Piece) -> Any:
         return self.ask.prepare(piece)
 
-    def infer(self, ready: Any) -> Answers:
+    def infer(self, ready: Any) -> Any:
         return self.ask.infer(ready)
 
-    def fetch(self, running: Answers) -> Answers:
-        return running
+    def fetch(self, running: Any) -> Answers:
+        return self.ask.fetch(running)
 
     def parts(self, item: WorkItem, found: list[Answers]) -> list[Part]:
         answers = joined(item, found)
@@ -80,9 +110,10 @@ class CaptionPictures:
             "sha256": pa.array(answers.found, pa.string()),
             "captioner": pa.array([self.name] * len(answers.found), pa.string()),
             "prompt": pa.array([self.prompt] * len(answers.found), pa.string()),
-            **generated_columns(list(answers.found.values()), "text", "status"),
+            **generated_columns(list(answers.found.values()), "text", "status", (self.prompt,)),
         }
-        return [Part("captions", pa.table(rows), self.scorer), *quarantine_parts(answers.bad, CAPTIONS.step)]
+        made = Part("captions", pa.table(rows), self.scorer, usage(answers.found.values()))
+        return [made, *quarantine_parts(answers.bad, CAPTIONS.step)]
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         n = len(item.keys)

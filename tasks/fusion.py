@@ -11,8 +11,10 @@ from catalog.pending.by_text import pending_fusion
 from catalog.pending.generated import settled
 from catalog.pending.item import WorkItem
 from catalog.terms.scores import SYNTHETIC, SYNTHETIC_SIMILARITY
-from ops.models.language_model import LanguageModel
-from ops.pair.fuse import fuse_prompt
+from ops.models.generation import Answering, Generation
+from ops.models.vlm import VisionLanguageModel
+from ops.pair.fuse import fuse_prompt, instructions
+from ops.text.unsupported import unsupported
 from tasks.answers import (
     Answers,
     AskOfPictures,
@@ -22,12 +24,14 @@ from tasks.answers import (
     joined,
     quarantine_parts,
     shown,
+    usage,
 )
+from tasks.endpoints import ask_in_rounds
 from tasks.run.identity import fuse_scorer, fuser
 from tasks.run.model_job import Piece, one_by_one
 from tasks.run.partition import Part
 from tasks.run.session import Session
-from tasks.text_similarity import score_texts, use_text_similarity
+from tasks.text_similarity import score_texts, text_similarity_scorer
 
 # Texts as long as most: a caption of 40 words, five tags, a sentence of 25.
 EXAMPLE = ("word " * 40, ["tag"] * 5, "word " * 25)
@@ -39,8 +43,12 @@ def use_fusion(session: Session) -> None:
     recipe, plan = session.recipe, session.plan
     if recipe.fuse is None or (recipe.tags is not None and not plan.scorer("tags")):
         return
-    session.use(SYNTHETIC.table, fuse_scorer(recipe, tuple(plan.scorer(name) for name in SYNTHETIC.made_from)))
-    use_text_similarity(session, SYNTHETIC_SIMILARITY)
+    # Of several captioners the chosen text itself decides, which each row's input digest holds: another captioner makes
+    # no fused text anew but those of the pictures whose caption it changes.
+    tables = [name for name in SYNTHETIC.made_from if not (name == "captions" and plan.chooses_captions)]
+    made_from = tuple(scorer for name in tables for scorer in plan.made_by(name))
+    session.use(SYNTHETIC.table, fuse_scorer(recipe, made_from))
+    session.use(SYNTHETIC_SIMILARITY.table, text_similarity_scorer(session.plan, SYNTHETIC_SIMILARITY))
 
 
 def fuse(session: Session) -> None:
@@ -54,13 +62,17 @@ def fuse(session: Session) -> None:
     digest = session.plan.scorer(SYNTHETIC.table)
     model, decode = fuser(session.recipe), shown(session.recipe, settings.side)
     example = fuse_prompt(settings.prompt, *EXAMPLE)
-    if isinstance(model, LanguageModel):
-        ask = AskOfTexts(model, settings.max_tokens, example)
-    else:
-        ask = AskOfPictures(model, decode, settings.max_tokens, example)
-    job = FuseTexts(ask, settings.prompt, digest, settings.model)
-    session.work_rounds(SYNTHETIC.step, pending_fusion(session.lake, session.plan), job)
-    score_texts(session, SYNTHETIC_SIMILARITY, SYNTHETIC.table, "synthetic_text")
+
+    def job(model: Answering) -> "FuseTexts":
+        if isinstance(model, VisionLanguageModel):
+            ask = AskOfPictures(model, decode, settings.max_tokens, example)
+        else:
+            ask = AskOfTexts(model, settings.max_tokens, example)
+        return FuseTexts(ask, settings.prompt, digest, settings.model)
+
+    items = pending_fusion(session.lake, session.plan)
+    ask_in_rounds(session, SYNTHETIC.step, items, model, settings.model, job)
+    score_texts(session, session.plan, SYNTHETIC_SIMILARITY, SYNTHETIC.table, "synthetic_text")
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,10 @@ class FuseTexts:
     scorer: str
     model: str = "fuser"
 
+    @property
+    def elsewhere(self) -> int:
+        return self.ask.model.elsewhere
+
     def __call__(self, item: WorkItem) -> Iterable[Part]:
         return one_by_one(self, item)
 
@@ -88,11 +104,11 @@ class FuseTexts:
     def prepare(self, piece: Piece) -> Any:
         return self.ask.prepare(piece)
 
-    def infer(self, ready: Any) -> Answers:
+    def infer(self, ready: Any) -> Any:
         return self.ask.infer(ready)
 
-    def fetch(self, running: Answers) -> Answers:
-        return running
+    def fetch(self, running: Any) -> Answers:
+        return self.ask.fetch(running)
 
     def parts(self, item: WorkItem, found: list[Answers]) -> list[Part]:
         known = [key for key, answer in zip(item.keys, item.inputs["known"], strict=True) if answer]
@@ -102,18 +118,30 @@ class FuseTexts:
             "sha256": pa.array(answers.found, pa.string()),
             "input_digest": pa.array([digests[sha] for sha in answers.found], pa.string()),
             "prompt": pa.array([prompts[sha] for sha in answers.found], pa.string()),
-            **generated_columns(list(answers.found.values()), "synthetic_text", "synthetic_status"),
+            **generated_columns(
+                list(answers.found.values()), "synthetic_text", "synthetic_status", instructions(self.prompt)
+            ),
+            "synthetic_unsupported": pa.array(self._unsupported(item, answers.found), pa.int32()),
         }
-        made = [Part("synthetic", pa.table(rows), self.scorer)] if answers.found else []
+        made = [Part("synthetic", pa.table(rows), self.scorer, usage(answers.found.values()))] if answers.found else []
         return [*self._recalled(item.only(known)), *made, *quarantine_parts(answers.bad, SYNTHETIC.step)]
 
     def poisoned(self, item: WorkItem) -> list[Part]:
-        same = {"input_digest": list(item.inputs["input_digests"]), "prompt": [self.prompt] * len(item.keys)}
+        n = len(item.keys)
+        same = {"input_digest": list(item.inputs["input_digests"]), "prompt": [self.prompt] * n}
+        same["synthetic_unsupported"] = [0] * n
         return empty_answers("synthetic", item, "synthetic_text", "synthetic_status", self.scorer, **same)
 
     def _prompts(self, item: WorkItem) -> dict[str, str]:
         texts = zip(*(item.inputs[name] for name in ("captions", "tags", "sentences")), strict=True)
         return {sha: fuse_prompt(self.prompt, *each) for sha, each in zip(item.keys, texts, strict=True)}
+
+    def _unsupported(self, item: WorkItem, found: dict[str, Generation]) -> list[int]:
+        texts = zip(*(item.inputs[name] for name in ("captions", "tags", "sentences")), strict=True)
+        sources = {
+            sha: (caption, *tags, sentence) for sha, (caption, tags, sentence) in zip(item.keys, texts, strict=True)
+        }
+        return [unsupported(answer.text, sources[sha]) for sha, answer in found.items()]
 
     def _recalled(self, item: WorkItem) -> list[Part]:
         keys = zip(item.keys, item.inputs["input_digests"], item.inputs["known"], strict=True)

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from catalog.pending.by_text import pending_text_similarity
 from catalog.pending.item import WorkItem
+from catalog.recipe.plan import Plan
 from catalog.terms.score import Score
 from catalog.terms.scores import IMAGE_EMBEDDING
 from catalog.write.scorer import Scorer
@@ -18,17 +19,17 @@ from tasks.run.rows import read_rows, scalars, to_vectors
 from tasks.run.session import Session
 
 
-def use_text_similarity(session: Session, score: Score) -> None:
-    """Have the plan read ``score``, a similarity, by the scorer made from the plan's texts and vectors."""
-    made_from = tuple(session.plan.scorer(name) for name in score.made_from)
-    session.use(score.table, Scorer(score.name, score.table, VERSION, {}, "", made_from))
+def text_similarity_scorer(plan: Plan, score: Score) -> Scorer:
+    """Make the identity of ``score``, a similarity made from the plan's texts and vectors."""
+    return Scorer(score.name, score.table, VERSION, {}, "", tuple(plan.scorer(name) for name in score.made_from))
 
 
-def score_texts(session: Session, score: Score, texts: str, column: str) -> None:
-    """Score the wave's texts in ``column`` of the table ``texts``: one of something else has a low similarity."""
-    items = pending_text_similarity(session.lake, session.plan, score, texts, column)
-    job = ScoreTexts(clip(session.recipe), score.table, session.plan.scorer(score.table), score.step)
-    session.work_rounds(score.step, items, job)
+def score_texts(session: Session, plan: Plan, score: Score, texts: str, column: str, step: str = "") -> None:
+    """Score the wave's texts in ``column`` of the table ``texts``, as ``plan`` reads it: one of something else has a
+    low similarity. ``step`` is the name under which it is shown, where it is not the score's own."""
+    items = pending_text_similarity(session.lake, plan, score, texts, column)
+    job = ScoreTexts(clip(session.recipe), score.table, plan.scorer(score.table), score.step)
+    session.work_rounds(step or score.step, items, job)
 
 
 @dataclass(frozen=True)

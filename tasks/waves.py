@@ -2,6 +2,7 @@
 
 from catalog.cut import wanted
 from catalog.cut.cut import cut
+from catalog.pending.chosen_captions import asked_shares
 from catalog.pending.generated import settled
 from catalog.terms.score import Stage
 from catalog.terms.scores import SYNTHETIC
@@ -43,10 +44,10 @@ def cost(session: Session) -> str:
     """Say what the wave that was asked for costs, by the seconds that captions and fused texts took so far."""
     asked = session.lake.query("SELECT count(*) FROM wave_asked")[0][0]
     said = f"the next wave asks for texts of {asked:,} pictures"
-    keys = [session.plan.captioner(place) for place in range(len(session.recipe.captioners))]
-    keys += [SYNTHETIC.table] * (session.recipe.fuse is not None)
-    spent = [seconds for key in keys if (seconds := _seconds_each(session, key)) is not None]
-    if not spent or len(spent) < len(keys):
+    shares = {session.plan.captioner(place): share for place, share in asked_shares(session.plan).items()}
+    shares |= {SYNTHETIC.table: 1.0} if session.recipe.fuse is not None else {}
+    spent = [seconds * share for key, share in shares.items() if (seconds := _seconds_each(session, key)) is not None]
+    if not spent or len(spent) < len(shares):
         return f"{said}; what one takes is known once some are made."
     return f"{said}: {sum(spent):.2g} s each so far, {asked * sum(spent) / 3600:,.2g} hours of one worker."
 

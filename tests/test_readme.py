@@ -99,6 +99,8 @@ def test_every_command_of_the_readme_runs(tmp_path: Path):
     pages = generate(tmp_path / "world", seed=5, documents=16)
     pages.rename(tmp_path / "pages")
     Image.effect_noise((200, 160), 80).convert("RGB").save(tmp_path / "pages/picture.jpg")
+    (tmp_path / "photos").mkdir()
+    Image.effect_noise((160, 120), 60).convert("RGB").save(tmp_path / "photos/noise.jpg")
     # Of a range that is kept for examples (RFC 5737): a fetch does not contact it.
     addresses = pa.table({"url": ["http://192.0.2.1/a.jpg"], "caption": ["A picture that is not there."]})
     pq.write_table(addresses, tmp_path / "laion.parquet")

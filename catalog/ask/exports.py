@@ -19,19 +19,25 @@ def lake_id(lake: Lake) -> str:
     return lake.metadata.read("SELECT schema_uuid FROM ducklake_schema WHERE schema_name = 'main'")[0][0]
 
 
-def gather(lake: Lake, dataset: Dataset, by_shard: bool) -> None:
+def gather(lake: Lake, dataset: Dataset, by_shard: bool, with_captions: str = "") -> None:
     """Copy the version's pairs into a temporary table of this connection, numbered from 0 in their order.
+
+    ``with_captions`` is SQL of (sha256, captions) to add, as `captions_of` writes it; '' for none.
 
     By id, or ``by_shard``: by the shard that holds the picture's bytes, then id. A copy, because an export takes hours
     and an open query on the lake would keep others from committing as long; it spills to disk, some 1.5 KB a pair.
     ``sample_bytes`` is the most that a tar sample of the pair takes: bytes, texts and three headers with padding.
     """
     order = "c.shard, p.image_id" if by_shard else "p.image_id"
+    pairs = "pairs"
+    if with_captions:
+        joined = f"pairs p LEFT JOIN {with_captions} k USING (sha256)"
+        pairs = f"(SELECT p.*, coalesce(k.captions, []) AS captions FROM {joined})"
     lake.execute(
         f"""CREATE OR REPLACE TEMP TABLE export_rows AS
         SELECT p.*, c.shard, c.format, row_number() OVER (ORDER BY {order}) - 1 AS n,
             coalesce(c.n_bytes, 0) + coalesce(strlen(p.text1), 0) + strlen(to_json(p)) + 4096 AS sample_bytes
-        FROM pairs p LEFT JOIN image_content c ON c.sha256 = p.sha256
+        FROM {pairs} p LEFT JOIN image_content c ON c.sha256 = p.sha256
         WHERE p.dataset = ? AND p.version = ? ORDER BY n""",
         (dataset.name, dataset.version),
     )
@@ -43,9 +49,10 @@ def sizes(lake: Lake) -> np.ndarray:
 
 
 def portion(lake: Lake, first: int, last: int) -> pa.Table:
-    """Return gathered pairs number ``first`` to ``last`` - 1: the columns of ``pairs``, ``shard`` and ``format``."""
-    names = ", ".join((*PAIR_COLUMNS, "shard", "format"))
-    return lake.table(f"SELECT {names} FROM export_rows WHERE n >= ? AND n < ? ORDER BY n", (first, last))
+    """Return gathered pairs number ``first`` to ``last`` - 1: the columns of ``pairs``, what was gathered with them,
+    ``shard`` and ``format``."""
+    sql = "SELECT * EXCLUDE (n, sample_bytes) FROM export_rows WHERE n >= ? AND n < ? ORDER BY n"
+    return lake.table(sql, (first, last))
 
 
 def picture_paths(lake: Lake) -> dict[str, tuple[str, ...]]:

@@ -2,16 +2,20 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import current_scores
 from catalog.recipe.plan import Check, Plan, ScoreColumns
 from catalog.recipe.thresholds import NUMBERS, Quantity, quantities
+from catalog.terms.score import Stage
 
 BINS = 40
 TAIL = 0.005  # of the values at either end: gathered in the last bin where they would stretch the axis by over 30 %
 STRETCH = 0.3
+# How far a model's value may lie from its value in a repeat on another device, in reduced precision or in batches of
+# other sizes; of thresholds above 1 (a perplexity), this part of them.
+REPEAT = 1e-3
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,8 @@ class Histogram:
     """Counts of one quantity: ``counts[i]`` values lie in [start + i * width, start + (i + 1) * width).
 
     The outer bins also hold what lies beyond where ``has_less`` or ``has_more``. ``n`` values in all; ``n_missing``
-    items were scored without one; ``whole``: integers; the values lie between ``lowest`` and ``highest``.
+    items were scored without one; ``whole``: integers; the values lie between ``lowest`` and ``highest``. Of a model's
+    values ``n_near`` are within REPEAT of a threshold: a repeat may decide them the other way.
     """
 
     quantity: Quantity
@@ -34,6 +39,7 @@ class Histogram:
     has_more: bool
     lowest: float
     highest: float
+    n_near: int = 0
 
 
 def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
@@ -47,9 +53,10 @@ def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
         ("sentence", plan.sentence_checks, plan.sentence_tables),
     ):
         for quantity in _wanted([check for check in checks if check.name != "readable"], tables):
-            drawn = _histogram(lake, _source(plan, quantity, kind, tables, upto), quantity, kind)
+            source = _source(plan, quantity, kind, tables, upto)
+            drawn = _histogram(lake, source, quantity, kind)
             if drawn is not None:
-                found.append(drawn)
+                found.append(replace(drawn, n_near=_near(lake, source, quantity, tables)))
     return found
 
 
@@ -115,6 +122,17 @@ def _histogram(lake: Lake, source: str, quantity: Quantity, kind: str) -> Histog
     end = start + n_bins * width
     beyond = high >= end if whole else high > end + 1e-9 * width
     return Histogram(quantity, kind, start, width, counts, n, n_all - n, whole, low < start, beyond, low, high)
+
+
+def _near(lake: Lake, source: str, quantity: Quantity, tables: Sequence[ScoreColumns]) -> int:
+    """Count the values of the SQL ``source`` that a repeat may carry over a threshold, where a model measures them."""
+    read = [table for table in tables if not set(quantity.columns).isdisjoint(table.columns)]
+    edges = [edge for edge in (quantity.low, quantity.high) if edge is not None]
+    if not edges or max((table.stage for table in read), default=Stage.INGEST) < Stage.LANGUAGE:
+        return 0
+    near = " OR ".join(f"abs(q - {edge!r}) <= {REPEAT * max(1.0, abs(edge))!r}" for edge in edges)
+    rows = f"SELECT try_cast({quantity.sql} AS DOUBLE) AS q FROM ({source})"
+    return lake.query(f"SELECT count(*) FROM ({rows}) WHERE isfinite(q) AND ({near})")[0][0]
 
 
 def _axis(low: float, high: float, tails: Sequence[float], whole: bool) -> tuple[float, float]:

@@ -23,7 +23,20 @@ def plan_of(lake: Lake, dataset: Dataset) -> Plan:
     recipe = Recipe.model_validate(json.loads(dataset.recipe))
     sql = 'SELECT DISTINCT "table", scorer FROM partitions WHERE list_contains(?, scorer) ORDER BY ALL'
     tables = lake.query(sql, (dataset.scorers,))
-    return compile_plan(recipe, dict(tables), (*declared(), *undeclared(lake)))
+    plan = compile_plan(recipe, dict(tables), (*declared(), *undeclared(lake)))
+    for place, scorer, similarity_scorer in _captioners(lake, dataset):
+        plan = plan.with_scorer(plan.captioner(place), scorer).with_scorer(plan.similarity(place), similarity_scorer)
+    return plan
+
+
+def _captioners(lake: Lake, dataset: Dataset) -> list[tuple[int, str, str]]:
+    """Read place and scorers of the version's captioners; [] in an older lake, only read, and of an older version."""
+    if not lake.query(
+        "SELECT 1 FROM duckdb_tables() WHERE database_name = 'lake' AND table_name = 'dataset_captioners'"
+    ):
+        return []
+    sql = "SELECT position, scorer, similarity_scorer FROM dataset_captioners WHERE dataset = ? AND version = ?"
+    return lake.query(f"{sql} ORDER BY position", (dataset.name, dataset.version))
 
 
 def scorers(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
@@ -116,18 +129,22 @@ def sentence_groups(lake: Lake, dataset: Dataset) -> dict[str, Any]:
 
 
 def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
-    """Count captions and fused texts of the pairs by status, with the sums of their tokens and seconds."""
+    """Count captions, by captioner where there are several, and fused texts of the pairs by status, with the sums of
+    their tokens and seconds."""
     found = []
     for score in scores_of("image", plan.scores):
         status = next((column.name for column in score.columns if column.rule_name.endswith("_status")), "")
         if not status or score.stage < Stage.CAPTION:
             continue
         table = score.table
+        kind = (
+            f"'{table} by ' || captioner" if table == "captions" and len(plan.recipe.captioners) > 1 else f"'{table}'"
+        )
         found += _rows(
             lake,
-            f"SELECT '{table}' AS kind, {status} AS status, count(*) AS n, sum(n_tokens) AS tokens, sum(seconds) AS "
+            f"SELECT {kind} AS kind, {status} AS status, count(*) AS n, sum(n_tokens) AS tokens, sum(seconds) AS "
             f"seconds FROM {current_scores(plan, table, 'sha256', dataset.commit)} WHERE sha256 IN (SELECT sha256 FROM "
-            f"pairs WHERE dataset = ? AND version = ?) GROUP BY {status} ORDER BY n DESC, {status}",
+            f"pairs WHERE dataset = ? AND version = ?) GROUP BY ALL ORDER BY n DESC, kind, {status}",
             (dataset.name, dataset.version),
         )
     return found

@@ -14,6 +14,7 @@ from catalog.ask.datasets import Dataset
 from catalog.ask.report import plan_of
 from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
+from catalog.pending import chosen_captions
 from catalog.recipe.plan import Check, Plan, ScoreColumns, tables_of
 from catalog.terms.declared import declared
 
@@ -200,6 +201,11 @@ def scores(
     found: Facts = {}
     for table in tables[1:]:
         columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())
+        if scope.plan and scope.plan.chooses_captions and table.table in chosen_captions.TABLES:
+            only = f"{key} = {quoted(value)}{in_home_shard}"
+            rows = chosen_captions.chosen_rows(scope.plan, table.table, scope.upto, only)
+            found |= next(iter(select_rows(lake, f"SELECT {columns} FROM {rows}")), {})
+            continue
         digest = scope.plan.scorer(table.table) if scope.plan else ""
         if scope.plan and not digest:
             continue

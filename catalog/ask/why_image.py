@@ -2,6 +2,7 @@
 
 import re
 
+from catalog.ask.all_captions import said
 from catalog.ask.sentence_groups import stands_for
 from catalog.ask.why import (
     MOST,
@@ -17,6 +18,7 @@ from catalog.ask.why import (
 )
 from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
+from catalog.pending.chosen_captions import chosen_rows
 from catalog.pending.superseded import gone_documents
 from catalog.pending.training import CAPPED_BY
 
@@ -200,14 +202,35 @@ _TEXTS = {
 
 
 def _texts(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> list[Facts]:
-    """List all captions, tags and fused texts, oldest first; ``current``: made by a scorer of the dataset."""
-    current = set(scope.scorers.values())
-    found = [
-        {"current": row.pop("scorer") in current, **row}
-        for table, columns in _TEXTS.items()
-        for row in rows_of_key(lake, scope, table, f'{columns}, scorer, "commit"', "sha256", sha256, in_home_shard)
-    ]
+    """List all captions, tags and fused texts, oldest first; ``current``: made by a scorer of the dataset. Of captions
+    that are: ``by`` as its recipe calls it, ``similarity`` where there is one, and ``chosen``: where there are
+    several, whether this one is the picture's caption."""
+    current, by_scorer = set(scope.scorers.values()), _said(lake, sha256, scope, in_home_shard)
+    found = []
+    for table, columns in _TEXTS.items():
+        rows = rows_of_key(lake, scope, table, f'{columns}, scorer, "commit"', "sha256", sha256, in_home_shard)
+        for row in rows:
+            scorer = row.pop("scorer")
+            of_it = by_scorer.get(scorer, {}) if table == "captions" else {}
+            found.append({"current": scorer in current or bool(of_it), **row, **of_it})
     return sorted(found, key=lambda row: (row["commit"], row["kind"]))
+
+
+def _said(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> dict[str, Facts]:
+    """Return of each of the dataset's captioners that described the picture, by its scorer: name, similarity, and
+    whether its text is the caption."""
+    plan = scope.plan
+    if plan is None or not plan.recipe.captioners or "captions" not in scope.filled:
+        return {}
+    only = f"sha256 = {quoted(sha256)}{in_home_shard}"
+    rows = select_rows(lake, f"SELECT place, similarity FROM ({said(plan, scope.upto, only)})")
+    chosen = lake.query(f"SELECT captioner FROM {chosen_rows(plan, 'captions', scope.upto, only)}")
+    found = {}
+    for row in rows:
+        name = plan.recipe.captioners[row["place"]].name
+        several = {"chosen": (name,) in chosen} if len(plan.recipe.captioners) > 1 else {}
+        found[plan.scorer(plan.captioner(row["place"]))] = {"by": name, "similarity": row["similarity"], **several}
+    return found
 
 
 def _quarantine_rows(lake: Lake, sha256: str, url: str, scope: Scope) -> list[Facts]:

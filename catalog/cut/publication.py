@@ -66,6 +66,9 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
         for position, (kind, rule, n_in, n_dropped) in enumerate(funnel):
             row = (name, version, kind, position, rule, n_in, n_dropped)
             lake.execute("INSERT INTO funnel VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        for place, captioner in enumerate(plan.recipe.captioners):
+            by = (captioner.name, plan.scorer(plan.captioner(place)), plan.scorer(plan.similarity(place)))
+            lake.execute("INSERT INTO dataset_captioners VALUES (?, ?, ?, ?, ?, ?)", (name, version, place, *by))
         lake.insert("datasets", _dataset_row(plan, version, commit, digest, n_pairs, recall, run_id))
 
     lake.retrying(write)
@@ -130,8 +133,8 @@ def _dataset_row(
 
 
 def _scorers(plan: Plan) -> list[str]:
-    # Not those of the second captioner and others: nothing that is published is theirs.
-    return sorted({digest for table, digest in plan.scorers.items() if " " not in table})
+    # Of captioners that are not chosen from nothing is published.
+    return sorted({digest for name, digest in plan.scorers.items() if plan.chooses_captions or " " not in name})
 
 
 def _pairs(lake: Lake, plan: Plan) -> None:
@@ -142,7 +145,7 @@ def _pairs(lake: Lake, plan: Plan) -> None:
         for n in (1, 2, 3)
     )
     scores = {
-        "x": ("captions", "text AS caption, status AS caption_status"),
+        "x": ("captions", "text AS caption, status AS caption_status, captioner"),
         "g": ("tags", "tags"),
         "y": ("synthetic", "synthetic_text AS syn_text, synthetic_status"),
         "b": ("image_similarity", "best_similarity"),
@@ -166,7 +169,7 @@ def _pairs(lake: Lake, plan: Plan) -> None:
         "t.text1, t.text2, t.text3, CASE WHEN y.synthetic_status = 'ok' THEN y.syn_text END AS syn_text, "
         "CASE WHEN x.caption_status = 'ok' THEN x.caption END AS caption, i.alt_text, g.tags, i.width, i.height, "
         "t.similarity1, t.similarity2, t.similarity3, b.best_similarity, c.cluster, x.caption_status, "
-        f"y.synthetic_status, {similarities} FROM cut_kept c "
+        f"y.synthetic_status, {similarities}, x.captioner FROM cut_kept c "
         f"JOIN {with_released_address(shown)} i ON i.image_id = c.image_id "
         f"LEFT JOIN (SELECT image_id, {texts} FROM cut_texts GROUP BY image_id) t ON t.image_id = c.image_id{joins}"
     )
@@ -175,10 +178,11 @@ def _pairs(lake: Lake, plan: Plan) -> None:
 def content_digest(lake: Lake) -> str:
     """Hash what the pairs say, without dataset, version, run or time, to 32 hex digits.
 
-    By content: without ids of occurrences, which hold the place of the source on this machine.
+    By content: without ids of occurrences, which hold the place of the source on this machine, and without the
+    captioner's name, which follows from the recipe and the captions: digests stay what they were before it was there.
     """
     digest = hashlib.sha256()
-    pairs = "SELECT * EXCLUDE (image_id, document_id) FROM cut_pairs"
+    pairs = "SELECT * EXCLUDE (image_id, document_id, captioner) FROM cut_pairs"
     rows = f"SELECT sha256(CAST(to_json(p) AS VARCHAR)) AS row FROM ({pairs}) p ORDER BY sha256, row"
     for batch in lake.blocks(rows, rows=100_000):
         digest.update("".join(batch["row"].to_pylist()).encode())

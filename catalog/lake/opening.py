@@ -23,6 +23,11 @@ WAIT_SECONDS = 60.0
 MIGRATE = "migrate"
 
 
+def check_is_lake(uri: str) -> None:
+    """Raise PairmillError unless there is a lake at ``uri``: opened for writing, one would be made in any folder."""
+    create_or_open(uri, read_only=True).close()
+
+
 def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
     """Connect and attach; create a missing lake for a writer. Raises PairmillError when it is missing for a reader."""
     seal.check(location)

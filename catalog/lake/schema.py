@@ -135,9 +135,33 @@ ALTER TABLE pairs ADD COLUMN caption_similarity DOUBLE;
 ALTER TABLE pairs ADD COLUMN synthetic_similarity DOUBLE;
 """
 
+_USAGE = """
+ALTER TABLE captions ADD COLUMN finish_reason VARCHAR;
+ALTER TABLE captions ADD COLUMN prompt_tokens INTEGER;
+ALTER TABLE captions ADD COLUMN retries INTEGER;
+ALTER TABLE synthetic ADD COLUMN finish_reason VARCHAR;
+ALTER TABLE synthetic ADD COLUMN prompt_tokens INTEGER;
+ALTER TABLE synthetic ADD COLUMN retries INTEGER;
+CREATE TABLE usage (partition_id VARCHAR, run_id VARCHAR, scorer VARCHAR, rows BIGINT, seconds DOUBLE,
+    prompt_tokens BIGINT, tokens BIGINT, discarded_tokens BIGINT, retries BIGINT, cost DOUBLE, "commit" BIGINT);
+CREATE TABLE probes (run_id VARCHAR, model VARCHAR, endpoint VARCHAR, server VARCHAR, answers VARCHAR[],
+    agreement DOUBLE, "at" TIMESTAMPTZ);
+"""
+
+_CAPTIONERS = """
+ALTER TABLE pairs ADD COLUMN captioner VARCHAR;
+CREATE TABLE dataset_captioners (dataset VARCHAR, version INTEGER, position INTEGER, captioner VARCHAR, scorer VARCHAR,
+    similarity_scorer VARCHAR);
+"""
+
+_UNSUPPORTED = """
+ALTER TABLE synthetic ADD COLUMN synthetic_unsupported INTEGER;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
-    _WAVES, _PAIR_SIMILARITIES,
+    _WAVES, _PAIR_SIMILARITIES, _USAGE, _CAPTIONERS,
+    _UNSUPPORTED,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 
@@ -146,7 +170,8 @@ NEWEST = len(MIGRATIONS)
 # tables hold their rows in Parquet only. A migration must not add columns to these: DuckLake 1.0 reads NULL for them
 # once a later schema version exists (seen with DuckDB 1.5.5); make a table beside it.
 BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans", "exports", "datasets", "funnel",
-               "rereads", "thresholds", "waves", "schema_version")  # fmt: skip
+               "rereads", "thresholds", "waves", "usage", "probes", "dataset_captioners",
+               "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
 # Written by INSERT in the order of their ids, and asked for single ids, each of which has DuckDB read a row group: of
 # 20,480 rows instead of 122,880 twelve take 57 CPU ms instead of 206, and to read a table takes no longer.

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import current_scores, image_rows, matches
-from catalog.pending.generated import fusion_digest, text_digest
+from catalog.pending.generated import fusion_digest
 from catalog.pending.index_ranges import score_paths
 from catalog.pending.item import WorkItem
+from catalog.pending.scored_rows import text_digest
 from catalog.pending.worklist import by_rounds, payload_paths
 from catalog.recipe.plan import Plan
 from catalog.terms.score import Score, Stage
 
 # What a fused text's row holds of the answer.
-SYNTHETIC = ("prompt", "synthetic_text", "synthetic_status", "n_tokens", "seconds")
+SYNTHETIC = ("prompt", "synthetic_text", "synthetic_status", "n_tokens", "seconds", "finish_reason",
+             "prompt_tokens", "retries", "synthetic_unsupported")  # fmt: skip
 
 
 def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
@@ -44,15 +46,15 @@ def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
 
 
 def pending_asked(
-    lake: Lake, plan: Plan, table: str, scorer: str, payload: str = "payloads"
+    lake: Lake, plan: Plan, table: str, scorer: str, payload: str = "payloads", asked: str = "wave_asked"
 ) -> Iterator[list[WorkItem]]:
-    """List pictures that the wave asks for (``wave_asked``) and that lack a row of ``scorer`` in ``table``, with their
-    bytes' files, by home shard.
+    """List pictures that the wave asks for (``asked``: all, or SQL of some) and that lack a row of ``scorer`` in
+    ``table``, with their bytes' files, by home shard.
 
     ``payload`` 'image_embedding' gives the files of their vectors instead.
     """
     sql = f"""SELECT c.shard, list(c.sha256 ORDER BY c.sha256) AS keys FROM image_content c
-        SEMI JOIN wave_asked k ON k.sha256 = c.sha256
+        SEMI JOIN {asked} k ON k.sha256 = c.sha256
         ANTI JOIN (SELECT sha256 FROM {table} WHERE scorer = '{scorer}') s ON s.sha256 = c.sha256 GROUP BY c.shard"""
     for rows in by_rounds(lake, sql):
         shards = [row[0] for row in rows]

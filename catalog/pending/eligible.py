@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from catalog.lake.lake import Lake
+from catalog.pending import chosen_captions
+from catalog.pending.scored_rows import scored_rows
 from catalog.pending.superseded import gone_documents, gone_sentences
 from catalog.recipe.plan import Check, Plan, ScoreColumns
 from catalog.terms.score import Stage
@@ -111,20 +113,15 @@ def _joins(
     return sql, columns
 
 
-def current_scores(plan: Plan, table: str, key: str, upto: int | None = None) -> str:
-    """SQL of the one valid row a key of a score table: this plan's scorer, the newest where inputs changed since."""
-    where = f"{_where(key, upto, '') or ' WHERE true'} AND scorer = '{plan.scorer(table)}'"
-    if not any(score.table == table and score.by_input for score in plan.scores):
-        return f"(SELECT * FROM {table}{where})"
-    # A key has a second row only in a shard that was worked on twice. Ranking all took as long as the whole cut.
-    once = (
-        f"(SELECT shard FROM partitions WHERE \"table\" = '{table}' AND scorer = '{plan.scorer(table)}' AND rows > 0 "
-        "GROUP BY shard HAVING count(*) = 1)"
-    )
-    return (
-        f"(SELECT * FROM {table}{where} AND shard IN {once} UNION ALL SELECT * FROM {table}{where} AND shard NOT IN "
-        f"{once} QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY commit DESC) = 1)"
-    )
+def current_scores(plan: Plan, table: str, key: str, upto: int | None = None, only: str = "") -> str:
+    """SQL of the one valid row a key of a score table: by this plan's scorer, the newest where inputs changed since; of
+    captions and their similarities those of the captioner that the recipe chooses for a picture.
+
+    ``only`` is a condition that all rows fulfil, '' for none.
+    """
+    if table in chosen_captions.TABLES and plan.recipe.captioners:
+        return chosen_captions.chosen_rows(plan, table, upto, only)
+    return scored_rows(plan, table, key, upto, only)
 
 
 def _where(key: str, upto: int | None, among: str) -> str:

@@ -45,7 +45,8 @@ def unset(plan: Plan, kind: str, stage: Stage | None) -> list[Check]:
 
 def digest(plan: Plan, kind: str, check: Check) -> str:
     """Return what a number belongs to, as 32 hex digits."""
-    return text_id(kind, *_asked(check), *(plan.scorer(table) for table in check.tables))
+    chosen = plan.recipe.captions_chosen_by() if check.stage >= Stage.CAPTION else ()
+    return text_id(kind, *_asked(check), *_scorers(plan, check), *chosen)
 
 
 def frozen(lake: Lake, digest: str) -> Frozen | None:
@@ -99,9 +100,13 @@ def rounded(value: float, keeps_high: bool) -> float:
 def row(plan: Plan, kind: str, check: Check, found: Frozen, run_id: str, commit: int) -> Sequence:
     """Make the row of ``thresholds`` that keeps a number."""
     asked, share = _asked(check)
-    scorers = [plan.scorer(table) for table in check.tables if plan.scorer(table)]
+    scorers = [scorer for scorer in _scorers(plan, check) if scorer]
     numbers = (found.threshold, found.n, found.n_dropped)
     return (digest(plan, kind, check), kind, asked, float(share), scorers, *numbers, run_id, commit)
+
+
+def _scorers(plan: Plan, check: Check) -> list[str]:
+    return [scorer for table in check.tables for scorer in plan.made_by(table)]
 
 
 def _asked(check: Check) -> tuple[str, str]:

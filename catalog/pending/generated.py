@@ -6,7 +6,9 @@ What is missing, or was made by another scorer or from other texts, is *unknown*
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from catalog.pending.chosen_captions import rows_by
 from catalog.pending.eligible import current_scores, value_of
+from catalog.pending.scored_rows import text_digest
 from catalog.recipe.plan import Check, Plan
 from catalog.terms.score import Stage
 
@@ -26,11 +28,6 @@ def settled(plan: Plan) -> Plan:
     return replace(plan, image_checks=tuple(check for check in plan.image_checks if check not in waiting))
 
 
-def text_digest(text: str) -> str:
-    """SQL of the input digest of what is made from one text (SQL)."""
-    return f"left(sha256({text}), 32)"
-
-
 def fusion_digest(caption: str, tags: str, sentence: str) -> str:
     """SQL of the input digest of a text that is fused from these (SQL, none of them NULL)."""
     return text_digest(f"{caption} || chr(31) || array_to_string({tags}, chr(30)) || chr(31) || {sentence}")
@@ -40,7 +37,8 @@ def begun(plan: Plan) -> str:
     """SQL of the ``sha256`` that have the first of their generated rows: of no other picture is anything known; '' of a
     recipe that generates nothing."""
     table = "captions" if plan.recipe.captioners else "tags" if plan.recipe.tags else ""
-    return f"(SELECT sha256 FROM {table} WHERE scorer = '{plan.scorer(table)}')" if table else ""
+    by = ", ".join(f"'{digest}'" for digest in plan.made_by(table))
+    return f"(SELECT sha256 FROM {table} WHERE scorer IN ({by}))" if table else ""
 
 
 def states(plan: Plan, among: str) -> str:
@@ -78,13 +76,13 @@ def _lacking(names: Iterable[str]) -> str:
 
 
 def _made(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield of each generated row that a kept picture is to have: its table (numbered from the second captioner on),
-    and SQL of the plan's rows with what they must have been made from, of the rows before."""
+    """Yield of each generated row that a kept picture is to have: its table (numbered where it is another captioner's
+    than the chosen one's), and SQL of the plan's rows with what they must have been made from, of the rows before."""
     recipe = plan.recipe
-    for place, _ in enumerate(recipe.captioners):
-        name = f"captions_{place + 1}" if place else "captions"
-        yield name, (f"(SELECT * FROM captions WHERE scorer = '{plan.scorer(plan.captioner(place))}')", "")
     if recipe.captioners:
+        yield _current(plan, "captions", "")
+        for place in _other_captioners(plan):
+            yield f"captions_{place + 1}", (rows_by(plan, place, "captions"), "")
         yield _current(plan, "caption_similarity", text_digest("made_captions.text"))
     if recipe.tags:
         yield _current(plan, "tags", "")
@@ -93,6 +91,13 @@ def _made(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
         caption = "CASE WHEN made_captions.status = 'ok' THEN made_captions.text ELSE '' END"
         yield _current(plan, "synthetic", fusion_digest(caption, tags, "m.sentence"))
         yield _current(plan, "synthetic_similarity", text_digest("made_synthetic.synthetic_text"))
+
+
+def _other_captioners(plan: Plan) -> range:
+    """Return the places of the captioners whose texts are asked for beside the chosen one: of the best one, all are
+    there when it is chosen; of a mixture the drawn one alone is asked, unless the recipe says every."""
+    asks_others = not plan.asks_drawn_alone and plan.recipe.captions.choose != "best"
+    return range(0 if plan.chooses_captions else 1, len(plan.recipe.captioners) if asks_others else 0)
 
 
 def _current(plan: Plan, table: str, digest: str) -> tuple[str, tuple[str, str]]:

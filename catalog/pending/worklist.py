@@ -129,6 +129,13 @@ def payload_paths(lake: Lake, table: str, shards: Iterable[str]) -> dict[str, tu
     return {shard: tuple(lake.data_path + path for path in paths) for shard, paths in found}
 
 
+def in_file_order(lake: Lake, item: WorkItem) -> list[str]:
+    """Return an item's pictures in the order in which the shard's files of bytes hold them; those in none come last."""
+    rows = lake.query("SELECT sha256 FROM payloads WHERE shard = ? ORDER BY rowid", (item.shard,))
+    place = {sha: n for n, (sha,) in enumerate(rows)}
+    return sorted(item.keys, key=lambda sha: (place.get(sha, len(place)), sha))
+
+
 def pending_vectors(lake: Lake, plan: Plan, score: Score) -> Iterator[list[WorkItem]]:
     """List contents with a vector that lack a row of ``score``, which is made of vectors; with the files of these."""
     vectors = plan.scorer(score.vector_table)

@@ -27,6 +27,7 @@ from catalog.terms.error import BadPredicate
 # Names under which the cut itself drops a picture or a sentence.
 RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "no_text", "balance", "max_uses", "same_text"})
 USUAL_CAP = 35  # of RealSyn's 30M
+USUAL_ENCODING = "jpeg-90"  # of 448 pixels some 50 kB; PNG has 300
 FUSE_FIELDS = ("caption", "tags", "sentence")
 CAPTION_PROMPT = "Describe this image in one or two plain sentences. Name what can be seen; guess nothing."
 # For an instruct model of a few billion weights: what it is given, a line each, then what it is to do with it.
@@ -40,10 +41,10 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 
 
 def _model_spec(spec: str) -> str:
-    if not spec.startswith(("open_clip:", "hf:", "spacy:")) or spec.endswith((":", "/")):
+    if not spec.startswith(("open_clip:", "hf:", "spacy:", "http:")) or spec.endswith((":", "/")):
         raise ValueError(
             f"'{spec}' names no model; write open_clip:MODEL/PRETRAINED, open_clip:local-dir:FOLDER, hf:NAME, "
-            "hf:FOLDER, spacy:NAME or spacy:FOLDER"
+            "hf:FOLDER, spacy:NAME, spacy:FOLDER or http:NAME@https://host:8000/v1"
         )
     return spec
 
@@ -210,6 +211,45 @@ class Captioner(Settings):
     side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture shown to the model, in pixels.")
     precision: Literal["fp32", "bf16"] = Field("bf16", description="bf16 halves the memory and is fast on GPUs.")
     batch_size: int = Field(16, ge=1, description="Placement: it changes the speed, not the digest.")
+    encoding: str = Field(
+        USUAL_ENCODING,
+        pattern=r"^(png|jpeg-([1-9][0-9]?|100))$",
+        description="How pictures are sent to a model behind an endpoint: png, or jpeg-90 for that quality.",
+    )
+    weight: float = Field(
+        1.0,
+        ge=0,
+        le=1e6,
+        description="For `captions.choose: mixture`: with 3 beside 1 it describes three of four pictures.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
+        """Leave out what is as usual: digests and records stay what they were before it could be set."""
+        usual = {"encoding": USUAL_ENCODING, "weight": 1.0}
+        return {name: value for name, value in write(self).items() if name not in usual or value != usual[name]}
+
+
+class Captions(Settings):
+    """Which of several captioners' texts is a picture's caption: what rules read, fusion takes and `pairs` holds."""
+
+    choose: Literal["first", "best", "mixture"] = Field(
+        "first",
+        description="first: the first captioner's. best: of the texts with status ok the one that fits the picture "
+        "best by CLIP, the earlier captioner's where two fit equally. mixture: of one captioner a picture, drawn by "
+        "the picture, the seed and the captioners' weights.",
+    )
+    ask: Literal["chosen", "every"] = Field(
+        "chosen",
+        description="For mixture: every has all captioners describe every picture, for `export --captions all`, where "
+        "chosen asks the drawn one alone. With first and best every one is asked.",
+    )
+
+    @model_validator(mode="after")
+    def _asks_of_a_mixture(self) -> Self:
+        if self.ask == "every" and self.choose != "mixture":
+            raise ValueError(f"`choose: {self.choose}` asks every captioner anyway; leave `ask` out")
+        return self
 
 
 class Tags(Settings):

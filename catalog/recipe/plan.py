@@ -77,8 +77,46 @@ class Plan:
         return self.scorers.get(table, "")
 
     def captioner(self, place: int) -> str:
-        """Return under which name `scorers` holds the captioner at ``place``: rules and pairs read the first one's."""
+        """Return under which name `scorers` holds the captioner at ``place``."""
         return "captions" if place == 0 else f"captions {self.recipe.captioners[place].name}"
+
+    def similarity(self, place: int) -> str:
+        """Return under which name `scorers` holds how well the captions of the captioner at ``place`` fit."""
+        first, other = "caption_similarity", self.recipe.captioners[place].name
+        return first if place == 0 else f"{first} {other}"
+
+    @property
+    def chooses_captions(self) -> bool:
+        """Whether a picture's caption is chosen among those of several captioners."""
+        return self.recipe.captions.choose != "first"
+
+    @property
+    def asks_drawn_alone(self) -> bool:
+        """Whether only one captioner is asked about a picture."""
+        return self.recipe.captions.choose == "mixture" and self.recipe.captions.ask == "chosen"
+
+    @property
+    def compared_captioners(self) -> range:
+        """The places of the captioners whose texts are compared with their pictures: of all that may be chosen."""
+        n = len(self.recipe.captioners)
+        return range(n if self.chooses_captions else min(n, 1))
+
+    def made_by(self, table: str) -> tuple[str, ...]:
+        """Return the digests of all scorers whose rows are read for ``table``: of chosen captions several."""
+        key = {"captions": self.captioner, "caption_similarity": self.similarity}.get(table)
+        if key is None or not self.chooses_captions:
+            return (self.scorer(table),)
+        return tuple(self.scorer(key(place)) for place in self.compared_captioners)
+
+    def alone(self, place: int) -> "Plan":
+        """Return the plan as if the captioner at ``place`` were the recipe's only one."""
+        first = Recipe.model_fields["captions"].default
+        recipe = self.recipe.model_copy(update={"captioners": [self.recipe.captioners[place]], "captions": first})
+        own = {
+            "captions": self.scorer(self.captioner(place)),
+            "caption_similarity": self.scorer(self.similarity(place)),
+        }
+        return replace(self, recipe=recipe, scorers={**self.scorers, **own})
 
     def checks(self, kind: str) -> tuple[Check, ...]:
         """Return the rules on ``kind`` ('image', 'sentence')."""

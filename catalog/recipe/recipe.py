@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from catalog.lake.yaml_text import parsed
 from catalog.recipe.overrides import explain_fault, override, replace_alternatives
@@ -15,6 +15,7 @@ from catalog.recipe.parts import (
     Association,
     Balance,
     Captioner,
+    Captions,
     ClipSettings,
     Decoding,
     Duplicates,
@@ -53,6 +54,7 @@ class Recipe(Settings):
     association: Association = Association()  # pyright: ignore[reportCallIssue]
     balance: Balance = Balance()  # pyright: ignore[reportCallIssue]
     captioners: list[Captioner] = Field([], description="Models that describe the pictures that the rules keep.")
+    captions: Captions = Captions()  # pyright: ignore[reportCallIssue]
     tags: Tags | None = Field(None, description="Zero-shot labels, if wanted.")
     fuse: Fuse | None = Field(None, description="A synthetic text, if wanted; it needs a captioner.")
     ingest: Ingest = Ingest()  # pyright: ignore[reportCallIssue]
@@ -76,6 +78,37 @@ class Recipe(Settings):
                 known = ", ".join(self.models) or "empty"
                 raise ValueError(f"{user} needs the model '{model}'; add it to `models` ({known})")
         return self
+
+    @model_validator(mode="after")
+    def _can_choose(self) -> Self:
+        choose = self.captions.choose
+        weighted = [each.name for each in self.captioners if each.weight != 1]
+        if choose != "first" and len(self.captioners) < 2:
+            raise ValueError(
+                f"`captions.choose: {choose}` chooses among captioners, and `captioners` has {len(self.captioners)}; "
+                "add another, or leave `captions` out"
+            )
+        if choose == "mixture" and not any(each.weight for each in self.captioners):
+            raise ValueError(
+                "the weights of all captioners are 0, so that none is ever drawn; give one a weight above 0"
+            )
+        if choose != "mixture" and weighted:
+            raise ValueError(
+                f"captioner '{weighted[0]}' has a weight, by which `captions.choose: {choose}` does not go; write "
+                "`captions: {choose: mixture}`, or leave the weight out"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave `captions` out where it says nothing: digests and records stay what they were before it was known."""
+        usual = self.captions == type(self).model_fields["captions"].default
+        return {name: value for name, value in write(self).items() if name != "captions" or not usual}
+
+    def captions_chosen_by(self) -> tuple[str, ...]:
+        """Return all that decides which captioner's text is a picture's caption; () where it is the first one's."""
+        drawn = [str(self.seed), *(f"{each.name} {each.weight!r}" for each in self.captioners)]
+        return {"first": (), "best": ("best",), "mixture": ("mixture", *drawn)}[self.captions.choose]
 
     def record(self) -> dict[str, Any]:
         """Return the settings as tables hold them: the addresses of sources without what may be a secret."""

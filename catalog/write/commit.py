@@ -3,7 +3,7 @@
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +13,25 @@ from catalog.terms.error import PairmillError
 
 
 @dataclass(frozen=True)
+class Usage:
+    """Tokens that a generative model read and made, those of answers that were thrown away, how often it was asked
+    again, and what all this cost, in the currency of the user's prices."""
+
+    prompt_tokens: int = 0
+    tokens: int = 0
+    discarded_tokens: int = 0
+    retries: int = 0
+    cost: float = 0.0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+
+
+@dataclass(frozen=True)
 class Manifest:
     """One finished partition. ``path`` is absolute or relative to the lake's data path, and '' when it has no rows.
     ``seconds`` is the time of the work; ``commit`` the number from Writer.begin, which its rows hold too; ``sha256`` is
-    of the file's bytes as they were written, '' when it is to be read for that."""
+    of the file's bytes as they were written, '' when it is to be read for that; ``usage`` of what a model generated."""
 
     table: str
     partition_id: str
@@ -29,6 +44,7 @@ class Manifest:
     commit: int
     run_id: str
     sha256: str = ""
+    usage: Usage | None = None
 
 
 class Committed:
@@ -128,3 +144,7 @@ def _insert_partitions(lake: Lake, manifests: list[Manifest], paths: list[str]) 
     columns = ("table", "partition_id", "shard", "scorer", "rows", "bytes", "seconds", "run_id", "commit")
     rows = pa.table({name: [getattr(m, name) for m in manifests] for name in columns} | {"path": paths})
     lake.insert("partitions", rows)
+    told = [(manifest, manifest.usage) for manifest in manifests if manifest.usage is not None]
+    if told:
+        columns = ("partition_id", "run_id", "scorer", "rows", "seconds", "commit")
+        lake.insert("usage", pa.Table.from_pylist([{n: getattr(m, n) for n in columns} | asdict(u) for m, u in told]))

@@ -60,7 +60,9 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="pairmill", description="Curate image-text datasets from web documents.")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _run(commands)
+    _recaption(commands)
     _up(commands)
+    _serve_model(commands)
     _again(commands)
     _readers(commands)
     return top
@@ -74,11 +76,34 @@ def _run(commands: Any) -> None:
     _compute_options(command)
 
 
+def _recaption(commands: Any) -> None:
+    command = _command(
+        commands, "recaption", "pairmill_recaption:recaption", "caption every picture of a folder or lake"
+    )
+    command.set_defaults(interrupted=INTERRUPTED)
+    command.add_argument("recipe", metavar="RECIPE", nargs="?", default="30m",
+                         help="the recipe whose first captioner is asked; its rules are not; default 30m")  # fmt: skip
+    _recipe_options(command)
+    command.add_argument("--to", default="", metavar="URI",
+                         help="hand the captions out as well, to a folder or s3://bucket/prefix")  # fmt: skip
+    command.add_argument("--format", choices=("webdataset", "parquet"), default="webdataset",
+                         help="webdataset: tars of picture, .txt and .json; parquet: texts alone")  # fmt: skip
+    command.add_argument("--retry", default="", metavar="REASON",
+                         help="try again what is in quarantine for this reason")  # fmt: skip
+    command.add_argument("--approve-first", action="store_true",
+                         help="show the first 200 captions and ask whether to make the others")  # fmt: skip
+    _compute_options(command)
+
+
 def _compute_options(command: argparse.ArgumentParser) -> None:
     compute = command.add_argument_group("where it runs; any choice gives the same dataset")
     compute.add_argument("--workers", type=_count, default=0, metavar="N", help="worker processes; 0 means one per CPU")
     compute.add_argument("--model", type=_model, action="append", default=[], metavar="NAME:SIZES",
-                         help="what a model takes: clip:gpus=0.25,replicas=1-8,feeders=4; may repeat")  # fmt: skip
+                         help="what a model takes: clip:gpus=0.25,replicas=1-8,feeders=4, or of one behind endpoints "
+                         "captioner:key=VARIABLE,connections=64,prompt_price=0.15,answer_price=0.6; "
+                         "may repeat")  # fmt: skip
+    compute.add_argument("--max-cost", type=_cost, default=0.0, metavar="SUM",
+                         help="what the run may spend on texts, by these prices a million tokens")  # fmt: skip
     compute.add_argument("--ray", default="", metavar="ADDRESS",
                          help="a Ray cluster ('auto' finds this machine's), or 'local' to start Ray here")  # fmt: skip
     compute.add_argument("--allow-address", type=_network, action="append", default=[], metavar="CIDR",
@@ -124,6 +149,22 @@ def _up(commands: Any) -> None:
     _recipe_options(command)
 
 
+def _serve_model(commands: Any) -> None:
+    command = _command(commands, "serve-model", "pairmill_serve_model:serve_model",
+                       "serve a captioner by an engine of another environment")  # fmt: skip
+    command.add_argument("spec", metavar="MODEL", help="hf:NAME or hf:FOLDER")
+    command.add_argument("--engine", choices=("vllm", "sglang", "transformers"), default="vllm", help="default: vllm")
+    command.add_argument("--env", required=True, metavar="DIR", help="the engine's own environment of Python")
+    command.add_argument(
+        "--port", type=_above_0, default=8000, metavar="N", help="default: 8000, on this machine alone"
+    )
+    command.add_argument("--gpus", type=_above_0, default=1, metavar="N", help="GPUs that share the model; default: 1")
+    command.add_argument("--dtype", choices=("auto", "bfloat16", "float16", "float32"), default="auto",
+                         help="numbers that it computes with; default: those of its weights")  # fmt: skip
+    command.add_argument("--max-num-seqs", type=_above_0, default=256, metavar="N",
+                         help="texts that the engine makes at once; default: 256")  # fmt: skip
+
+
 def _readers(commands: Any) -> None:
     sql = _command(commands, "sql", "pairmill_read:answer_sql", "ask the lake in SQL")
     sql.add_argument("query", metavar="SQL", help="a SELECT; it reads this lake and no other file")
@@ -141,6 +182,9 @@ def _readers(commands: Any) -> None:
     export.add_argument("dataset", metavar="NAME[@V]")
     export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
     export.add_argument("--format", choices=("webdataset", "parquet"), default="webdataset")
+    export.add_argument(
+        "--captions", choices=("chosen", "all"), default="chosen", help="all: a column with every captioner's text"
+    )
     for command in (sql, why, datasets, quarantine, export):
         _lake_option(command)
     for command in (sql, datasets, quarantine):
@@ -164,6 +208,22 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 7):
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of workers; give 0 (one per CPU) or more")
     return int(text)
+
+
+def _above_0(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
+        raise argparse.ArgumentTypeError(f"'{text}' is no such number; give one from 1 to 65535")
+    return int(text)
+
+
+def _cost(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is no sum; give one above 0, such as 25")
+    return found
 
 
 def _network(text: str) -> str:

@@ -1,7 +1,8 @@
 """Show a run's progress live in a terminal, or as one line a finished step where the output is no terminal."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from rich.console import Console
@@ -34,9 +35,25 @@ class Display:
         self._bars.update(self._now, visible=False)
         self._bars.stop()
 
+    def say(self, text: str) -> None:
+        """Show a line of figures below the bars, or print it where the output is no terminal."""
+        if self._console.is_terminal:
+            self._bars.update(self._now, done=text)
+        else:
+            self._console.print(text, highlight=False, markup=False)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the terminal to the body: it prints, or asks."""
+        self._bars.stop()
+        try:
+            yield
+        finally:
+            self._bars.start()
+
     def run_step(self, step: Callable[[Session], Any], session: Session) -> Any:
         """Run a step, with its name below the bars meanwhile."""
-        self._bars.update(self._now, description=step.__name__.replace("_", " "), visible=True)
+        self._bars.update(self._now, done="", description=step.__name__.replace("_", " "), visible=True)
         return step(session)
 
     def progress(self, step: str, done: int, total: int) -> None:

@@ -10,15 +10,13 @@ from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 from catalog.ask import datasets
 from catalog.ask.sql_answer import answer, answer_confined
-from catalog.lake.opening import create_or_open
+from catalog.lake.opening import check_is_lake, create_or_open
 from catalog.pending import quarantine
 from catalog.terms.controls import visible
-from catalog.terms.error import PairmillError
 from flows.command.terminal import cell, console, shown, table
 
 SHOWN = 100
@@ -69,12 +67,13 @@ def write_export(args: Namespace) -> int:
     from flows.command.display import Display
     from tasks.out.export import export
 
-    if not Path(args.lake).exists():  # opened for writing, a lake that is not there would be made
-        raise PairmillError(f"there is no lake at '{args.lake}'. Check --lake.")
+    check_is_lake(args.lake)
     with create_or_open(args.lake) as lake, Display(console()) as display:
         dataset = datasets.find(lake, args.dataset)
         shown = partial(display.progress, f"export {dataset}")
-        found = export(lake, dataset.name, dataset.version, args.to, args.format, progress=shown)
+        found = export(
+            lake, dataset.name, dataset.version, args.to, args.format, progress=shown, captions=args.captions
+        )
     print(visible(f"{found.uri}: {found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"))
     return 0
 

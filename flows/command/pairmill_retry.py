@@ -3,21 +3,19 @@
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
+from catalog.lake.opening import check_is_lake, create_or_open
 from catalog.pending import fetches, quarantine
 from catalog.recipe.parts import Fetch
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
 from catalog.terms.controls import visible
-from catalog.terms.error import PairmillError
 from catalog.write import runs
 from catalog.write.scorer import Scorer
 from flows.command.pairmill_run import compute_of, named_recipe
 from flows.command.terminal import console, shown, table
-from flows.model_size import check_names
+from flows.model_size import check_names, check_prices
 from flows.settings import Compute
 from tasks.run.session import Session
 
@@ -76,8 +74,8 @@ def _open_session(args: Namespace, flow: str, plan: Callable[[Recipe], tuple[Pla
     named, compute = named_recipe(args), compute_of(args)
     checked = _checked(named, plan, compute) if named else None
     uris = resolve_sources(named, args.source) if named and args.source else tuple(args.source)
-    if not (named and uris) and not Path(args.lake).exists():  # opened for writing, it would be made
-        raise PairmillError(f"there is no lake at '{args.lake}'. Check --lake, or name a recipe and a --source.")
+    if not (named and uris):
+        check_is_lake(args.lake)
     with create_or_open(args.lake) as lake:
         checked = checked or _checked(runs.latest_recipe(lake), plan, compute)
         with session_on(lake, checked, compute, flow, uris) as opened:
@@ -89,6 +87,7 @@ def _checked(
 ) -> tuple[Plan, list[Scorer]]:
     checked = plan(_with_fetch_settings(recipe))
     check_names(compute.models, checked[0])
+    check_prices(compute.models, compute.max_cost, checked[0])
     return checked
 
 

@@ -2,6 +2,8 @@
 
 from argparse import Namespace
 
+from pydantic import ValidationError
+
 from catalog.recipe.recipe import Recipe
 from catalog.terms.error import BadRecipe, PairmillError
 from flows.command.terminal import console, shown
@@ -29,16 +31,22 @@ def run(args: Namespace) -> int:
 
 
 def compute_of(args: Namespace) -> Compute:
-    """Read the compute options of the command line. Raises PairmillError for sizes of one model that stand apart."""
+    """Read the compute options of the command line. Raises PairmillError for sizes of one model that stand apart, and
+    for what does not fit together."""
     names = [name for name, _ in args.model]
     if twice := [name for name in names if names.count(name) > 1]:
         raise PairmillError(f"--model {twice[0]} is given twice; give its sizes once: {AN_EXAMPLE}")
-    return Compute(
-        workers=args.workers,
-        ray_address=args.ray,
-        models=dict(args.model),
-        allow_addresses=args.allow_address,
-    )  # pyright: ignore[reportCallIssue]
+    given = {
+        "workers": args.workers,
+        "ray_address": args.ray,
+        "models": dict(args.model),
+        "max_cost": args.max_cost,
+        "allow_addresses": args.allow_address,
+    }
+    try:
+        return Compute.model_validate(given)
+    except ValidationError as error:
+        raise PairmillError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
 
 
 def named_recipe(args: Namespace) -> Recipe | None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from rich.console import Console
 
 from catalog.ask import datasets, holdings
+from catalog.ask.token_usage import by_step
 from catalog.lake.lake import Lake
 from catalog.lake.lease_row import holder_of
 from catalog.lake.opening import create_or_open
@@ -52,6 +53,23 @@ def _print_lake(lake: Lake, screen: Console) -> None:
             f"run      {run.run_id}  {shown(f'{run.flow} {run.recipe}')}, {_time(run.started_at)}, "
             f"{state}{spent}{shown(said)}"
         )
+    _print_usage(lake, screen)
+
+
+def _print_usage(lake: Lake, screen: Console) -> None:
+    """Print what the last runs took to generate texts, if any did."""
+    latest = tuple(run.run_id for run in runs.latest(lake, RUNS))
+    found = by_step(lake, run_ids=latest) if latest else []
+    if not found:
+        return
+    texts = table("\ntexts made by these runs", ["run", "step"], ["texts", "tokens", "tokens/s", "retries", "cost"], [])
+    for each in found:
+        cost = f"{each.cost:,.4f}" if each.cost else "·"
+        rate = f"{each.tokens_a_second:,.1f}"
+        texts.add_row(
+            each.run_id[:8], shown(each.step), f"{each.rows:,}", f"{each.tokens:,}", rate, f"{each.retries:,}", cost
+        )
+    screen.print(texts)
 
 
 def _print_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Console) -> None:

@@ -71,6 +71,9 @@ def run_once(client, children: list[Child], args: Namespace, api: str, screen: C
     state = client.read_flow_run(run.id).state
     if not state.is_completed():
         raise PairmillError(f"{args.once} ended as {state.name}: {state.message or 'without a message'}")
+    if not args.once.startswith("curate/"):  # it publishes no dataset; what came of it is its message
+        screen.print(shown(state.message))
+        return 0
     found = outcome(run.parameters.get("lake") or args.lake, recipe_name(run.parameters))
     print_outcome(screen, found, [], is_new=found.dataset.run_id == run.id.hex)
     screen.print(f"interface {interface(api)}  (`pairmill up` brings it back)")

@@ -45,6 +45,8 @@ def print_image(facts: Facts, screen: Console) -> None:
             screen.print(f"            as its duplicate: {shown(match['given'])}")
     for text in facts["texts"]:
         by = f" by {shown(text['by'])}" if text["by"] else ""
+        by += f", similarity {text['similarity']:.4f}" if text.get("similarity") is not None else ""
+        by += {True: ", chosen", False: ", not chosen"}.get(text.get("chosen"), "")
         said = "" if text["current"] else "  (not of this dataset)"
         screen.print(
             f"  {shown(text['kind']):<9} {shown(text['text'] or '')}  [dim]{shown(text['status'])}{by}{said}[/]"

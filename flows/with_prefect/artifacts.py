@@ -3,6 +3,8 @@
 import re
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
+from uuid import UUID
 
 from httpx import HTTPError
 from prefect.artifacts import (
@@ -17,6 +19,9 @@ from prefect.logging import get_logger
 
 from catalog.terms.controls import visible
 from flows.outcome import Outcome
+
+if TYPE_CHECKING:
+    from flows.caption_outcome import CaptionOutcome
 
 EVERY_SECONDS = 2.0  # an update is a request of some 20 ms
 
@@ -44,6 +49,33 @@ class ProgressArtifacts:
         if done == total or time.monotonic() - last >= EVERY_SECONDS:
             update_progress_artifact(artifact_id=bar, progress=100.0 * done / max(1, total))  # pyright: ignore
             self._bars[step] = (bar, time.monotonic())
+
+
+class RateArtifact:
+    """The figures of a captioning as one bar, which the server may refuse as those of a step."""
+
+    def __init__(self) -> None:
+        self._bar: UUID | None = None
+
+    def __call__(self, text: str, share: float) -> None:
+        try:
+            if self._bar is None:
+                self._bar = cast(UUID, create_progress_artifact(0.0, key="caption-rate", description=text))
+            update_progress_artifact(artifact_id=self._bar, progress=100.0 * share, description=text)
+        except (HTTPError, PrefectException) as error:
+            get_logger(__name__).warning(f"the rate could not be shown: {error}")
+
+
+def create_first_captions(found: "CaptionOutcome") -> None:
+    """Create artifacts of the first captions: the text of all, and a link to the strip that has the pictures too."""
+    lines = ["# The first captions", f"{found.said}; {found.left:,} pictures are left.", ""]
+    for row in found.captions:
+        said = "" if row["status"] == "ok" else f" ({_plain(row['status'])})"
+        lines.append(f"- **{_plain(row['address'] or row['sha256'])}**: {_plain(row['text'])}{said}")
+    create_markdown_artifact("\n".join(lines), key="first-captions", description=f"The first captions: {found.said}")
+    if found.strip:
+        link = Path(found.strip).absolute().as_uri()
+        create_link_artifact(link, link_text=_plain(found.strip), key="first-captions-strip", description="The strip")
 
 
 def create_artifacts(found: Outcome) -> None:

@@ -45,7 +45,7 @@ def curate(
     from flows.user_error import user_message
 
     try:
-        texts = {key: _yaml(value) for key, value in overrides.items()}
+        texts = {key: yaml_text(value) for key, value in overrides.items()}
         chosen = load_recipe(recipe, texts, models)
         notes = notes_on(chosen, recipe, texts, models)
         return _curated(chosen, notes, sources, lake or default_lake(), compute)
@@ -76,6 +76,6 @@ def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compu
     return Completed(message=f"{found.dataset}: {published.n_pairs} pairs, {said}")
 
 
-def _yaml(value: Setting) -> str:
+def yaml_text(value: Setting) -> str:
     """Convert a form's value to the YAML text of a recipe override."""
     return value if isinstance(value, str) else str(value).lower()

@@ -6,13 +6,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import yaml
 
 from catalog.terms.error import PairmillError
 from flows.settings import ROOT
-from flows.with_prefect.processes import Child, finish, start, stop, wait_for
+from flows.with_prefect.processes import Child, finish, listens, start, stop, wait_for
 
 POOL = "curate-pool"
 PORT = 4200
@@ -42,16 +44,35 @@ def server() -> Iterator[tuple[str, list[Child]]]:
             )
         yield configured, []
         return
-    port = free_port(PORT)
-    api = f"http://127.0.0.1:{port}/api"
-    command = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    child = start("prefect server", command, {"PREFECT_API_URL": api}, logs(), ROOT)
+    child, api = _started()
     try:
-        wait_for(child, lambda: answers(api), UP_SECONDS)
         with temporary_settings({PREFECT_API_URL: api}):
             yield api, [child]
     finally:
         stop(child)
+
+
+def _started() -> tuple[Child, str]:
+    """Start a server, and return it with its API's URL once it answers: on PORT, or on any port where another program
+    has that one, or takes it while the server starts (a second `pairmill up`)."""
+    port = free_port(PORT)
+    while True:
+        api = f"http://127.0.0.1:{port}/api"
+        command = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+        child = start("prefect server", command, {"PREFECT_API_URL": api}, logs(), ROOT)
+        try:
+            wait_for(child, partial(_serves, child, port, api), UP_SECONDS)
+            return child, api
+        except BaseException as error:
+            stop(child)
+            was_taken = port == PORT and free_port(PORT) != PORT
+            if not (was_taken and isinstance(error, PairmillError)):
+                raise
+            port = free_port(0)
+
+
+def _serves(child: Child, port: int, api: str) -> bool:
+    return listens(child, port) and answers(api)
 
 
 @contextmanager
@@ -108,15 +129,15 @@ def _is_stale(client, name: str) -> bool:
     from prefect.exceptions import ObjectNotFound
     from prefect.utilities.callables import parameter_schema
 
-    from flows.with_prefect.deployments import curate
-
     try:
         found = client.read_deployment_by_name(name)
     except ObjectNotFound:
         return True
     folder = f"'directory': '{ROOT}'"
-    form = parameter_schema(curate.fn).model_dump_for_openapi()
-    moved = folder not in str(found.pull_steps) or found.entrypoint != _entrypoints()[name]
+    entrypoint = _entrypoints()[name]
+    module, _, flow = entrypoint.rpartition(".")
+    form = parameter_schema(getattr(import_module(module), flow).fn).model_dump_for_openapi()
+    moved = folder not in str(found.pull_steps) or found.entrypoint != entrypoint
     return moved or found.parameter_openapi_schema != form
 
 

@@ -38,18 +38,25 @@ class Child:
         return "\n".join([f"the end of {self.log}:", *lines])
 
 
-def start(name: str, command: Sequence[str], environment: dict[str, str], folder: Path, cwd: Path) -> Child:
-    """Start ``python -m command`` in a session of its own: Ctrl-C in a terminal reaches this process alone."""
+def start(
+    name: str,
+    command: Sequence[str],
+    environment: dict[str, str],
+    folder: Path,
+    cwd: Path,
+    program: Sequence[str] = (sys.executable, "-m"),
+) -> Child:
+    """Start ``program command`` in a session of its own: Ctrl-C in a terminal reaches this process alone."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{name.replace(' ', '-')}.log"
     with open(log, "wb") as output:
-        process = _python(command, environment, output, cwd)
+        process = _popen([*program, *command], environment, output, cwd)
     return Child(name, process, log)
 
 
-def _python(command: Sequence[str], environment: dict[str, str], output: IO[bytes], cwd: Path) -> subprocess.Popen:
+def _popen(command: Sequence[str], environment: dict[str, str], output: IO[bytes], cwd: Path) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-m", *command],
+        command,
         env={**os.environ, **environment},
         cwd=cwd,
         stdin=subprocess.DEVNULL,
@@ -67,6 +74,16 @@ def wait_for(child: Child, is_up: Callable[[], bool], seconds: float) -> None:
         if time.monotonic() > deadline:
             raise PairmillError(f"{child.name} did not come up within {seconds:.0f} s.\n{child.tail()}")
         time.sleep(0.3)
+
+
+def listens(child: Child, port: int) -> bool:
+    """Whether the child itself, or a descendant, listens on this port: what answers there may be another's."""
+    for process in [child.process.pid, *(each.pid for each in _descendants(child.process.pid))]:
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            for each in psutil.Process(process).net_connections("tcp"):
+                if each.status == psutil.CONN_LISTEN and each.laddr and each.laddr.port == port:
+                    return True
+    return False
 
 
 def finish(child: Child, seconds: float) -> None:

@@ -14,7 +14,6 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
-from email.utils import parsedate_to_datetime
 from functools import cache
 
 import aiohttp
@@ -26,7 +25,7 @@ from ops.fetch.answer import Answer
 from ops.fetch.body import read_body
 from ops.fetch.names import Lookup, Names, system_lookup
 from ops.fetch.refusal import AGENT, Banned, opted_out
-from ops.header_number import whole_number
+from ops.header_number import seconds_until
 
 HEADERS = {
     "User-Agent": f"{AGENT}/0.1 (image-text dataset curation; heeds X-Robots-Tag)",
@@ -215,7 +214,7 @@ class _Line:
         )
         if response.status != 200:
             passing = response.status == 429 or response.status >= 500
-            asked = _seconds_until(headers.get("Retry-After", "")) if passing else 0.0
+            asked = seconds_until(headers.get("Retry-After", "")) if passing else 0.0
             fault = Fault(url, "http_status", f"HTTP {response.status}")
             return replace(answer, fault=fault, passing=passing, retry_after=asked)
         if directive := opted_out(headers.getall("X-Robots-Tag", ())):
@@ -268,12 +267,3 @@ def _pause(answer: Answer, attempt: int) -> float:
     Doubled each time, and spread by a half so that hosts are not hit in step.
     """
     return max(FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.5), answer.retry_after)
-
-
-def _seconds_until(text: str) -> float:
-    """Parse ``Retry-After`` (RFC 9110, 10.2.3): seconds, or a date; 0 for what is neither."""
-    # OverflowError: a year or an hour of twelve digits.
-    with contextlib.suppress(ValueError, TypeError, OverflowError):
-        seconds = whole_number(text)
-        return float(seconds) if seconds is not None else parsedate_to_datetime(text).timestamp() - time.time()
-    return 0.0

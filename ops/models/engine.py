@@ -146,6 +146,26 @@ class Engine:
         ticket.done.set_exception(seen)
 
 
+class Relay(Engine):
+    """An engine for a model that others run: what is ready is handed over while answers are waited for, with at most
+    ``under_way`` pieces handed over and not yet taken back. They are taken in order."""
+
+    def __init__(self, halves: Halves, feeders: int, under_way: int) -> None:
+        self._running: queue.Queue[_Ticket | None] = queue.Queue(under_way)
+        super().__init__(halves, max(1, feeders))
+
+    def _work(self) -> None:
+        threading.Thread(target=self._take_all, name="answers", daemon=True).start()
+        while (ticket := self._to_infer.get()) is not None:
+            if self._launch(ticket):
+                self._running.put(ticket)
+        self._running.put(None)
+
+    def _take_all(self) -> None:
+        while (ticket := self._running.get()) is not None:
+            self._take(ticket)
+
+
 @dataclass
 class _Ticket:
     """A piece on its way: what it is by now, and what it comes to."""

@@ -52,11 +52,16 @@ def answer_what_fits(
             pass  # outside of the handler the failed batch's tensors are free
         torch.cuda.empty_cache()
         if stop - start == 1:
-            return [Generation("", 0, False, 0.0, "out_of_memory")]
+            return [Generation("", 0, "length", 0.0, "out_of_memory", "no room for it alone")]
         middle = (start + stop) // 2
         return answer(part(start, middle), start, middle) + answer(part(middle, stop), middle, stop)
 
     return answer(ready, 0, rows)
+
+
+def n_tokens(inputs: dict[str, Any]) -> list[int]:
+    """Count the tokens of each row of a prepared batch, its padding not."""
+    return inputs["attention_mask"].sum(1).tolist()
 
 
 def pinned(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -131,19 +136,19 @@ class Answerer:
         repeats = output.shape[1] >= length and torch.equal(output[:, :length], given)
         return output[:, length:] if repeats and not self.model.config.is_encoder_decoder else output
 
-    def read(self, generated: torch.Tensor, tokenizer: Any, seconds: float) -> list[Generation]:
-        """Turn the tokens behind the prompts into answers; ``seconds``: what the whole batch took."""
+    def read(self, generated: torch.Tensor, tokenizer: Any, prompts: list[int], seconds: float) -> list[Generation]:
+        """Turn the tokens behind the prompts, which had so many each, into answers; ``seconds``: what all took."""
         rows = [self._cut(row) for row in generated.tolist()]
         texts = tokenizer.batch_decode([tokens for tokens, _ in rows], skip_special_tokens=True)
         return [
-            Generation(text.strip(), len(tokens), finished, seconds / len(rows))
-            for text, (tokens, finished) in zip(texts, rows, strict=True)
+            Generation(text.strip(), len(tokens), finish, seconds / len(rows), prompt_tokens=read)
+            for text, (tokens, finish), read in zip(texts, rows, prompts, strict=True)
         ]
 
-    def _cut(self, tokens: list[int]) -> tuple[list[int], bool]:
-        """Cut a row at its first end token; return it, and whether it has one."""
+    def _cut(self, tokens: list[int]) -> tuple[list[int], str]:
+        """Cut a row at its first end token; return it, and why it ends."""
         end = next((place for place, token in enumerate(tokens) if token in self.ends), None)
-        return (tokens, False) if end is None else (tokens[:end], True)
+        return (tokens, "length") if end is None else (tokens[:end], "stop")
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:

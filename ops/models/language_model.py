@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from ops.models.batch_size import on_this_card
 from ops.models.generation import Generation
@@ -31,6 +33,8 @@ class LanguageModel:
     batch_size: int = 16
     version: int = 1
 
+    elsewhere: ClassVar[int] = 0
+
     def generate(self, prompts: list[str], max_tokens: int) -> list[Generation]:
         """Generate an answer a prompt, in the order given.
 
@@ -39,34 +43,38 @@ class LanguageModel:
         """
         answers: dict[int, Generation] = {}
         for rows in self.batches(prompts):
-            found = self.infer(self.prepare([prompts[row] for row in rows]), max_tokens)
+            found = self.infer(self.prepare([None] * len(rows), [prompts[row] for row in rows]), max_tokens)
             answers.update(zip(rows, found, strict=True))
         return [answers[row] for row in range(len(prompts))]
 
-    def fitted(self, prompt: str, max_tokens: int) -> LanguageModel:
+    def fitted(self, prompt: str, side: int, max_tokens: int) -> LanguageModel:
         """Return this model with the batch size at which it answers ``prompt`` fastest on this GPU; on a CPU as it is.
 
         The first call on a GPU generates: no other thread may use the model then.
         """
 
         def run(rows: int) -> None:
-            self._loaded().answer(self.prepare([prompt] * rows), max_tokens)
+            self._loaded().answer(self._loaded().prepare([prompt] * rows), max_tokens)
 
         shape = f"{self.precision} {len(prompt)} characters {max_tokens} tokens"
         return replace(self, batch_size=on_this_card(self.spec, shape, self.batch_size, run))
 
-    def batches(self, prompts: list[str]) -> list[list[int]]:
+    def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
         """Group row numbers into batches of like length in tokens; a twentieth of a batch is padding, at most."""
         return self._loaded().batches(prompts, self.batch_size) if prompts else []
 
-    def prepare(self, prompts: list[str]) -> Prepared:
-        """Make on the CPU what the model takes, of one batch."""
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
+        """Make on the CPU what the model takes, of one batch; it sees no pictures."""
         return self._loaded().prepare(prompts)
 
     def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
         """Generate an answer a prepared row; waits for the device. A batch without room is halved; a row that has none
         alone gets the error 'out_of_memory'. Raises ModelError when ``max_tokens`` fill the model's whole context."""
         return self._loaded().infer(prepared, max_tokens)
+
+    def fetch(self, running: list[Generation]) -> list[Generation]:
+        """Return the answers, which are there."""
+        return running
 
     def load(self) -> None:
         """Load the weights now."""

@@ -12,7 +12,7 @@ from transformers import GenerationConfig
 from ops.models.causal_model import load_causal
 from ops.models.device import dtype
 from ops.models.generation import Generation
-from ops.models.greedy_answers import Answerer, answer_what_fits, like_batches, pinned
+from ops.models.greedy_answers import Answerer, answer_what_fits, like_batches, n_tokens, pinned
 from ops.models.kind_of_model import sees_pictures
 from ops.models.loading import once
 from ops.models.model_digest import ModelError
@@ -89,8 +89,8 @@ class LoadedGenerator:
         if len(fitting) < sum(map(bool, prepared.rows)):
             prepared = replace(prepared, inputs=self._inputs(fitting))
         found = iter(self._infer(fitting, prepared, max_tokens))
-        too_large = Generation("", 0, False, 0.0, "too_large")
-        nothing = Generation("", 0, True, 0.0)
+        too_large = Generation("", 0, "length", 0.0, "too_large", f"no room for {max_tokens} tokens behind it")
+        nothing = Generation("", 0, "stop", 0.0)
         return [
             nothing if not row else too_large if len(row) + max_tokens > self.context else next(found)
             for row in prepared.rows
@@ -109,7 +109,8 @@ class LoadedGenerator:
         """Generate greedily for one batch that fits."""
         started = time.perf_counter()
         generated = self.answerer.generate(self.answerer.placed(prepared.inputs), max_tokens).cpu()
-        return self.answerer.read(generated, self.tokenizer, prepared.seconds + time.perf_counter() - started)
+        seconds = prepared.seconds + time.perf_counter() - started
+        return self.answerer.read(generated, self.tokenizer, n_tokens(prepared.inputs), seconds)
 
     def _inputs(self, rows: list[list[int]]) -> dict[str, torch.Tensor]:
         longest = max(map(len, rows), default=0)

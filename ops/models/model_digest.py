@@ -16,19 +16,18 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from ops.models.http.http_spec import PREFIX, parse_http
+from ops.models.model_error import ModelError
+
 # What decides a model's output: weights, config, tokenizer and processor files. README, scripts and images do not.
 MODEL_FILES = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
 # Of a pipeline of spaCy all files count (its weights are called `model`, without a suffix) but these at its top.
 SPACY_ABOUT = ("README.md", "LICENSE", "LICENSES_SOURCES", "accuracy.json")
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 FORMS = (
-    "'open_clip:MODEL/PRETRAINED', 'open_clip:local-dir:FOLDER', 'open_clip:hf-hub:ORG/NAME', 'hf:NAME_OR_FOLDER' or "
-    "'spacy:NAME_OR_FOLDER'"
+    "'open_clip:MODEL/PRETRAINED', 'open_clip:local-dir:FOLDER', 'open_clip:hf-hub:ORG/NAME', 'hf:NAME_OR_FOLDER', "
+    "'spacy:NAME_OR_FOLDER' or, of captioners and fusers, 'http:NAME@https://host/v1'"
 )
-
-
-class ModelError(Exception):
-    """A model that is missing, unreadable or not usable here; the message says which, why, and the remedy."""
 
 
 def resolve(spec: str) -> Path:
@@ -62,8 +61,11 @@ def split_open_clip(spec: str) -> tuple[str, str]:
 def model_digest(spec: str) -> str:
     """Hash the files of ``spec`` (names relative to its folder, sizes, bytes; sorted by name) to 32 hex digits.
 
-    A file's hash is cached in the process by (path, size, mtime). Raises ModelError when the model is not found.
+    Of a model behind an endpoint its name is hashed. A file's hash is cached in the process by (path, size, mtime).
+    Raises ModelError when the model is not found.
     """
+    if spec.startswith(PREFIX):
+        return parse_http(spec).digest
     path = resolve(spec)
     whole = hashlib.sha256()
     if path.is_file():  # a bare checkpoint: its architecture is a config inside open_clip's package

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ class VisionLanguageModel:
     batch_size: int = 8
     version: int = 1
 
+    elsewhere: ClassVar[int] = 0
+
     def generate(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
         """Generate an answer a row, in the order given. ``pictures``: (h, w, 3) uint8 RGB, or None for text alone.
 
@@ -38,7 +40,7 @@ class VisionLanguageModel:
         answers: dict[int, Generation] = {}
         for rows in self.batches(prompts, [None if picture is None else picture.shape[:2] for picture in pictures]):
             ready = self.prepare([pictures[row] for row in rows], [prompts[row] for row in rows])
-            answers.update(zip(rows, self.infer(ready, max_tokens), strict=True))
+            answers.update(zip(rows, self.fetch(self.infer(ready, max_tokens)), strict=True))
         return [answers[row] for row in range(len(prompts))]
 
     def fitted(self, prompt: str, side: int, max_tokens: int) -> VisionLanguageModel:
@@ -69,6 +71,10 @@ class VisionLanguageModel:
         """Generate an answer a prepared row; waits for the device. A batch without room is halved; a row that has none
         alone gets the error 'out_of_memory'."""
         return self._loaded().infer(prepared, max_tokens)
+
+    def fetch(self, running: list[Generation]) -> list[Generation]:
+        """Return the answers, which are there."""
+        return running
 
     def load(self) -> None:
         """Load the weights now."""

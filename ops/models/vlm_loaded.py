@@ -14,7 +14,7 @@ from PIL import Image
 
 from ops.models.device import dtype
 from ops.models.generation import Generation
-from ops.models.greedy_answers import Answerer, answer_what_fits, like_batches, pinned
+from ops.models.greedy_answers import Answerer, answer_what_fits, like_batches, n_tokens, pinned
 from ops.models.loading import once, placed
 from ops.models.model_digest import ModelError, resolve
 from ops.models.picture_normalisation import LEFT_OUT, normalisation
@@ -99,7 +99,8 @@ class LoadedVlm:
         generated = self.answerer.generate(self._placed(prepared.inputs), max_tokens).cpu()
         seconds = prepared.seconds + time.perf_counter() - started
         processor = self.own_processor()
-        return self.answerer.read(generated, getattr(processor, "tokenizer", processor), seconds)
+        tokenizer = getattr(processor, "tokenizer", processor)
+        return self.answerer.read(generated, tokenizer, n_tokens(prepared.inputs), seconds)
 
     def _placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
         placed = self.answerer.placed(inputs)

@@ -42,6 +42,11 @@ def fuse_prompt(template: str, caption: str, tags: Sequence[str], sentence: str)
     return filled if len(kept) == len(parts) else filled.rstrip()
 
 
+def instructions(template: str) -> tuple[str, ...]:
+    """Return what ``template`` itself says, without its fields, a piece between any two of them."""
+    return tuple(literal for literal, _, _, _ in Formatter().parse(template) if literal.strip())
+
+
 def _says_something(part: str, texts: dict[str, str]) -> bool:
     fields = [name for _, name, _, _ in Formatter().parse(part) if name is not None]
     return not fields or any(texts[name] for name in fields)

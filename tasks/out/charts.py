@@ -67,12 +67,14 @@ def chart(histogram: Histogram) -> Chart:
         if edge is not None and value is not None
     )
     quantity = histogram.quantity
-    missing = f", {histogram.n_missing:,} without a value" if histogram.n_missing else ""
+    note = f"{histogram.n:,} measured"
+    note += f", {histogram.n_missing:,} without a value" if histogram.n_missing else ""
+    note += f", {histogram.n_near:,} near a threshold" if histogram.n_near else ""
     first, last = _ends(histogram)
     return Chart(
         quantity.rule, quantity.label, histogram.kind, tuple(bars), marks,
         ("≤ " if histogram.has_less else "") + number(first),
-        ("≥ " if histogram.has_more else "") + number(last), f"{histogram.n:,} measured{missing}",
+        ("≥ " if histogram.has_more else "") + number(last), note,
     )  # fmt: skip
 
 
@@ -82,7 +84,9 @@ def _ends(histogram: Histogram) -> tuple[float, float]:
     known = (histogram.quantity.low, histogram.quantity.high)
     start, end = histogram.start, _end(histogram) - (1 if histogram.whole else 0)
     shown = [value for value in known if value is not None and start <= value <= end]
-    return max(start, min([histogram.lowest, *shown])), min(end, max([histogram.highest, *shown]))
+    first, last = min([histogram.lowest, *shown]), max([histogram.highest, *shown])
+    least = 1e-9 * (end - start)  # an edge that is found by steps misses the value that lies on it by so little
+    return (first if first >= start - least else start), (last if last <= end + least else end)
 
 
 def _end(histogram: Histogram) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from catalog.ask import datasets, exports
+from catalog.ask.all_captions import captions_of
 from catalog.ask.datasets import Dataset
 from catalog.lake.lake import Lake
 from catalog.terms.error import PairmillError
@@ -26,10 +27,11 @@ from tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, 
 from tasks.out.webdataset_tars import write_tar
 
 Format = Literal["webdataset", "parquet"]
+Captions = Literal["chosen", "all"]
 TAR_ROWS, TAR_BYTES = 10_000, 1_000_000_000
 TABLE_ROWS = 100_000  # some 100 MB a file, which is what is held in memory
 REALSYN = ("raw_image_url", "text1", "text2", "text3", "syn_text")
-_SUFFIX = {"webdataset": "tar", "parquet": "parquet"}
+SUFFIX = {"webdataset": "tar", "parquet": "parquet"}
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ def export(
     format: Format = "webdataset",
     wait_seconds: float = 60.0,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    captions: Captions = "chosen",
 ) -> Exported:
     """Write ``name`` at ``version`` (None: the newest) to the folder or s3:// prefix ``to``, which is empty or holds
     this lake's export of that version in that format, be it unfinished.
@@ -58,7 +61,9 @@ def export(
     original bytes), `.json` (all columns of the pair) and `.txt` (text1), in the order of the shards that hold the
     bytes, so neighbours come from near documents: shuffle shards and samples while training. parquet:
     `NAME-vV-000000.parquet`, RealSyn's columns, then ids, texts, statuses and similarities, by image_id; no picture
-    bytes.
+    bytes. ``captions`` 'all' adds a column `captions`, also to the `.json`: of each captioner that described the
+    picture, in the recipe's order, its name, text (NULL unless its status is ok), status, and similarity where the lake
+    holds one.
 
     One process; memory is one file's rows and the pictures that they take from one shard, 1 GB at most. Finished files
     are not written again. Holds the lease while it writes (waits ``wait_seconds`` for it): it ends with a row in
@@ -67,27 +72,35 @@ def export(
     Raises PairmillError when there is no such dataset, when the place cannot be written or holds anything else, when a
     picture's bytes are gone, or when the version was amended meanwhile; LeaseHeld when another process keeps the lease.
     """
-    if format not in _SUFFIX:
-        raise PairmillError(f"there is no export format '{format}'; write {' or '.join(_SUFFIX)}.")
+    if format not in SUFFIX:
+        raise PairmillError(f"there is no export format '{format}'; write {' or '.join(SUFFIX)}.")
     if lake.read_only:
         raise PairmillError(
             f"lake '{lake.uri}' is open for reading only; open it to write: an export is put on record."
         )
     dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
-    place, whose = Destination(to), _whose(lake, dataset, format)
-    _check_place(place, lake, whose, _head(dataset, format), dataset.amended)
+    with_captions = captions_of(lake, dataset) if captions == "all" else ""
+    place, whose = Destination(to), _whose(lake, dataset, format, captions)
+    head = _head(dataset, format, captions)
+    _check_place(place, lake, whose, head, dataset.amended)
     with lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
-        files = _finished(place, dataset, format) or _write_all(lake, dataset, place, format, progress, whose)
+        files = _finished(place, head) or _write_all(lake, dataset, place, head, progress, whose, with_captions)
         found = Exported(place.uri, len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
         exports.record(lake, dataset, format, found.uri, found.files, found.rows, found.bytes)
-    place.write_list(MANIFEST, _head(dataset, format), files)
+    place.write_list(MANIFEST, head, files)
     place.remove(PROGRESS)
     return found
 
 
-def _whose(lake: Lake, dataset: Dataset, format: str) -> dict[str, Any]:
+def _whose(lake: Lake, dataset: Dataset, format: str, captions: str) -> dict[str, Any]:
     """Make the mark of an export: the lake's own id, and what it holds. An amended version stays the same export."""
-    return {"lake": exports.lake_id(lake), "dataset": dataset.name, "version": dataset.version, "format": format}
+    holds = {"dataset": dataset.name, "version": dataset.version, "format": format, **_more_captions(captions)}
+    return {"lake": exports.lake_id(lake), **holds}
+
+
+def _more_captions(captions: str) -> dict[str, str]:
+    """Return what the lists of an export say of its captions; {} where it has the chosen ones, as all had before."""
+    return {} if captions == "chosen" else {"captions": captions}
 
 
 def _check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dict[str, Any], amended: bool) -> None:
@@ -104,8 +117,10 @@ def _check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: di
     if held and MARK not in names and all(_is_of(each, head) for each in held):
         return  # of an older Pairmill, which left no mark
     if told := next((each for each in held if each.keys() >= {"dataset", "version", "format"}), None):
-        other = " of another lake, or of other content" if _is_of(told, whose, "dataset", "version", "format") else ""
-        it = f"holds the export of {told['dataset']}@{told['version']} as {told['format']}{other}"
+        kind = " with all captions" if "captions" in told else ""
+        same = _is_of(told, whose, "dataset", "version", "format") and ("captions" in told) == ("captions" in whose)
+        other = " of another lake, or of other content" if same else ""
+        it = f"holds the export of {told['dataset']}@{told['version']} as {told['format']}{kind}{other}"
     else:
         it = f"is not empty (there is '{names[0]}'), and an export is written into a folder of its own"
     raise PairmillError(f"'{place.uri}' {it}. Give another folder, or empty this one.")
@@ -115,7 +130,7 @@ def _is_of(listing: dict[str, Any], head: dict[str, Any], *keys: str) -> bool:
     return all(key in listing and listing[key] == head[key] for key in keys or head)
 
 
-def _head(dataset: Dataset, format: str) -> dict[str, Any]:
+def _head(dataset: Dataset, format: str, captions: str) -> dict[str, Any]:
     """Make the part of the manifest that identifies an export."""
     return {
         "dataset": dataset.name,
@@ -123,13 +138,14 @@ def _head(dataset: Dataset, format: str) -> dict[str, Any]:
         "format": format,
         "content_digest": dataset.content_digest,
         "rows": dataset.n_pairs,
+        **_more_captions(captions),
     }
 
 
-def _finished(place: Destination, dataset: Dataset, format: str) -> list[Written]:
+def _finished(place: Destination, head: dict[str, Any]) -> list[Written]:
     """Return the files of a finished export of this content, else []."""
     manifest = place.read_json(MANIFEST)
-    return _listed_files(place, manifest, _head(dataset, format)) if manifest.get("files") else []
+    return _listed_files(place, manifest, head) if manifest.get("files") else []
 
 
 def _listed_files(place: Destination, listing: dict[str, Any], head: dict[str, Any]) -> list[Written]:
@@ -144,26 +160,26 @@ def _write_all(
     lake: Lake,
     dataset: Dataset,
     place: Destination,
-    format: Format,
+    head: dict[str, Any],
     progress: Callable[[int, int], None],
     whose: dict[str, Any],
+    with_captions: str,
 ) -> list[Written]:
     """Write the files that progress.json does not list yet, and return all."""
-    head = _head(dataset, format)
+    format = head["format"]
     place.prepare()
     place.write_json(MARK, whose)
     files = _listed_files(place, place.read_json(PROGRESS), head)
     place.remove(MANIFEST)
     place.write_list(PROGRESS, head, files)
-    exports.gather(lake, dataset, by_shard=format == "webdataset")
+    exports.gather(lake, dataset, by_shard=format == "webdataset", with_captions=with_captions)
     try:
         paths = exports.picture_paths(lake) if format == "webdataset" else {}
-        spans = _spans(exports.sizes(lake), format)
-        for number, (first, last) in enumerate(spans):
+        for number, (first, last) in enumerate(spans(exports.sizes(lake), format)):
             progress(first, dataset.n_pairs)
             if number < len(files):
                 continue
-            name = f"{dataset.name}-v{dataset.version}-{number:06d}.{_SUFFIX[format]}"
+            name = f"{dataset.name}-v{dataset.version}-{number:06d}.{SUFFIX[format]}"
             table = exports.portion(lake, first, last)
             with place.file(name) as out:
                 write_tar(table.to_pylist(), paths, out) if format == "webdataset" else _write_table(table, out)
@@ -185,7 +201,7 @@ def _remove_strays(place: Destination, dataset: Dataset, files: list[Written]) -
             place.remove(name)
 
 
-def _spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
+def spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
     """Divide pairs into files: yield (first, end) of each one's rows, at least one row a file."""
     most_rows = TAR_ROWS if format == "webdataset" else TABLE_ROWS
     ends = np.cumsum(sizes)
@@ -201,7 +217,8 @@ def _spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
 
 def _write_table(table: Any, out: HashingFile) -> None:
     """Write pairs as Parquet, RealSyn's columns first."""
-    rest = [name for name in exports.PAIR_COLUMNS if name not in (*REALSYN, "dataset", "version")]
+    left_out = (*REALSYN, "dataset", "version", "shard", "format")
+    rest = [name for name in table.column_names if name not in left_out]
     buffer = io.BytesIO()
     pq.write_table(table.select([*REALSYN, *rest]), buffer, compression="zstd")
     out.write(buffer.getvalue())

@@ -12,6 +12,7 @@ import yaml
 from catalog.ask import datasets, report
 from catalog.ask.datasets import Dataset
 from catalog.ask.histogram import histograms
+from catalog.ask.token_usage import by_step
 from catalog.lake.lake import Lake
 from catalog.recipe.parts import RESERVED, Balance
 from catalog.recipe.plan import Plan
@@ -39,7 +40,7 @@ def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
     Raises PairmillError when the lake has no such dataset.
     """
     found = datasets.find(lake, f"{dataset}@{version}")
-    html = _template().render(**_content(lake, found))
+    html = template("report.html.j2").render(**_content(lake, found))
     html += f"<!-- {_seal(html.encode('utf-8', 'replace'), found)} -->"
     folder = os.path.dirname(os.path.abspath(path))
     os.makedirs(folder, exist_ok=True)
@@ -65,8 +66,8 @@ def _seal(html: bytes, dataset: Dataset) -> str:
     return hashlib.sha256(f"{dataset} {dataset.run_id} {dataset.content_digest}".encode() + html).hexdigest()
 
 
-def _template() -> jinja2.Template:
-    """Load the template, with all values escaped: texts and addresses come from the web."""
+def template(name: str) -> jinja2.Template:
+    """Load a template of this folder, with all values escaped: texts and addresses come from the web."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(os.path.dirname(os.path.abspath(__file__))),
         autoescape=True,
@@ -77,7 +78,7 @@ def _template() -> jinja2.Template:
     environment.filters["number"] = charts.number
     environment.filters["size"] = _size
     environment.filters["duration"] = _duration
-    return environment.get_template("report.html.j2")
+    return environment.get_template(name)
 
 
 def _content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
@@ -100,6 +101,7 @@ def _content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
         "pairs": _gallery(lake, dataset, recipe.seed),
         "quarantine": report.quarantine(lake, dataset),
         "steps": report.steps(lake, dataset),
+        "usage": by_step(lake, dataset.commit),
         "scorers": scorers,
         "libraries": {name: version for each in scorers for name, version in each["libraries"].items()},
     }

@@ -3,6 +3,7 @@
 import io
 import json
 import tarfile
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -17,7 +18,22 @@ from tasks.run.payloads import payloads
 _EXTENSION = {"jpeg": "jpg", "tiff": "tif"}
 
 
-def write_tar(rows: list[dict[str, Any]], paths: dict[str, tuple[str, ...]], out: HashingFile) -> None:
+@dataclass(frozen=True)
+class Sample:
+    """What of a row goes where: the column that names the sample, the one whose text is its .txt, and those of its
+    .json."""
+
+    name: str = "image_id"
+    text: str = "text1"
+    columns: tuple[str, ...] = PAIR_COLUMNS
+
+
+PAIR = Sample()
+
+
+def write_tar(
+    rows: list[dict[str, Any]], paths: dict[str, tuple[str, ...]], out: HashingFile, sample: Sample = PAIR
+) -> None:
     """Write pairs, in order of their shards, as samples; ``paths`` are the files with the pictures' bytes by shard.
 
     Holds in memory the pictures that these rows take from one shard. The bytes of the tar depend on the rows alone.
@@ -29,7 +45,7 @@ def write_tar(rows: list[dict[str, Any]], paths: dict[str, tuple[str, ...]], out
             pairs = list(group)
             pictures = _pictures(shard, pairs, paths)
             for pair in pairs:
-                _add_sample(tar, pair, pictures[pair["sha256"]])
+                _add_sample(tar, pair, pictures[pair["sha256"]], sample)
 
 
 def _pictures(shard: str | None, pairs: list[dict[str, Any]], paths: dict[str, tuple[str, ...]]) -> dict[str, bytes]:
@@ -52,15 +68,15 @@ def _pictures(shard: str | None, pairs: list[dict[str, Any]], paths: dict[str, t
     return found
 
 
-def _add_sample(tar: tarfile.TarFile, pair: dict[str, Any], picture: bytes) -> None:
+def _add_sample(tar: tarfile.TarFile, pair: dict[str, Any], picture: bytes, sample: Sample) -> None:
     """Append one sample (WebDataset's word): three files of one base name, side by side."""
-    columns = {name: pair[name] for name in PAIR_COLUMNS}
+    columns = {name: pair[name] for name in (*sample.columns, "captions") if name in pair}
     members = {
         _EXTENSION.get(pair["format"], pair["format"]): picture,
         "json": json.dumps(columns, ensure_ascii=False, separators=(",", ":")).encode(),
-        "txt": (pair["text1"] or "").encode(),
+        "txt": (pair[sample.text] or "").encode(),
     }
     for extension, data in members.items():
-        member = tarfile.TarInfo(f"{pair['image_id']}.{extension}")
+        member = tarfile.TarInfo(f"{pair[sample.name]}.{extension}")
         member.size = len(data)  # owner, group and time are 0 and the mode 0644 by themselves
         tar.addfile(member, io.BytesIO(data))

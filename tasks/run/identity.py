@@ -1,12 +1,12 @@
 """Make the identity of every scorer of a recipe: its op's version and settings, its model's content, its inputs."""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache, reduce
 from typing import Any
 
-from catalog.recipe.parts import Captioner
+from catalog.recipe.parts import Captioner, Fuse
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
 from catalog.terms.error import BadRecipe, PairmillError
@@ -15,13 +15,15 @@ from catalog.terms.scores import IMAGE_EMBEDDING, SENTENCE_STRUCTURE
 from catalog.write.scorer import Scorer
 from ops.batch import Batch
 from ops.image.decode import Decode
+from ops.models.backends import fusing, seeing, settings_of
 from ops.models.clip import Clip
+from ops.models.http.http_model import HttpModel
 from ops.models.kind_of_model import sees_pictures
 from ops.models.language_model import LanguageModel
 from ops.models.model_digest import ModelError, model_digest
 from ops.models.vlm import VisionLanguageModel
 from ops.pair import fuse
-from ops.text import generation_status
+from ops.text import generation_status, unsupported
 from ops.text.noun_phrases import NounPhrases
 
 # Fields of an op that are no setting: hashed by themselves, or placement.
@@ -43,9 +45,7 @@ def plan(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
     Reads the models' bytes once a process. Raises ModelError for a missing model, BadPredicate for a bad rule and
     BadRecipe for a setting that an op does not have, all before any work.
     """
-    compiled = compile_plan(recipe, {})
-    for captioner in recipe.captioners:
-        _digest(_with_eyes(captioner.name, recipe.models[captioner.model]))
+    compiled = captioning_plan(recipe, recipe.captioners)
     if recipe.fuse is not None:
         _digest(fuser(recipe).spec)
     if recipe.tags is not None:
@@ -57,6 +57,14 @@ def plan(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
         compiled = compiled.with_scorer(score.table, scorer.digest)
         known.append(scorer)
     return compiled, known
+
+
+def captioning_plan(recipe: Recipe, captioners: Sequence[Captioner]) -> Plan:
+    """Compile the recipe for what needs no model but these of its captioners. Raises as `plan`."""
+    compiled = compile_plan(recipe, {})
+    for captioner in captioners:
+        _digest(_with_eyes(captioner.name, recipe.models[captioner.model]))
+    return compiled
 
 
 def bound(plan: Plan, kind: str) -> tuple[Bound, ...]:
@@ -168,11 +176,16 @@ def _later_versions(**versions: int) -> dict[str, int]:
 
 def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
     """Make one captioner's identity: model, prompt, token limit, precision and the side it is shown, not its name."""
-    settings = captioner.model_dump(include={"prompt", "max_tokens", "precision", "side"})
+    model = captioning(recipe, captioner)
+    named = ("prompt", "max_tokens", "side", *settings_of(model))
+    settings = {name: getattr(captioner, name) for name in named}
     settings |= _later_versions(status=generation_status.VERSION)
-    spec = recipe.models[captioner.model]
-    version = VisionLanguageModel(spec).version
-    return Scorer("caption", "captions", version, {**settings, "decode": Decode().version}, _digest(spec))
+    return Scorer("caption", "captions", model.version, {**settings, "decode": Decode().version}, _digest(model.spec))
+
+
+def captioning(recipe: Recipe, captioner: Captioner) -> VisionLanguageModel | HttpModel:
+    """Make the model that a captioner asks."""
+    return seeing(recipe.models[captioner.model], captioner.precision, captioner.batch_size, captioner.encoding)
 
 
 def _with_eyes(captioner: str, spec: str) -> str:
@@ -185,12 +198,10 @@ def _with_eyes(captioner: str, spec: str) -> str:
     return spec
 
 
-def fuser(recipe: Recipe) -> VisionLanguageModel | LanguageModel:
-    """Make the model that fuses: by its own config it is shown the picture, or works on the texts alone."""
+def fuser(recipe: Recipe) -> VisionLanguageModel | LanguageModel | HttpModel:
+    """Make the model that fuses."""
     assert recipe.fuse is not None
-    spec = recipe.models[recipe.fuse.model]
-    kind = VisionLanguageModel if sees_pictures(spec) else LanguageModel
-    return kind(spec, recipe.fuse.precision, recipe.fuse.batch_size)
+    return fusing(recipe.models[recipe.fuse.model], recipe.fuse.precision, recipe.fuse.batch_size)
 
 
 def fuse_scorer(recipe: Recipe, made_from: tuple[str, ...]) -> Scorer:
@@ -200,8 +211,9 @@ def fuse_scorer(recipe: Recipe, made_from: tuple[str, ...]) -> Scorer:
     """
     assert recipe.fuse is not None
     model = fuser(recipe)
-    settings = recipe.fuse.model_dump(include={"prompt", "max_tokens", "precision"})
+    own = [name for name in settings_of(model) if name in Fuse.model_fields]
+    settings = recipe.fuse.model_dump(include={"prompt", "max_tokens", *own})
     if isinstance(model, VisionLanguageModel):
         settings |= {"side": recipe.fuse.side, "decode": Decode().version}
-    settings |= _later_versions(status=generation_status.VERSION, filling=fuse.VERSION)
+    settings |= _later_versions(status=generation_status.VERSION, filling=fuse.VERSION, unsupported=unsupported.VERSION)
     return Scorer("fuse", "synthetic", model.version, settings, _digest(model.spec), made_from)

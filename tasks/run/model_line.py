@@ -12,7 +12,7 @@ from typing import Any
 
 from catalog.pending.item import WorkItem
 from catalog.write.commit import Manifest
-from ops.models.engine import Engine
+from ops.models.engine import Engine, Relay
 from tasks.run import time_limit
 from tasks.run.messages import Hold
 from tasks.run.model_job import ModelJob, Piece
@@ -21,6 +21,8 @@ from tasks.run.partition import Output, with_seconds, write_parts
 # A batch that takes ten times as long as the median of the last ones is stuck; one of a model that loads or compiles at
 # its first batches may take half an hour, and no honest one is called stuck within a minute.
 TIMES_MEDIAN, LEAST_SECONDS, FIRST_SECONDS, FIRST_BATCHES = 10, 60.0, 1800.0, 3
+# A client of servers gives up by itself; a process that it does not let go of for so long is stuck in some other way.
+ELSEWHERE_SECONDS = 7200.0
 
 Say = Callable[[Hold], None]
 
@@ -31,7 +33,8 @@ class ModelLine:
     def __init__(self, job: ModelJob, feeders: int, say: Say) -> None:
         self._job = job
         self._say, self._watched = say, _Watched(job, say)
-        self._engine = Engine(self._watched, feeders)
+        under_way = getattr(job, "elsewhere", 0)
+        self._engine = Relay(self._watched, feeders, under_way) if under_way else Engine(self._watched, feeders)
         self._alone, self._loading = threading.Lock(), threading.Lock()
         self._is_loaded = False
 
@@ -82,6 +85,7 @@ class _Watched:
 
     def __init__(self, job: ModelJob, say: Say) -> None:
         self._job, self._say, self._places = job, say, count(1)
+        self._is_elsewhere = bool(getattr(job, "elsewhere", 0))
         self._seconds: deque[float] = deque(maxlen=50)
         self._spent: dict[int, float] = {}
         self._last = 0.0
@@ -94,7 +98,8 @@ class _Watched:
     def infer(self, prepared: tuple[_Numbered, Any]) -> _Launched:
         numbered, ready = prepared
         place, started = next(self._places), time.monotonic()
-        self._say(Hold(numbered.number, place, numbered.piece.keys, self._limit()))
+        # What a server works at ends no process of ours: should this one die then, its rows are innocent.
+        self._say(Hold(numbered.number, place, () if self._is_elsewhere else numbered.piece.keys, self._limit()))
         return _Launched(numbered.number, place, started, self._job.infer(ready))
 
     def fetch(self, launched: _Launched) -> Any:
@@ -112,6 +117,8 @@ class _Watched:
         return self._spent.pop(number, 0.0)
 
     def _limit(self) -> float:
+        if self._is_elsewhere:
+            return ELSEWHERE_SECONDS
         if len(self._seconds) < FIRST_BATCHES:
             return FIRST_SECONDS
         return max(LEAST_SECONDS, TIMES_MEDIAN * statistics.median(self._seconds))

@@ -15,16 +15,18 @@ import pyarrow.parquet as pq
 from catalog.lake.arrow import arrow_schema
 from catalog.pending.item import WorkItem
 from catalog.terms.ids import text_id
-from catalog.write.commit import Manifest
+from catalog.write.commit import Manifest, Usage
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one table; ``shard``, ``scorer`` and ``commit`` are added by the runner."""
+    """Rows of one table; ``shard``, ``scorer`` and ``commit`` are added by the runner. ``usage``: the tokens that a
+    model read and made for them, if it counts any."""
 
     table: str
     rows: pa.Table
     scorer: str = ""
+    usage: Usage | None = None
 
 
 class Job(Protocol):
@@ -77,9 +79,12 @@ class _Partition:
         # A worker of a try that failed may still be writing when the next one begins.
         self._path = f"{output.data_path}main/{table}/{output.run_id}/{item.digest}-{uuid.uuid4().hex[:8]}.parquet"
         self._rows = 0
+        self._usage: Usage | None = None
         self._file: ParquetFile | None = None
 
     def add(self, part: Part) -> None:
+        if part.usage is not None:
+            self._usage = (self._usage or Usage()) + part.usage
         if part.rows.num_rows:
             self._file = self._file or ParquetFile(self._path)
             self._file.write(_with_columns(part, self._item.shard, self._output))
@@ -95,7 +100,7 @@ class _Partition:
         path, size, digest = (self._path, *self._file.close()) if self._file else ("", 0, "")
         return Manifest(
             self._table, partition_id, self._item.shard, self._scorer, self._rows, size, 0.0, path,
-            self._output.commit, self._output.run_id, digest,
+            self._output.commit, self._output.run_id, digest, self._usage,
         )  # fmt: skip
 
     def abandon(self) -> None:

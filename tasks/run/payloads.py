@@ -62,7 +62,7 @@ def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes 
     unread: dict[str, SourceError] = {}
     for path in item.paths:
         with opened(path) as file:
-            for batch in _batches(file, chunk):
+            for batch in _batches(file, chunk, wanted):
                 rows = [row for row in batch.to_pylist() if row["sha256"] in wanted]
                 good: dict[str, bytes | Fault] = {}
                 for row, data in zip(rows, _bytes(rows, path), strict=True):
@@ -83,17 +83,30 @@ def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes 
         yield nowhere, [lost.get(sha) or _absent(sha, item) for sha in nowhere]
 
 
-def _batches(file: Any, chunk: int) -> Iterator[pa.RecordBatch]:
-    """Read rows of a payload file, ``chunk`` at a time, or as few as CHUNK_BYTES hold of the largest of a row group."""
+def _batches(file: Any, chunk: int, wanted: set[str]) -> Iterator[pa.RecordBatch]:
+    """Read rows of a payload file, of the row groups that have any that is ``wanted``: ``chunk`` at a time, or as few
+    as CHUNK_BYTES hold of the largest of a row group."""
     metadata = pq.read_metadata(file)
-    largest = [_largest(metadata.row_group(group)) for group in range(metadata.num_row_groups)]
-    if chunk * max(largest, default=0) <= CHUNK_BYTES:
-        yield from pq.ParquetFile(file, metadata=metadata).iter_batches(chunk, columns=COLUMNS)
+    groups = _groups_of(file, metadata, wanted)
+    largest = {group: _largest(metadata.row_group(group)) for group in groups}
+    if chunk * max(largest.values(), default=0) <= CHUNK_BYTES:
+        yield from pq.ParquetFile(file, metadata=metadata).iter_batches(chunk, row_groups=groups, columns=COLUMNS)
         return
     table = pq.ParquetFile(file, metadata=metadata, buffer_size=2**20)
-    for group, length in enumerate(largest):
+    for group, length in largest.items():
         rows = max(1, min(chunk, CHUNK_BYTES // max(1, length)))
         yield from table.iter_batches(rows, row_groups=[group], columns=COLUMNS)
+
+
+def _groups_of(file: Any, metadata: Any, wanted: set[str]) -> list[int]:
+    """Return the row groups that hold any wanted picture, by their ids alone: an item of 500 of a shard of 10,000 reads
+    65 MB instead of a GB, as its keys are neighbours in the file. An item of most of a shard reads all."""
+    every = list(range(metadata.num_row_groups))
+    if len(every) == 1 or 2 * len(wanted) > metadata.num_rows:
+        return every
+    table = pq.ParquetFile(file, metadata=metadata)
+    ids = (table.read_row_group(group, columns=["sha256"])["sha256"] for group in every)
+    return [group for group, held in enumerate(ids) if not wanted.isdisjoint(held.to_pylist())]
 
 
 def _largest(group: Any) -> int:

@@ -6,13 +6,25 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
+class Prices:
+    """What a million tokens cost, read (``prompt``) and made (``answer``), in any one currency."""
+
+    prompt: float = 0.0
+    answer: float = 0.0
+
+
+@dataclass(frozen=True)
 class ModelPool:
     """How a model is placed: GPUs each replica takes (None: one where there are GPUs, else none), fewest and most
-    replicas (0: as many as there is room for), feeders (None: by the CPUs there are)."""
+    replicas (0: as many as there is room for), feeders (None: by the CPUs there are). Of a model behind endpoints also
+    the variable that holds their ``key``, the most ``connections`` at once at each, and its ``prices``."""
 
     gpus: float | None = None
     replicas: tuple[int, int] = (0, 0)
     feeders: int | None = None
+    key: str = ""
+    connections: int = 256
+    prices: Prices = Prices()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Work out what the workers of a stage take of the machines that there are."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import floor
 from pathlib import Path
@@ -12,6 +12,8 @@ from tasks.run.placement import ModelPool, Placement
 LANES = 3
 # Threads that prepare batches for one model: more than these did not feed it faster (infra/bench/README.md).
 MOST_FEEDERS = 15
+# Threads that encode pictures for a server: one of 448 pixels takes a CPU some 2 ms as JPEG.
+CLIENT_FEEDERS = 4
 # A pool on a cluster may grow to this where the user names no number: Ray starts as many as there is room for.
 UNBOUNDED = 10_000
 
@@ -62,11 +64,21 @@ def resources(placement: Placement, model: str, nodes: list[Node]) -> Resources:
     return Resources(cpus, gpus, max(1, min(pool.replicas[0], most)), most, LANES if feeders else 1, feeders)
 
 
+def at_a_server(pool: ModelPool, nodes: list[Node]) -> ModelPool:
+    """Return the pool of a model that a server runs: no GPU, one process that asks for texts unless the run says
+    otherwise, and a few feeders, which encode pictures."""
+    room = max((int(node.cpus) - 1 for node in nodes), default=1)
+    feeders = pool.feeders or max(1, min(CLIENT_FEEDERS, room))
+    return replace(pool, gpus=0.0, replicas=pool.replicas if any(pool.replicas) else (1, 1), feeders=feeders)
+
+
 def refusal(asked: Resources, nodes: list[Node]) -> str:
     """Return the line that says that no machine has what one worker asks for, with the remedy; '' where one has."""
     if any(node.gpus >= asked.gpus and node.cpus >= asked.cpus for node in nodes):
         return ""
-    have = "; ".join(f"{node.cpus:g} CPUs, {node.gpus:g} GPUs" for node in nodes)
+    have = "; ".join(
+        f"{node.cpus:g} CPUs, {node.gpus:g} GPUs" for node in sorted(nodes, key=lambda node: (node.gpus, node.cpus))
+    )
     return (
         f"a worker asks for {asked.cpus:g} CPUs and {asked.gpus:g} GPUs, and no machine has as many ({have}). Give "
         "its model fewer GPUs or feeders (--model, or compute.models in Prefect), or name a cluster that has them by "

@@ -12,6 +12,7 @@ from catalog.write.commit import Manifest
 from catalog.write.lease import Writer
 from catalog.write.scorer import Scorer, register
 from catalog.write.stream import commit_stream
+from tasks.run.budget import Budget
 from tasks.run.partition import Job, Output, Part, write_parts
 from tasks.run.placement import Placement
 from tasks.run.stage import Stage
@@ -28,7 +29,7 @@ class Session:
     ``allow_addresses`` are networks (CIDR) that a fetch may contact although they are not public.
     ``progress(step, done, total)`` is called after each finished work item, for the last one when all are committed.
     Results are committed every ``commit_files`` files, or after 5 s: a commit costs some 50 ms, so a crash redoes
-    seconds of work at most. ``waves`` counts how often generated texts were asked for.
+    seconds of work at most. ``waves`` counts how often generated texts were asked for, ``budget`` what they cost.
     """
 
     writer: Writer
@@ -41,6 +42,7 @@ class Session:
     counts: dict[str, int] = field(default_factory=dict)
     waves: int = 0
     notes: list[str] = field(default_factory=list)
+    budget: Budget = field(default_factory=Budget)
     _unregistered: list[Scorer] = field(default_factory=list)
 
     @property
@@ -86,10 +88,15 @@ class Session:
             return self.work_round(step, items, stage)
 
     def work_rounds(self, step: str, rounds: Iterable[Sequence[WorkItem]], job: Job) -> None:
-        """Run ``job`` over each round of a work list; a round is queried when the one before it is committed."""
+        """Run ``job`` over each round of a work list; a round is queried when the one before it is committed.
+
+        Raises PairmillError when the run may spend no more.
+        """
+        prices = self.placement.pool_of(getattr(job, "model", "")).prices
         with Stage(job, self.placement) as stage:
             for items in rounds:
-                self.work_round(step, items, stage)
+                for portion in self.budget.affordable(step, items, prices):
+                    self.work_round(step, portion, stage)
 
     def work_round(self, step: str, items: Sequence[WorkItem], stage: Stage) -> int:
         """Run a stage over a round of items and commit what comes of them; return the number of items."""
@@ -118,8 +125,9 @@ class Session:
         self, step: str, items: Sequence[WorkItem], stage: Stage, output: Output
     ) -> Iterator[list[Manifest]]:
         self.progress(step, 0, len(items))
+        prices = self.placement.pool_of(stage.model).prices
         for done, manifests in enumerate(stage.run(items, output), 1):
-            yield manifests
+            yield self.budget.priced(step, manifests, prices)
             if done < len(items):  # of the last one it is said when all are committed
                 self.progress(step, done, len(items))
 

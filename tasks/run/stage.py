@@ -22,7 +22,7 @@ from tasks.run.model_job import ModelJob
 from tasks.run.on_ray import OnRay, started
 from tasks.run.partition import Job, Output
 from tasks.run.placement import Placement
-from tasks.run.resources import Node, Resources, devices_by_worker, refusal, resources, this_machine
+from tasks.run.resources import Node, Resources, at_a_server, devices_by_worker, refusal, resources, this_machine
 from tasks.run.worker import JobWorker
 
 # How long a cluster may lack what one worker asks for: a machine may be coming. Others see it within 4 s.
@@ -41,6 +41,11 @@ class Stage:
     def __init__(self, job: Job, placement: Placement) -> None:
         self._job, self._placement = job, placement
         self._ray: OnRay | None = None
+
+    @property
+    def model(self) -> str:
+        """The recipe's name of the model that the job runs, '' without one."""
+        return getattr(self._job, "model", "")
 
     def __enter__(self) -> "Stage":
         return self
@@ -81,8 +86,10 @@ class Stage:
     def _asked(self, nodes: list[Node]) -> Resources:
         """Return what a worker takes, by the recipe's name of the model that the job runs, if any. Only a job in halves
         can be fed."""
-        placement, model = self._placement, getattr(self._job, "model", "")
-        if not isinstance(self._job, ModelJob):
+        placement, model = self._placement, self.model
+        if getattr(self._job, "elsewhere", 0):
+            placement = replace(placement, models={model: at_a_server(placement.pool_of(model), nodes)})
+        elif not isinstance(self._job, ModelJob):
             placement = replace(placement, models={model: replace(placement.pool_of(model), feeders=0)})
         return resources(placement, model, nodes)
 

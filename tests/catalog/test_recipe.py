@@ -105,6 +105,17 @@ def test_overrides_reach_every_depth_and_rules_by_name(small: Path) -> None:
         ("tags.strict", "1", "'tags.strict'"),
         ("tags.mined", "-1", "'tags.mined'"),
         ("duplicates.cosine", "1.5", "'duplicates.cosine': "),
+        ("captions.choose", "best", "`captions.choose: best` chooses among captioners, and `captioners` has 1; add an"),
+        ("captions", "{choose: mixture}", r"`captions.choose: mixture` chooses among .* or leave `captions` out"),
+        ("captions", "{choose: best, ask: every}", "`choose: best` asks every captioner anyway; leave `ask` out"),
+        ("captions.choose", "worst", "'captions.choose': .*'first', 'best' or 'mixture'"),
+        (
+            "captioners.main.weight",
+            "2",
+            "'main' has a weight, .* write `captions: {choose: mixture}`, or leave the weight",
+        ),
+        ("captioners.main.weight", "-1", "'captioners.main.weight': .*greater than or equal to 0"),
+        ("captioners", "[{name: a}, {name: a}]", "two have the name 'a'; a name stands for one"),
     ],
 )
 def test_what_is_wrong_is_told_with_the_place_and_the_remedy(
@@ -115,6 +126,25 @@ def test_what_is_wrong_is_told_with_the_place_and_the_remedy(
         return
     with pytest.raises(BadRecipe, match=message):
         load(small, {key: value})
+
+
+def test_a_mixture_of_which_nobody_can_be_drawn_is_refused(small: Path) -> None:
+    captioners = "[{name: a, weight: 0}, {name: b, weight: 0}]"
+    with pytest.raises(BadRecipe, match=r"the weights of all captioners are 0, .*; give one a weight above 0"):
+        load(small, {"captioners": captioners, "captions.choose": "mixture"})
+
+
+def test_a_recipe_that_chooses_the_first_captioner_is_what_it_was_before_one_could_choose(small: Path) -> None:
+    recipe = load(small, {"captioners": "[{name: a}, {name: b, prompt: What, batch_size: 3}]"})
+    assert recipe.digest() == "d30ac2629aa6e3f965242f8c6fd447ef"
+    assert "captions" not in recipe.record() and "weight" not in recipe.record()["captioners"][0]
+    for others in ({"captions.choose": "best"}, {"captions": "{choose: mixture}"}):
+        other = changed(recipe, others)
+        assert other.digest() != recipe.digest() and Recipe.model_validate(other.record()) == other
+        assert changed(other, {"captions.choose": "first"}).digest() == recipe.digest()
+    mixed = changed(recipe, {"captions.choose": "mixture"})
+    assert changed(mixed, {"captioners.a.batch_size": "9"}).digest() == mixed.digest()
+    assert changed(mixed, {"captioners.a.weight": "3"}).digest() != mixed.digest()
 
 
 @given(n=st.integers(1, 10**6), digits=st.integers(0, 9), suffix=st.sampled_from(("", "k", "K", "m", "M", "b", "B")))

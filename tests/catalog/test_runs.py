@@ -40,9 +40,9 @@ def test_a_run_records_how_it_ended(lake: Lake, error: BaseException, state: str
 
 def test_a_signal_during_a_query_is_recorded_as_such(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.signal(signal.SIGUSR1, interrupt)
-    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
     try:
         with pytest.raises(KeyboardInterrupt), runs.recorded(lake, "run", "curate", load_recipe("demo"), []):
+            threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
             lake.query("SELECT count(*) FROM range(10000000000) WHERE range % 7 = 3")
     finally:
         signal.signal(signal.SIGUSR1, before)

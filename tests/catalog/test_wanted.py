@@ -1,8 +1,11 @@
 """Generation in waves against generation of everything, on random lakes, kills and stale rows included."""
 
 import hashlib
+import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,6 +20,8 @@ from catalog.cut.cap import smallest_cap
 from catalog.cut.cut import cut
 from catalog.cut.late import judge
 from catalog.lake.lake import Lake
+from catalog.pending.chosen_captions import asked_of
+from catalog.pending.eligible import current_scores
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
 from tests.catalog import test_cut as rules
@@ -27,18 +32,37 @@ from tests.shared import opened_new
 SCORERS = rules.SCORERS | {
     "captions": "cap", "caption_similarity": "cs", "synthetic": "syn", "synthetic_similarity": "ss",
 }  # fmt: skip
-LATE = {"whole": "caption_status = 'ok'", "fits": "caption_similarity >= 0.2",
-        "pair": "synthetic_similarity between 0.3 and 0.7"}  # fmt: skip
+LATE = {
+    "worded": "caption not like 'caption 1 %7'",
+    "whole": "caption_status = 'ok'",
+    "fits": "caption_similarity >= 0.2",
+    "pair": "synthetic_similarity between 0.3 and 0.7",
+}
 ALL = 10**9
 
 
-def plan(late: dict[str, str], **balance: int) -> Plan:
+# Captioners with their weights, and how one of them is chosen for a picture.
+CHOICES = (
+    ([1], {}),
+    ([1, 1], {}),
+    ([1, 1], {"choose": "best"}),
+    ([1, 1, 1], {"choose": "best"}),
+    ([1, 1], {"choose": "mixture"}),
+    ([0, 3, 1], {"choose": "mixture"}),
+    ([1, 2], {"choose": "mixture", "ask": "every"}),
+)
+
+
+def plan(late: dict[str, str], weights: list[int] = [1], captions: dict[str, str] = {}, **balance: int) -> Plan:  # noqa: B006
+    captioners = [{"name": f"c{place}", "weight": weight} for place, weight in enumerate(weights)]
     content = rules.plan().recipe.model_dump(mode="json") | {
-        "captioners": [{"name": "main"}], "fuse": {}, "balance": balance,
+        "captioners": captioners, "captions": captions, "fuse": {}, "balance": balance,
         "models": {"clip": "open_clip:A/b", "captioner": "hf:a"},
     }  # fmt: skip
     content["images"] = [*content["images"], *({"name": name, "keep": keep} for name, keep in late.items())]
-    return compile_plan(Recipe.model_validate(content), SCORERS)
+    others = {f"{table} c{place}": f"{scorer} {place}" for place in range(1, len(weights))
+              for table, scorer in (("captions", "cap"), ("caption_similarity", "cs"))}  # fmt: skip
+    return compile_plan(Recipe.model_validate(content), SCORERS | others)
 
 
 class Generator:
@@ -52,42 +76,97 @@ class Generator:
         # The pictures of a cluster pass alike, so that a share of all misleads.
         cluster = {image.sha256: image.cluster for image in images}
         good = {sha: random.Random(f"{seed} {cluster[sha]}").choice((0.1, 0.5, 1.0)) for sha in shas}
-        self.status = {sha: hidden.choices(("ok", "empty"), (0.8, 0.2))[0] for sha in shas}
-        self.fits = {sha: 0.5 if hidden.random() < 0.9 else 0.1 for sha in shas}
         self.pair = {sha: 0.5 if hidden.random() < good[sha] else 0.9 for sha in shas}
+        places = range(len(plan.recipe.captioners))
+        self.status = [{sha: hidden.choices(("ok", "empty"), (0.8, 0.2))[0] for sha in shas} for _ in places]
+        # Few values, so that ties are common.
+        self.fits = [{sha: hidden.choices((0.5, 0.6, 0.1), (0.6, 0.3, 0.1))[0] for sha in shas} for _ in places]
 
     def late(self, sha: str, late: dict[str, str]) -> str:
-        falls = {"whole": self.status[sha] != "ok", "fits": self.fits[sha] < 0.2, "pair": self.pair[sha] > 0.7}
+        by = self.chosen(sha)
+        falls = {
+            "worded": self.text(by, sha).startswith("caption 1") and sha.endswith("7"),
+            "whole": self.status[by][sha] != "ok",
+            "fits": self.fits[by][sha] < 0.2,
+            "pair": self.pair[sha] > 0.7,
+        }
         return next((name for name in late if falls[name]), "")
 
-    def work(self, stages: int = 4, share: float = 1.0) -> None:
-        """Make the first ``stages`` kinds of rows for ``share`` of the pictures that the wave asks for."""
+    def chosen(self, sha: str) -> int:
+        """The place of the captioner whose text is to be the picture's caption: the slow twin of the choice in SQL."""
+        recipe = self.plan.recipe
+        if recipe.captions.choose == "mixture":
+            return drawn(sha, recipe.seed, {each.name: each.weight for each in recipe.captioners})
+        good = [place for place, status in enumerate(self.status) if status[sha] == "ok"]
+        if recipe.captions.choose == "first" or not good:
+            return 0
+        return min(good, key=lambda place: (-self.fits[place][sha], place))
+
+    def text(self, place: int, sha: str) -> str:
+        return f"caption {place} {sha}" if self.status[place][sha] == "ok" else ""
+
+    def stages(self) -> list[Callable[[list], None]]:
+        """What a wave does, one after the other, of (n, sha256, sentence) that it asks for."""
+        captions = [partial(self.caption, place) for place in range(len(self.status))]
+        similarities = [partial(self.compare, place) for place in self.plan.compared_captioners]
+        return [*captions, *similarities, self.fuse, self.compare_fused]
+
+    def work(self, stages: int = 100, share: float = 1.0) -> None:
+        """Do the first ``stages`` for ``share`` of the pictures that the wave asks for."""
         asked = self.lake.query("SELECT n, sha256, sentence FROM wave_asked ORDER BY sha256")
         asked = [row for row in asked if self.random.random() < share]
-        caption = {sha: f"caption {sha}" if self.status[sha] == "ok" else "" for _, sha, _ in asked}
-        for stage in range(stages):
-            if stage == 2:
-                judge(self.lake, self.plan)
-                fallen = {n for (n,) in self.lake.query("SELECT n FROM cut_late WHERE state <> ''")}
-                asked = [row for row in asked if row[0] not in fallen]
-            shas = [sha for _, sha, _ in asked]
-            of_fused = [digest(f"{caption[sha]}\x1f\x1f{sentence}") for _, sha, sentence in asked]
-            if stage == 0:
-                rows = {"text": [caption[sha] for sha in shas], "status": [self.status[sha] for sha in shas]}
-                self.write("captions", "cap", shas, **rows)
-            elif stage == 1:
-                self.write("caption_similarity", "cs", shas, input_digest=[digest(caption[sha]) for sha in shas],
-                           caption_similarity=[self.fits[sha] for sha in shas])  # fmt: skip
-            elif stage == 2:
-                self.write("synthetic", "syn", shas, input_digest=of_fused, synthetic_text=list(of_fused))
-            else:
-                self.write("synthetic_similarity", "ss", shas, input_digest=[digest(text) for text in of_fused],
-                           synthetic_similarity=[self.pair[sha] for sha in shas])  # fmt: skip
+        for stage in self.stages()[:stages]:
+            stage(asked)
+
+    def caption(self, place: int, asked: list) -> None:
+        of_it = {sha for (sha,) in self.lake.query(f"SELECT sha256 FROM {asked_of(self.plan, place)}")}
+        if self.plan.recipe.captions.choose == "mixture" and self.plan.recipe.captions.ask == "chosen":
+            everyone = self.lake.query("SELECT sha256 FROM wave_asked")
+            assert of_it == {sha for (sha,) in everyone if self.chosen(sha) == place}
+        self.write_captions(place, [sha for _, sha, _ in asked if sha in of_it])
+
+    def write_captions(self, place: int, shas: list[str]) -> None:
+        rows = {"text": [self.text(place, sha) for sha in shas], "status": [self.status[place][sha] for sha in shas]}
+        self.write("captions", self.plan.scorer(self.plan.captioner(place)), shas, **rows)
+
+    def compare(self, place: int, asked: list) -> None:
+        """Compare the texts that are there, as the step does that lists these."""
+        scorer = self.plan.scorer(self.plan.captioner(place))
+        there = {sha for (sha,) in self.lake.query("SELECT sha256 FROM captions WHERE scorer = ?", (scorer,))}
+        shas = [sha for _, sha, _ in asked if sha in there]
+        self.write("caption_similarity", self.plan.scorer(self.plan.similarity(place)), shas,
+                   input_digest=[digest(self.text(place, sha)) for sha in shas],
+                   caption_similarity=[self.fits[place][sha] for sha in shas])  # fmt: skip
+
+    def not_fallen(self, asked: list) -> tuple[list[str], list[str]]:
+        """The pictures to fuse, and the input digests of their texts."""
+        judge(self.lake, self.plan)
+        fallen = {n for (n,) in self.lake.query("SELECT n FROM cut_late WHERE state <> ''")}
+        left = [(sha, sentence) for n, sha, sentence in asked if n not in fallen]
+        captions = [self.text(self.chosen(sha), sha) for sha, _ in left]
+        texts = zip(captions, left, strict=True)
+        return [sha for sha, _ in left], [digest(f"{caption}\x1f\x1f{sentence}") for caption, (_, sentence) in texts]
+
+    def fuse(self, asked: list) -> None:
+        shas, fused = self.not_fallen(asked)
+        self.write("synthetic", "syn", shas, input_digest=fused, synthetic_text=fused)
+
+    def compare_fused(self, asked: list) -> None:
+        shas, fused = self.not_fallen(asked)
+        self.write("synthetic_similarity", "ss", shas, input_digest=[digest(text) for text in fused],
+                   synthetic_similarity=[self.pair[sha] for sha in shas])  # fmt: skip
 
     def stale(self) -> None:
-        """Write fused texts of other sentences, of which nothing may be believed, for half of all pictures."""
-        shas = [sha for sha in self.status if self.random.random() < 0.5]
-        self.write("synthetic", "syn", shas, input_digest=["old"] * len(shas), synthetic_text=["old"] * len(shas))
+        """Write fused texts of other sentences and similarities of other texts, of which nothing may be believed, and
+        texts of captioners that may not be asked now, for half of all pictures."""
+        shas = [sha for sha in self.pair if self.random.random() < 0.5]
+        old = {"input_digest": ["old"] * len(shas)}
+        for place in range(len(self.status)):
+            self.write_captions(place, [sha for sha in self.pair if self.random.random() < 0.5])
+            if place in self.plan.compared_captioners:
+                scorer = self.plan.scorer(self.plan.similarity(place))
+                self.write("caption_similarity", scorer, shas, **old, caption_similarity=[0.9] * len(shas))
+        self.write("synthetic", "syn", shas, **old, synthetic_text=["old"] * len(shas))
         self.write("synthetic_similarity", "ss", shas, input_digest=[digest("old")] * len(shas),
                    synthetic_similarity=[0.5] * len(shas))  # fmt: skip
 
@@ -95,7 +174,7 @@ class Generator:
         """Write rows of the pictures that have none like it, as a step that asks for what is pending does."""
         self.commit += 1
         made = ("text", "status") if table == "captions" else ("input_digest",)
-        known = set(self.lake.query(f"SELECT sha256, {', '.join(made)} FROM {table}"))
+        known = set(self.lake.query(f"SELECT sha256, {', '.join(made)} FROM {table} WHERE scorer = ?", (scorer,)))
         new = [n for n, sha in enumerate(shas) if (sha, *(columns[name][n] for name in made)) not in known]
         if new:
             rows = {"sha256": [shas[n] for n in new], "shard": ["s"] * len(new), "scorer": [scorer] * len(new)}
@@ -104,6 +183,16 @@ class Generator:
             part = (table, f"{table} {self.commit}", "s", scorer, len(new), self.commit)
             names = '"table", partition_id, shard, scorer, rows, "commit"'
             self.lake.execute(f"INSERT INTO partitions ({names}) VALUES (?, ?, ?, ?, ?, ?)", part)
+
+
+def drawn(sha: str, seed: int, weights: dict[str, float]) -> int:
+    """The place of the captioner that a mixture draws for a picture."""
+    numbers = []
+    for place, (name, weight) in enumerate(weights.items()):
+        hashed = hashlib.sha256(f"{sha}\x1fcaptioner\x1f{name}\x1f{seed}".encode()).hexdigest()
+        if weight:
+            numbers.append((-math.log((int(hashed[:13], 16) + 0.5) / 2**52) / weight, place))
+    return min(numbers)[1]
 
 
 def digest(text: str) -> str:
@@ -127,7 +216,9 @@ def by_waves(lake: Lake, plan: Plan, generator: Generator, kill: float) -> int:
             return wave - 1
         assert wanted.ask(lake, plan, cap, wave) > 0
         if generator.random.random() < kill:
-            generator.work(generator.random.randint(0, 4), generator.random.choice((0.0, 0.3, 1.0)))
+            generator.work(
+                generator.random.randint(0, len(generator.stages())), generator.random.choice((0.0, 0.3, 1.0))
+            )
         else:
             generator.work()
     raise AssertionError("no end of waves")
@@ -139,9 +230,12 @@ def by_waves(lake: Lake, plan: Plan, generator: Generator, kill: float) -> int:
     kill=st.sampled_from((0.0, 0.6)),
     balance=st.sampled_from(({"cap": 1}, {"cap": 2}, {"cap": 3}, {"target": 4}, {"target": 9}, {"target": 60})),
     stale=st.booleans(),
+    choice=st.sampled_from(CHOICES),
 )
-@examples(12)
-def test_waves_give_what_generating_everything_gives(seed: int, late: set, kill: float, balance: dict, stale: bool):
+@examples(16)
+def test_waves_give_what_generating_everything_gives(
+    seed: int, late: set, kill: float, balance: dict, stale: bool, choice: tuple[list[int], dict[str, str]]
+):
     asked = {name: keep for name, keep in LATE.items() if name in late}
     images, words = rules.world(seed)
     # More pictures reach the cap: none is too small, and no two are near.
@@ -155,7 +249,7 @@ def test_waves_give_what_generating_everything_gives(seed: int, late: set, kill:
         opened_new(Path(folder) / "full") as full,
         opened_new(Path(folder) / "lake") as lake,
     ):
-        made = plan(asked, **balance)
+        made = plan(asked, *choice, **balance)
         for each in (full, lake):
             rules.fill(each, images, words)
         everything = Generator(full, made, images, seed)
@@ -168,7 +262,8 @@ def test_waves_give_what_generating_everything_gives(seed: int, late: set, kill:
             generator.stale()
         by_waves(lake, made, generator, kill)
         assert decided(lake) == decided(full)
-        assert generated(lake) <= generated(full)
+        assert stale or generated(lake) <= generated(full)
+        assert_captions(lake, made, generator)
     good = {name for name, (n, repeats) in words.items() if n >= 3 and repeats <= 2 and name != "s24"}
     known = [replace(image, late=everything.late(image.sha256, asked)) for image in images]
     if "target" in balance:
@@ -180,6 +275,21 @@ def test_waves_give_what_generating_everything_gives(seed: int, late: set, kill:
         generator = Generator(lake, made, images, seed)
         by_waves(lake, made, generator, 0)
         assert dict(lake.query("SELECT image_id, dropped_by FROM cut_images")) == dropped
+
+
+def assert_captions(lake: Lake, plan: Plan, generator: Generator) -> None:
+    """Every kept picture has one caption, that of the captioner that is to be chosen, and how well that one fits."""
+    of_kept = "SELECT DISTINCT sha256 FROM cut_images WHERE dropped_by = ''"
+    captions, similarities = (current_scores(plan, table, "sha256") for table in ("captions", "caption_similarity"))
+    found = lake.query(
+        f"SELECT k.sha256, captioner, text, status, caption_similarity FROM ({of_kept}) k "
+        f"LEFT JOIN {captions} c ON c.sha256 = k.sha256 LEFT JOIN {similarities} s ON s.sha256 = k.sha256 ORDER BY ALL"
+    )
+    by = [(sha, generator.chosen(sha)) for (sha,) in lake.query(f"{of_kept} ORDER BY ALL")]
+    assert found == [
+        (sha, f"c{place}", generator.text(place, sha), generator.status[place][sha], generator.fits[place][sha])
+        for sha, place in by
+    ]
 
 
 def test_without_rules_on_texts_one_wave_makes_those_of_the_kept_alone(tmp_path: Path):

@@ -12,19 +12,21 @@ from prefect.utilities.schema_tools.validation import validate
 from flows.settings import RECIPES, ROOT, load_recipe
 from flows.with_prefect.deployments import curate
 from flows.with_prefect.local_prefect import deployments
+from flows.with_prefect.recaption_deployment import recaption
 
-SCHEMA = parameter_schema(curate.fn).model_dump_for_openapi()
 FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text())
+CURATE = [each for each in FILE["deployments"] if each["entrypoint"].endswith(".curate")]
+SCHEMAS = {flow.name: parameter_schema(flow.fn).model_dump_for_openapi() for flow in (curate, recaption)}
 
 
-def refused(parameters: dict[str, Any]) -> bool:
-    return bool(validate(parameters, SCHEMA, raise_on_error=False))
+def refused(parameters: dict[str, Any], flow: str = "curate") -> bool:
+    return bool(validate(parameters, SCHEMAS[flow], raise_on_error=False))
 
 
 def test_prefect_yaml_deploys_every_recipe_under_its_name_and_no_other():
-    named = {each["name"]: each["parameters"]["recipe"] for each in FILE["deployments"]}
+    named = {each["name"]: each["parameters"]["recipe"] for each in CURATE}
     assert named == {file.stem: file.stem for file in RECIPES.glob("*.yaml")}
-    assert sorted(deployments()) == sorted(f"curate/{name}" for name in named)
+    assert sorted(deployments()) == sorted([*(f"curate/{name}" for name in named), "recaption/all"])
     for recipe in named.values():
         assert load_recipe(recipe).name == recipe
 
@@ -32,19 +34,21 @@ def test_prefect_yaml_deploys_every_recipe_under_its_name_and_no_other():
 def test_no_schedule_starts_by_itself_and_big_recipes_have_one():
     for each in FILE["deployments"]:
         assert not any(schedule["active"] for schedule in each["schedules"])
-        assert bool(each["schedules"]) == (each["name"] != "demo")
+        assert bool(each["schedules"]) == (each["name"] not in ("demo", "all"))
 
 
 def test_the_deployed_parameters_fit_the_form():
     for each in FILE["deployments"]:
-        assert not refused(each["parameters"])
+        assert not refused(each["parameters"], each["entrypoint"].rpartition(".")[2])
 
 
-def test_the_form_describes_every_field():
-    assert all(field.get("description") for field in SCHEMA["properties"].values())
+@pytest.mark.parametrize("flow", ["curate", "recaption"])
+def test_the_form_describes_every_field(flow: str):
+    schema = SCHEMAS[flow]
+    assert all(field.get("description") for field in schema["properties"].values())
     for part in ("Compute", "ModelSize"):
-        assert all(field.get("description") for field in SCHEMA["definitions"][part]["properties"].values())
-    assert SCHEMA["properties"]["recipe"]["examples"] == sorted(file.stem for file in RECIPES.glob("*.yaml"))
+        assert all(field.get("description") for field in schema["definitions"][part]["properties"].values())
+    assert schema["properties"]["recipe"]["examples"] == sorted(file.stem for file in RECIPES.glob("*.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -102,6 +106,20 @@ def test_nonsense_is_refused_when_a_run_is_asked_for(parameters: dict[str, Any])
 def test_what_makes_sense_is_taken(parameters: dict[str, Any]):
     assert not refused(parameters)
     curate.validate_parameters({"recipe": "demo", **parameters})
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"sources": ["ftp://host/x"]}, {"format": "zip"}, {"approve_first": "please"}, {"recipe": "demoo"}]
+)
+def test_nonsense_is_refused_when_a_recaption_is_asked_for(parameters: dict[str, Any]):
+    assert refused(parameters, "recaption")
+    with pytest.raises(ParameterTypeError):
+        recaption.validate_parameters(recaption_defaults() | parameters)
+
+
+def recaption_defaults() -> dict[str, Any]:
+    names = SCHEMAS["recaption"]["properties"]
+    return {name: field["default"] for name, field in names.items() if "default" in field and name != "compute"}
 
 
 def test_an_error_of_the_users_ends_the_flow_failed_with_its_message_alone(tmp_path: Path, monkeypatch):

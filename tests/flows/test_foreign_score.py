@@ -33,7 +33,7 @@ def recipe(folder: Path, settings: dict[str, str], **more: object) -> Path:
     del content["models"]["captioner"], content["models"]["fuser"]
     content["models"]["clip"] = settings["models.clip"]
     content["decoding"] = {"side": 64}
-    content["images"] = [rule for rule in content["images"] if rule["name"] != "pair_similarity"]
+    content["images"] = [rule for rule in content["images"] if rule["name"] not in ("pair_similarity", "whole_text")]
     content["images"].append({"name": "vivid", "keep": "vividness >= 0.4 or is_vivid"})
     file = folder / "vivid.yaml"
     file.write_text(yaml.safe_dump({**content, "name": "vivid", **more}))

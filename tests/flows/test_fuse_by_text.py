@@ -12,6 +12,7 @@ from ops.models.language_model import LanguageModel
 from ops.models.model_digest import ModelError, model_digest
 from ops.models.vlm import VisionLanguageModel
 from ops.pair import fuse
+from ops.text import generation_status
 from tasks.run import identity
 from tests.flows.line import curate, rows, work_done
 from tests.ops.models.tiny_chat import save_chat_model
@@ -68,7 +69,8 @@ def test_the_identity_of_a_fused_text_is_what_it_was_for_a_model_that_sees(setti
     assert recipe.fuse is not None and isinstance(identity.fuser(recipe), VisionLanguageModel)
     scorer = identity.fuse_scorer(recipe, ("a", "b", "c"))
     given = recipe.fuse.model_dump(include={"prompt", "max_tokens", "precision", "side"})
-    assert scorer.settings == {**given, "decode": Decode().version, "filling": fuse.VERSION}
+    status = generation_status.VERSION
+    assert scorer.settings == {**given, "decode": Decode().version, "filling": fuse.VERSION, "status": status}
     assert (scorer.version, scorer.model) == (1, model_digest(settings["models.captioner"]))
 
 
@@ -76,7 +78,7 @@ def test_the_side_and_the_decoder_are_nothing_to_a_model_of_texts_alone(by_text:
     recipe, wider = load_recipe("demo", by_text), load_recipe("demo", by_text | {"fuse.side": "96"})
     scorer = identity.fuse_scorer(recipe, ())
     assert scorer.digest == identity.fuse_scorer(wider, ()).digest
-    assert set(scorer.settings) == {"prompt", "max_tokens", "precision", "filling"}
+    assert set(scorer.settings) == {"prompt", "max_tokens", "precision", "filling", "status"}
     assert scorer.version == LanguageModel("hf:none").version
     assert identity.fuser(recipe) == LanguageModel(by_text["models.writer"], "fp32", 64)
 

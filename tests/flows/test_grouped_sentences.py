@@ -1,5 +1,6 @@
 """A recipe that drops duplicates of sentences, over a lake of an older Pairmill that knew none."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -9,19 +10,19 @@ from tasks.out.html_report import write_report
 from tests.flows.conftest import Tell
 from tests.flows.line import curate, rows, work_done
 
-# Without these tables the lake is as it was before there were groups of sentences.
-TABLES = ("sentence_edges", "sentence_groups", "sentence_signature", "waves")
 WITHOUT = {"sentence_duplicates": "null"}
 ASKED = {"sentence_duplicates": "{jaccard: 0.7, cosine: 0.99999}"}
 
 
 def made_older(lake: Path) -> None:
+    """Take out all that sentence groups and what came after them made."""
     first = next(n for n, made in enumerate(schema.MIGRATIONS, 1) if "CREATE TABLE sentence_groups" in made)
+    later = " ".join(schema.MIGRATIONS[first - 1 :])
     with create_or_open(lake) as opened:
-        for table in TABLES:
+        for table in ("sentence_signature", *re.findall(r"CREATE TABLE (\w+)", later)):
             opened.execute(f"DROP TABLE IF EXISTS {table}")
-        for column in ("caption_similarity", "synthetic_similarity"):
-            opened.execute(f"ALTER TABLE pairs DROP COLUMN {column}")
+        for table, column in re.findall(r"ALTER TABLE (\w+) ADD COLUMN (\w+)", later):
+            opened.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         opened.execute(f"DELETE FROM schema_version WHERE version >= {first}")
 
 

@@ -12,7 +12,7 @@ import pytest
 from catalog.terms.error import PairmillError
 from flows.with_prefect import processes
 from flows.with_prefect.local_prefect import free_port
-from flows.with_prefect.processes import Child, finish, start, stop, wait_for
+from flows.with_prefect.processes import Child, finish, listens, start, stop, wait_for
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {STUBBORN!r}])"
@@ -79,6 +79,19 @@ def test_a_command_that_fails_is_told_with_the_end_of_its_log(module):
     with pytest.raises(PairmillError, match=r"(?s)failed \(exit 2\).*line 39"):
         finish(module("for n in range(40): print('line', n)\nraise SystemExit(2)"), 30)
     finish(module("print('fine')"), 30)
+
+
+def test_a_child_listens_where_it_or_its_own_does_and_nowhere_else(module):
+    with socket.socket() as ours:
+        ours.bind(("127.0.0.1", 0))
+        ours.listen()
+        code = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)"
+        child = module(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code + '; time.sleep(60)'!r}])")
+        wait_for(child, lambda: bool(child.log.read_text().strip()), 30)
+        assert listens(child, int(child.log.read_text()))
+        assert not listens(child, ours.getsockname()[1])
+    stop(child)
+    assert not listens(child, int(child.log.read_text()))
 
 
 def test_a_taken_port_is_passed_over():

@@ -6,10 +6,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -86,8 +89,8 @@ def test_once_goes_through_server_and_worker_tells_the_result_and_leaves_nothing
     monkeypatch.setenv("PAGES", str(few_pages))
     done = once(home, tmp_path / "lake", Path("${PAGES}"), settings)
     assert done.returncode == 0, done.stdout + done.stderr
-    for part in ("deployed curate/demo, curate/15m, curate/30m, curate/100m", "demo@1", "(published)", "short_side",
-                 "pairmill sql", "Prefect's interface  http://127.0.0.1:", "publish: "):  # fmt: skip
+    for part in ("deployed curate/demo, curate/15m, curate/30m, curate/100m, recaption/all", "demo@1", "(published)",
+                 "short_side", "pairmill sql", "Prefect's interface  http://127.0.0.1:", "publish: "):  # fmt: skip
         assert part in done.stdout
     assert done.stdout.count("  text1 ") == 3
     report = next(line for line in done.stdout.splitlines() if line.startswith("report")).split()[1]
@@ -102,6 +105,23 @@ def test_once_goes_through_server_and_worker_tells_the_result_and_leaves_nothing
     assert tasks >= {"ingest", "score_images", "cluster", "associate", "caption", "publish"}
     assert asked(home, "SELECT count(*) FROM automation WHERE enabled") == [(1,)]
     assert set(asked(home, "SELECT active FROM deployment_schedule")) == {(0,)}
+
+
+@pytest.mark.slow
+def test_two_that_start_at_once_have_a_server_each(tmp_path: Path):
+    homes = [tmp_path / "one", tmp_path / "other"]
+
+    def address(home: Path) -> str:
+        with staying(home, home / "lake") as (_, api):
+            both_are_up.wait(300)
+            with urlopen(f"{api}/admin/settings", timeout=30) as answer:
+                assert json.load(answer)["home"] == str(home)
+        return api
+
+    both_are_up = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(address, homes)
+    assert first != second and of(homes[0]) == of(homes[1]) == []
 
 
 @pytest.mark.slow

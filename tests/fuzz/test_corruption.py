@@ -22,5 +22,5 @@ def test_no_command_that_reads_gives_anything_wrong_on_a_lake_with_one_damaged_f
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_no_command_gives_anything_wrong_on_a_hundred_lakes_with_one_damaged_file_each(tmp_path: Path):
-    attack(tmp_path, times=100, seed=1)
+def test_no_command_gives_anything_wrong_on_forty_lakes_with_one_damaged_file_each(tmp_path: Path):
+    attack(tmp_path, times=40, seed=1)

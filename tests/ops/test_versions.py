@@ -68,7 +68,7 @@ def test_similarities():
 
 def test_statuses_of_generated_texts():
     texts = ["", "!", "A dog.", "A dog and", "row by row by row", "a cat " * 6, "0" * 40, "very, very, very good"]
-    found = [generation_status.generation_status(text, finished) for text in texts for finished in (True, False)]
+    found = [generation_status.generation_status(text, finish) for text in texts for finish in ("stop", "length")]
     check_golden("generation_status", generation_status.VERSION, found)
 
 

@@ -67,6 +67,7 @@ class Sleeps:
     def infer(self, ready: Piece) -> Piece:
         loaded(self.folder)
         note(self.folder, "inferred", "\n".join(ready.keys))
+        note(self.folder, f"inferred-{os.getpid()}", "\n".join(ready.keys))
         time.sleep(self.infers)
         for key in ready.keys:
             if "dies" in key:

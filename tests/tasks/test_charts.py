@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from catalog.ask.histogram import Histogram, bins
@@ -52,6 +52,7 @@ def test_no_count_is_shown_below_zero():
     st.none() | st.floats(-100, 100),
     st.booleans(),
 )
+@example([0.0, -27.23], None, None, False)
 def test_an_axis_ends_at_a_value_or_a_threshold(
     values: list[float], low: float | None, high: float | None, whole: bool
 ):

@@ -22,7 +22,7 @@ from catalog.terms.error import LeaseHeld, PairmillError
 from catalog.terms.ids import text_id
 from catalog.write import lease
 from ops.read.source import open_source
-from tasks.out.export import REALSYN, TAR_BYTES, _spans, export
+from tasks.out.export import REALSYN, TAR_BYTES, export, spans
 from tests.ops.read.samples import write
 from tests.tasks.published import picture, published
 
@@ -312,9 +312,9 @@ def test_what_cannot_be_exported_is_said_before_any_work(lake: Lake, tmp_path: P
 def test_files_take_all_rows_in_order_and_keep_to_both_limits(sizes: list[int], most: int):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tasks.out.export.TAR_ROWS", most)
-        spans = list(_spans(np.array(sizes, np.int64), "webdataset"))
-    assert [row for first, last in spans for row in range(first, last)] == list(range(len(sizes)))
-    for first, last in spans:
+        cut = list(spans(np.array(sizes, np.int64), "webdataset"))
+    assert [row for first, last in cut for row in range(first, last)] == list(range(len(sizes)))
+    for first, last in cut:
         assert 0 < last - first <= most
         assert sum(sizes[first:last]) <= TAR_BYTES or last - first == 1
         full = last - first == most or last == len(sizes)
@@ -343,15 +343,15 @@ def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Pat
     from tasks.out import webdataset_tars
 
     def names() -> list[str]:
-        return [item["Key"] for item in bucket.list_objects_v2(Bucket="data").get("Contents", [])]
+        return [item["Key"] for item in bucket.list_objects_v2(Bucket="data", Prefix="out/").get("Contents", [])]
 
     added = []
 
-    def add(tar, pair, data):
+    def add(tar, pair, data, sample):
         added.append(pair)
         if len(added) == 7:
             raise Killed
-        adding(tar, pair, data)
+        adding(tar, pair, data, sample)
 
     adding = webdataset_tars._add_sample
     monkeypatch.setattr(webdataset_tars, "_add_sample", add)

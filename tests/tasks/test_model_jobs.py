@@ -17,6 +17,7 @@ from catalog.write.commit import Manifest
 from tasks.run import pool
 from tasks.run.partition import Output
 from tasks.run.placement import ModelPool, Placement
+from tasks.run.resources import LANES
 from tasks.run.stage import Stage
 from tests.tasks.sleeping_model import Sleeps, noted
 
@@ -77,11 +78,14 @@ def test_a_row_that_ends_its_worker_is_quarantined_and_only_what_was_in_hand_is_
     assert sorted(good) == sorted(each for item in work for each in item.keys if each != key)
     (told,) = rows(results, "quarantine")
     assert (told["item"], told["reason"]) == (key, reason) and said in told["detail"]
-    deaths = len(noted(tmp_path, "loads")) - 1
-    assert deaths <= 3  # the batch, the row in it, the row alone
-    times = Counter(noted(tmp_path, "inferred"))
-    # Three items are in flight; what another has finished by then is never made again.
-    assert sum(n > 1 for n in times.values()) <= 3 * 11 and max(times.values()) <= 2 + deaths
+    lives = [noted(tmp_path, f"inferred-{pid}") for pid in noted(tmp_path, "loads")]
+    assert len(lives) <= 1 + 3  # the batch, the row in it, the row alone
+    shard = {each: item.shard for item in work for each in item.keys}
+    for n, life in enumerate(lives):
+        # Only items that were in flight at its death are made again.
+        again = set(life) & {each for later in lives[n + 1 :] for each in later}
+        assert len({shard[each] for each in again}) <= LANES
+    assert max(Counter(noted(tmp_path, "inferred")).values()) <= 1 + len(lives)
 
 
 def test_a_bug_fails_the_stage_and_is_no_poison(tmp_path: Path):

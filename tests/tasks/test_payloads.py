@@ -11,6 +11,8 @@ import pytest
 from PIL import Image
 
 from catalog.pending.item import WorkItem
+from catalog.pending.uncaptioned import uncaptioned
+from catalog.pending.worklist import in_file_order
 from catalog.terms.error import Damaged
 from catalog.terms.ids import content_id
 from flows.run_start import session
@@ -262,3 +264,34 @@ def test_a_picture_that_no_file_holds_has_a_reason(photos: Path):
 
 def reasons(held: Session) -> list[tuple]:
     return held.lake.query("SELECT reason, count(*) FROM quarantine GROUP BY ALL ORDER BY ALL")
+
+
+def test_an_item_of_neighbours_reads_no_other_row_group_of_its_file(tmp_path: Path):
+    data = [picture(n) for n in range(40)]
+    ids = [content_id(each) for each in data]
+    rows = {"sha256": ids, "bytes": data, "uri": [""] * 40, "offset": [0] * 40, "length": [len(each) for each in data]}
+    path = tmp_path / "payloads.parquet"
+    pq.write_table(pa.table(rows), path, row_group_size=8, compression="NONE", use_dictionary=False)
+    groups = pq.read_metadata(path)
+    columns = [groups.row_group(n).column(1) for n in (0, 1, 4)]
+    damaged = bytearray(path.read_bytes())
+    for column in columns:  # who reads the bytes of these groups fails
+        damaged[column.data_page_offset : column.data_page_offset + column.total_compressed_size] = bytes(
+            column.total_compressed_size
+        )
+    path.write_bytes(damaged)
+    found = list(payloads(WorkItem("shard-0", tuple(sorted(ids[18:30])), (str(path),))))
+    assert [sha for shas, _ in found for sha in shas] == ids[18:30]
+    assert [each for _, given in found for each in given] == data[18:30]
+    with pytest.raises(Damaged):
+        list(payloads(WorkItem("shard-0", (ids[0], ids[20]), (str(path),))))
+
+
+def test_the_pictures_of_an_item_are_listed_as_their_files_hold_them(tmp_path: Path, photos: Path):
+    with opened(tmp_path / "lake", photos, "copy") as held:
+        ingest(held)
+        (item,) = [each for items in uncaptioned(held.lake, "none") for each in items]
+        assert len(item.keys) == 6 and list(item.keys) == sorted(item.keys)
+        stored = [sha for path in item.paths for sha in pq.read_table(path)["sha256"].to_pylist()]
+        assert in_file_order(held.lake, item) == stored
+        assert in_file_order(held.lake, WorkItem(item.shard, ("none", *stored[::2]))) == [*stored[::2], "none"]

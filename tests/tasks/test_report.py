@@ -85,6 +85,19 @@ def test_a_threshold_is_drawn_on_the_scores_that_its_rule_compares(small: tuple[
     assert not by_name["sharpness"].find_class("mark")
 
 
+@pytest.mark.parametrize(
+    ("keep", "near"), [("best_similarity >= 0.4991", 12), ("best_similarity >= 0.4989", 0), ("width >= 40", 0)]
+)
+def test_a_models_values_that_a_repeat_may_carry_over_a_threshold_are_counted(tmp_path: Path, keep: str, near: int):
+    found = page(tmp_path, pictures=12, similarity=0.5, image_rules=({"name": "asked", "keep": keep},))
+    (said,) = [
+        text(figure.find_class("axis")[0])
+        for figure in found.get_element_by_id("scores").findall(".//figure")
+        if figure.findtext(".//b") == "asked"
+    ]
+    assert (f"{near} near a threshold" in said) == (near > 0), said
+
+
 def test_clusters_are_shown_before_and_after_balance(small: tuple[Path, html.HtmlElement]):
     titles = [title.text for title in small[1].get_element_by_id("balance").iter("title")]
     assert titles == [f"rank {rank}: {before} before, 3 after" for rank, before in ((1, 11), (2, 9), (3, 9))]

@@ -104,7 +104,8 @@ def test_a_prompt_that_leaves_no_room_for_its_answer_is_an_error_of_its_own(tmp_
     spec = save_chat_model(tmp_path, template=None, context=64)
     longest, longer = "x" * 44, "x" * 45
     found = LanguageModel(spec).generate(["again", longer, longest, "x" * 9_000], 20)
-    assert found[1] == found[3] == Generation("", 0, False, 0.0, "too_large")
+    too_large = Generation("", 0, "length", 0.0, "too_large", "no room for 20 tokens behind it")
+    assert found[1] == found[3] == too_large
     assert [found[0].n_tokens, found[2].n_tokens] == [20, 20] and not found[2].error
     with pytest.raises(ModelError, match=r"context of 64 tokens has no room .* 64 tokens of answer; lower max_tokens"):
         LanguageModel(spec).generate(["x"], 64)

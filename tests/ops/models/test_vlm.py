@@ -190,7 +190,7 @@ def test_a_batch_that_does_not_fit_is_halved_and_an_item_that_never_fits_is_name
 
     monkeypatch.setattr(loaded, "answer", cramped)
     found = VisionLanguageModel(spec).generate(pictures(5), alike, 12)
-    assert found[2] == Generation("", 0, False, 0.0, "out_of_memory")
+    assert found[2] == Generation("", 0, "length", 0.0, "out_of_memory", "no room for it alone")
     others = [(answer.text, answer.n_tokens, answer.finished, answer.error) for answer in found]
     assert others[:2] + others[3:] == expected[:2] + expected[3:]
     assert sizes[0] == 5 and max(sizes[1:]) <= 3

@@ -29,13 +29,14 @@ TEMPLATE = (
     "{% if part.type == 'image' %}<image>{% else %}{{ part.text }}{% endif %}{% endfor %} {% endfor %}"
     "{% if add_generation_prompt %}Assistant : {% endif %}"
 )
-WIDTHS = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
 
 
-def save_vlm(folder: Path, kind: str = "idefics3", end: str = "</s>", template: str | None = TEMPLATE) -> str:
+def save_vlm(
+    folder: Path, kind: str = "idefics3", end: str = "</s>", template: str | None = TEMPLATE, width: int = 32
+) -> str:
     """A random 'idefics3' or 'llava' under ``folder``; gives its spec. ``end``: the word that ends an answer."""
     tokenizer = _tokenizer()
-    model, processor = (_idefics3 if kind == "idefics3" else _llava)(tokenizer)
+    model, processor = (_idefics3 if kind == "idefics3" else _llava)(tokenizer, _widths(width))
     processor.chat_template = template
     fill(model, 0.2)
     model.generation_config.eos_token_id = tokenizer.convert_tokens_to_ids(end)
@@ -57,16 +58,20 @@ def _tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=inner, **names)
 
 
-def _language(tokenizer: Any) -> dict[str, Any]:
+def _widths(hidden: int) -> dict[str, int]:
+    return {"hidden_size": hidden, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+
+
+def _language(tokenizer: Any, widths: dict[str, int]) -> dict[str, Any]:
     ids = {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
-    return WIDTHS | ids | {"model_type": "llama", "vocab_size": VOCABULARY, "num_key_value_heads": 2}
+    return widths | ids | {"model_type": "llama", "vocab_size": VOCABULARY, "num_key_value_heads": 2}
 
 
-def _idefics3(tokenizer: Any) -> tuple[Any, Any]:
+def _idefics3(tokenizer: Any, widths: dict[str, int]) -> tuple[Any, Any]:
     image = tokenizer.convert_tokens_to_ids("<image>")
-    vision = WIDTHS | {"image_size": 32, "patch_size": 8}
+    vision = widths | {"image_size": 32, "patch_size": 8}
     config = Idefics3Config(
-        vision_config=vision, text_config=_language(tokenizer), scale_factor=2, image_token_id=image
+        vision_config=vision, text_config=_language(tokenizer, widths), scale_factor=2, image_token_id=image
     )
     pictures = Idefics3ImageProcessor(
         size={"longest_edge": 32}, max_image_size={"longest_edge": 32}, do_image_splitting=False
@@ -74,11 +79,11 @@ def _idefics3(tokenizer: Any) -> tuple[Any, Any]:
     return Idefics3ForConditionalGeneration(config), Idefics3Processor(pictures, tokenizer, image_seq_len=4)
 
 
-def _llava(tokenizer: Any) -> tuple[Any, Any]:
+def _llava(tokenizer: Any, widths: dict[str, int]) -> tuple[Any, Any]:
     image = tokenizer.convert_tokens_to_ids("<image>")
-    vision = WIDTHS | {"image_size": 32, "patch_size": 8, "model_type": "clip_vision_model", "projection_dim": 32}
+    vision = widths | {"image_size": 32, "patch_size": 8, "model_type": "clip_vision_model", "projection_dim": 32}
     config = LlavaConfig(
-        vision_config=vision, text_config=_language(tokenizer), image_token_index=image, vision_feature_layer=-1
+        vision_config=vision, text_config=_language(tokenizer, widths), image_token_index=image, vision_feature_layer=-1
     )
     side = {"height": 32, "width": 32}
     pictures = CLIPImageProcessor(size={"shortest_edge": 32}, crop_size=side)

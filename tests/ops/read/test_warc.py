@@ -3,7 +3,7 @@ import io
 import zlib
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ops.fault import Fault
@@ -39,9 +39,10 @@ RECORDS = [
     response("https://x.example/gone", b"<p>Gone", "text/html", "404 Not Found"),
     response("https://x.example/q", b"<p>Second page.", "text/html"),
 ]
+PACKED = [gzip.compress(each, mtime=0) for each in RECORDS]
 FORMS = {
     "x.warc": b"".join(RECORDS),
-    "x.warc.gz": b"".join(gzip.compress(each) for each in RECORDS),
+    "x.warc.gz": b"".join(PACKED),
     "whole.warc.gz": gzip.compress(b"".join(RECORDS)),
 }
 
@@ -100,6 +101,7 @@ def test_a_page_that_unpacks_without_end_is_a_bomb_and_its_neighbours_live(tmp_p
 @pytest.mark.parametrize("name", ["x.warc", "x.warc.gz"])
 @examples(30)
 @given(share=st.floats(0.75, 0.999))
+@example(share=len(b"".join(PACKED[:-1])) / len(b"".join(PACKED)) + 1e-9)
 def test_of_a_cut_file_what_came_before_the_cut_is_kept(tmp_path_factory, name, share):
     data = FORMS[name][: int(len(FORMS[name]) * share)]
     source = open_source(str(write(tmp_path_factory.mktemp("cut"), {name: data})))
@@ -107,7 +109,7 @@ def test_of_a_cut_file_what_came_before_the_cut_is_kept(tmp_path_factory, name, 
     assert found and outline(found[0])[0] == "Before."
     assert all(fault.reason in ("truncated", "bad_record", "http_status") for fault in faults(source))
     # A file that is cut between two records, packed each by itself or not at all, cannot be told from a shorter one.
-    whole = tuple(each.rstrip() if name == "x.warc" else gzip.compress(each) for each in RECORDS)
+    whole = tuple(each.rstrip() for each in RECORDS) if name == "x.warc" else tuple(PACKED)
     between = (data.rstrip() if name == "x.warc" else data).endswith(whole)
     assert "T" in {document.title for document in found} and (len(found) == 2 or faults(source) or between)
 

@@ -2,12 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalog.recipe.parts import CAPTION_PROMPT, FUSE_PROMPT
+from ops.pair.fuse import fuse_prompt, instructions
 from ops.text.generation_status import generation_status
+
+FINISHES = ("stop", "length", "content_filter", "refusal", "eos")
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "...", "<>!?", "😀"])
 def test_a_text_without_a_word_is_empty_finished_or_not(text: str):
-    assert generation_status(text, True) == generation_status(text, False) == "empty"
+    assert generation_status(text, "stop") == generation_status(text, "length") == "empty"
 
 
 @pytest.mark.parametrize(
@@ -23,7 +27,36 @@ def test_a_text_without_a_word_is_empty_finished_or_not(text: str):
     ],
 )
 def test_a_text_that_circles_is_repeating_finished_or_not(text: str):
-    assert generation_status(text, True) == generation_status(text, False) == "repeating"
+    assert generation_status(text, "stop") == generation_status(text, "length") == "repeating"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm sorry, but I can't help with that.",
+        "I’m sorry, but I can’t assist with that request.",
+        "I am sorry, I cannot describe this image.",
+        "Sorry, I can't identify people in photos.",
+        "I can't provide a description of this picture.",
+        "I cannot see the image you are referring to.",
+        "I'm unable to view images directly, but if you describe it to me I can help.",
+        "I am not able to process this request.",
+        "Unfortunately, I cannot access the picture.",
+        "As an AI language model, I do not have eyes.",
+        "As a large language model I am happy to help, but there is no picture.",
+        "I don't have access to the image.",
+        "I apologize, but I am unable to describe the content of this picture.",
+        "\"I'm sorry, I can't assist with that.\"",
+    ],
+)
+def test_a_model_that_says_that_it_cannot_refuses(text: str):
+    assert generation_status(text) == generation_status(text, "length") == "refusal"
+
+
+@pytest.mark.parametrize("finish", ["content_filter", "refusal"])
+@pytest.mark.parametrize("text", ["", "A dog on a lawn."])
+def test_what_was_withheld_is_a_refusal_whatever_it_says(finish: str, text: str):
+    assert generation_status(text, finish) == "refusal"
 
 
 @pytest.mark.parametrize(
@@ -36,23 +69,87 @@ def test_a_text_that_circles_is_repeating_finished_or_not(text: str):
         "There is a cup on the table and a cup on the shelf and a cup on the chair.",
         "1, 2, 3, 4, 5, 6, 7, 8, 9, 10",
         "Hmmmmmm, aaaaaah!",
+        "A sign on a shop's door that says: Sorry, we are closed.",
+        "Sorry, we are closed, says the sign on the door.",
+        "I'm Sorry, a paperback by a young author, lies on a wooden table.",
+        "I love New York, printed in black letters with a red heart on a white shirt.",
+        "I can't believe it's not butter, a yellow tub on a kitchen shelf.",
+        "We cannot be held responsible for lost property, reads the notice in the hall.",
+        "I do not see a way out, says a thought bubble over the head of a cartoon mouse.",
+        "A robot with the words 'As an AI language model' on its screen.",
+        "As an assistant pours the wine, two guests look at the menu.",
+        "As a large dog looks on, a child throws a ball.",
+        "A screenshot of a chat in which a bot says that it cannot help with that.",
+        "Help wanted: a hand-written note behind glass.",
+        "An unhappy clown who seems to say sorry to the children around him.",
+        "Unfortunately blurred: a runner in the rain.",
+        "A picture of a camera, describe-it-yourself kit beside it.",
+        "Two people describe something to each other with their hands.",
+        "A man in front of a board with the tags 3, 5 and 7.",
+        "One or two plain sentences are written on a small blackboard.",
+        "A caption of a picture in a museum.",
+        "We will not provide bags, says a paper at the till of the bakery.",
+        "We do not provide parking, reads the sign.",
+        "Sorry, we are unable to process payments, says a sign at a till.",
+        '"I don\'t see it" reads the text on a poster.',
     ],
 )
 def test_a_plain_text_is_ok_when_finished_and_cut_off_when_not(text: str):
-    assert generation_status(text, True) == "ok"
-    assert generation_status(text, False) == "cut_off"
+    told = (CAPTION_PROMPT, *instructions(FUSE_PROMPT))
+    assert generation_status(text, "stop", told) == "ok"
+    assert generation_status(text, "length", told) == "cut_off"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Describe this image in one or two plain sentences. Name what can be seen; guess nothing.",
+        "A dog. Describe this image in one or two plain sentences.",
+        "Write one fluent text of one or two sentences that describes the picture.",
+        "Caption of a picture: A dog on a lawn.",
+        "A sentence that may be about it: The dog ran. Keep what the caption says is seen.",
+        "The dog ran. Take names and details from the rest only where they agree with it.",
+    ],
+)
+def test_a_text_that_gives_the_instruction_back_is_a_copied_prompt(text: str):
+    told = (CAPTION_PROMPT, *instructions(FUSE_PROMPT))
+    assert generation_status(text, "stop", told) == generation_status(text, "length", told) == "copied_prompt"
+
+
+@pytest.mark.parametrize("template", ["A photo of", "The image shows {caption}\nTags: {tags}"])
+def test_a_beginning_that_the_prompt_leaves_open_is_no_copy(template: str):
+    text = template.partition("{")[0].strip() + " a dog on green grass."
+    assert generation_status(text, "stop", instructions(template)) == "ok"
+    assert generation_status("Say what is seen: a dog.", "stop", ("Say what is seen:",)) == "copied_prompt"
+
+
+@given(st.lists(st.sampled_from(["a", "dog", "ran", "over", "the", "lawn", "and", "then"]), min_size=9, max_size=25))
+def test_what_was_filled_into_a_prompt_may_be_said_again(words: list[str]):
+    sentence = " ".join(f"{word}{n}" for n, word in enumerate(words))
+    assert sentence in fuse_prompt(FUSE_PROMPT, "A dog.", ["dog"], sentence)
+    assert generation_status(sentence, "stop", instructions(FUSE_PROMPT)) == "ok"
+
+
+@given(st.integers(0, 200), st.lists(st.integers(0, 10**6), max_size=10, unique=True))
+def test_any_eight_words_of_an_instruction_are_found_wherever_they_stand(start: int, before: list[int]):
+    words = CAPTION_PROMPT.split()
+    piece = words[start % (len(words) - 7) :][:8]
+    text = " ".join([*(f"word{n}" for n in before), *piece])
+    assert generation_status(text, "stop", (CAPTION_PROMPT,)) == "copied_prompt"
+    assert generation_status(" ".join(piece[:7]), "stop", (CAPTION_PROMPT,)) == "ok"
 
 
 @given(st.lists(st.sampled_from("abcdefghij"), min_size=1, max_size=20, unique=True), st.integers(6, 9))
 def test_any_unit_said_often_enough_is_found(unit: list[str], times: int):
-    assert generation_status(" ".join(unit * times), True) == "repeating"
+    assert generation_status(" ".join(unit * times)) == "repeating"
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=60, unique=True))
 def test_words_that_never_come_back_never_repeat(numbers: list[int]):
-    assert generation_status(" ".join(f"word{number}" for number in numbers), True) == "ok"
+    assert generation_status(" ".join(f"word{number}" for number in numbers)) == "ok"
 
 
-@given(st.text(max_size=300), st.booleans())
-def test_any_text_has_a_status(text: str, finished: bool):
-    assert generation_status(text, finished) in ("ok", "empty", "repeating", "cut_off")
+@given(st.text(max_size=300), st.sampled_from(FINISHES), st.lists(st.text(max_size=80), max_size=3))
+def test_any_text_has_a_status(text: str, finish: str, told: list[str]):
+    statuses = ("ok", "empty", "refusal", "repeating", "copied_prompt", "cut_off")
+    assert generation_status(text, finish, told) in statuses

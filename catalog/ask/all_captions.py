@@ -1,0 +1,39 @@
+"""Read what every captioner of a version said of its pictures, not only the one whose text is the caption."""
+
+from catalog.ask.datasets import Dataset
+from catalog.ask.report import plan_of
+from catalog.lake.attach import quoted
+from catalog.lake.lake import Lake
+from catalog.pending.chosen_captions import rows_by
+from catalog.pending.scored_rows import text_digest
+from catalog.recipe.plan import Plan
+from catalog.terms.error import PairmillError
+
+
+def captions_of(lake: Lake, dataset: Dataset) -> str:
+    """SQL of (sha256, captions) of the version's pictures: a list of captioner, text (NULL unless its status is ok),
+    status, and similarity (NULL where none was computed), in the recipe's order.
+
+    Raises PairmillError for a dataset whose recipe has no captioner.
+    """
+    plan = plan_of(lake, dataset)
+    of_version = f"(SELECT sha256 FROM pairs WHERE dataset = {quoted(dataset.name)} AND version = {dataset.version})"
+    rows = said(plan, dataset.commit, f"sha256 IN {of_version}")
+    if not rows:
+        raise PairmillError(f"dataset '{dataset}' has no captions: its recipe has no captioner. Leave `captions` out.")
+    one = "{'captioner': captioner, 'text': text, 'status': status, 'similarity': similarity}"
+    return f"(SELECT sha256, list({one} ORDER BY place) AS captions FROM ({rows}) GROUP BY sha256)"
+
+
+def said(plan: Plan, upto: int, only: str) -> str:
+    """SQL of (sha256, place, captioner, text, status, similarity) of all captions by the plan's captioners, up to a
+    commit and where ``only`` holds; '' without captioners. Versions of before have the first one's scorer on record
+    alone."""
+    known = [place for place in range(len(plan.recipe.captioners)) if plan.scorer(plan.captioner(place))]
+    return " UNION ALL ".join(
+        f"SELECT c.sha256, {place} AS place, captioner, CASE WHEN status = 'ok' THEN text END AS text, status, "
+        f"caption_similarity AS similarity FROM {rows_by(plan, place, 'captions', upto, only)} c "
+        f"LEFT JOIN {rows_by(plan, place, 'caption_similarity', upto, only)} s "
+        f"ON s.sha256 = c.sha256 AND s.input_digest = {text_digest('c.text')}"
+        for place in known
+    )

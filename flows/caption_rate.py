@@ -1,0 +1,78 @@
+"""Say how fast a run captions: tokens a second, seconds a picture, how busy the model is, and what is left."""
+
+import time
+from collections.abc import Callable
+
+from catalog.ask.captioned import Spent, spent
+from catalog.pending.uncaptioned import count_uncaptioned
+from tasks.run.session import Session
+
+SHARE = 0.02  # of a run's time that may go into asking the lake how far it is
+
+Say = Callable[[str, float], None]
+
+
+class CaptionRate:
+    """A session's ``progress`` that hands what it is given on to ``then``, and says the figures of what is committed.
+
+    ``say(text, share)``: ``share`` is the part of the pictures done, 0 to 1. Of a step that captions nothing it says
+    nothing. At most every ``every`` seconds, and at each step's end.
+    """
+
+    def __init__(self, session: Session, then: Callable[[str, int, int], None], say: Say, every: float) -> None:
+        self._session, self._then, self._say, self._every = session, then, say, every
+        self._asked, self._took = 0.0, 0.0
+        self._begun: _Begun | None = None
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        self._then(step, done, total)
+        if step not in ("first captions", "captions"):
+            return
+        if done == 0 or self._begun is None:
+            before = self._spent()
+            self._begun = _Begun(time.monotonic(), before, count_uncaptioned(self._session.lake, self._scorer))
+        elif done == total or time.monotonic() - self._asked >= max(self._every, self._took / SHARE):
+            self._asked = time.monotonic()
+            now = self._spent()
+            self._took = time.monotonic() - self._asked
+            if now.pictures > self._begun.before.pictures:
+                self._say(*figures(self._begun.before, now, self._begun.pending, time.monotonic() - self._begun.at))
+
+    @property
+    def _scorer(self) -> str:
+        return self._session.plan.scorer(self._session.plan.captioner(0))
+
+    def _spent(self) -> Spent:
+        return spent(self._session.lake, self._session.writer.run_id, self._scorer)
+
+
+class _Begun:
+    """When a step began, what the run had spent by then, and how many pictures were pending."""
+
+    def __init__(self, at: float, before: Spent, pending: int) -> None:
+        self.at, self.before, self.pending = at, before, pending
+
+
+def figures(before: Spent, now: Spent, pending: int, wall: float) -> tuple[str, float]:
+    """Write the figures of ``wall`` seconds in which ``now`` less ``before`` was committed, of ``pending`` pictures.
+
+    The model is busy by the share of that time which its own seconds take: over 100 % where several work side by side.
+    """
+    pictures, tokens = now.pictures - before.pictures, now.tokens - before.tokens
+    each = wall / pictures
+    left = max(0, pending - pictures) * each
+    text = (
+        f"{pictures:,} of {pending:,} pictures, {tokens / wall:,.0f} tokens/s, {each:.3g} s a picture, model busy "
+        f"{100 * (now.seconds - before.seconds) / wall:.0f} %, {duration(left)} left"
+    )
+    return text, min(1.0, pictures / max(1, pending))
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as people say them: 40 s, 12 min, 3 h 20 min, 2 d 4 h."""
+    minutes = round(seconds / 60)
+    if minutes < 2:
+        return f"{seconds:.0f} s"
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min" if minutes < 2880 else f"{minutes // 1440} d {minutes // 60 % 24} h"

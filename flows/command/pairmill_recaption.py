@@ -1,0 +1,73 @@
+"""`pairmill recaption`: the recaption flow in this process, with the first captions shown, and approved if asked."""
+
+import sys
+from argparse import Namespace
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from catalog.terms.error import PairmillError
+from flows.command.pairmill_run import compute_of, overrides
+from flows.command.terminal import console, shown
+from flows.settings import load_recipe
+
+if TYPE_CHECKING:
+    from flows.caption_outcome import CaptionOutcome
+
+PRINTED = 12  # of the first captions; the strip has all
+
+
+def recaption(args: Namespace) -> int:
+    """Check the captioner and the sources, caption, export, and print what came of it."""
+    screen = console()
+    recipe = load_recipe(args.recipe, overrides(args.set), args.models)
+    with screen.status(f"recipe '{shown(recipe.name)}': checking its captioner and the sources"):
+        from catalog.ask.captioned import by_status
+        from catalog.pending.quarantine import fault_counts
+        from flows.caption_rate import CaptionRate
+        from flows.command.display import Display
+        from flows.recaption import recaption_session, recaption_steps  # torch, 3 s
+    with recaption_session(recipe, args.source, args.lake, compute_of(args)) as session, Display(screen) as display:
+        every = 5.0 if screen.is_terminal else 60.0  # in a log they are lines
+        session.progress = CaptionRate(session, display.progress, lambda text, _: display.say(text), every)
+
+        def look(found: "CaptionOutcome") -> None:
+            with display.paused():
+                _print_first(screen, found)
+                if args.approve_first and found.left:
+                    _ask(screen, found)
+
+        exported = recaption_steps(session, display.run_step, look, args.to, args.format, args.retry)
+        statuses = by_status(session.lake, session.plan.scorer(session.plan.captioner(0)))
+        faults = fault_counts(session.lake)
+    made = ", ".join(f"{n:,} {status}" for status, n in statuses.items()) or "none: there is no picture"
+    screen.print(f"\ncaptions in {shown(args.lake)}: {shown(made)}")
+    for note in session.notes:
+        screen.print(f"[yellow]note:[/] {shown(note)}")
+    if faults:
+        reasons = Counter()
+        for fault in faults:
+            reasons[fault.reason] += fault.n
+        said = ", ".join(f"{n:,} {reason}" for reason, n in reasons.most_common())
+        screen.print(f"in quarantine: {said}; pairmill quarantine --lake {shown(args.lake)} says what")
+    if exported:
+        screen.print(shown(exported.said))
+    return 0
+
+
+def _print_first(screen: Console, found: "CaptionOutcome") -> None:
+    for row in found.captions[:PRINTED]:
+        flag = "" if row["status"] == "ok" else f"[yellow]{shown(row['status'])}[/] "
+        screen.print(f"  [dim]{shown(row['address'] or row['sha256'])}[/]  {flag}{shown(row['text'])}")
+    screen.print(f"the first {len(found.captions):,} captions: {shown(found.said)}; {found.left:,} pictures are left")
+    if found.strip:
+        screen.print(f"strip   {shown(found.strip)}")
+
+
+def _ask(screen: Console, found: "CaptionOutcome") -> None:
+    """Ask whether the rest is to be captioned. Raises PairmillError unless the answer is yes."""
+    screen.print(f"caption the other {found.left:,}? [y/n] ", end="", markup=False)
+    sys.stdout.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise PairmillError(found.refused)

@@ -1,0 +1,74 @@
+"""Recaption: caption every picture of a lake or of sources, the first ones for people to look at, and hand them out."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial, update_wrapper
+
+from catalog.lake.opening import check_is_lake, create_or_open
+from catalog.pending.quarantine import check_reason
+from catalog.recipe.recipe import Recipe
+from catalog.terms.error import BadRecipe
+from flows.caption_outcome import CaptionOutcome, caption_outcome
+from flows.curate import RunStep
+from flows.model_size import check_names, check_prices
+from flows.run_start import resolve_sources, session_on
+from flows.settings import Compute
+from tasks.caption_all import caption_first, caption_rest, use_captioner
+from tasks.fetch import fetch
+from tasks.ingest import ingest
+from tasks.out.caption_export import CaptionsExported, check_captions_place, export_captions
+from tasks.out.export import Format
+from tasks.reopen import replay
+from tasks.run import identity, stage
+from tasks.run.session import Session
+
+Look = Callable[[CaptionOutcome], None]
+
+
+@contextmanager
+def recaption_session(recipe: Recipe, sources: Sequence[str], lake: str, compute: Compute) -> Iterator[Session]:
+    """Check the captioner and the sources, open the lake, and yield a session that holds its lease. Without sources
+    the lake must be there. Raises as `flows.run_start.session`."""
+    if not recipe.captioners:
+        raise BadRecipe(f"recipe '{recipe.name}' has no captioner; add one to `captioners`, or name another recipe.")
+    stage.warm_up(compute.placement())
+    plan = identity.captioning_plan(recipe, recipe.captioners[:1])
+    check_names(compute.models, plan)
+    check_prices(compute.models, compute.max_cost, plan)
+    uris = resolve_sources(recipe, sources) if sources else ()
+    if not uris:
+        check_is_lake(lake)
+    with create_or_open(lake) as opened, session_on(opened, (plan, []), compute, "recaption", uris) as session:
+        yield session
+
+
+def recaption_steps(
+    session: Session, run_step: RunStep, look: Look, to: str, format: Format, retry: str = ""
+) -> CaptionsExported | None:
+    """Ingest, fetch, caption the first, have them looked at, caption the rest, and export them to ``to``, if anywhere.
+
+    ``look`` shows the first captions; it raises to stop the run before the rest is spent on. What is quarantined for
+    the reason ``retry``, if any, is tried again. Raises PairmillError for one that there is not.
+    """
+    scorer = use_captioner(session)
+    if retry:
+        check_reason(retry)
+    if to:
+        check_captions_place(session.lake, scorer, to, format)
+    if retry:
+        run_step(update_wrapper(partial(replay, reason=retry), replay), session)
+    run_step(ingest, session)
+    run_step(fetch, session)
+    run_step(caption_first, session)
+    look(caption_outcome(session, scorer))
+    run_step(caption_rest, session)
+    return run_step(_named(partial(_export, scorer=scorer, to=to, format=format)), session) if to else None
+
+
+def _export(session: Session, scorer: str, to: str, format: Format) -> CaptionsExported:
+    """Write the captions out."""
+    return export_captions(session.lake, scorer, to, format, partial(session.progress, "export captions"))
+
+
+def _named(step: Callable[[Session], CaptionsExported]) -> Callable[[Session], CaptionsExported]:
+    return update_wrapper(step, export_captions)

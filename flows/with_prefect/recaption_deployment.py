@@ -1,0 +1,109 @@
+"""Define the recaption flow that Prefect deploys, with its form; nothing here takes long to import."""
+
+from typing import Any, Literal
+
+from prefect import flow, get_run_logger
+from prefect.flow_runs import pause_flow_run
+from prefect.input import RunInput
+from prefect.states import Completed, Failed, State
+
+from flows.settings import Compute, default_lake, load_recipe
+from flows.with_prefect.deployments import RecipeName, Setting, SourceUri, yaml_text
+
+WAIT_SECONDS = 14 * 24 * 3600  # a fortnight of holidays; then the run fails, and goes on when it is run again
+POLL_SECONDS = 5
+
+
+class Approval(RunInput):
+    """What a person answers when the first captions are shown: the form behind the run's Resume button."""
+
+    approve: bool = False
+
+
+@flow(name="recaption", flow_run_name="recaption by {recipe}")
+def recaption(
+    sources: list[SourceUri] = [],  # noqa: B006 (Prefect shows the default in its form; nothing here changes it)
+    lake: str = "",
+    recipe: RecipeName = "30m",
+    to: str = "",
+    format: Literal["webdataset", "parquet"] = "webdataset",
+    retry: str = "",
+    approve_first: bool = False,
+    models: Literal["recipe", "demo"] = "recipe",
+    overrides: dict[str, Setting] = {},  # noqa: B006
+    compute: Compute = Compute(),  # pyright: ignore[reportCallIssue]  # noqa: B008
+) -> State:
+    """Caption every picture of a lake and of sources by the first captioner of a recipe, whose rules are not asked.
+
+    Args:
+        sources: Folders, files, s3://bucket/prefix or https://host/list, also as FORMAT:PLACE, to ingest; none means
+            what is in the lake. An address with a secret stands in the worker's environment: ${NAME}.
+        lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
+        recipe: One of 100m, 15m, 30m and demo, or the path of a recipe's YAML file.
+        to: A folder or s3://bucket/prefix to hand the captions out to as well; empty means the lake alone.
+        format: webdataset is tars of picture, caption and JSON; parquet is captions without pictures.
+        retry: A reason of the quarantine: what is in it for that is tried again.
+        approve_first: Pause when the first 200 captions are shown, until a person resumes the run.
+        models: 'demo' swaps in the small models that ship, to try it out.
+        overrides: Settings of the recipe to override, by dotted key, such as captioners.main.prompt.
+        compute: Where and how wide the run works.
+    """
+    from flows.user_error import user_message
+
+    try:
+        texts = {key: yaml_text(value) for key, value in overrides.items()}
+        chosen = load_recipe(recipe, texts, models)
+        return _recaptioned(chosen, sources, lake or default_lake(), compute, to, format, retry, approve_first)
+    except Exception as error:
+        if (line := user_message(error)) is None:
+            raise
+        get_run_logger().error(line)
+        return Failed(message=line)
+
+
+def _recaptioned(
+    recipe: Any,
+    sources: list[str],
+    lake: str,
+    compute: Compute,
+    to: str,
+    format: Literal["webdataset", "parquet"],
+    retry: str,
+    approve_first: bool,
+) -> State:
+    from catalog.ask.captioned import by_status
+    from catalog.terms.controls import visible
+    from flows.caption_rate import CaptionRate
+    from flows.recaption import recaption_session, recaption_steps
+    from flows.with_prefect.artifacts import ProgressArtifacts, RateArtifact, create_first_captions
+    from flows.with_prefect.step_as_task import as_task
+
+    def look(found: Any) -> None:
+        create_first_captions(found)
+        if approve_first and found.left:
+            _wait_for_a_person(found)
+
+    with recaption_session(recipe, sources, lake, compute) as session:
+        session.progress = CaptionRate(session, ProgressArtifacts(), RateArtifact(), every=10.0)
+        exported = recaption_steps(session, as_task, look, to, format, retry)
+        statuses = by_status(session.lake, session.plan.scorer(session.plan.captioner(0)))
+    for note in session.notes:
+        get_run_logger().warning(visible(note))
+    made = ", ".join(f"{n:,} {status}" for status, n in statuses.items()) or "none"
+    also = f"; {visible(exported.said)}" if exported else ""
+    return Completed(message=f"captions: {made}{also}")
+
+
+def _wait_for_a_person(found: Any) -> None:
+    """Pause the run, with its lease held, until it is resumed. Raises PairmillError unless it is approved."""
+    from catalog.terms.error import PairmillError
+
+    asked = (
+        f"The first {len(found.captions):,} captions ({found.said}) are among the run's artifacts. Tick `approve` to "
+        f"caption the other {found.left:,}; without it the run ends here."
+    )
+    get_run_logger().info(f"paused: {asked}")
+    form = Approval.with_initial_data(description=asked)
+    answer = pause_flow_run(wait_for_input=form, timeout=WAIT_SECONDS, poll_interval=POLL_SECONDS)
+    if not answer.approve:
+        raise PairmillError(found.refused)

@@ -1,0 +1,29 @@
+"""Choose the backend of a generative model by its spec: 'hf:' runs in the process, 'http:' is asked of a server."""
+
+from __future__ import annotations
+
+from ops.models.generation import Answering
+from ops.models.http.http_model import HttpModel
+from ops.models.http.http_spec import PREFIX
+from ops.models.kind_of_model import sees_pictures
+from ops.models.language_model import LanguageModel
+from ops.models.vlm import VisionLanguageModel
+
+
+def seeing(spec: str, precision: str, batch_size: int, encoding: str) -> VisionLanguageModel | HttpModel:
+    """Make the model ``spec`` that is shown pictures. ``precision`` and ``batch_size`` are of one that runs here,
+    ``encoding`` says how pictures are sent to one that does not."""
+    return HttpModel(spec, encoding) if spec.startswith(PREFIX) else VisionLanguageModel(spec, precision, batch_size)
+
+
+def fusing(spec: str, precision: str, batch_size: int) -> VisionLanguageModel | LanguageModel | HttpModel:
+    """Make the model ``spec`` that fuses texts: by its own config it is shown the picture as well, or not. One behind
+    a server is not: it is sent texts alone."""
+    if spec.startswith(PREFIX):
+        return HttpModel(spec)
+    return (VisionLanguageModel if sees_pictures(spec) else LanguageModel)(spec, precision, batch_size)
+
+
+def settings_of(model: Answering) -> tuple[str, ...]:
+    """Name the settings of a recipe that the answers of this backend depend on, beside prompt, tokens and side."""
+    return ("encoding",) if isinstance(model, HttpModel) else ("precision",)

@@ -1,0 +1,149 @@
+"""Read what an OpenAI-compatible server answers: a text, a refusal of this request, or a reason to try again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ops.header_number import seconds_until
+from ops.models.generation import Generation
+from ops.models.model_error import ModelError
+
+# What servers say of a prompt that does not fit their model: vLLM, SGLang, OpenAI, llama.cpp, in turn.
+TOO_LONG = re.compile(
+    r"context.{0,20}(length|window|size)|maximum.{0,20}tokens|longer than|too (long|large|many tokens)|exceeds? the",
+    re.IGNORECASE,
+)
+# Of a 429: the account is empty, which no waiting mends.
+NO_MONEY = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
+OVERLOADED = frozenset((429, 503, 529))
+PASSING = frozenset((408, 409, 425, 500, 502, 504))
+WITHHELD = "content_filter"
+MOST_SAID = 300
+SHORTEST_KEY = 6  # what people give a server that asks for none ("x", "none") is no secret, and is in other words
+
+
+Kind = Literal["overload", "renamed", "unreachable", "broken", "late", "fault"]
+
+
+@dataclass(frozen=True)
+class Again:
+    """An answer that is worth another try. The endpoint wants fewer requests ('overload', and to be left alone for
+    ``after`` seconds if it says so) or another name of a setting ('renamed'), nobody is there ('unreachable'), the
+    connection broke ('broken') or there was no answer in time ('late'), or one that is none ('fault'). ``discarded``
+    tokens were paid for."""
+
+    why: str
+    kind: Kind = "fault"
+    after: float = 0.0
+    discarded: int = 0
+
+    @property
+    def is_strike(self) -> bool:
+        """Whether the request itself may be to blame."""
+        return self.kind not in ("overload", "renamed", "unreachable")
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A request that the server does not take, now or later: a quarantine ``reason``, and what the server said."""
+
+    reason: str
+    said: str
+
+
+def read(
+    status: int, headers: Mapping[str, str], body: bytes, where: str, secret: str = ""
+) -> Generation | Again | Refused:
+    """Read one answer. ``where`` names model and endpoint in errors, from which the key ``secret`` is blotted out: some
+    servers repeat it, and errors are shown and kept. Seconds and retries are left to the caller.
+
+    Raises ModelError, with the remedy, for what every request would meet: no right to ask (401, 403), no such model or
+    path (404), an empty account (402, or 429 with insufficient_quota), a redirect.
+    """
+    if status == 200:
+        return _completion(body, secret)
+    said, code = _error(body, secret)
+    if status in (401, 403):
+        raise ModelError(
+            f"{where} does not let us ask ({status}: {said}); name the variable that holds its key: "
+            "--model NAME:key=VARIABLE"
+        )
+    if status == 404:
+        raise ModelError(
+            f"{where} is not there (404: {said}); correct the model's name as the server has it, or the address, which "
+            "mostly ends in /v1"
+        )
+    if status == 402 or (status == 429 and code in NO_MONEY):
+        raise ModelError(f"{where}: the account is empty ({status}: {said}); what is finished is committed: run again")
+    if 300 <= status < 400:
+        to = headers.get("Location", "another address").partition("?")[0].rpartition("@")[2]
+        raise ModelError(f"{where} redirects ({status}) to {_whole(to)[:200]}; write the address of that into the spec")
+    if status in OVERLOADED:
+        return Again(f"{status}: {said}", "overload", max(0.0, seconds_until(headers.get("Retry-After", ""))))
+    if status in PASSING or status >= 500:
+        return Again(f"{status}: {said}", "fault", max(0.0, seconds_until(headers.get("Retry-After", ""))))
+    if WITHHELD in code.split():  # Azure's, as an error of the request: its prompt or picture is the reason
+        return Generation("", 0, WITHHELD, 0.0)
+    is_long = status == 413 or bool(TOO_LONG.search(said)) or "context_length" in code
+    return Refused("too_large" if is_long else "model_error", f"{status}: {said}")
+
+
+def _completion(body: bytes, secret: str) -> Generation | Again | Refused:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return Again("an answer that is cut off or no JSON")
+    if not isinstance(answer, dict):
+        return Again("an answer without choices")
+    usage = answer.get("usage") if isinstance(answer.get("usage"), dict) else {}
+    read, made = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    choices = answer.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
+    message = choice.get("message") if choice else None
+    if choice is None or not isinstance(message, dict):
+        why = _error(body, secret)[0] if "error" in answer else "an answer without choices"
+        return Again(why, discarded=read + made)
+    refusal = message.get("refusal")
+    finish = "refusal" if refusal else _whole(str(choice.get("finish_reason") or "stop")[:32])
+    text = _whole(_text(message.get("content")) or (refusal if isinstance(refusal, str) else ""))
+    return Generation(text.strip(), made, finish, 0.0, prompt_tokens=read)
+
+
+def _whole(text: str) -> str:
+    """Return a text without halves of characters, which JSON may hold (a token limit cuts emoji) and no table takes."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _text(content: Any) -> str:
+    """Return an answer's text: a string, null, or a list of parts."""
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return content if isinstance(content, str) else ""
+
+
+def _count(usage: Any, name: str) -> int:
+    value = usage.get(name)
+    return value if isinstance(value, int) and 0 <= value < 2**31 else 0
+
+
+def _error(body: bytes, secret: str) -> tuple[str, str]:
+    """Return what a server says went wrong, in one line, and its code."""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = body[:MOST_SAID].decode("utf-8", "replace")
+    code = ""
+    if isinstance(answer, dict):
+        found = answer.get("error", answer)
+        if isinstance(found, dict):
+            code = " ".join(str(found.get(name) or "") for name in ("code", "type")).strip()
+            found = found.get("message") or found.get("detail") or found
+        answer = found if isinstance(found, str) else json.dumps(found)
+    said = str(answer).replace(secret, "(key)") if len(secret) >= SHORTEST_KEY else str(answer)
+    line = _whole(" ".join(said.split())[:MOST_SAID])
+    codes = next((each for each in NO_MONEY if each in code), code)
+    return line or "without a word", codes

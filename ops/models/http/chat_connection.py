@@ -1,0 +1,170 @@
+"""Put single requests to endpoints, each with its time limit, and ask what they are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import statistics
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+
+from ops.models.generation import Generation
+from ops.models.http import chat_answer, chat_request
+from ops.models.http.chat_answer import Again, Refused
+from ops.models.http.endpoint import Endpoint
+from ops.models.http.http_spec import HttpSpec
+from ops.models.model_error import ModelError
+
+# From so many answers on it is known what is long for a request: ten times their median.
+TIMES_MEDIAN, ANSWERS_TO_TELL = 10, 20
+CONNECT_SECONDS = 10.0
+MOST_BODY = 8_000_000
+# What OpenAI says to `max_tokens`; others name both settings where a limit is too large.
+OTHER_NAME = re.compile(r"(not supported|unsupported).*max_completion_tokens", re.IGNORECASE)
+
+
+class ChatConnection:
+    """Connections to the endpoints of one model, in one event loop. A request takes ``most_seconds`` at most, and less
+    once it is known how long they take. ``key`` is as of `ChatClient`. Raises ModelError when its variable is empty."""
+
+    def __init__(self, spec: HttpSpec, key: str, most_seconds: float) -> None:
+        self.spec, self._key, self._most = spec, _key(spec, key), most_seconds
+        self._proxies = {url: _proxy(url) for url in spec.endpoints}
+        self._took: deque[float] = deque(maxlen=50)
+        self._limits: set[asyncio.Timeout] = set()
+
+    async def open(self) -> None:
+        """Make ready for requests, in the event loop that will make them."""
+        self._session = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else None,
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def ask(self, endpoint: Endpoint, messages: bytes, max_tokens: int) -> Generation | Again | Refused:
+        """Ask an endpoint once. Raises ModelError as `chat_answer.read`."""
+        limit_name, seconds = endpoint.limit_name, self._most_seconds()
+        body = chat_request.request(self.spec.name, messages, max_tokens, limit_name)
+        try:
+            async with (
+                self._within(seconds),
+                self._session.post(
+                    f"{endpoint.url}/chat/completions",
+                    data=body,
+                    headers={"Content-Type": "application/json"},
+                    allow_redirects=False,
+                    **self._proxies[endpoint.url],
+                ) as response,
+            ):
+                status, headers, data = response.status, response.headers, await _body(response)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            return Again(_in_a_line(error), "unreachable")
+        except TimeoutError:
+            return Again(f"no answer within {min(seconds, self._most_seconds()):.0f} s", "late")
+        except (OSError, aiohttp.ClientError) as error:
+            return Again(_in_a_line(error), "broken")
+        endpoint.server = headers.get("Server", "")[:80]
+        outcome = chat_answer.read(status, headers, data, self.where(endpoint), self._key)
+        if limit_name == "max_tokens" and isinstance(outcome, Refused) and OTHER_NAME.search(outcome.said):
+            endpoint.limit_name = "max_completion_tokens"  # which newer models of OpenAI's want in its place
+            return Again("it wants the token limit by another name", "renamed")
+        return outcome
+
+    def took(self, seconds: float) -> None:
+        """Note how long an answer took. When it is first known what is long, what is under way gets no longer."""
+        self._took.append(seconds)
+        if len(self._took) == ANSWERS_TO_TELL:
+            until = asyncio.get_running_loop().time() + self._most_seconds()
+            for limit in self._limits:
+                if (at := limit.when()) is not None and until < at:
+                    limit.reschedule(until)
+
+    async def described(self, endpoint: Endpoint) -> str:
+        """Return what an endpoint says that it is: its Server header, who owns the model, its version."""
+        models = await self._looked_up(endpoint, f"{endpoint.url}/models")
+        listed = models.get("data")
+        own = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        owner = next((each.get("owned_by", "") for each in own if each.get("id") == self.spec.name), "")
+        version = (await self._looked_up(endpoint, f"{endpoint.url.removesuffix('/v1')}/version")).get("version", "")
+        said = " ".join(str(each)[:80] for each in (endpoint.server, owner, version) if each)
+        return said.encode("ascii", "replace").decode()
+
+    def where(self, endpoint: Endpoint) -> str:
+        """Name model and endpoint, for messages."""
+        return f"model 'http:{self.spec.name}' at {endpoint.url}"
+
+    def _most_seconds(self) -> float:
+        if len(self._took) < ANSWERS_TO_TELL:
+            return self._most
+        return min(self._most, max(self._most / 10, TIMES_MEDIAN * statistics.median(self._took)))
+
+    @asynccontextmanager
+    async def _within(self, seconds: float) -> AsyncIterator[None]:
+        async with asyncio.timeout(seconds) as limit:
+            self._limits.add(limit)
+            try:
+                yield
+            finally:
+                self._limits.discard(limit)
+
+    async def _looked_up(self, endpoint: Endpoint, url: str) -> dict:
+        """Return what an address answers, {} where that is no JSON object: not every server has it."""
+        with suppress(TimeoutError, OSError, aiohttp.ClientError, ValueError, RecursionError):
+            asked = self._session.get(url, allow_redirects=False, **self._proxies[endpoint.url])
+            async with asyncio.timeout(CONNECT_SECONDS), asked as response:
+                found = json.loads(await _body(response)) if response.status == 200 else {}
+                return found if isinstance(found, dict) else {}
+        return {}
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """Read a body of up to MOST_BODY bytes, the beginning of a longer one."""
+    data = b""
+    while len(data) < MOST_BODY and (more := await response.content.read(MOST_BODY)):
+        data += more
+    return data
+
+
+def _in_a_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".replace("\\n", " ").split())[:200]
+
+
+def _proxy(url: str) -> dict[str, Any]:
+    """Return the environment's proxy for an address, as aiohttp takes it: its password apart, which no error shows.
+
+    Of `~/.netrc`, which aiohttp would read as well, nothing is sent: a key is what a variable's name was given for.
+    """
+    asked = urlsplit(url)
+    proxy = "" if proxy_bypass(asked.hostname or "") else getproxies().get(asked.scheme, "")
+    if not proxy:
+        return {}
+    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    if parts.username is None:
+        return {"proxy": place}
+    authorization = aiohttp.encode_basic_auth(unquote(parts.username), unquote(parts.password or ""))
+    return {"proxy": place, "proxy_headers": {"Proxy-Authorization": authorization}}
+
+
+def _key(spec: HttpSpec, variable: str) -> str:
+    """Return the key that a variable holds, '' without a variable."""
+    value = os.environ.get(variable, "") if variable else ""
+    if variable and (not value or not value.isascii() or not value.isprintable()):
+        raise ModelError(
+            f"model 'http:{spec.name}': the variable {variable} holds no key, or one with a line end; set it on every "
+            "machine that has a worker"
+        )
+    return value

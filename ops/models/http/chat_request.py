@@ -1,0 +1,41 @@
+"""Write requests of /v1/chat/completions: a picture as a data URL, a prompt, greedy, with a token limit."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+
+import numpy as np
+import simplejpeg
+from PIL import Image
+
+# How a picture is encoded again for its journey: 'png' loses nothing, 'jpeg-90' is some eight times smaller.
+ENCODING = re.compile(r"png|jpeg-([1-9][0-9]?|100)")
+
+
+def encoded(picture: np.ndarray, encoding: str) -> tuple[str, bytes]:
+    """Encode (h, w, 3) uint8 RGB as 'png' or 'jpeg-QUALITY'; return its media type and bytes."""
+    if encoding == "png":
+        file = io.BytesIO()
+        Image.fromarray(picture).save(file, "PNG", compress_level=1)
+        return "image/png", file.getvalue()
+    quality = int(encoding.removeprefix("jpeg-"))
+    return "image/jpeg", simplejpeg.encode_jpeg(np.ascontiguousarray(picture), quality, "RGB", "420")
+
+
+def messages(picture: np.ndarray | None, prompt: str, encoding: str) -> bytes:
+    """Return the JSON of the one message that asks ``prompt`` about a picture, or of itself alone."""
+    content: list[dict] | str = prompt
+    if picture is not None:
+        kind, data = encoded(picture, encoding)
+        url = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+        content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": prompt}]
+    return json.dumps([{"role": "user", "content": content}], ensure_ascii=False).encode()
+
+
+def request(model: str, messages: bytes, max_tokens: int, limit: str = "max_tokens") -> bytes:
+    """Return a request's body. ``limit`` is the name under which this server takes the token limit."""
+    head = json.dumps({"model": model, limit: max_tokens, "temperature": 0, "stream": False}, ensure_ascii=False)
+    return head[:-1].encode() + b', "messages": ' + messages + b"}"

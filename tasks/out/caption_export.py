@@ -1,0 +1,159 @@
+"""Export a captioner's captions: WebDataset tars with the pictures, or Parquet tables. What a later run adds goes into
+further files; finished ones are not written again.
+
+`progress.json` remembers the finished files and a digest of what their rows said, so a killed export continues where it
+was; `manifest.json` comes last. The mark says whose export this is. A file whose rows say something else by now is made
+anew, and with a picture that has gone all behind it: a takedown must reach them.
+"""
+
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalog.ask import caption_rows, captioned, exports
+from catalog.ask.caption_rows import CAPTION_COLUMNS
+from catalog.lake.lake import Lake
+from catalog.terms.error import PairmillError
+from catalog.terms.mark import MARK
+from tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
+from tasks.out.export import SUFFIX, Format, spans
+from tasks.out.webdataset_tars import Sample, write_tar
+
+SAMPLE = Sample("sha256", "caption", CAPTION_COLUMNS)
+_FILE = re.compile(r"captions-\d{6}\.(tar|parquet)")
+
+
+@dataclass(frozen=True)
+class CaptionsExported:
+    """The export at ``uri``: its files, captions and bytes; ``left_out`` counts by status what is not in it."""
+
+    uri: str
+    files: int
+    rows: int
+    bytes: int
+    left_out: dict[str, int]
+
+    @property
+    def said(self) -> str:
+        """One line for people."""
+        left = ", ".join(f"{n:,} {status}" for status, n in self.left_out.items())
+        also = f"; left out, as they stand in the lake: {left}" if left else ""
+        return f"{self.uri}: {self.rows:,} captions in {self.files:,} files, {self.bytes / 1e6:,.1f} MB{also}"
+
+
+def check_captions_place(lake: Lake, scorer: str, to: str, format: Format) -> None:
+    """Raise PairmillError unless ``to`` is empty or holds this lake's captions of this captioner in that format."""
+    place = Destination(to)
+    if f"{place.uri}/".startswith(lake.data_path):
+        raise PairmillError(f"'{place.uri}' lies in the data of the lake itself. Give another folder.")
+    place.prepare()
+    names = [name for name in place.names() if name != f"{MARK}.part"]
+    if names and (MARK not in names or place.read_json(MARK) != _whose(lake, scorer, format)):
+        raise PairmillError(
+            f"'{place.uri}' is not empty (there is '{names[0]}') and does not hold these captions as {format}: another "
+            "model, prompt, lake or format has a folder of its own. Give another folder, or empty this one."
+        )
+
+
+def export_captions(
+    lake: Lake,
+    scorer: str,
+    to: str,
+    format: Format = "webdataset",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> CaptionsExported:
+    """Write the captions of ``scorer`` with status ok to the folder or s3:// prefix ``to``; the caller holds the lease.
+
+    A distinct picture is one row, however often it occurs. webdataset: `captions-000000.tar` of at most 10,000 samples
+    and 1 GB, each `{sha256}.jpg` (or png, webp, …: the original bytes), `.txt` (the caption) and `.json`
+    (CAPTION_COLUMNS). parquet: `captions-000000.parquet`, the same columns without the bytes. Memory as for a dataset.
+
+    Raises PairmillError when the place cannot be written or holds anything else, or a picture's bytes are gone.
+    """
+    check_captions_place(lake, scorer, to, format)
+    place = Destination(to)
+    caption_rows.gather(lake, scorer)
+    try:
+        files = _write_new(lake, scorer, place, format, progress)
+    finally:
+        caption_rows.release(lake)
+    left_out = {status: n for status, n in captioned.by_status(lake, scorer).items() if status != "ok"}
+    n_rows, n_bytes = sum(file.rows for file in files), sum(file.bytes for file in files)
+    caption_rows.record(lake, scorer, format, place.uri, len(files), n_rows, n_bytes)
+    head = _head(lake, scorer, format) | {"rows": n_rows, "left_out": left_out}
+    place.write_list(MANIFEST, head, files)
+    return CaptionsExported(place.uri, len(files), n_rows, n_bytes, left_out)
+
+
+def _whose(lake: Lake, scorer: str, format: str) -> dict[str, Any]:
+    return {"lake": exports.lake_id(lake), "captions": scorer, "format": format}
+
+
+def _head(lake: Lake, scorer: str, format: str) -> dict[str, Any]:
+    """Make what a list of files begins with: whose they are, and which model said it, with what settings."""
+    rows = lake.query("SELECT settings, model FROM scorers WHERE digest = ? LIMIT 1", (scorer,))
+    settings, model = rows[0] if rows else ("{}", "")
+    return {**_whose(lake, scorer, format), "model": model, "settings": json.loads(settings)}
+
+
+def _write_new(
+    lake: Lake, scorer: str, place: Destination, format: Format, progress: Callable[[int, int], None]
+) -> list[Written]:
+    """Write the files that the place does not hold yet, and return all."""
+    place.write_json(MARK, _whose(lake, scorer, format))
+    head = _head(lake, scorer, format)
+    sizes = caption_rows.sizes(lake)
+    files, digests = _listed(lake, place, len(sizes))
+    done = sum(file.rows for file in files)
+    ends = np.cumsum([file.rows for file in files]).tolist()
+    todo = [(n, end - file.rows, end) for n, (file, end) in enumerate(zip(files, ends, strict=True)) if not digests[n]]
+    todo += [(len(files) + n, done + first, done + last) for n, (first, last) in enumerate(spans(sizes[done:], format))]
+    if todo or not files:
+        place.remove(MANIFEST)  # it lists other files than there will be
+        place.write_list(PROGRESS, head | {"digests": digests}, files)  # what is made anew is not held from here on
+    first_new = min((first for _, first, _ in todo), default=len(sizes))
+    paths = caption_rows.picture_paths(lake, first_new) if format == "webdataset" else {}
+    for n, first, last in todo:
+        progress(first, len(sizes))
+        name = f"captions-{n:06d}.{SUFFIX[format]}"
+        table = caption_rows.portion(lake, first, last)
+        with place.file(name) as out:
+            write_tar(table.to_pylist(), paths, out, SAMPLE) if format == "webdataset" else _write_table(table, out)
+        files[n : n + 1] = [out.written(name, table.num_rows)]
+        digests[n : n + 1] = [caption_rows.digest(lake, first, last)]
+        place.write_list(PROGRESS, head | {"digests": digests}, files)
+    known = {file.name for file in files}
+    for name in place.names():
+        if _FILE.fullmatch(name) and name not in known:
+            place.remove(name)
+    progress(len(sizes), len(sizes))
+    return files
+
+
+def _listed(lake: Lake, place: Destination, n_rows: int) -> tuple[list[Written], list[str]]:
+    """Return the finished files, as far as there are rows for them, and the digest of each one's rows, '' of a file
+    that is not there or whose rows say something else by now."""
+    listing, files, digests, first = place.read_json(PROGRESS), [], [], 0
+    for row, was in zip(listing.get("files", []), listing.get("digests", []), strict=False):
+        file = Written(**row)
+        last = first + file.rows
+        if last > n_rows:
+            break
+        holds = was == caption_rows.digest(lake, first, last) and place.holds(file)
+        files.append(file)
+        digests.append(was if holds else "")
+        first = last
+    return files, digests
+
+
+def _write_table(table: pa.Table, out: HashingFile) -> None:
+    buffer = io.BytesIO()
+    pq.write_table(table.select(list(CAPTION_COLUMNS)), buffer, compression="zstd")
+    out.write(buffer.getvalue())

@@ -1,0 +1,37 @@
+"""Write a strip of captions beside their pictures: one HTML file that needs nothing else."""
+
+import os
+from collections import Counter
+from typing import Any
+
+from catalog.lake.lake import Lake
+from catalog.recipe.recipe import Recipe
+from tasks.out.html_report import template
+from tasks.out.thumbnails import thumbnails
+
+LONGEST = 2000  # characters shown of one caption
+
+
+def write_strip(lake: Lake, recipe: Recipe, captions: list[dict[str, Any]], path: str) -> str:
+    """Write ``captions``, rows of `catalog.ask.captioned.first_captions`, to the local file ``path``; return that path.
+
+    The file makes no request and holds the pictures as JPEGs of some 6 KB each: share it as you would these. Reads the
+    shards that hold the pictures; raises SourceError when a source that the lake refers to cannot be reached.
+    """
+    captioner = recipe.captioners[0]
+    pictures = thumbnails(lake, [(row["sha256"], row["shard"]) for row in captions])
+    html = template("caption_strip.html.j2").render(
+        model=recipe.models[captioner.model],
+        prompt=captioner.prompt,
+        max_tokens=captioner.max_tokens,
+        statuses=dict(Counter(row["status"] for row in captions).most_common()),
+        captions=[
+            {**row, "text": row["text"][:LONGEST], "picture": pictures.get(row["sha256"], "")} for row in captions
+        ],
+    )
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    half = f"{path}.part"
+    with open(half, "w", encoding="utf-8", errors="replace") as file:
+        file.write(html)
+    os.replace(half, path)
+    return path

@@ -1,0 +1,232 @@
+"""A strict server of /v1/chat/completions in a process of its own, which fails as it is told.
+
+It decodes each picture and answers with a hash of its pixels, so that a swap is seen, and it fails by (picture,
+attempt): what becomes of one picture depends on nothing else. ``python tests/chat_server.py PORT SETTINGS.json``. Its
+log (requests, the most at once) is at /log.
+"""
+
+import asyncio
+import base64
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import numpy as np
+from aiohttp import web
+from PIL import Image
+
+DIED = 9
+FAILURES = ("429", "500", "hang", "reset", "truncated", "no_choices", "503")
+
+
+def picture_hash(pixels: np.ndarray) -> str:
+    """Return what the server says of a picture."""
+    return hashlib.sha256(np.ascontiguousarray(pixels).tobytes() + str(pixels.shape).encode()).hexdigest()[:16]
+
+
+class Server:
+    """The state of one server; ``settings`` say how it fails, see `told`."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.attempts: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
+        self.now = self.peak = self.requests = 0
+        self.room = asyncio.Semaphore(settings.get("slots", 1000))
+
+    def told(self, name: str) -> str:
+        """Return how the next attempt at this picture fails, '' for not at all.
+
+        ``always`` has failures by picture, ``once`` by picture for its first attempt, ``share`` of (picture, attempt)
+        fail in one of the ``ways``.
+        """
+        attempt = self.attempts[name]
+        self.attempts[name] += 1
+        if how := self.settings.get("always", {}).get(name, self.settings.get("everything", "")):
+            return how
+        if attempt == 0 and (how := self.settings.get("once", {}).get(name)):
+            return how
+        roll = int(hashlib.sha256(f"{name} {attempt}".encode()).hexdigest()[:8], 16)
+        if roll / 2**32 < self.settings.get("share", 0.0):
+            ways = self.settings.get("ways", FAILURES)
+            return ways[roll % len(ways)]
+        return ""
+
+    async def complete(self, request: web.Request) -> web.StreamResponse:
+        if self.settings.get("key") and request.headers.get("Authorization") != f"Bearer {self.settings['key']}":
+            return _error(401, f"no such key: {request.headers.get('Authorization')}", "invalid_api_key")
+        if self.settings.get("proxy", "") != request.headers.get("Proxy-Authorization", ""):
+            return _error(407, "who are you?", "proxy")
+        body = await request.json()
+        if bad := _wrong(body, self.settings.get("model", ""), self.settings.get("limit", "max_tokens")):
+            return bad
+        self.requests += 1
+        self.now += 1
+        self.peak = max(self.peak, self.now)
+        try:
+            return await self._answer(request, body)
+        finally:
+            self.now -= 1
+
+    async def _answer(self, request: web.Request, body: dict) -> web.StreamResponse:
+        name, prompt = _asked(body["messages"][0]["content"])
+        how = self.told(name)
+        async with self.room:
+            await asyncio.sleep(self.settings.get("seconds", 0.005))
+        text = self.settings.get("prefix", "") + (f"picture {name}" if name != "text" else f"echo {prompt}")
+        text = self.settings.get("said", {}).get(name, text)
+        choice: dict[str, Any] = {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": text},
+        }
+        usage = {"prompt_tokens": 100, "completion_tokens": 10}
+        match how:
+            case "429":
+                return _error(429, "slow down", "rate_limit", {"Retry-After": "0.05"})
+            case "busy" | "tomorrow":
+                return _error(429, "slow down", "rate_limit", {"Retry-After": "1" if how == "busy" else "86400"})
+            case "quota":
+                return _error(429, "you exceeded your current quota", "insufficient_quota")
+            case "500" | "503" | "404" | "403":
+                return _error(int(how), "out of order", "server_error")
+            case "hang":
+                await asyncio.sleep(3600)
+            case "reset":
+                assert request.transport is not None
+                request.transport.abort()
+            case "die":
+                os._exit(DIED)
+            case "too_long":
+                return _error(400, "This model's maximum context length is 4096 tokens", "context_length_exceeded")
+            case "withheld":
+                return _error(400, "the prompt triggered a content policy", "content_filter")
+            case "key":
+                return _error(400, f"{request.headers['Authorization']} may not send pictures", "invalid_request_error")
+            case "bad_request":
+                return _error(400, "cannot identify image file", "invalid_request_error")
+            case "null":
+                choice["message"]["content"] = None
+            case "empty":
+                choice["message"]["content"] = ""
+            case "refusal":
+                choice["message"] |= {"content": None, "refusal": "I can't help with that."}
+            case "filter":
+                choice |= {"finish_reason": "content_filter", "message": {"role": "assistant", "content": ""}}
+            case "length":
+                choice["finish_reason"] = "length"
+            case "half":
+                choice["message"]["content"] = "half of a bear: \ud83d"
+            case "unicode":
+                choice["message"]["content"] = UNICODE
+            case "no_choices":
+                return web.json_response({"choices": [], "usage": usage})
+            case "truncated":
+                return web.Response(
+                    body=json.dumps({"choices": [choice], "usage": usage})[:40], content_type="application/json"
+                )
+        self.answered[name] += 1
+        return web.json_response({"model": body["model"], "choices": [choice], "usage": usage})
+
+    async def log(self, _: web.Request) -> web.Response:
+        return web.json_response({"peak": self.peak, "requests": self.requests, "answered": dict(self.answered)})
+
+    async def models(self, _: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": self.settings.get("model", "fake"), "owned_by": "tests"}]})
+
+
+UNICODE = "Ein Bär 🐻‍❄️ — “naïve”, 写真, שלום"
+
+
+def _asked(content: Any) -> tuple[str, str]:
+    """Return the hash of the picture that is asked about, decoded, and the prompt."""
+    if isinstance(content, str):
+        return "text", content
+    url = next(part["image_url"]["url"] for part in content if part["type"] == "image_url")
+    prompt = next(part["text"] for part in content if part["type"] == "text")
+    kind, _, data = url.partition(";base64,")
+    assert kind in ("data:image/png", "data:image/jpeg"), kind
+    return picture_hash(np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB"))), prompt
+
+
+def _wrong(body: dict, model: str, limit: str) -> web.Response | None:
+    known = {"model", "messages", limit, "temperature", "stream"}
+    if limit not in body:
+        return _error(400, f"Unsupported parameter. Use '{limit}' instead.", "unsupported_parameter")
+    if extra := body.keys() - known:
+        return _error(400, f"unknown parameters: {sorted(extra)}", "invalid_request_error")
+    if model and body["model"] != model:
+        return _error(404, f"the model {body['model']} does not exist", "model_not_found")
+    if body["temperature"] != 0 or body["stream"] or len(body["messages"]) != 1 or body[limit] < 1:
+        return _error(400, "not greedy, or not one message", "invalid_request_error")
+    return None
+
+
+def _error(status: int, message: str, code: str, headers: dict[str, str] | None = None) -> web.Response:
+    return web.json_response({"error": {"message": message, "code": code}}, status=status, headers=headers)
+
+
+def main(port: int, settings: dict[str, Any]) -> None:
+    server = Server(settings)
+    app = web.Application(client_max_size=64_000_000)
+    app.router.add_post("/v1/chat/completions", server.complete)
+    app.router.add_get("/v1/models", server.models)
+    app.router.add_get("/log", server.log)
+    web.run_app(app, host="127.0.0.1", port=port, print=lambda *_: None, handle_signals=True)
+
+
+@contextmanager
+def chat_server(port: int, folder: Path, **settings: Any) -> Iterator[subprocess.Popen]:
+    """Run a server on loopback in a process of its own until the end of the block; one that a picture killed is started
+    again, as a supervisor does."""
+    file = folder / f"chat-{port}-{time.monotonic_ns()}.json"
+    file.write_text(json.dumps(settings))
+    command = [sys.executable, __file__, str(port), str(file)]
+    process, over = subprocess.Popen(command), threading.Event()
+
+    def keep() -> None:
+        nonlocal process
+        while process.wait() == DIED and not over.is_set():
+            process = subprocess.Popen(command)
+
+    keeper = threading.Thread(target=keep, daemon=True)
+    keeper.start()
+    try:
+        _wait(port, process)
+        yield process
+    finally:
+        over.set()
+        process.kill()
+        keeper.join()
+
+
+def _wait(port: int, process: subprocess.Popen) -> None:
+    for _ in range(600):
+        assert process.poll() is None, "the server ended"
+        try:
+            log(port)
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise AssertionError("the server does not answer")
+
+
+def log(port: int) -> dict[str, Any]:
+    """Return what the server on this port saw."""
+    with urlopen(f"http://127.0.0.1:{port}/log", timeout=5) as answer:
+        return json.load(answer)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text()))

@@ -1,0 +1,33 @@
+"""A recaption that kills itself, hard: ``python -m tests.flows.recaption_line LAKE SOURCE STEP DONE [TO]``.
+
+It does so after as many committed work items of STEP, or captions in finished files of an export."""
+
+import os
+import signal
+import sys
+
+from flows.recaption import recaption_session, recaption_steps
+from flows.settings import Compute, load_recipe
+from tasks import caption_all
+from tasks.out import export
+from tests.shared import new_lake
+
+FIRST = 8  # of 40 pictures: some are first, most are not
+TAR_ROWS = 10
+
+
+def main(lake: str, source: str, victim: str, last: int, to: str = "") -> None:
+    caption_all.FIRST, caption_all.FIRST_ITEM, export.TAR_ROWS = FIRST, 4, TAR_ROWS
+
+    def progress(step: str, done: int, total: int) -> None:
+        if step == victim and done == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with recaption_session(load_recipe("demo"), [source], str(new_lake(lake)), Compute(workers=2)) as session:  # pyright: ignore[reportCallIssue]
+        session.progress, session.commit_files = progress, 1
+        recaption_steps(session, lambda step, held: step(held), lambda found: None, to, "webdataset")
+
+
+if __name__ == "__main__":
+    lake, source, victim, last, *to = sys.argv[1:]
+    main(lake, source, victim, int(last), *to)

@@ -1,0 +1,115 @@
+"""The line with a captioner behind endpoints: each picture has its own text, once, and a run spends what it may."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from catalog.cut.publication import Published
+from catalog.terms.error import PairmillError
+from flows.curate import curate_steps
+from flows.run_start import session
+from flows.settings import Compute, load_recipe
+from flows.with_prefect.local_prefect import free_port
+from ops.models.http.probe import questions
+from ops.models.model_error import ModelError
+from tasks.answers import shown
+from tests.chat_server import FAILURES, chat_server, log, picture_hash
+from tests.flows.line import rows
+
+QUICK = [how for how in FAILURES if how != "hang"]  # a run waits half a minute for one that hangs
+CAPTIONS = """SELECT sha256, text, status, n_tokens, prompt_tokens, finish_reason FROM captions
+    WHERE scorer = (SELECT digest FROM scorers WHERE name = 'caption' ORDER BY "commit" DESC LIMIT 1)"""
+
+
+def recipe_settings(settings: dict[str, str], *ports: int) -> dict[str, str]:
+    urls = ",".join(f"http://127.0.0.1:{port}/v1" for port in ports)
+    return settings | {"models.captioner": f"http:fake@{urls}", "captioners.0.encoding": "png"}
+
+
+def curate(lake: Path, pages: Path, settings: dict[str, str], **compute: Any) -> Published:
+    sizes = {"captioner": {"connections": 32, "prompt_price": 1.0, "answer_price": 4.0}}
+    chosen = Compute.model_validate({"workers": 2, "models": sizes} | compute)
+    with session(load_recipe("demo", settings), [str(pages)], str(lake), chosen) as opened:
+        opened.commit_files = 1
+        return curate_steps(opened, lambda step, held: step(held))
+
+
+def hashes(lake: Path, settings: dict[str, str], shas: list[str]) -> dict[str, str]:
+    """What the server says of these pictures, by what the lake holds of them."""
+    recipe = load_recipe("demo", settings)
+    decode = shown(recipe, recipe.captioners[0].side)
+    found = {}
+    for sha, data in rows(lake, "SELECT sha256, bytes FROM payloads"):
+        if sha in shas:
+            pixels = decode(data)
+            assert isinstance(pixels, np.ndarray)
+            found[sha] = f"picture {picture_hash(pixels)}"
+    return found
+
+
+def test_of_a_server_that_fails_each_picture_has_its_own_caption_once(
+    curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
+):
+    port, before = free_port(0), len(rows(curated_copy, CAPTIONS))
+    told = recipe_settings(settings, port)
+    with chat_server(port, tmp_path, share=0.1, ways=QUICK, seconds=0.01, model="fake"):
+        curate(curated_copy, pages, told)
+        requests = log(port)["requests"]
+        curate(curated_copy, pages, told)
+        assert log(port)["requests"] == requests, "what is there is not asked for, not even the probe's questions"
+    captions = rows(curated_copy, CAPTIONS)
+    assert len(captions) == len({row[0] for row in captions}) == before > 20
+    expected = hashes(curated_copy, told, [row[0] for row in captions])
+    assert {sha: text for sha, text, *_ in captions} == expected
+    assert {row[2:] for row in captions} == {("ok", 10, 100, "stop")}
+    texts, tokens, cost = rows(
+        curated_copy,
+        """SELECT sum(rows), sum(tokens), sum(cost) FROM usage
+            WHERE run_id = (SELECT run_id FROM usage ORDER BY "commit" DESC LIMIT 1)""",
+    )[0]
+    assert texts == before * 2 and tokens == 10 * texts, "captions and fused texts"
+    assert cost >= texts * (100 * 1.0 + 10 * 4.0) / 1e6
+    assert rows(curated_copy, "SELECT DISTINCT server FROM probes")[0][0].endswith("tests")
+    assert len(rows(curated_copy, "SELECT answers FROM probes")[0][0]) == len(questions())
+
+
+def test_a_run_that_has_spent_what_it_may_stops_at_a_commit_and_the_next_goes_on(
+    curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
+):
+    port, all_of_them = free_port(0), len(rows(curated_copy, CAPTIONS))
+    told = recipe_settings(settings, port)
+    each = (100 * 1.0 + 10 * 4.0) / 1e6
+    with chat_server(port, tmp_path):
+        with pytest.raises(PairmillError, match=r"stopped at a commit: .*--max-cost"):
+            curate(curated_copy, pages, told, max_cost=each * all_of_them * 0.5)
+        made = rows(curated_copy, CAPTIONS)
+        assert 0 < len(made) <= all_of_them * 0.5 + 1e-9
+        assert rows(curated_copy, "SELECT sum(cost) FROM usage WHERE cost > 0")[0][0] <= each * all_of_them * 0.5
+        asked = log(port)["answered"]
+        curate(curated_copy, pages, told)
+        again = log(port)["answered"]
+    assert len(rows(curated_copy, CAPTIONS)) == all_of_them
+    done = set(hashes(curated_copy, told, [row[0] for row in made]).values())
+    assert all(again[name] == n for name, n in asked.items() if f"picture {name}" in done), "none is asked for twice"
+
+
+def test_another_model_under_the_same_name_is_noticed_before_it_is_asked_anything(
+    curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
+):
+    port = free_port(0)
+    told = recipe_settings(settings, port)
+    with chat_server(port, tmp_path, prefix="it seems to me that this is "):
+        curate(curated_copy, pages, told)
+    with chat_server(port, tmp_path, prefix="behold, and marvel at such an extraordinary "):
+        with pytest.raises(ModelError, match="is not the model that it was"):
+            curate(curated_copy, pages, told | {"captioners.0.prompt": "another prompt"})
+        assert log(port)["requests"] == len(questions())
+
+
+def test_without_its_server_a_run_ends_in_one_line_before_any_work(
+    curated_copy: Path, pages: Path, settings: dict[str, str]
+):
+    with pytest.raises(ModelError, match="does not answer"):
+        curate(curated_copy, pages, recipe_settings(settings, free_port(0)))

@@ -1,0 +1,291 @@
+"""Recaption: every picture once, whatever killed the run; the first ones looked at; what goes out grows at its end."""
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from catalog.ask.captioned import Spent
+from catalog.lake.opening import create_or_open
+from flows.caption_rate import duration, figures
+from flows.command.cli import main
+from tasks import caption_all
+from tasks.run.session import Session
+from tests.flows.conftest import Tell
+from tests.flows.line import curate, rows, scored_twice, work_done
+from tests.flows.recaption_line import FIRST, TAR_ROWS
+from tests.shared import copied, made_once
+from tests.tasks.test_export import bucket  # noqa: F401
+
+N = 40
+DEMO = ("demo", "--models", "demo", "--workers", "2")
+SAID = "SELECT sha256, text, status FROM captions ORDER BY sha256"
+
+
+def add_pictures(folder: Path, first: int, end: int) -> None:
+    folder.mkdir(exist_ok=True)
+    for n in range(first, end):
+        pixels = np.random.default_rng(n).integers(0, 255, (8, 10, 3), dtype=np.uint8)
+        Image.fromarray(pixels).resize((120, 96)).save(folder / f"{n:04d}.jpg")
+
+
+def make_photos(folder: Path) -> None:
+    """N pictures, a copy of the first, one whose pixels are cut off, and one that is none."""
+    add_pictures(folder, 0, N)
+    (folder / "copy.jpg").write_bytes((folder / "0000.jpg").read_bytes())
+    whole = (folder / "0001.jpg").read_bytes()
+    (folder / "cut.jpg").write_bytes(whole[: len(whole) // 2] + b"cut")
+    (folder / "none.jpg").write_bytes(b"no picture")
+
+
+@pytest.fixture(scope="module")
+def photos() -> Path:
+    return made_once("photos", make_photos)
+
+
+@pytest.fixture
+def captioned(photos: Path, tmp_path: Path) -> Path:
+    """A lake of its own in which all pictures have captions."""
+
+    def make(place: Path) -> None:
+        assert main(["recaption", *DEMO, "--source", str(photos), "--lake", str(place)]) == 0
+
+    return copied(made_once("captioned-lake", make), tmp_path / "lake")
+
+
+@pytest.fixture
+def few_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caption_all, "FIRST", FIRST)
+
+
+def samples(folder: Path) -> dict[str, dict[str, bytes]]:
+    found: dict[str, dict[str, bytes]] = {}
+    for path in sorted(folder.glob("*.tar")):
+        with tarfile.open(path) as tar:
+            for member in tar:
+                key, extension = member.name.split(".", 1)
+                found.setdefault(key, {})[extension] = tar.extractfile(member).read()  # pyright: ignore
+    return found
+
+
+def test_every_distinct_picture_is_captioned_shown_and_handed_out(photos: Path, tmp_path: Path, tell: Tell):
+    lake, out = tmp_path / "lake", tmp_path / "out"
+    told = tell("recaption", *DEMO, "--source", str(photos), "--lake", str(lake), "--to", str(out))
+    assert "captions in" in told and "tokens/s" in told and "model busy" in told
+    made = {sha: (text, status) for sha, text, status in rows(lake, SAID)}
+    assert len(made) == N + 1 and scored_twice(lake) == []
+    good = {sha: text for sha, (text, status) in made.items() if status == "ok"}
+    left = [status for _, status in made.values() if status != "ok"]
+    assert "empty" in left and len(good) > N / 2
+    read = samples(out)
+    assert {sha: sample["txt"].decode() for sha, sample in read.items()} == good
+    originals = {path.read_bytes(): path.name for path in sorted(photos.iterdir(), reverse=True)}
+    for sha, sample in read.items():
+        about = json.loads(sample["json"])
+        assert set(sample) == {"jpg", "txt", "json"} and originals[sample["jpg"]] in (about["url"], "0000.jpg")
+        assert (about["sha256"], about["caption"], about["status"]) == (sha, good[sha], "ok")
+        assert about["prompt"] == "Describe the picture." and about["n_tokens"] > 0
+        assert about["occurrences"] == (2 if originals[sample["jpg"]] == "0000.jpg" else 1)
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert sum(manifest["left_out"].values()) == len(left) and manifest["rows"] == len(good)
+    for status in set(left):
+        assert f"{left.count(status)} {status}" in told
+    strip = next(line for line in told.splitlines() if line.startswith("strip")).split()[1]
+    page = Path(strip).read_text()
+    assert page.count("<article>") == N + 1 and page.count("data:image/jpeg") >= N
+    assert rows(lake, "SELECT stage, item FROM quarantine WHERE stage = 'caption'")
+    assert rows(lake, "SELECT count(*) FROM partitions WHERE \"table\" IN ('image_quality', 'image_embedding')") == [
+        (0,)
+    ]
+
+
+def killed(lake: Path, photos: Path, step: str, done: int, to: str = "") -> None:
+    command = [sys.executable, "-m", "tests.flows.recaption_line", str(lake), str(photos), step, str(done)]
+    gone = subprocess.run([*command, *([to] if to else [])], capture_output=True, text=True, timeout=300)
+    assert gone.returncode == -9, gone.stderr[-2000:]
+
+
+def test_what_was_committed_before_a_kill_is_not_made_again_and_nothing_is_missing(photos: Path, tmp_path: Path):
+    lake = tmp_path / "lake"
+    killed(lake, photos, "first captions", 1)
+    once = rows(lake, f'{SAID[: SAID.index(" FROM")]}, "commit" FROM captions ORDER BY sha256')
+    assert 0 < len(once) < FIRST
+    killed(lake, photos, "captions", 2)
+    twice = rows(lake, f'{SAID[: SAID.index(" FROM")]}, "commit" FROM captions ORDER BY sha256')
+    assert FIRST < len(twice) < N and set(once) < set(twice)
+    assert main(["recaption", *DEMO, "--source", str(photos), "--lake", str(lake)]) == 0
+    done = rows(lake, f'{SAID[: SAID.index(" FROM")]}, "commit" FROM captions ORDER BY sha256')
+    assert set(twice) < set(done)
+    assert [row[0] for row in done] == [sha for (sha,) in rows(lake, "SELECT sha256 FROM image_content ORDER BY 1")]
+    assert scored_twice(lake) == []
+
+
+def test_the_rest_is_made_only_when_a_person_says_so(
+    photos: Path, tmp_path: Path, few_first: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    lake = tmp_path / "lake"
+    command = ["recaption", *DEMO, "--source", str(photos), "--lake", str(lake), "--approve-first"]
+    for answer in ("n\n", ""):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+        assert main(command) == 1
+        out, err = capsys.readouterr()
+        assert f"caption the other {N + 1 - FIRST}? [y/n]" in out and "were not approved" in err
+        assert len(rows(lake, SAID)) == FIRST
+    before = rows(lake, SAID)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert main(command) == 0
+    assert len(rows(lake, SAID)) == N + 1 and set(before) < set(rows(lake, SAID))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert main(command) == 0, "nothing is left to ask about"
+
+
+def test_captions_of_a_curate_are_used_and_a_curate_uses_these(
+    curated_copy: Path, pages: Path, settings: dict[str, str], tell: Tell
+):
+    before = rows(curated_copy, SAID)
+    changed = [f"--set={key}={value}" for key, value in settings.items()]
+    tell("recaption", "demo", "--lake", str(curated_copy), "--workers", "2", *changed)
+    after = rows(curated_copy, SAID)
+    assert set(before) < set(after) and scored_twice(curated_copy) == []
+    assert len(after) == rows(curated_copy, "SELECT count(*) FROM image_content")[0][0]
+    loose = settings | {"images.short_side.keep": "true"}
+    _, counts = curate(curated_copy, pages, settings=loose)
+    assert "score captions" in work_done(counts) and "caption main" not in work_done(counts)
+
+
+def test_what_a_later_run_adds_goes_into_further_files(captioned: Path, tmp_path: Path, tell: Tell):
+    more, out = tmp_path / "more", tmp_path / "out"
+    command = ["recaption", *DEMO, "--lake", str(captioned), "--to", str(out)]
+    tell(*command)
+    first = {path.name: path.read_bytes() for path in out.glob("*.tar")}
+    stamp = (out / "captions-000000.tar").stat().st_mtime_ns
+    add_pictures(more, N, N + 3)
+    tell(*command, "--source", str(more))
+    assert sorted(path.name for path in out.glob("*.tar")) == ["captions-000000.tar", "captions-000001.tar"]
+    assert (out / "captions-000000.tar").read_bytes() == first["captions-000000.tar"]
+    assert (out / "captions-000000.tar").stat().st_mtime_ns == stamp
+    manifest = json.loads((out / "manifest.json").read_text())
+    ok = [sha for sha, _, status in rows(captioned, SAID) if status == "ok"]
+    assert sorted(samples(out)) == ok and manifest["rows"] == len(ok) == sum(f["rows"] for f in manifest["files"])
+
+
+def test_a_killed_export_goes_on_in_its_folder(
+    captioned: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell
+):
+    monkeypatch.setattr("tasks.out.export.TAR_ROWS", TAR_ROWS)
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    tell("recaption", *DEMO, "--lake", str(captioned), "--to", str(whole))
+    killed(captioned, photos, "export captions", 2 * TAR_ROWS, str(out))
+    assert not (out / "manifest.json").exists() and len(list(out.glob("*.tar"))) == 2
+    stamps = {path: path.stat().st_mtime_ns for path in out.glob("*.tar")}
+    tell("recaption", *DEMO, "--lake", str(captioned), "--to", str(out))
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
+    assert len(list(out.glob("*.tar"))) == len(list(whole.glob("*.tar"))) > 2
+    for path in whole.iterdir():
+        assert (out / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_a_file_whose_pictures_are_found_elsewhere_too_is_made_anew_and_no_other(
+    captioned: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell
+):
+    monkeypatch.setattr("tasks.out.export.TAR_ROWS", TAR_ROWS)
+    again, out, whole = tmp_path / "again", tmp_path / "out", tmp_path / "whole"
+    command = ["recaption", *DEMO, "--lake", str(captioned), "--to"]
+    tell(*command, str(out))
+    stamps = {path.name: path.stat().st_mtime_ns for path in out.glob("*.tar")}
+    again.mkdir()
+    (again / "copy.jpg").write_bytes((photos / "0005.jpg").read_bytes())
+    tell(*command, str(out), "--source", str(again))
+    made = [name for name, stamp in stamps.items() if (out / name).stat().st_mtime_ns != stamp]
+    assert len(made) == 1 < len(stamps)
+    tell(*command, str(whole))
+    for path in whole.iterdir():
+        assert (out / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_what_could_not_be_read_is_said_and_captioned_when_it_is_tried_again(
+    tmp_path: Path, tell: Tell, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    photos, away = tmp_path / "photos", tmp_path / "away.jpg"
+    add_pictures(photos, 0, 4)
+    command = ["recaption", *DEMO, "--lake", str(tmp_path / "lake"), "--set", "ingest.payload=reference"]
+
+    def caption_first(_: Session) -> None:
+        (photos / "0002.jpg").rename(away)
+
+    with monkeypatch.context() as between:
+        between.setattr("flows.recaption.caption_first", caption_first)
+        said = tell(*command, "--source", str(photos))
+    assert "3 ok, 1 empty" in said and "in quarantine: 1 missing; pairmill quarantine" in said
+    away.rename(photos / "0002.jpg")
+    assert "1 empty" in tell(*command), "what failed is not tried again by itself"
+    said = tell(*command, "--retry", "missing")
+    assert "4 ok" in said and "empty" not in said and "in quarantine" not in said
+    assert main([*command, "--retry", "sadness"]) == 1
+    assert "'sadness' is not a quarantine reason" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", [["recaption", *DEMO], ["replay", "--reason", "missing"], ["export", "demo", "--to", "out"]]
+)
+def test_a_folder_of_pictures_is_made_no_lake(command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    add_pictures(tmp_path / "photos", 0, 2)
+    assert main([*command, "--lake", str(tmp_path / "photos")]) == 1
+    assert "there is no lake at" in capsys.readouterr().err
+    assert sorted(path.name for path in (tmp_path / "photos").iterdir()) == ["0000.jpg", "0001.jpg"]
+
+
+def test_a_caption_that_has_gone_leaves_the_files_too(captioned: Path, tmp_path: Path, tell: Tell):
+    command = ["recaption", *DEMO, "--lake", str(captioned), "--to", str(tmp_path / "out")]
+    tell(*command)
+    held = sorted(samples(tmp_path / "out"))
+    with create_or_open(captioned) as lake:
+        lake.execute("UPDATE captions SET status = 'repeating' WHERE sha256 = ?", (held[0],))
+    assert "1 repeating" in tell(*command)
+    assert sorted(samples(tmp_path / "out")) == held[1:]
+
+
+def test_parquet_has_a_row_a_caption_without_bytes_and_another_folder(
+    captioned: Path, tmp_path: Path, tell: Tell, capsys: pytest.CaptureFixture[str]
+):
+    command = ["recaption", *DEMO, "--lake", str(captioned), "--to", str(tmp_path / "out")]
+    tell(*command, "--format", "parquet")
+    table = pq.read_table(tmp_path / "out" / "captions-000000.parquet")
+    made = {sha: text for sha, text, status in rows(captioned, SAID) if status == "ok"}
+    assert dict(zip(table["sha256"].to_pylist(), table["caption"].to_pylist(), strict=True)) == made
+    assert table["url"].to_pylist() != [None] * table.num_rows and "bytes" not in table.column_names
+    assert main([*command, "--format", "webdataset"]) == 1
+    assert "does not hold these captions as webdataset" in capsys.readouterr().err
+
+
+def test_a_recaption_without_pictures_or_captioner_is_told_before_a_lake_is_made(tmp_path: Path, capsys):
+    lake = tmp_path / "lake"
+    assert main(["recaption", "demo", "--lake", str(lake)]) == 1
+    assert "there is no lake at" in capsys.readouterr().err
+    without = ["--set", "captioners=[]", "--set", "fuse=null", "--set", "images=[]"]
+    assert main(["recaption", "demo", "--source", str(tmp_path), "--lake", str(lake), *without]) == 1
+    assert "has no captioner" in capsys.readouterr().err
+    assert not lake.exists()
+
+
+def test_figures_are_those_of_the_committed_captions_over_the_time_they_took():
+    text, share = figures(Spent(10, 100, 5.0), Spent(60, 1100, 50.0), pending=200, wall=100.0)
+    assert text == "50 of 200 pictures, 10 tokens/s, 2 s a picture, model busy 45 %, 5 min left" and share == 0.25
+    assert [duration(n) for n in (40, 3600, 7260, 187_200)] == ["40 s", "60 min", "2 h 1 min", "2 d 4 h"]
+
+
+def test_s3_gets_the_same_tars(captioned: Path, tmp_path: Path, bucket, tell: Tell):  # noqa: F811
+    command = ["recaption", *DEMO, "--lake", str(captioned), "--to"]
+    tell(*command, str(tmp_path / "out"))
+    assert "s3://data/captions: " in tell(*command, "s3://data/captions")
+    local = tmp_path / "out" / "captions-000000.tar"
+    assert bucket.get_object(Bucket="data", Key="captions/captions-000000.tar")["Body"].read() == local.read_bytes()
+    told = rows(captioned, "SELECT uri, format, rows > 0 FROM exports ORDER BY uri")
+    assert told == [(str(tmp_path / "out"), "webdataset", True), ("s3://data/captions", "webdataset", True)]

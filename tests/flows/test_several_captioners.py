@@ -1,0 +1,143 @@
+"""Several captioners on the whole line: which one's text is the caption, and all of them beside each other."""
+
+import json
+import tarfile
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from catalog.ask.datasets import find
+from catalog.ask.report import generated, plan_of
+from catalog.lake.opening import create_or_open
+from flows.command.cli import main
+from flows.settings import load_recipe
+from tests.catalog.test_wanted import drawn
+from tests.flows.conftest import Tell
+from tests.flows.line import curate, rows
+from tests.flows.test_resume import killed
+from tests.shared import copied, made_once
+
+# The demo's captioner twice: shown a picture of 32 pixels, it is wrong about some.
+ASKED = "model: captioner, prompt: 'Describe the picture.', max_tokens: 32, precision: fp32"
+SETTINGS = {
+    "images": "[{name: short_side, keep: 'least(width, height) >= 64'}, "
+    "{name: shown, keep: \"caption_status = 'ok' and caption_similarity >= 0\"}]",
+    "sentences": "[{name: length, keep: 'n_words between 3 and 81'}]",
+    "fuse": "null",
+    "tags": "null",
+    "sentence_duplicates": "null",
+    "captioners": f"[{{name: far, side: 32, {ASKED}}}, {{name: near, side: 96, {ASKED}}}]",
+    "captions.choose": "best",
+    "balance.cap": "6",
+}
+MIXTURE = SETTINGS | {"captions.choose": "mixture"}
+SAID = (
+    "SELECT DISTINCT c.sha256, captioner, text, status, caption_similarity FROM captions c JOIN caption_similarity s "
+    "ON s.sha256 = c.sha256 AND s.input_digest = left(sha256(c.text), 32)"
+)
+
+
+@pytest.fixture(scope="session")
+def best(few_pages: Path) -> Path:
+    return made_once("lake-best-captions", lambda place: curate(place, few_pages, settings=SETTINGS))
+
+
+def pairs(lake: Path) -> dict[str, tuple]:
+    columns = "sha256, captioner, caption, caption_status, caption_similarity"
+    newest = "version = (SELECT max(version) FROM datasets)"
+    return {row[0]: row[1:] for row in rows(lake, f"SELECT {columns} FROM pairs WHERE {newest}")}
+
+
+def test_the_best_caption_is_the_one_that_fits_the_picture_best(best: Path):
+    found, kept = rows(best, SAID), pairs(best)
+    assert {row[1] for row in found} == {"near", "far"} == {by for by, *_ in kept.values()}
+    for sha, (captioner, text, status, similarity) in kept.items():
+        ok = [row for row in found if row[0] == sha and row[3] == "ok"]
+        assert similarity == max(row[4] for row in ok) and status == "ok"
+        assert (sha, captioner, text, status, similarity) in ok
+        assert captioner == "far" or max((row[4] for row in ok if row[1] == "far"), default=-2) < similarity
+
+
+def test_a_second_run_asks_nobody_and_publishes_nothing(best: Path, few_pages: Path, tmp_path: Path):
+    published, counts = curate(copied(best, tmp_path / "lake"), few_pages, settings=SETTINGS)
+    assert not published.is_new and not counts.get("caption near", 0) + counts.get("caption far", 0)
+
+
+def test_another_choice_of_what_is_there_is_a_cut_and_no_captioner_is_asked(
+    best: Path, few_pages: Path, tmp_path: Path
+):
+    lake = copied(best, tmp_path / "lake")
+    named = SETTINGS | {"captions.choose": "first", "balance.cap": "2"}
+    published, counts = curate(lake, few_pages, settings=named)
+    assert published.is_new and not counts.get("caption near", 0) + counts.get("caption far", 0)
+    assert {by for by, *_ in pairs(lake).values()} == {"far"}
+
+
+def test_a_mixture_asks_one_captioner_a_picture_whatever_is_killed(few_pages: Path, tmp_path: Path):
+    killed(tmp_path / "killed", few_pages, "caption near@1:0", MIXTURE)
+    for lake in (tmp_path / "lake", tmp_path / "killed"):
+        curate(lake, few_pages, settings=MIXTURE)
+        asked = rows(lake, "SELECT sha256, captioner FROM captions ORDER BY ALL")
+        seed, weights = load_recipe("demo", MIXTURE).seed, {"far": 1.0, "near": 1.0}
+        assert asked == [(sha, ("far", "near")[drawn(sha, seed, weights)]) for sha in sorted({sha for sha, _ in asked})]
+        assert {by for _, by in asked} == {"near", "far"} == {by for by, *_ in pairs(lake).values()}
+    assert pairs(tmp_path / "killed") == pairs(tmp_path / "lake")
+
+
+def test_a_captioner_that_joins_a_mixture_has_no_text_fused_anew_but_of_the_pictures_that_it_gets(
+    few_pages: Path, tmp_path: Path
+):
+    asked = "SELECT sha256, arg_max(captioner, commit), arg_max(text, commit) FROM captions GROUP BY ALL"
+    fused = 'SELECT sha256 FROM synthetic WHERE "commit" > ?'
+    fusing = {key: value for key, value in MIXTURE.items() if key != "fuse"}
+    curate(tmp_path / "lake", few_pages, settings=fusing)
+    before = {sha: (by, text) for sha, by, text in rows(tmp_path / "lake", asked)}
+    (last,) = rows(tmp_path / "lake", "SELECT max(commit) FROM synthetic")[0]
+    three = fusing["captioners"].removesuffix("]") + f", {{name: mid, side: 64, {ASKED}}}]"
+    curate(tmp_path / "lake", few_pages, settings=fusing | {"captioners": three})
+    moved = {sha for sha, by, _ in rows(tmp_path / "lake", asked) if by == "mid"}
+    anew = {sha for (sha,) in rows(tmp_path / "lake", fused.replace("?", str(last)))}
+    assert anew <= moved and 0 < len(moved) < len(before)
+    assert anew, "some of its texts are others"
+
+
+def test_the_report_counts_captions_by_their_captioner(best: Path):
+    with create_or_open(best, read_only=True) as lake:
+        dataset = find(lake, "demo")
+        counted = {row["kind"]: row["n"] for row in generated(lake, dataset, plan_of(lake, dataset))}
+    assert counted == Counter(f"captions by {captioner}" for captioner, *_ in pairs(best).values())
+
+
+def test_an_export_has_every_captioners_text_where_it_is_asked_for(
+    best: Path, tell: Tell, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    lake = copied(best, tmp_path / "lake")
+    said = {}
+    for sha, captioner, text, status, similarity in sorted(rows(lake, SAID), key=lambda row: row[1]):
+        shown = {"text": text if status == "ok" else None, "status": status, "similarity": similarity}
+        said.setdefault(sha, []).append({"captioner": captioner, **shown})
+    for form in ("parquet", "webdataset"):
+        tell("export", "demo", "--to", str(tmp_path / form), "--format", form, "--captions", "all", "--lake", str(lake))
+    table = pq.read_table(next((tmp_path / "parquet").glob("*.parquet"))).to_pylist()
+    with tarfile.open(next((tmp_path / "webdataset").glob("*.tar"))) as tar:
+        samples = [json.load(tar.extractfile(each)) for each in tar if each.name.endswith(".json")]  # pyright: ignore
+    for exported in (table, samples):
+        assert len(exported) == len(pairs(lake))
+        assert all(row["captions"] == said[row["sha256"]] and len(row["captions"]) == 2 for row in exported)
+    tell("export", "demo", "--to", str(tmp_path / "chosen"), "--format", "parquet", "--lake", str(lake))
+    assert "captions" not in pq.read_table(next((tmp_path / "chosen").glob("*.parquet"))).column_names
+    command = ["export", "demo", "--to", str(tmp_path / "parquet"), "--format", "parquet", "--lake", str(lake)]
+    assert main(command) == 1
+    assert "holds the export of demo@1 as parquet with all captions. Give another" in capsys.readouterr().err
+
+
+def test_why_names_the_captioner_and_shows_what_the_others_said(best: Path, tell: Tell):
+    kept = pairs(best)
+    sha = next(sha for sha, (captioner, *_) in kept.items() if captioner == "near")
+    told = tell("why", sha, "--dataset", "demo", "--lake", str(best)).splitlines()
+    captions = [line for line in told if line.startswith("  caption ")]
+    marks = {line.split(" by ")[1].split(",")[0]: line for line in captions}
+    assert marks["near"].endswith(", chosen") and marks["far"].endswith(", not chosen")
+    assert f"similarity {kept[sha][3]:.4f}" in marks["near"] and kept[sha][1] in marks["near"]
