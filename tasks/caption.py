@@ -23,7 +23,7 @@ from tasks.answers import (
     shown,
     usage,
 )
-from tasks.endpoints import ask_in_rounds
+from tasks.endpoints import ITEM_ROWS, ask_in_rounds
 from tasks.run.identity import caption_scorer, captioning
 from tasks.run.model_job import Piece, one_by_one
 from tasks.run.partition import Part
@@ -75,6 +75,7 @@ class CaptionPictures:
     off. ``model`` is the recipe's name of the model."""
 
     stage: ClassVar[str] = CAPTIONS.step
+    item_rows: ClassVar[int] = ITEM_ROWS
 
     ask: AskOfPictures
     name: str

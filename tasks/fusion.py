@@ -26,7 +26,7 @@ from tasks.answers import (
     shown,
     usage,
 )
-from tasks.endpoints import ask_in_rounds
+from tasks.endpoints import ITEM_ROWS, ask_in_rounds
 from tasks.run.identity import fuse_scorer, fuser
 from tasks.run.model_job import Piece, one_by_one
 from tasks.run.partition import Part
@@ -81,6 +81,7 @@ class FuseTexts:
     ``model`` is the recipe's name of the model."""
 
     stage: ClassVar[str] = SYNTHETIC.step
+    item_rows: ClassVar[int] = ITEM_ROWS
 
     ask: AskOfPictures | AskOfTexts
     prompt: str

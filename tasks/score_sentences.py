@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from catalog.pending.item import WorkItem
 from catalog.pending.worklist import pending_sentences
@@ -39,6 +40,8 @@ PIECE = 16_384
 @dataclass(frozen=True)
 class ScoreSentences:
     """A model job: score sentence texts of one shard, to the tables that lack them."""
+
+    item_rows: ClassVar[int] = PIECE
 
     scorers: tuple[Bound, ...]
 

@@ -1,8 +1,9 @@
-"""Define a work item: one worker's portion of a shard."""
+"""Define a work item: one worker's portion of a shard, or of several small ones."""
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 
@@ -12,7 +13,7 @@ class WorkItem:
 
     ``tables`` names the scores that these rows lack; ``inputs`` carries small values a row (texts), aligned with
     ``keys``; among them ``before``, the commit of the row that is to be replaced. Never a path alone: deleted rows
-    still stand in the file.
+    still stand in the file. ``joined`` are the items that this one was made of (`join`), () for one of a single shard.
     """
 
     shard: str
@@ -20,6 +21,7 @@ class WorkItem:
     paths: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
     inputs: dict[str, Any] = field(default_factory=dict, compare=False)
+    joined: tuple["WorkItem", ...] = ()
 
     @property
     def digest(self) -> str:
@@ -36,4 +38,23 @@ class WorkItem:
         """Return the item with these of its keys, and their inputs."""
         place = {key: n for n, key in enumerate(self.keys)}
         inputs = {name: [values[place[key]] for key in keys] for name, values in self.inputs.items()}
-        return WorkItem(self.shard, tuple(keys), self.paths, self.tables, inputs)
+        among = set(keys)
+        kept = [(item, [key for key in item.keys if key in among]) for item in self.joined]
+        joined = tuple(item.only(mine) for item, mine in kept if mine)
+        return WorkItem(self.shard, tuple(keys), self.paths, self.tables, inputs, joined)
+
+    @property
+    def by_shard(self) -> tuple["WorkItem", ...]:
+        """The item's parts of a single shard each. What is made of each is a partition of its own."""
+        return self.joined or (self,)
+
+
+def join(items: Sequence[WorkItem]) -> WorkItem:
+    """Make one item of several of different shards, which lack the same scores and have inputs a row."""
+    first, *others = items
+    if not others:
+        return first
+    inputs = {name: [*chain.from_iterable(item.inputs[name] for item in items)] for name in first.inputs}
+    keys = tuple(chain.from_iterable(item.keys for item in items))
+    paths = tuple(chain.from_iterable(item.paths for item in items))
+    return WorkItem(f"{first.shard} and {len(others)} more", keys, paths, first.tables, inputs, tuple(items))

@@ -26,6 +26,12 @@ class Usage:
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
+    def of_rows(self, first: int, end: int, rows: int) -> "Usage":
+        """Return the share of rows ``first`` to ``end`` among so many, in whole tokens: shares add up to the whole."""
+        numbers = (self.prompt_tokens, self.tokens, self.discarded_tokens, self.retries)
+        prompt, tokens, discarded, retries = (n * end // rows - n * first // rows for n in numbers)
+        return Usage(prompt, tokens, discarded, retries, self.cost * (end - first) / rows)
+
 
 @dataclass(frozen=True)
 class Manifest:

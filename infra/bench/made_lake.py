@@ -14,7 +14,7 @@ from catalog.lake.lake import Lake
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
 from catalog.write.commit import Manifest, commit
-from tasks.run.partition import ParquetFile
+from tasks.run.parquet_file import ParquetFile
 
 SHARD = 50_000
 SCORERS = {"image_quality": "quality", "image_similarity": "similarity", "image_embedding": "embedding",

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,8 @@ def picture() -> bytes:
 @dataclass(frozen=True)
 class Sleeping:
     """A model job whose model sleeps; each batch is a line in ``folder``: its key, when it began and ended."""
+
+    item_rows: ClassVar[int] = BATCHES
 
     folder: str
     model: str = "sleeping"

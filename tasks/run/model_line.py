@@ -49,7 +49,8 @@ class ModelLine:
                 found = [out for piece in pieces for out in self._engine.run(iter([piece]))]
         else:
             found = self._engine.run(pieces)
-        return with_seconds(write_parts(self._job.parts(item, found), item, output), self._watched.spent(number))
+        manifests = write_parts(self._job.parts(item, found), item, output)
+        return with_seconds(manifests, item, self._watched.spent(number))
 
     def _load(self) -> None:
         with self._loading:

@@ -1,21 +1,18 @@
-"""Write the rows that a job makes of one work item: one Parquet file and one manifest a table and scorer."""
+"""Write the rows that a job makes of one work item: one Parquet file and one manifest a shard, table and scorer."""
 
-import hashlib
-import os
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
-import fsspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from catalog.lake.arrow import arrow_schema
 from catalog.pending.item import WorkItem
 from catalog.terms.ids import text_id
 from catalog.write.commit import Manifest, Usage
+from tasks.run.parquet_file import ParquetFile
 
 
 @dataclass(frozen=True)
@@ -47,28 +44,46 @@ class Output:
     commit: int
 
 
-# Columns looked up by one value get a bloom filter: for 1.3 bytes a row a file without it costs a tenth of a read.
-BLOOM_FILTERED = {"image_id", "sentence_id", "document_id", "sha256", "content", "key", "url", "uri"}
-
-
 def write_parts(parts: Iterable[Part], item: WorkItem, output: Output) -> list[Manifest]:
-    """Write parts as they come, one Parquet file a table and scorer; a table without rows gets a manifest only.
+    """Write parts as they come, one Parquet file a shard, table and scorer; what has no rows gets a manifest only.
 
     The manifests say 0 seconds: the caller knows how long the parts took. Removes nothing when a part raises.
     """
-    files: dict[tuple[str, str], _Partition] = {}
+    files: dict[tuple[int, str, str], _Partition] = {}
     try:
         for part in parts:
-            key = part.table, part.scorer
-            if key not in files:
-                files[key] = _Partition(part.table, part.scorer, item, output)
-            files[key].add(part)
+            for n, mine in _by_shard(part, item):
+                key = n, part.table, part.scorer
+                if key not in files:
+                    files[key] = _Partition(part.table, part.scorer, item.by_shard[n], output)
+                files[key].add(mine)
     except BaseException:
         for file in files.values():
             file.abandon()
         raise
-    scorers = " ".join(sorted(scorer for _, scorer in files if scorer))
+    scorers = " ".join(sorted(scorer for _, scorer in {key[1:] for key in files} if scorer))
     return [file.finish(scorers) for file in files.values()]
+
+
+def _by_shard(part: Part, item: WorkItem) -> Iterator[tuple[int, Part]]:
+    """Yield (number of the shard, its rows of a part, with a share of the part's tokens); no rows are every shard's."""
+    if not item.joined or not part.rows.num_rows:
+        yield from ((n, part) for n, _ in enumerate(item.by_shard))
+        return
+    home_of = {key: n for n, home in enumerate(item.joined) for key in home.keys}
+    rows_of: dict[int, list[int]] = {}
+    for row, key in enumerate(part.rows[_key(part)].to_pylist()):
+        rows_of.setdefault(home_of[key], []).append(row)
+    done = 0
+    for n, rows in sorted(rows_of.items()):
+        usage = part.usage and part.usage.of_rows(done, done + len(rows), part.rows.num_rows)
+        yield n, replace(part, rows=part.rows.take(pa.array(rows)), usage=usage)
+        done += len(rows)
+
+
+def _key(part: Part) -> str:
+    """Return the column that holds the item's keys, of a table that a model job writes."""
+    return next(name for name in ("sha256", "content", "item") if name in part.rows.column_names)
 
 
 class _Partition:
@@ -108,67 +123,6 @@ class _Partition:
             self._file.close()
 
 
-class ParquetFile:
-    """A Parquet file, at a path or s3 URL, with the lake's compression, bloom filters, row groups and checksums.
-
-    To hash it takes 0.6 CPU ms a MB, the checksums of its pages 0.3, where to write pictures takes 0.7.
-    """
-
-    def __init__(self, path: str) -> None:
-        filesystem, local = fsspec.core.url_to_fs(path)
-        filesystem.makedirs(os.path.dirname(local), exist_ok=True)
-        self._on_disk = "file" in filesystem.protocol
-        self._file = _Hashing(filesystem.open(local, "wb"))
-        self._writer: pq.ParquetWriter | None = None
-
-    def write(self, rows: pa.Table) -> None:
-        n = _row_group_rows(rows)
-        if self._writer is None:
-            filters = {name: {"ndv": n, "fpp": 0.01} for name in rows.column_names if name in BLOOM_FILTERED}
-            # Encoded pictures do not shrink: to try takes twice as long as to write them.
-            packed: Any = {name: "NONE" if name == "bytes" else "ZSTD" for name in rows.column_names}
-            sink: Any = self._file
-            self._writer = pq.ParquetWriter(
-                sink, rows.schema, compression=packed, bloom_filter_options=filters, write_page_checksum=True
-            )
-        self._writer.write_table(rows, row_group_size=n)
-
-    def close(self) -> tuple[int, str]:
-        """Finish the file, synced to disk if it is local; return its size in bytes and its sha256."""
-        if self._writer is not None:
-            self._writer.close()
-        file, digest = self._file.file, self._file.digest
-        size = file.tell()
-        file.flush()
-        if self._on_disk:  # the catalog's commit survives a power cut, so must what it names; on S3 it does as written
-            os.fsync(file.fileno())
-        file.close()
-        return size, digest.hexdigest()
-
-
-class _Hashing:
-    """What Parquet is written to: an open file, and the sha256 of all that went into it."""
-
-    closed = False
-
-    def __init__(self, file: Any) -> None:
-        self.file = file
-        self.digest = hashlib.sha256()
-
-    def write(self, data: Any) -> int:
-        self.digest.update(data)
-        return self.file.write(data)
-
-    def tell(self) -> int:
-        return self.file.tell()
-
-    def flush(self) -> None:
-        self.file.flush()
-
-    def writable(self) -> bool:
-        return True
-
-
 def _with_columns(part: Part, shard: str, output: Output) -> pa.Table:
     """Cast the part's rows to the table's schema, adding its ``shard``, ``scorer``, ``commit`` and ``run_id``."""
     schema = arrow_schema(part.table)
@@ -180,18 +134,14 @@ def _with_columns(part: Part, shard: str, output: Output) -> pa.Table:
     return rows.select(schema.names).cast(schema)
 
 
-def _row_group_rows(rows: pa.Table) -> int:
-    """Rows a row group: at most 64 MB, which a reader holds at once, and at most DuckDB's 122,880."""
-    return max(1, min(rows.num_rows, 122_880, int(rows.num_rows * 64e6 / max(rows.nbytes, 1))))
-
-
 def timed_parts(make: Callable[[], Iterable[Part]], item: WorkItem, output: Output) -> list[Manifest]:
     """Write what ``make`` returns, with the seconds that this and to make it took in the manifests."""
     started = time.perf_counter()
     manifests = write_parts(make(), item, output)
-    return with_seconds(manifests, time.perf_counter() - started)
+    return with_seconds(manifests, item, time.perf_counter() - started)
 
 
-def with_seconds(manifests: list[Manifest], seconds: float) -> list[Manifest]:
-    """Return the manifests with what they took."""
-    return [replace(manifest, seconds=round(seconds, 4)) for manifest in manifests]
+def with_seconds(manifests: list[Manifest], item: WorkItem, seconds: float) -> list[Manifest]:
+    """Return the manifests with what the item took; of several shards each has its share by rows."""
+    share = {home.shard: len(home.keys) / len(item.keys) for home in item.joined} or {item.shard: 1.0}
+    return [replace(manifest, seconds=round(seconds * share[manifest.shard], 4)) for manifest in manifests]

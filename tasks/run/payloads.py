@@ -57,6 +57,11 @@ def batches(item: WorkItem, rows: int) -> Iterator[tuple[list[str], list[bytes |
 
 
 def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
+    for home in item.by_shard:
+        yield from _chunks_of(home, chunk)
+
+
+def _chunks_of(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
     wanted = set(item.keys)
     lost: dict[str, Fault] = {}
     unread: dict[str, SourceError] = {}

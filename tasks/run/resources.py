@@ -72,6 +72,14 @@ def at_a_server(pool: ModelPool, nodes: list[Node]) -> ModelPool:
     return replace(pool, gpus=0.0, replicas=pool.replicas if any(pool.replicas) else (1, 1), feeders=feeders)
 
 
+def places(asked: Resources, nodes: list[Node]) -> int:
+    """Count the items that workers which take so much have in flight, as far as the machines have room now."""
+    room = sum(
+        min(floor(node.cpus / asked.cpus), _on_cards(node, asked.gpus) if asked.gpus else asked.most) for node in nodes
+    )
+    return asked.lanes * max(1, min(asked.most, room))
+
+
 def refusal(asked: Resources, nodes: list[Node]) -> str:
     """Return the line that says that no machine has what one worker asks for, with the remedy; '' where one has."""
     if any(node.gpus >= asked.gpus and node.cpus >= asked.cpus for node in nodes):

@@ -100,6 +100,7 @@ class Session:
 
     def work_round(self, step: str, items: Sequence[WorkItem], stage: Stage) -> int:
         """Run a stage over a round of items and commit what comes of them; return the number of items."""
+        items = stage.sized(items)
         self.counts[step] = self.counts.get(step, 0) + len(items)
         if items:
             output = self.begin(step)

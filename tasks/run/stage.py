@@ -22,7 +22,17 @@ from tasks.run.model_job import ModelJob
 from tasks.run.on_ray import OnRay, started
 from tasks.run.partition import Job, Output
 from tasks.run.placement import Placement
-from tasks.run.resources import Node, Resources, at_a_server, devices_by_worker, refusal, resources, this_machine
+from tasks.run.resources import (
+    Node,
+    Resources,
+    at_a_server,
+    devices_by_worker,
+    places,
+    refusal,
+    resources,
+    this_machine,
+)
+from tasks.run.small_shards import join_small
 from tasks.run.worker import JobWorker
 
 # How long a cluster may lack what one worker asks for: a machine may be coming. Others see it within 4 s.
@@ -64,10 +74,25 @@ class Stage:
         """
         if not items:
             return iter(())
-        rows = sum(len(item.keys) for item in items)
-        if self._ray is None and not self._placement.ray_address and rows <= self._placement.small_rows:
+        if self._is_small(items):
             return self._in_pool(items, output)
         return self._on_ray().run(items, output)
+
+    def sized(self, items: Sequence[WorkItem]) -> Sequence[WorkItem]:
+        """Return the items as the stage is best given them: small shards joined where a device or a server works at
+        many rows at once. Elsewhere a batch is of one shard, whose values so depend on nothing else."""
+        if not items or not isinstance(self._job, ModelJob):
+            return items
+        nodes = [this_machine()] if self._is_small(items) else started(self._placement)
+        asked = self._asked(nodes)
+        if not asked.gpus and not getattr(self._job, "elsewhere", 0):
+            return items
+        return join_small(items, self._job.item_rows, places(asked, nodes))
+
+    def _is_small(self, items: Sequence[WorkItem]) -> bool:
+        """Whether the items are for the local pool."""
+        rows = sum(len(item.keys) for item in items)
+        return self._ray is None and not self._placement.ray_address and rows <= self._placement.small_rows
 
     def _in_pool(self, items: Sequence[WorkItem], output: Output) -> Iterator[list[Manifest]]:
         here = this_machine()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -38,6 +38,8 @@ def noted(folder: Path, name: str) -> list[str]:
 @dataclass(frozen=True)
 class Sleeps:
     """Take batches of ``batch`` rows, ``prepares`` seconds each on a CPU and ``infers`` seconds on the device."""
+
+    item_rows: ClassVar[int] = 64
 
     folder: str
     batch: int = 4

@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 
 from catalog.lake.attach import connect
 from catalog.pending.item import WorkItem
-from tasks.run.partition import Output, ParquetFile, Part, write_parts
+from tasks.run.parquet_file import ParquetFile
+from tasks.run.partition import Output, Part, write_parts
 
 
 def test_a_file_can_tell_that_it_does_not_hold_an_id(tmp_path: Path):

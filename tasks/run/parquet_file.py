@@ -1,0 +1,78 @@
+"""Write one Parquet file of the lake: compressed, with checksums, and synced before a commit names it."""
+
+import hashlib
+import os
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+# Columns looked up by one value get a bloom filter: for 1.3 bytes a row a file without it costs a tenth of a read.
+BLOOM_FILTERED = {"image_id", "sentence_id", "document_id", "sha256", "content", "key", "url", "uri"}
+
+
+class ParquetFile:
+    """A Parquet file, at a path or s3 URL, with the lake's compression, bloom filters, row groups and checksums.
+
+    To hash it takes 0.6 CPU ms a MB, the checksums of its pages 0.3, where to write pictures takes 0.7.
+    """
+
+    def __init__(self, path: str) -> None:
+        filesystem, local = fsspec.core.url_to_fs(path)
+        filesystem.makedirs(os.path.dirname(local), exist_ok=True)
+        self._on_disk = "file" in filesystem.protocol
+        self._file = _Hashing(filesystem.open(local, "wb"))
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, rows: pa.Table) -> None:
+        n = _row_group_rows(rows)
+        if self._writer is None:
+            filters = {name: {"ndv": n, "fpp": 0.01} for name in rows.column_names if name in BLOOM_FILTERED}
+            # Encoded pictures do not shrink: to try takes twice as long as to write them.
+            packed: Any = {name: "NONE" if name == "bytes" else "ZSTD" for name in rows.column_names}
+            sink: Any = self._file
+            self._writer = pq.ParquetWriter(
+                sink, rows.schema, compression=packed, bloom_filter_options=filters, write_page_checksum=True
+            )
+        self._writer.write_table(rows, row_group_size=n)
+
+    def close(self) -> tuple[int, str]:
+        """Finish the file, synced to disk if it is local; return its size in bytes and its sha256."""
+        if self._writer is not None:
+            self._writer.close()
+        file, digest = self._file.file, self._file.digest
+        size = file.tell()
+        file.flush()
+        if self._on_disk:  # the catalog's commit survives a power cut, so must what it names; on S3 it does as written
+            os.fsync(file.fileno())
+        file.close()
+        return size, digest.hexdigest()
+
+
+class _Hashing:
+    """What Parquet is written to: an open file, and the sha256 of all that went into it."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        self.digest = hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        return self.file.write(data)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def flush(self) -> None:
+        self.file.flush()
+
+    def writable(self) -> bool:
+        return True
+
+
+def _row_group_rows(rows: pa.Table) -> int:
+    """Rows a row group: at most 64 MB, which a reader holds at once, and at most DuckDB's 122,880."""
+    return max(1, min(rows.num_rows, 122_880, int(rows.num_rows * 64e6 / max(rows.nbytes, 1))))
