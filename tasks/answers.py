@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from ops.image.decode import Decode
 from ops.models.generation import Answering, Generation
 from ops.text.generation_status import generation_status
 from tasks.run.identity import decoder
-from tasks.run.model_job import Piece
+from tasks.run.model_job import ModelJob, Piece
 from tasks.run.partition import Part
 from tasks.run.payloads import CHUNK, batches
 from tasks.run.rows import quarantine
@@ -135,6 +135,38 @@ def joined(item: WorkItem, pieces: list[Answers]) -> Answers:
     found = {sha: answer for piece in pieces for sha, answer in piece.found.items()}
     in_order = {sha: found[sha] for sha in item.keys if sha in found}
     return Answers(in_order, [fault for piece in pieces for fault in piece.bad])
+
+
+class Generative(ModelJob, Protocol):
+    """A model job that makes rows of ``table`` of what a generative model answers."""
+
+    table: ClassVar[str]
+
+    @property
+    def scorer(self) -> str: ...
+
+    def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table: ...
+
+
+@dataclass(frozen=True)
+class TellAgain:
+    """Job: write what is ``known`` of its pictures as rows of ``job``, judged by its rules. No model is asked."""
+
+    job: Generative
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        known = dict(zip(item.keys, map(_remembered, item.inputs["known"]), strict=True))
+        return [Part(self.job.table, self.job.rows(item, known), self.job.scorer)]
+
+
+def _remembered(row: dict[str, Any]) -> Generation:
+    """Return the answer that a stored row holds; of one from before that was kept, its status tells why it ended."""
+    told = {name.removeprefix("synthetic_"): value for name, value in row.items()}
+    finish = told["finish_reason"] or ("length" if told["status"] == "cut_off" else "stop")
+    prompt_tokens, retries = told["prompt_tokens"] or 0, told["retries"] or 0
+    return Generation(
+        told["text"], told["n_tokens"], finish, told["seconds"], prompt_tokens=prompt_tokens, retries=retries
+    )
 
 
 def empty_answers(table: str, item: WorkItem, text: str, status: str, scorer: str, **constants: list) -> list[Part]:

@@ -9,10 +9,11 @@ import pyarrow as pa
 from catalog.pending.by_text import pending_asked
 from catalog.pending.chosen_captions import asked_of
 from catalog.pending.item import WorkItem
+from catalog.pending.told_before import asks_alike, with_captions
 from catalog.recipe.parts import Captioner
 from catalog.recipe.recipe import Recipe
 from catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS
-from ops.models.generation import Answering
+from ops.models.generation import Answering, Generation
 from tasks.answers import (
     Answers,
     AskOfPictures,
@@ -55,11 +56,13 @@ def caption(session: Session) -> None:
 
 def ask_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem]], place: int) -> None:
     """Have the recipe's captioner at ``place`` describe the pictures of these rounds of work."""
-    captioner, digest = session.recipe.captioners[place], session.plan.scorer(session.plan.captioner(place))
+    captioner = session.recipe.captioners[place]
+    scorer = caption_scorer(session.recipe, captioner)
 
     def job(model: Answering) -> "CaptionPictures":
-        return caption_job(session.recipe, captioner, model, digest)
+        return caption_job(session.recipe, captioner, model, scorer.digest)
 
+    items = with_captions(session.lake, items, asks_alike(session.lake, scorer))
     ask_in_rounds(session, step, items, captioning(session.recipe, captioner), captioner.model, job)
 
 
@@ -75,6 +78,7 @@ class CaptionPictures:
     off. ``model`` is the recipe's name of the model."""
 
     stage: ClassVar[str] = CAPTIONS.step
+    table: ClassVar[str] = CAPTIONS.table
     item_rows: ClassVar[int] = ITEM_ROWS
 
     ask: AskOfPictures
@@ -107,14 +111,18 @@ class CaptionPictures:
 
     def parts(self, item: WorkItem, found: list[Answers]) -> list[Part]:
         answers = joined(item, found)
-        rows = {
-            "sha256": pa.array(answers.found, pa.string()),
-            "captioner": pa.array([self.name] * len(answers.found), pa.string()),
-            "prompt": pa.array([self.prompt] * len(answers.found), pa.string()),
-            **generated_columns(list(answers.found.values()), "text", "status", (self.prompt,)),
-        }
-        made = Part("captions", pa.table(rows), self.scorer, usage(answers.found.values()))
+        made = Part(self.table, self.rows(item, answers.found), self.scorer, usage(answers.found.values()))
         return [made, *quarantine_parts(answers.bad, CAPTIONS.step)]
+
+    def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table:
+        """Make rows of ``captions`` of these answers about pictures of the item."""
+        rows = {
+            "sha256": pa.array(found, pa.string()),
+            "captioner": pa.array([self.name] * len(found), pa.string()),
+            "prompt": pa.array([self.prompt] * len(found), pa.string()),
+            **generated_columns(list(found.values()), "text", "status", (self.prompt,)),
+        }
+        return pa.table(rows)
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         n = len(item.keys)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import chain
 
 from catalog.pending.item import WorkItem
+from catalog.pending.told_before import answered
 from catalog.pending.worklist import in_file_order
 from catalog.write.probes import first_answers, record
 from ops.models.generation import Answering
@@ -12,7 +13,7 @@ from ops.models.http.chat_client import ChatClient, Silent
 from ops.models.http.http_model import HttpModel
 from ops.models.http.http_spec import parse_http
 from ops.models.http.probe import agreement, check
-from tasks.run.partition import Job
+from tasks.answers import Generative, TellAgain
 from tasks.run.session import Session
 
 # Rows of one item at most: at 10 to 25 texts a second it is 20 to 50 s of a card, which a crash does once more.
@@ -25,14 +26,15 @@ def ask_in_rounds(
     rounds: Iterable[Sequence[WorkItem]],
     model: Answering,
     name: str,
-    job_of: Callable[[Answering], Job],
+    job_of: Callable[[Answering], Generative],
 ) -> None:
     """Run the job of a generative model over each round, in items of ITEM_ROWS; ``name`` is the recipe's of the model.
+    What it answered before is judged again, and not asked.
 
     A model behind endpoints is asked for fixed pictures before and after, and now and then by the workers. Raises
     ModelError when no endpoint answers, or one has another model than it had; what was done is committed.
     """
-    portions = ([part for item in items for part in _cut(session, item)] for items in rounds)
+    portions = _asked(session, step, rounds, TellAgain(job_of(model)))
     first = next((items for items in portions if items), None)
     if first is None:
         session.work_rounds(step, [[]], job_of(model))
@@ -47,6 +49,17 @@ def ask_in_rounds(
     session.follow(lambda: known.extend(probe(session, reached)))
     session.work_rounds(step, rounds, job_of(replace(reached, known=tuple(known))))
     session.follow(lambda: probe(session, reached))
+
+
+def _asked(
+    session: Session, step: str, rounds: Iterable[Sequence[WorkItem]], again: TellAgain
+) -> Iterator[list[WorkItem]]:
+    """Yield what is to be asked in each round, once what is known of it is written."""
+    for items in rounds:
+        parts = [(item, *answered(item)) for item in items]
+        if known := [item.only(told) for item, told, _ in parts if told]:
+            session.work(f"{step}, told before", known, again)
+        yield [part for item, _, asked in parts if asked for part in _cut(session, item.only(asked))]
 
 
 def probe(session: Session, model: HttpModel) -> tuple[str, ...]:

@@ -10,7 +10,9 @@ from catalog.cut.late import judge
 from catalog.pending.by_text import pending_fusion
 from catalog.pending.generated import settled
 from catalog.pending.item import WorkItem
+from catalog.pending.told_before import asks_alike
 from catalog.terms.scores import SYNTHETIC, SYNTHETIC_SIMILARITY
+from catalog.write.scorer import Scorer
 from ops.models.generation import Answering, Generation
 from ops.models.vlm import VisionLanguageModel
 from ops.pair.fuse import fuse_prompt, instructions
@@ -43,12 +45,19 @@ def use_fusion(session: Session) -> None:
     recipe, plan = session.recipe, session.plan
     if recipe.fuse is None or (recipe.tags is not None and not plan.scorer("tags")):
         return
-    # Of several captioners the chosen text itself decides, which each row's input digest holds: another captioner makes
-    # no fused text anew but those of the pictures whose caption it changes.
-    tables = [name for name in SYNTHETIC.made_from if not (name == "captions" and plan.chooses_captions)]
-    made_from = tuple(scorer for name in tables for scorer in plan.made_by(name))
-    session.use(SYNTHETIC.table, fuse_scorer(recipe, made_from))
+    session.use(SYNTHETIC.table, _scorer(session))
     session.use(SYNTHETIC_SIMILARITY.table, text_similarity_scorer(session.plan, SYNTHETIC_SIMILARITY))
+
+
+def _scorer(session: Session) -> Scorer:
+    """Make the identity of the fused text.
+
+    Of several captioners the chosen text itself decides, which each row's input digest holds: another captioner makes
+    no fused text anew but those of the pictures whose caption it changes.
+    """
+    plan = session.plan
+    tables = [name for name in SYNTHETIC.made_from if not (name == "captions" and plan.chooses_captions)]
+    return fuse_scorer(plan.recipe, tuple(scorer for name in tables for scorer in plan.made_by(name)))
 
 
 def fuse(session: Session) -> None:
@@ -59,7 +68,7 @@ def fuse(session: Session) -> None:
         return
     use_fusion(session)
     judge(session.lake, settled(session.plan))
-    digest = session.plan.scorer(SYNTHETIC.table)
+    scorer = _scorer(session)
     model, decode = fuser(session.recipe), shown(session.recipe, settings.side)
     example = fuse_prompt(settings.prompt, *EXAMPLE)
 
@@ -68,19 +77,19 @@ def fuse(session: Session) -> None:
             ask = AskOfPictures(model, decode, settings.max_tokens, example)
         else:
             ask = AskOfTexts(model, settings.max_tokens, example)
-        return FuseTexts(ask, settings.prompt, digest, settings.model)
+        return FuseTexts(ask, settings.prompt, scorer.digest, settings.model)
 
-    items = pending_fusion(session.lake, session.plan)
+    items = pending_fusion(session.lake, session.plan, asks_alike(session.lake, scorer))
     ask_in_rounds(session, SYNTHETIC.step, items, model, settings.model, job)
     score_texts(session, session.plan, SYNTHETIC_SIMILARITY, SYNTHETIC.table, "synthetic_text")
 
 
 @dataclass(frozen=True)
 class FuseTexts:
-    """A model job: fuse texts of one shard's pictures, to ``synthetic``; what was answered before is not asked again.
-    ``model`` is the recipe's name of the model."""
+    """A model job: fuse texts of pictures, to ``synthetic``. ``model`` is the recipe's name of the model."""
 
     stage: ClassVar[str] = SYNTHETIC.step
+    table: ClassVar[str] = SYNTHETIC.table
     item_rows: ClassVar[int] = ITEM_ROWS
 
     ask: AskOfPictures | AskOfTexts
@@ -99,8 +108,7 @@ class FuseTexts:
         self.ask.load()
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
-        asked = [key for key, answer in zip(item.keys, item.inputs["known"], strict=True) if not answer]
-        return self.ask.pieces(item.only(asked), self._prompts(item.only(asked)), rows) if asked else iter(())
+        return self.ask.pieces(item, self._prompts(item), rows)
 
     def prepare(self, piece: Piece) -> Any:
         return self.ask.prepare(piece)
@@ -112,20 +120,22 @@ class FuseTexts:
         return self.ask.fetch(running)
 
     def parts(self, item: WorkItem, found: list[Answers]) -> list[Part]:
-        known = [key for key, answer in zip(item.keys, item.inputs["known"], strict=True) if answer]
-        answers, prompts = joined(item, found), self._prompts(item)
+        answers = joined(item, found)
+        made = Part(self.table, self.rows(item, answers.found), self.scorer, usage(answers.found.values()))
+        return [made, *quarantine_parts(answers.bad, SYNTHETIC.step)]
+
+    def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table:
+        """Make rows of ``synthetic`` of these answers about pictures of the item."""
+        prompts = self._prompts(item)
         digests = dict(zip(item.keys, item.inputs["input_digests"], strict=True))
         rows = {
-            "sha256": pa.array(answers.found, pa.string()),
-            "input_digest": pa.array([digests[sha] for sha in answers.found], pa.string()),
-            "prompt": pa.array([prompts[sha] for sha in answers.found], pa.string()),
-            **generated_columns(
-                list(answers.found.values()), "synthetic_text", "synthetic_status", instructions(self.prompt)
-            ),
-            "synthetic_unsupported": pa.array(self._unsupported(item, answers.found), pa.int32()),
+            "sha256": pa.array(found, pa.string()),
+            "input_digest": pa.array([digests[sha] for sha in found], pa.string()),
+            "prompt": pa.array([prompts[sha] for sha in found], pa.string()),
+            **generated_columns(list(found.values()), "synthetic_text", "synthetic_status", instructions(self.prompt)),
+            "synthetic_unsupported": pa.array(self._unsupported(item, found), pa.int32()),
         }
-        made = [Part("synthetic", pa.table(rows), self.scorer, usage(answers.found.values()))] if answers.found else []
-        return [*self._recalled(item.only(known)), *made, *quarantine_parts(answers.bad, SYNTHETIC.step)]
+        return pa.table(rows)
 
     def poisoned(self, item: WorkItem) -> list[Part]:
         n = len(item.keys)
@@ -143,8 +153,3 @@ class FuseTexts:
             sha: (caption, *tags, sentence) for sha, (caption, tags, sentence) in zip(item.keys, texts, strict=True)
         }
         return [unsupported(answer.text, sources[sha]) for sha, answer in found.items()]
-
-    def _recalled(self, item: WorkItem) -> list[Part]:
-        keys = zip(item.keys, item.inputs["input_digests"], item.inputs["known"], strict=True)
-        rows = [{"sha256": key, "input_digest": digest, **answer} for key, digest, answer in keys]
-        return [Part("synthetic", pa.Table.from_pylist(rows), self.scorer)] if rows else []

@@ -3,7 +3,7 @@
 All come in rounds of work items (worklist.ROUND keys), at least one, maybe empty.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import current_scores, image_rows, matches
@@ -85,12 +85,14 @@ def pending_text_similarity(lake: Lake, plan: Plan, score: Score, texts: str, co
         ]  # fmt: skip
 
 
-def pending_fusion(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
+def pending_fusion(lake: Lake, plan: Plan, alike: Sequence[str] = ()) -> Iterator[list[WorkItem]]:
     """List asked pictures whose caption, tags or sentence are not those that ``synthetic`` was made from; without those
     that fall by a rule on what is known of them (``cut_late``).
 
-    ``known`` is the answer where one was made from them before, for two recipes that are run in turn.
+    ``known`` is the answer where one was made from them before, by the plan's scorer (for two recipes that are run in
+    turn) or one of those that ask ``alike`` (`catalog.pending.told_before`).
     """
+    by = ", ".join(f"'{digest}'" for digest in (plan.scorer("synthetic"), *alike))
     answer = ", ".join(f"'{name}': s.{name}" for name in SYNTHETIC)
     sql = f"""WITH wanted AS (SELECT p.shard, a.sha256, coalesce(x.text, '') AS caption,
                 coalesce(t.tags, []) AS tags, a.sentence
@@ -104,7 +106,7 @@ def pending_fusion(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
             WHERE o.input_digest IS DISTINCT FROM w.digest),
         known AS (SELECT s.sha256, arg_max({{{answer}}}, s."commit") AS answer FROM synthetic s
             JOIN other ON other.sha256 = s.sha256 AND other.digest = s.input_digest
-            WHERE s.scorer = '{plan.scorer("synthetic")}' GROUP BY s.sha256)
+            WHERE s.scorer IN ({by}) GROUP BY s.sha256)
         SELECT w.shard, list(w.sha256 ORDER BY w.sha256) AS keys, list(w.caption ORDER BY w.sha256) AS captions,
             list(w.tags ORDER BY w.sha256) AS tags, list(w.sentence ORDER BY w.sha256) AS sentences,
             list(w.digest ORDER BY w.sha256) AS digests, list(w.before ORDER BY w.sha256) AS before,

@@ -90,7 +90,7 @@ def test_a_picture_that_the_tagger_could_not_see_has_a_row_without_tags(tmp_path
 def test_texts_are_fused_without_a_file_of_pictures_and_one_too_long_is_quarantined(tmp_path: Path):
     model = LanguageModel(save_chat_model(tmp_path, context=128))
     texts = {"captions": ["A dog.", "A cat. " * 40], "tags": [["dog"], []], "sentences": ["It ran.", ""]}
-    item = WorkItem("shard", ("a", "b"), inputs={"input_digests": ("d", "e"), "known": [None, None]} | texts)
+    item = WorkItem("shard", ("a", "b"), inputs={"input_digests": ("d", "e")} | texts)
     fused, bad = FuseTexts(AskOfTexts(model, 6, "A dog."), "{caption} {tags} {sentence}", "f")(item)
     assert fused.rows.select(["sha256", "input_digest", "n_tokens"]).to_pylist() == [
         {"sha256": "a", "input_digest": "d", "n_tokens": 6},

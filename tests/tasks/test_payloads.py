@@ -39,7 +39,6 @@ TEXTS = {
     "tags": [[]] * 2,
     "sentences": ["s"] * 2,
     "input_digests": ["d"] * 2,
-    "known": [None] * 2,
 }
 
 

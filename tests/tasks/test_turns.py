@@ -10,13 +10,14 @@ from catalog.lake.opening import create_or_open
 from catalog.pending.by_text import pending_fusion
 from catalog.pending.eligible import current_scores
 from catalog.pending.item import WorkItem
+from catalog.pending.told_before import answered
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import validated
 from catalog.write import lease
 from catalog.write.lease import Writer
 from ops.image.decode import Decode
 from ops.models.vlm import VisionLanguageModel
-from tasks.answers import AskOfPictures
+from tasks.answers import AskOfPictures, TellAgain
 from tasks.fusion import FuseTexts
 from tasks.run.partition import Output, write_parts
 from tests.tasks.published import IMAGE_RULES, plan_of, published
@@ -42,7 +43,10 @@ def fuse(writer: Writer, rule: str, model: str) -> None:
     job = FuseTexts(ask, FUSE["prompt"], "fused")
     output = Output(writer.lake.data_path, "run-2", writer.begin("fuse"))
     for item in pending(writer, rule):
-        writer.commit(write_parts(job(item), item, output))
+        told, asked = answered(item)
+        for part, made_by in ((item.only(told), TellAgain(job)), (item.only(asked), job)):
+            if part.keys:
+                writer.commit(write_parts(made_by(part), part, output))
 
 
 def current(writer: Writer, rule: str) -> dict[str, tuple[str, str]]:
