@@ -61,7 +61,7 @@ def test_of_a_server_that_fails_a_tenth_in_every_way_each_picture_has_its_own_an
     assert not any(each.error for each in found)
     assert sum(each.retries for each in found) >= 0.05 * len(shown), "the failures must have been met"
     assert set(seen["answered"].values()) <= {1, 2}  # twice where a connection was lost after the answer was made
-    assert 8 < seen["peak"] <= 64
+    assert 8 <= seen["peak"] <= 64  # how far it grows between answers of "too many" is a matter of their order
 
 
 @pytest.mark.parametrize("how", FAILURES)
