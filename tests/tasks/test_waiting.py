@@ -7,14 +7,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from catalog.lake.opening import create_or_open
+from catalog.write import lease
+from flows.command.cli import main
 from tasks.run.resources import Resources
 from tasks.run.waiting import Waiting
-from tests.shared import new_lake
+from tests.shared import new_lake, opened_new
 from tests.tasks.growing_cluster import growing_cluster
 
 PROGRAM = "import sys; from tests.tasks.waiting_run import main; main(*sys.argv[1:])"
@@ -35,6 +38,19 @@ def test_a_wait_is_logged_when_it_begins_and_ends_and_shown_whenever_it_changes(
     assert re.fullmatch(r"waiting for a node with 1 CPU since \d\d:\d\d UTC \(none being launched\)", first)
     assert second == first.replace("none", "2") and last == ""
     assert caplog.messages == [first, "waited 0 s for a node"]
+
+
+def test_status_has_a_line_of_what_the_holder_waits_for_unless_that_was_killed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "curate demo") as writer:
+        found = []
+        for text, killed in (("captions: waiting for a node", ""), ("", ""), ("waiting for a node", "pid = 0, ")):
+            writer.show_waiting(text)
+            lake.metadata.write(f"UPDATE pairmill_lease SET {killed}run_id = 'run'")
+            assert main(("status", "--lake", str(tmp_path / "lake"))) == 0
+            found.append([line for line in capsys.readouterr().out.splitlines() if "waiting" in line])
+    assert found == [["now      captions: waiting for a node"], [], []]
 
 
 @pytest.fixture(scope="module")
