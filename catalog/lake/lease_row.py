@@ -22,13 +22,16 @@ from catalog.terms.error import LeaseHeld, PairmillError
 
 BEAT_SECONDS = 20.0
 EXPIRY_SECONDS = 90.0
-_COLUMNS = "token, holder, host, pid, started, run_id, purpose, heartbeat, expires"
+_COLUMNS = "token, holder, host, pid, started, run_id, purpose, heartbeat, expires, waiting"
 _BEAT = "UPDATE pairmill_lease SET heartbeat = ?, expires = ? WHERE token = ?"
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The lease row. ``started``, ``heartbeat`` and ``expires`` are of the holder's clock, the last two UTC texts."""
+    """The lease row. ``started``, ``heartbeat`` and ``expires`` are of the holder's clock, the last two UTC texts.
+
+    ``waiting`` says what a run waits for, '' while it works. It stands here since it is true no longer than the lease.
+    """
 
     token: str
     holder: str
@@ -39,6 +42,7 @@ class Holder:
     purpose: str
     heartbeat: str
     expires: str
+    waiting: str = ""
 
     def is_here(self) -> bool:
         """Whether this process can see the holder's."""
@@ -102,8 +106,16 @@ def hold(
 
 def holder_of(metadata: Metadata) -> Holder | None:
     """Return the lease row, whether its holder lives or not; None when nobody holds the lease."""
-    rows = metadata.read(f"SELECT {_COLUMNS} FROM pairmill_lease")
+    # By what is there: an older lake, which a reader leaves as it is, lacks the last column.
+    rows = metadata.read("SELECT * EXCLUDE (slot) FROM pairmill_lease")
     return Holder(*rows[0]) if rows else None
+
+
+def show_waiting(metadata: Metadata, token: str, text: str) -> None:
+    """Say in the lease row what its holder waits for, '' when it works again."""
+    # What is only shown costs no work: a catalog that takes no rows for a minute ends the run at its next commit.
+    with suppress(duckdb.Error, PairmillError):
+        metadata.write("UPDATE pairmill_lease SET waiting = ? WHERE token = ?", (text, token))
 
 
 def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float) -> tuple[str, bool]:

@@ -20,7 +20,9 @@ from catalog.lake.patience import patiently
 from catalog.terms.error import PairmillError
 
 LEASE_TABLE = """CREATE TABLE IF NOT EXISTS pairmill_lease (slot INTEGER PRIMARY KEY, token VARCHAR, holder VARCHAR,
-host VARCHAR, pid INTEGER, started DOUBLE, run_id VARCHAR, purpose VARCHAR, heartbeat VARCHAR, expires VARCHAR)"""
+host VARCHAR, pid INTEGER, started DOUBLE, run_id VARCHAR, purpose VARCHAR, heartbeat VARCHAR, expires VARCHAR,
+waiting VARCHAR)"""
+LEASE_COLUMN = "ALTER TABLE pairmill_lease ADD COLUMN IF NOT EXISTS waiting VARCHAR"  # older lakes lack it
 FILES_TABLE = "CREATE TABLE IF NOT EXISTS pairmill_files (path VARCHAR PRIMARY KEY, sha256 VARCHAR, stamp VARCHAR)"
 Result = TypeVar("Result")
 
@@ -47,8 +49,8 @@ class Metadata:
             # committer (6 reads in 6 s beside 20 commits, measured); a write-ahead log gives 150 reads, 430 commits.
             self._attach("TYPE sqlite" if read_only else "TYPE sqlite, JOURNAL_MODE 'wal'")
         if not read_only:
-            self.write(LEASE_TABLE)
-            self.write(FILES_TABLE)
+            for statement in (LEASE_TABLE, LEASE_COLUMN, FILES_TABLE):
+                self.write(statement)
 
     def read(self, sql: str, params: Sequence[Any] = ()) -> list[tuple]:
         """Run a statement and return its rows, retried for 60 s while locked. Raises PairmillError with the remedy."""

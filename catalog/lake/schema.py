@@ -158,10 +158,16 @@ _UNSUPPORTED = """
 ALTER TABLE synthetic ADD COLUMN synthetic_unsupported INTEGER;
 """
 
+_WAITING = """
+CREATE OR REPLACE VIEW lease AS SELECT holder, run_id, purpose, heartbeat::TIMESTAMPTZ AS heartbeat,
+    expires::TIMESTAMPTZ AS expires, waiting FROM __ducklake_metadata_lake.pairmill_lease;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
     _WAVES, _PAIR_SIMILARITIES, _USAGE, _CAPTIONERS,
     _UNSUPPORTED,
+    _WAITING,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from catalog.lake.lake import Lake
-from catalog.lake.lease_row import hold, holder_of
+from catalog.lake.lease_row import hold, holder_of, show_waiting
 from catalog.terms.error import LeaseLost
 from catalog.write.commit import Committed, Manifest, commit
 
@@ -41,6 +41,10 @@ class Writer:
     def commit(self, manifests: Sequence[Manifest]) -> int:
         """Commit finished partitions; see catalog.write.commit. Returns how many were new."""
         return commit(self.lake, manifests, self._committed)
+
+    def show_waiting(self, text: str) -> None:
+        """Say to who reads the lake what this run waits for, '' when it works again; no snapshot, as a heartbeat."""
+        show_waiting(self.lake.metadata, self._token, text)
 
     def check(self) -> None:
         """Raise LeaseLost unless this process still holds the lease.

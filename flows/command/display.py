@@ -56,6 +56,10 @@ class Display:
         self._bars.update(self._now, done="", description=step.__name__.replace("_", " "), visible=True)
         return step(session)
 
+    def waiting(self, step: str, text: str) -> None:
+        """Show below the bars what ``step`` waits for; where the output is no terminal, the log has said it."""
+        self._bars.update(self._now, done=text)
+
     def progress(self, step: str, done: int, total: int) -> None:
         """Update the bar of ``step``: called at its start and after each finished work item."""
         if done == 0 or step not in self._open:

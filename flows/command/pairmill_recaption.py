@@ -31,6 +31,7 @@ def recaption(args: Namespace) -> int:
     with recaption_session(recipe, args.source, args.lake, compute_of(args)) as session, Display(screen) as display:
         every = 5.0 if screen.is_terminal else 60.0  # in a log they are lines
         session.progress = CaptionRate(session, display.progress, lambda text, _: display.say(text), every)
+        session.waiting = display.waiting
 
         def look(found: "CaptionOutcome") -> None:
             with display.paused():

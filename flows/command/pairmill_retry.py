@@ -55,7 +55,7 @@ def replay(args: Namespace) -> int:
 
         before = _count_quarantined(session.lake, args.reason)
         with Display(screen) as display:
-            session.progress = display.progress
+            session.progress, session.waiting = display.progress, display.waiting
             published = replay_steps(session, args.reason, display.run_step)
         after = _count_quarantined(session.lake, args.reason)
     print_outcome(screen, outcome(args.lake, f"{published.name}@{published.version}"), session.notes, published.is_new)

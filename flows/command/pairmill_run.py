@@ -23,7 +23,7 @@ def run(args: Namespace) -> int:
         from flows.run_start import session
     with session(recipe, args.source, args.lake, compute_of(args)) as opened, Display(screen) as display:
         opened.notes += notes_on(recipe, args.recipe, overrides(args.set), args.models)
-        opened.progress = display.progress
+        opened.progress, opened.waiting = display.progress, display.waiting
         published = curate_steps(opened, display.run_step)
     found = outcome(args.lake, f"{published.name}@{published.version}")
     print_outcome(screen, found, opened.notes, published.is_new)

@@ -44,6 +44,8 @@ def _print_lake(lake: Lake, screen: Console) -> None:
     writes = holder is not None and not holder.is_dead()
     left = f" (left behind by {shown(holder)})" if holder and not writes else ""
     screen.print(f"lease    {shown(holder)}" if writes else f"lease    free: nobody writes{left}")
+    if holder and writes and holder.waiting:
+        screen.print(f"now      {shown(holder.waiting)}")
     for run in runs.latest(lake, RUNS):
         killed = run.state == "running" and not (writes and holder and holder.run_id == run.run_id)
         state = "killed" if killed else run.state

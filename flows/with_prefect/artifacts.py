@@ -2,6 +2,9 @@
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
@@ -26,29 +29,46 @@ if TYPE_CHECKING:
 EVERY_SECONDS = 2.0  # an update is a request of some 20 ms
 
 
+@dataclass
+class _Bar:
+    """A step's progress artifact, what it is called, and what it was last shown to be, in percent."""
+
+    artifact: UUID
+    name: str
+    shown_at: float
+    percent: float = 0.0
+
+
 class ProgressArtifacts:
-    """A session's ``progress`` as one bar a step, updated every EVERY_SECONDS.
+    """A session's ``progress`` as one bar a step, updated every EVERY_SECONDS, and what the step waits for beside it.
 
     An update that the server refuses is logged and skipped: no work is lost for it.
     """
 
     def __init__(self) -> None:
-        self._bars: dict[str, tuple[object, float]] = {}
+        self._bars: dict[str, _Bar] = {}
 
     def __call__(self, step: str, done: int, total: int) -> None:
-        try:
+        with _unless_refused(f"{step}: its progress"):
             self._update(step, done, total)
-        except (HTTPError, PrefectException) as error:
-            get_logger(__name__).warning(f"{step}: its progress could not be shown: {error}")
+
+    def waiting(self, step: str, text: str) -> None:
+        """Show behind the name of a step's bar what it waits for; '' takes that away."""
+        with _unless_refused(f"{step}: {text or 'that it goes on'}"):
+            if bar := self._bars.get(step):
+                said = f"{bar.name}; {text}" if text else bar.name
+                update_progress_artifact(artifact_id=bar.artifact, progress=bar.percent, description=said)
 
     def _update(self, step: str, done: int, total: int) -> None:
         if step not in self._bars or done == 0:
-            bar = create_progress_artifact(0.0, key=_key(step), description=f"{step}: {total} work items")
-            self._bars[step] = (bar, time.monotonic())
-        bar, last = self._bars[step]
-        if done == total or time.monotonic() - last >= EVERY_SECONDS:
-            update_progress_artifact(artifact_id=bar, progress=100.0 * done / max(1, total))  # pyright: ignore
-            self._bars[step] = (bar, time.monotonic())
+            name = f"{step}: {total} work items"
+            made = cast(UUID, create_progress_artifact(0.0, key=_key(step), description=name))
+            self._bars[step] = _Bar(made, name, time.monotonic())
+        bar = self._bars[step]
+        if done == total or time.monotonic() - bar.shown_at >= EVERY_SECONDS:
+            bar.percent = 100.0 * done / max(1, total)
+            update_progress_artifact(artifact_id=bar.artifact, progress=bar.percent)
+            bar.shown_at = time.monotonic()
 
 
 class RateArtifact:
@@ -58,12 +78,19 @@ class RateArtifact:
         self._bar: UUID | None = None
 
     def __call__(self, text: str, share: float) -> None:
-        try:
+        with _unless_refused("the rate"):
             if self._bar is None:
                 self._bar = cast(UUID, create_progress_artifact(0.0, key="caption-rate", description=text))
             update_progress_artifact(artifact_id=self._bar, progress=100.0 * share, description=text)
-        except (HTTPError, PrefectException) as error:
-            get_logger(__name__).warning(f"the rate could not be shown: {error}")
+
+
+@contextmanager
+def _unless_refused(what: str) -> Iterator[None]:
+    """Log that ``what`` is not shown where the server does not take it."""
+    try:
+        yield
+    except (HTTPError, PrefectException) as error:
+        get_logger(__name__).warning(f"{what} could not be shown: {error}")
 
 
 def create_first_captions(found: "CaptionOutcome") -> None:

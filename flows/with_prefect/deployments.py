@@ -66,7 +66,8 @@ def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compu
 
     with session(recipe, sources, lake, compute) as opened:
         opened.notes += notes
-        opened.progress = ProgressArtifacts()
+        opened.progress = bars = ProgressArtifacts()
+        opened.waiting = bars.waiting
         published = curate_steps(opened, as_task)
     for note in opened.notes:
         get_run_logger().warning(visible(note))

@@ -84,7 +84,8 @@ def _recaptioned(
             _wait_for_a_person(found)
 
     with recaption_session(recipe, sources, lake, compute) as session:
-        session.progress = CaptionRate(session, ProgressArtifacts(), RateArtifact(), every=10.0)
+        bars = ProgressArtifacts()
+        session.progress, session.waiting = CaptionRate(session, bars, RateArtifact(), every=10.0), bars.waiting
         exported = recaption_steps(session, as_task, look, to, format, retry)
         statuses = by_status(session.lake, session.plan.scorer(session.plan.captioner(0)))
     for note in session.notes:

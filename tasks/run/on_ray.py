@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from catalog.pending.item import WorkItem
@@ -25,6 +25,7 @@ from tasks.run.placement import Placement
 from tasks.run.pool import run_item, warm_up
 from tasks.run.process import LOG, Process
 from tasks.run.resources import Node, Resources, refusal
+from tasks.run.waiting import Waiting
 from tasks.run.worker import ONE_THREAD, JobWorker
 
 # How often it is looked whether machines can give what is asked for, and how long one that is there may say nothing.
@@ -62,12 +63,13 @@ def _nodes() -> list[Node]:
 
 class OnRay:
     """A stage on Ray, for all its rounds. Raises PairmillError when no machine has what one worker asks for, and none
-    came for ``patience`` seconds."""
+    came for ``patience`` seconds. ``show`` is told what it waits for, as `Waiting` says it."""
 
-    def __init__(self, worker: JobWorker, asked: Resources, patience: float) -> None:
+    def __init__(self, worker: JobWorker, asked: Resources, patience: float, show: Callable[[str], None]) -> None:
         import ray
 
-        self._room = _Room(asked, patience)
+        self._waiting = Waiting(asked, show)
+        self._room = _Room(asked, patience, self._waiting)
         self._room.wait()
         self._looked = time.monotonic()
         here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
@@ -99,6 +101,7 @@ class OnRay:
         """Let the workers end; what they still do is given up."""
         import ray
 
+        self._waiting.end()
         ray.get(self._queue.close.remote())
         executor = getattr(self._dataset, "_current_executor", None)
         if executor is not None:
@@ -119,8 +122,8 @@ class OnRay:
 class _Room:
     """Whether machines have what one worker asks for: Ray would wait for it, without a word."""
 
-    def __init__(self, asked: Resources, patience: float) -> None:
-        self._asked, self._patience = asked, patience
+    def __init__(self, asked: Resources, patience: float, waiting: Waiting) -> None:
+        self._asked, self._patience, self._waiting = asked, patience, waiting
         self._short_since = 0.0
 
     def wait(self) -> None:
@@ -135,19 +138,21 @@ class _Room:
                 time.sleep(LOOK_SECONDS / 4)
         finally:
             request_resources(bundles=[])
+            self._waiting.end()
 
     def look(self) -> bool:
         """Tell whether a machine has it. Raises PairmillError when none has for a while, and none is being launched."""
         now = time.monotonic()
         if self._is_there():
             self._short_since = 0.0
+            self._waiting.end()
             return True
-        self._short_since = self._short_since or now
-        if launching := _launching():
-            LOG.warning("waiting for a node: %d are being launched", launching)
+        launching = _launching()
+        if launching or not self._short_since:
             self._short_since = now
         if now - self._short_since >= self._patience:
             raise PairmillError(refusal(self._asked, _nodes()))
+        self._waiting.go_on(launching)
         return False
 
     def _is_there(self) -> bool:

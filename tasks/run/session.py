@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from catalog.lake.lake import Lake
@@ -22,12 +23,17 @@ def _no_progress(step: str, done: int, total: int) -> None:
     return None
 
 
+def _waiting_not_shown(step: str, text: str) -> None:
+    return None
+
+
 @dataclass
 class Session:
     """One run, in the flow process (the only one that talks to the catalog), for as long as its lease.
 
     ``allow_addresses`` are networks (CIDR) that a fetch may contact although they are not public.
-    ``progress(step, done, total)`` is called after each finished work item, for the last one when all are committed.
+    ``progress(step, done, total)`` is called after each finished work item, for the last one when all are committed;
+    ``waiting(step, text)`` when a step waits for a machine of a cluster, and with '' when it does no longer.
     Results are committed every ``commit_files`` files, or after 5 s: a commit costs some 50 ms, so a crash redoes
     seconds of work at most. ``waves`` counts how often generated texts were asked for, ``budget`` what they cost.
     """
@@ -37,6 +43,7 @@ class Session:
     placement: Placement
     sources: tuple[str, ...] = ()
     progress: Callable[[str, int, int], None] = _no_progress
+    waiting: Callable[[str, str], None] = _waiting_not_shown
     commit_files: int = 200
     allow_addresses: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
@@ -84,7 +91,7 @@ class Session:
         With no more than ``most_workers`` at once, unless that is 0. Raises what `Stage.run` raises, and LeaseLost.
         """
         placement = replace(self.placement, workers=most_workers) if most_workers else self.placement
-        with Stage(job, placement) as stage:
+        with Stage(job, placement, partial(self._show_waiting, step)) as stage:
             return self.work_round(step, items, stage)
 
     def work_rounds(self, step: str, rounds: Iterable[Sequence[WorkItem]], job: Job) -> None:
@@ -93,7 +100,7 @@ class Session:
         Raises PairmillError when the run may spend no more.
         """
         prices = self.placement.pool_of(getattr(job, "model", "")).prices
-        with Stage(job, self.placement) as stage:
+        with Stage(job, self.placement, partial(self._show_waiting, step)) as stage:
             for items in rounds:
                 for portion in self.budget.affordable(step, items, prices):
                     self.work_round(step, portion, stage)
@@ -131,6 +138,11 @@ class Session:
             yield self.budget.priced(step, manifests, prices)
             if done < len(items):  # of the last one it is said when all are committed
                 self.progress(step, done, len(items))
+
+    def _show_waiting(self, step: str, text: str) -> None:
+        """Show what ``step`` waits for to who reads the lake, and to who watches this run."""
+        self.writer.show_waiting(f"{step}: {text}" if text else "")
+        self.waiting(step, text)
 
     def store(self, step: str, item: WorkItem, parts: Iterable[Part]) -> None:
         """Commit rows that were made in this process: the results of global steps. Raises LeaseLost.

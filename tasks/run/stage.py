@@ -10,7 +10,7 @@ as one task, items as rows keep every worker busy. A worker on CPUs holds one sh
 device a few, so memory is bounded by the shards and the model, whatever the length of the list.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 
@@ -45,11 +45,18 @@ def warm_up(placement: Placement) -> None:
         pool.warm_up()
 
 
-class Stage:
-    """A job and where it runs, for all its rounds: use it in a ``with`` statement."""
+def _not_shown(text: str) -> None:
+    return None
 
-    def __init__(self, job: Job, placement: Placement) -> None:
-        self._job, self._placement = job, placement
+
+class Stage:
+    """A job and where it runs, for all its rounds: use it in a ``with`` statement.
+
+    ``show(text)`` is called when the stage waits for a machine of a cluster, and with '' when it does no longer.
+    """
+
+    def __init__(self, job: Job, placement: Placement, show: Callable[[str], None] = _not_shown) -> None:
+        self._job, self._placement, self._show = job, placement, show
         self._ray: OnRay | None = None
 
     @property
@@ -105,7 +112,8 @@ class Stage:
     def _on_ray(self) -> OnRay:
         if self._ray is None:
             asked = self._asked(started(self._placement))
-            self._ray = OnRay(self._worker(asked), asked, PATIENCE_SECONDS if self._placement.is_cluster else 0.0)
+            patience = PATIENCE_SECONDS if self._placement.is_cluster else 0.0
+            self._ray = OnRay(self._worker(asked), asked, patience, self._show)
         return self._ray
 
     def _asked(self, nodes: list[Node]) -> Resources:

@@ -26,7 +26,8 @@ def put_holder(lake: Lake, host: str, pid: int, started: float, clock_ahead: flo
     now = datetime.now(UTC) + timedelta(seconds=clock_ahead)
     times = now.isoformat(), (now + timedelta(seconds=90)).isoformat()
     values = ("token", "far:1", host, pid, started, "theirs", "captions", *times)
-    lake.metadata.write("INSERT INTO pairmill_lease VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    columns = "slot, token, holder, host, pid, started, run_id, purpose, heartbeat, expires"
+    lake.metadata.write(f"INSERT INTO pairmill_lease ({columns}) VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
 @contextmanager
@@ -152,6 +153,45 @@ def test_the_heartbeat_changes_the_row_without_a_snapshot(lake: Lake, monkeypatc
         snapshots = lake.query("SELECT count(*) FROM ducklake_snapshots('lake')")
         writer.check()
         assert lake.query("SELECT count(*) FROM ducklake_snapshots('lake')") == snapshots
+
+
+def test_what_a_holder_waits_for_is_read_beside_it_until_it_works_again_or_the_lease_is_anothers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(reader: Lake) -> str | None:
+        held = lease_row.holder_of(reader.metadata)
+        return held and held.waiting
+
+    with opened_new(tmp_path / "lake") as first, create_or_open(tmp_path / "lake") as second:
+        with lease.writing(first, "run1", "curate") as writer:
+            snapshots = first.query("SELECT count(*) FROM ducklake_snapshots('lake')")
+            writer.show_waiting("captions: waiting for a node")
+            assert said(second) == "captions: waiting for a node"
+            writer.show_waiting("")
+            assert said(second) == ""
+            writer.show_waiting("captions: waiting for another")
+            assert first.query("SELECT count(*) FROM ducklake_snapshots('lake')") == snapshots
+            monkeypatch.setattr(lease_row, "EXPIRY_SECONDS", 0.2)
+            second.metadata.write("UPDATE pairmill_lease SET host = ?", (FAR,))
+            with lease.writing(second, "run2", "curate"):
+                assert said(second) == ""
+                writer.show_waiting("no longer the holder")
+                assert said(second) == ""
+        assert said(second) is None
+
+
+def test_the_heartbeat_goes_on_while_it_is_said_what_is_waited_for(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_row, "BEAT_SECONDS", 0.02)
+    with lease.writing(lake, "run", "test") as writer:
+        first, beats = lease_row.holder_of(lake.metadata), set()
+        for n in range(5000):
+            writer.show_waiting(f"waiting {n}")
+            now = lease_row.holder_of(lake.metadata)
+            assert first and now and (now.token, now.waiting) == (first.token, f"waiting {n}")
+            beats.add(now.heartbeat)
+            if len(beats) > 5:
+                break
+        assert len(beats) > 5
 
 
 def test_a_writer_that_stood_still_while_another_took_over_writes_nothing_more(

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from catalog.lake import schema
+from catalog.lake.lease_row import holder_of
 from catalog.lake.opening import create_or_open
 from catalog.terms.error import BadQuery, LeaseHeld
 from catalog.write import lease
@@ -34,6 +35,22 @@ def test_an_older_lake_is_readable_and_a_writer_brings_it_up_to_date(
         assert lake.query("SELECT * FROM sentence_repeats") == []
         assert lake.query("SELECT sha256 FROM image_hash ORDER BY ALL") == [("a",), ("b",)]
         assert lake.query("SELECT partition_id FROM partitions") == [("p",)]
+
+
+def test_the_lease_of_an_older_lake_is_readable_and_learns_to_say_what_its_holder_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "NEWEST", schema.MIGRATIONS.index(schema._WAITING))
+        with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "old", "test"):
+            lake.metadata.write("ALTER TABLE pairmill_lease DROP COLUMN waiting")
+            with create_or_open(tmp_path / "lake", read_only=True) as reader:
+                held = holder_of(reader.metadata)
+                assert held and (held.run_id, held.waiting) == ("old", "")
+                assert "waiting" not in reader.table("SELECT * FROM lease").column_names
+    with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "new", "test") as writer:
+        writer.show_waiting("captions: waiting for a node")
+        assert lake.query("SELECT run_id, waiting FROM lease") == [("new", "captions: waiting for a node")]
 
 
 def test_a_column_added_by_a_migration_is_null_in_the_rows_before_it(

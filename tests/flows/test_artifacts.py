@@ -2,11 +2,15 @@
 
 import logging
 import re
+from uuid import uuid4
 
 import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.testing.utilities import prefect_test_harness
 
-from flows.with_prefect.artifacts import ProgressArtifacts, _code, _plain
+from flows.with_prefect.artifacts import ProgressArtifacts, _Bar, _code, _plain
 from flows.with_prefect.local_prefect import free_port
 
 
@@ -15,6 +19,38 @@ def test_progress_that_the_server_does_not_take_is_a_warning(caplog: pytest.LogC
     with temporary_settings(nobody), caplog.at_level(logging.WARNING):
         ProgressArtifacts()("score images", 0, 3)
     assert "score images: its progress could not be shown" in caplog.text
+
+
+@pytest.mark.slow
+def test_what_a_step_waits_for_stands_beside_its_bar_until_it_goes_on():
+    said: list[str | None] = []
+
+    @flow
+    def run() -> None:
+        bars = ProgressArtifacts()
+        bars("captions", 0, 3)
+        for text in ("waiting for a node (1 being launched)", "waiting for a node (2 being launched)", ""):
+            bars.waiting("captions", text)
+            with get_client(sync_client=True) as client:
+                (bar,) = client.read_artifacts()
+            said.append(bar.description)
+        bars.waiting("a step that has no bar", "waiting for a node")
+
+    with prefect_test_harness(server_startup_timeout=300):
+        run()
+    name = "captions: 3 work items"
+    assert said == [f"{name}; waiting for a node ({n} being launched)" for n in (1, 2)] + [name]
+
+
+def test_a_wait_that_the_server_does_not_take_is_a_warning(caplog: pytest.LogCaptureFixture):
+    nobody = {PREFECT_API_URL: f"http://127.0.0.1:{free_port(0)}/api", PREFECT_CLIENT_MAX_RETRIES: 0}
+    bars = ProgressArtifacts()
+    bars._bars["captions"] = _Bar(uuid4(), "captions: 3 work items", 0.0)
+    with temporary_settings(nobody), caplog.at_level(logging.WARNING):
+        bars.waiting("captions", "waiting for a node")
+        bars.waiting("captions", "")
+    assert "captions: waiting for a node could not be shown" in caplog.text
+    assert "captions: that it goes on could not be shown" in caplog.text
 
 
 def test_no_name_and_no_text_acts_in_the_markdown_of_an_artifact():

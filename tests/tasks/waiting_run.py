@@ -1,0 +1,45 @@
+"""A program: a run that needs a GPU on a cluster which has none yet. It prints, as JSON lines, what it shows.
+
+First comes work that a node can be launched for, and then, when a line came in, work that none can.
+"""
+
+import json
+import logging
+import os
+import sys
+from typing import Any
+
+from catalog.lake.opening import create_or_open
+from catalog.recipe.plan import Plan
+from catalog.terms.error import PairmillError
+from catalog.write import lease
+from flows.settings import load_recipe
+from tasks.run.placement import ModelPool, Placement
+from tasks.run.session import Session
+from tests.tasks.two_nodes import OnGpu, items
+
+
+def say(kind: str, *about: Any) -> None:
+    print(json.dumps({"kind": kind, "about": about}), flush=True)
+
+
+def main(lake: str) -> None:
+    log = logging.Handler()
+    log.emit = lambda record: say("log", record.getMessage())
+    logging.getLogger("pairmill.workers").addHandler(log)
+    with create_or_open(lake) as opened, lease.writing(opened, "run", "curate demo") as writer:
+        session = Session(writer, Plan(load_recipe("demo", {}), (), (), {}, ()), with_gpus(1))
+        session.waiting = lambda step, text: say("shown", step, text)
+        session.work("captions", items("row", 3, rows=2), OnGpu(lake, 0.0))
+        say("done")
+        sys.stdin.readline()
+        session.placement = with_gpus(4)
+        try:
+            session.work("tags", items("never", 1), OnGpu(lake, 0.0))
+        except PairmillError as error:
+            say("refused", str(error))
+        sys.stdin.readline()
+
+
+def with_gpus(gpus: float) -> Placement:
+    return Placement(ray_address=os.environ["RAY_ADDRESS"], models={"clip": ModelPool(gpus=gpus, feeders=1)})
