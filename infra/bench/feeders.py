@@ -40,7 +40,7 @@ BATCH, PROMPT = 16, "Describe the picture in one sentence, with what is in front
 KINDS = ("captioner", "CLIP")
 DEVICES = ("nothing", "sleeps", "generates")
 FEEDERS = {f"{n} {kind}": (kind, n) for n in (1, 2) for kind in ("threads", "switching", "processes")}
-# Seconds after which a thread that runs Python is asked for the lock by one that waits: Python's own, and of "switching".
+# Seconds after which a thread that runs Python is asked for the lock by one that waits: Python's own; of "switching".
 USUAL, SHORT = 0.005, 0.0005
 Prepare = Callable[[list[bytes]], dict[str, torch.Tensor]]
 
