@@ -14,10 +14,11 @@ from tasks.run.session import Session
 
 
 def replay(session: Session, reason: str) -> int:
-    """Try again what is quarantined for ``reason``. Returns how many units, addresses and pictures that were.
+    """Try again what is quarantined for ``reason``. Returns how many units, addresses, pictures
+    and sentences that were.
 
-    Source units are read again as a whole (what they gave before is recognised), addresses are fetched, pictures are
-    pending for the stages that could not work on them: a curate that follows scores them.
+    Source units are read again as a whole (what they gave before is recognised), addresses are fetched, pictures and
+    sentences are pending for the stages that could not work on them: a curate that follows scores them.
     """
     n = sum(_read_again(session, units) for units in quarantine.units(session.lake, reason))
     if session.recipe.fetch is not None:

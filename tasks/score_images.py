@@ -18,8 +18,7 @@ from tasks.run.identity import Bound, bound, decoder
 from tasks.run.model_job import Piece, one_by_one
 from tasks.run.partition import Part
 from tasks.run.payloads import batches
-from tasks.run.rows import quarantine, score_rows
-from tasks.run.scored import Scored, model_of, score_parts
+from tasks.run.scored import Scored, model_of, null_parts, score_parts
 from tasks.run.session import Session
 from tasks.score_vectors import score_vectors
 
@@ -68,7 +67,7 @@ class ScoreImages:
     """A model job: decode each picture once and run the scorers on the pixels, all on a CPU but a model's own half.
 
     A picture that does not decode, or is no longer where the lake refers to, gets rows of NULLs (so it is not tried
-    again) and a quarantine row.
+    again) and a quarantine row; one that a model has no room for gets NULLs of that model alone.
     """
 
     stage: ClassVar[str] = "score images"
@@ -110,18 +109,10 @@ class ScoreImages:
         return scored.fetch(running)
 
     def parts(self, item: WorkItem, found: list[Scored]) -> Iterable[Part]:
-        yield from score_parts(self._wanted(item.tables), found)
-        bad = [fault for each in found for fault in each.bad]
-        if bad:
-            names = [fault.item for fault in bad]
-            yield Part("quarantine", quarantine(names, [""] * len(bad), self.stage, bad))
+        return score_parts(self._wanted(item.tables), found, self.stage)
 
     def poisoned(self, item: WorkItem) -> list[Part]:
-        """Make rows of NULLs for pictures that kill their worker, so that they are not tried again."""
-        return [
-            Part(each.score.table, score_rows(each.score, list(item.keys), {}), each.digest)
-            for each in self._wanted(item.tables)
-        ]
+        return null_parts(self._wanted(item.tables), item.keys)
 
     def _wanted(self, tables: tuple[str, ...]) -> list[Bound]:
         return [each for each in self.scorers if each.score.table in tables]

@@ -13,7 +13,7 @@ from tasks.run.identity import Bound, bound
 from tasks.run.model_job import Piece, one_by_one
 from tasks.run.partition import Part
 from tasks.run.rows import read_rows
-from tasks.run.scored import Scored, model_of, score_parts
+from tasks.run.scored import Scored, model_of, null_parts, score_parts
 from tasks.run.session import Session
 from tasks.score_vectors import score_vectors
 
@@ -29,7 +29,7 @@ def score_sentences(session: Session) -> None:
         calibrate(session, "sentence", stage)
         tables = [each.score.table for each in job.scorers]
         pending = pending_sentences(session.lake, session.plan, tables, stage)
-        session.work_rounds(job.scorers[0].score.step, pending, job)
+        session.work_rounds(job.stage, pending, job)
     score_vectors(session, "sentence")
 
 
@@ -39,11 +39,18 @@ PIECE = 16_384
 
 @dataclass(frozen=True)
 class ScoreSentences:
-    """A model job: score sentence texts of one shard, to the tables that lack them."""
+    """A model job: score sentence texts of one shard, to the tables that lack them.
+
+    A sentence that a model has no room for gets NULLs (so it is not tried again) and a quarantine row.
+    """
 
     item_rows: ClassVar[int] = PIECE
 
     scorers: tuple[Bound, ...]
+
+    @property
+    def stage(self) -> str:
+        return self.scorers[0].score.step
 
     @property
     def model(self) -> str:
@@ -72,7 +79,10 @@ class ScoreSentences:
         return scored.fetch(running)
 
     def parts(self, item: WorkItem, found: list[Scored]) -> Iterable[Part]:
-        return score_parts(self._wanted(item.tables), found)
+        return score_parts(self._wanted(item.tables), found, self.stage)
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        return null_parts(self._wanted(item.tables), item.keys)
 
     def _wanted(self, tables: tuple[str, ...]) -> list[Bound]:
         return [each for each in self.scorers if each.score.table in tables]

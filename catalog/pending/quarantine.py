@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from catalog.lake.lake import Lake
-from catalog.terms.declared import declared, scores_of
+from catalog.terms.declared import declared
 from catalog.terms.error import PairmillError
 from catalog.terms.reasons import REASONS
 from catalog.terms.score import Score
@@ -73,13 +73,13 @@ def units(lake: Lake, reason: str) -> list[Units]:
 
 
 def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
-    """Make pictures pending again that stages after ingest could not use for ``reason``.
+    """Make pictures and sentences pending again that stages after ingest could not use for ``reason``.
 
     The rows that say so (of NULLs, or empty texts) go, and `partitions` counts them no longer; its ids change too,
     those of ``quarantine`` included, because the same work is to be committed again. Complaints of stages that leave no
-    such rows stay: what these could not use is pending as it is. Returns the number of pictures.
+    such rows stay: what these could not use is pending as it is. Returns the number of pictures and sentences.
     """
-    scores = [score for score in scores_of("image", declared()) if score.unusable]
+    scores = [score for score in declared() if score.unusable]
     steps = ", ".join(sorted({f"'{score.step}'" for score in scores}))
     complaints = f"FROM quarantine WHERE stage IN ({steps}) AND reason = ?"
     n = lake.query(f"SELECT count(DISTINCT item) {complaints}", (reason,))[0][0]
@@ -90,7 +90,7 @@ def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
     def body() -> None:
         for score in scores:
             of_step = f"SELECT item {complaints} AND stage IN ({_steps_of(score)})"
-            _forget(lake, score.table, f"{score.unusable} AND sha256 IN ({of_step})", reason, commit)
+            _forget(lake, score.table, f"{score.unusable} AND {score.key} IN ({of_step})", reason, commit)
         lake.execute(
             "UPDATE partitions SET partition_id = partition_id || ? WHERE \"table\" = 'quarantine' AND shard IN "
             f"(SELECT shard {complaints})",
@@ -104,7 +104,8 @@ def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
 
 def _steps_of(score: Score) -> str:
     """SQL of the steps whose complaints left ``score`` a row of nothing: its own, and what makes its input."""
-    steps = {score.step} | {each.step for each in scores_of("image", declared()) if each.table in score.made_from}
+    inputs = {*score.made_from, score.vector_table}
+    steps = {score.step} | {each.step for each in declared() if each.table in inputs}
     return ", ".join(f"'{step}'" for step in sorted(steps))
 
 

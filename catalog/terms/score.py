@@ -106,7 +106,7 @@ class Score:
             object.__setattr__(self, "table", self.name)
         if not self.step:
             object.__setattr__(self, "step", f"score {self.of}s")
-        if not self.unusable and self.op and self.of == "image":
+        if not self.unusable and self.op:
             object.__setattr__(self, "unusable", f"{self.columns[0].name} IS NULL")
 
     @property

@@ -30,6 +30,7 @@ NAMES = (
     "catalog",
     "commits",
     "stage",
+    "feeders",
     "partitions",
 )
 

@@ -10,7 +10,8 @@ import numpy as np
 from ops.models.batch_size import on_this_card
 
 if TYPE_CHECKING:
-    from ops.models.clip_loaded import Batches, LoadedClip
+    from ops.models.clip_loaded import LoadedClip
+    from ops.models.row_batches import RowBatches
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,15 @@ class Clip:
         return load(self.spec, self.precision)
 
     def embed_images(self, pixels: list[np.ndarray]) -> np.ndarray:
-        """Embed pictures (h, w, 3) uint8 RGB of any size, best of shorter side ``image_size``, as (n, d) float32."""
-        return self.fetch(self.infer_images(self.prepare_images(pixels)))
+        """Embed pictures (h, w, 3) uint8 RGB of any size, best of shorter side ``image_size``, as (n, d) float32.
+
+        Raises torch.cuda.OutOfMemoryError when one has no room on the device even alone, as does `embed_texts`.
+        """
+        return self.fetch(self.infer_images(self.prepare_images(pixels)).complete())
 
     def embed_texts(self, texts: list[str]) -> np.ndarray:
         """Embed sentences as (n, d) float32, in the order given; one longer than the model's context loses its end."""
-        return self.fetch(self.infer_texts(self.prepare_texts(texts)))
+        return self.fetch(self.infer_texts(self.prepare_texts(texts)).complete())
 
     def load(self) -> None:
         """Load the weights now."""
@@ -65,26 +69,27 @@ class Clip:
         def run(rows: int) -> None:
             side = self._loaded.image_size
             pictures = [np.zeros((side, side, 3), np.uint8)] * rows
-            self._loaded.fetch(self._loaded.infer_pictures(self._loaded.prepare_pictures(pictures, rows)))
+            for _, fitted in self._loaded.prepare_pictures(pictures, rows).batches:
+                self._loaded.embed_images(fitted).cpu()  # not in halves: a batch without room is too large
 
         return on_this_card(self.spec, f"{self.precision} pictures", self.batch_size, run)
 
-    def prepare_images(self, pixels: list[np.ndarray]) -> Batches:
+    def prepare_images(self, pixels: list[np.ndarray]) -> RowBatches:
         """Fit pictures into batches on the CPU, (n, 3, s, s) uint8."""
         return self._loaded.prepare_pictures(pixels, self.fitted_batch_size())
 
-    def infer_images(self, ready: Batches) -> Batches:
-        """Launch prepared pictures; the device is not waited for."""
-        return self._loaded.infer_pictures(ready)
+    def infer_images(self, ready: RowBatches) -> RowBatches:
+        """Launch prepared pictures, in halves where memory runs out; the device is not waited for."""
+        return ready.launched(self._loaded.embed_images)
 
-    def prepare_texts(self, texts: list[str]) -> Batches:
+    def prepare_texts(self, texts: list[str]) -> RowBatches:
         """Tokenize sentences on the CPU, in batches of like length."""
         return self._loaded.prepare_sentences(texts, self.batch_size)
 
-    def infer_texts(self, ready: Batches) -> Batches:
-        """Launch prepared sentences; the device is not waited for."""
-        return self._loaded.infer_sentences(ready)
+    def infer_texts(self, ready: RowBatches) -> RowBatches:
+        """Launch prepared sentences, in halves where memory runs out; the device is not waited for."""
+        return ready.launched(self._loaded.embed_tokens)
 
-    def fetch(self, running: Batches) -> np.ndarray:
-        """Wait for the device; return vectors (n, d) float32."""
-        return self._loaded.fetch(running)
+    def fetch(self, running: RowBatches) -> np.ndarray:
+        """Wait for the device; return vectors (n, d) float32, NaN for a row that had no room there even alone."""
+        return running.fetched(np.float32, self._loaded.dimension)

@@ -8,17 +8,14 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ops.models.device import device, dtype, exact_inference, in_parts_that_fit, text_batches
+from ops.models.device import device, dtype, exact_inference, text_batches
 from ops.models.loading import once, placed
 from ops.models.model_digest import ModelError, resolve, split_open_clip
+from ops.models.row_batches import RowBatches
 from ops.models.text_tower import TextTower
 
 # Batches of sentences that are tokenized and sorted by length together, so that a batch has like lengths.
 TEXT_BATCHES = 16
-
-
-# How many rows there are, and batches of these: row numbers, with what is known of them.
-Batches = tuple[int, list[tuple[list[int], torch.Tensor]]]
 
 
 class LoadedClip:
@@ -37,21 +34,16 @@ class LoadedClip:
         self.scale = 1 / (torch.tensor(settings["std"], device=self.device).view(3, 1, 1) * 255)
         self.dimension = int(self.embed_tokens(tokenizer(["a"])).shape[1])
 
-    def prepare_pictures(self, pictures: list[np.ndarray], batch_size: int) -> Batches:
+    def prepare_pictures(self, pictures: list[np.ndarray], batch_size: int) -> RowBatches:
         """Fit pictures (h, w, 3) uint8 of any size into batches (n, 3, s, s), pinned where there is a GPU."""
         found = []
         for start in range(0, len(pictures), batch_size):
             fitted = torch.stack([self.fit(picture) for picture in pictures[start : start + batch_size]])
             fitted = fitted.pin_memory() if self.device.type == "cuda" else fitted
             found.append((list(range(start, start + len(fitted))), fitted))
-        return len(pictures), found
+        return RowBatches(len(pictures), found)
 
-    def infer_pictures(self, batches: Batches) -> Batches:
-        """Launch all batches of pictures; each has its vectors then, on the device."""
-        n, found = batches
-        return n, [(rows, in_parts_that_fit(self.embed_images, fitted)) for rows, fitted in found]
-
-    def prepare_sentences(self, texts: list[str], batch_size: int) -> Batches:
+    def prepare_sentences(self, texts: list[str], batch_size: int) -> RowBatches:
         """Tokenize sentences into batches of like length."""
         found = []
         chunk = TEXT_BATCHES * batch_size
@@ -59,12 +51,7 @@ class LoadedClip:
             tokens = self.tokenizer(texts[start : start + chunk])
             for rows in text_batches(self.text.ends(tokens).tolist(), batch_size):
                 found.append(([start + row for row in rows], tokens[rows]))
-        return len(texts), found
-
-    def infer_sentences(self, batches: Batches) -> Batches:
-        """Launch all batches of sentences; each has its vectors then, on the device."""
-        n, found = batches
-        return n, [(rows, in_parts_that_fit(self.embed_tokens, tokens)) for rows, tokens in found]
+        return RowBatches(len(texts), found)
 
     def fit(self, picture: np.ndarray) -> torch.Tensor:
         """Fit (h, w, 3) to (3, s, s) uint8: the model's resize ('shortest', 'longest', 'squash'), then crop or pad."""
@@ -97,14 +84,6 @@ class LoadedClip:
         """Embed (n, context) token ids as (n, d) float32 of length 1, on the device."""
         with exact_inference():
             return F.normalize(self.text.encode(tokens).float(), dim=-1)
-
-    def fetch(self, batches: Batches) -> np.ndarray:
-        """Copy the vectors of all batches into one array (n, d). Only here is the device waited for."""
-        n, found = batches
-        vectors = np.zeros((n, self.dimension), dtype=np.float32)
-        for rows, part in found:
-            vectors[rows] = part.cpu().numpy()
-        return vectors
 
 
 @once

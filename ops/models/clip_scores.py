@@ -13,7 +13,8 @@ from ops.models.clip import Clip
 
 @dataclass(frozen=True)
 class EmbedImages:
-    """Read ``pixels`` (list of uint8 (h, w, 3)); add ``image_vector`` float32 (n, d), of length 1."""
+    """Read ``pixels`` (list of uint8 (h, w, 3)); add ``image_vector`` float32 (n, d), of length 1, and ``fault``:
+    None, or the Fault of a picture that had no room on the device even alone, whose vector is NaN."""
 
     model: str
     precision: str = "fp32"
@@ -37,8 +38,10 @@ class EmbedImages:
         return None if ready is None else self._clip.infer_images(ready)
 
     def fetch(self, running: Any) -> Batch:
-        """Wait for the device; return the column ``image_vector``."""
-        return {"image_vector": np.empty((0, 1)) if running is None else self._clip.fetch(running)}
+        """Wait for the device; return the columns ``image_vector`` and ``fault``."""
+        if running is None:
+            return {"image_vector": np.empty((0, 1)), "fault": []}
+        return {"image_vector": self._clip.fetch(running), "fault": running.faults()}
 
     def fitted_batch_size(self) -> int:
         """Return how many pictures the model best takes at once on this device."""
@@ -51,7 +54,8 @@ class EmbedImages:
 
 @dataclass(frozen=True)
 class EmbedSentences:
-    """Read ``text`` (list of sentences); add ``sentence_vector`` float32 (n, d), of length 1."""
+    """Read ``text`` (list of sentences); add ``sentence_vector`` float32 (n, d), of length 1, and ``fault``: None,
+    or the Fault of a sentence that had no room on the device even alone, whose vector is NaN."""
 
     model: str
     precision: str = "fp32"
@@ -74,8 +78,10 @@ class EmbedSentences:
         return None if ready is None else self._clip.infer_texts(ready)
 
     def fetch(self, running: Any) -> Batch:
-        """Wait for the device; return the column ``sentence_vector``."""
-        return {"sentence_vector": np.empty((0, 1)) if running is None else self._clip.fetch(running)}
+        """Wait for the device; return the columns ``sentence_vector`` and ``fault``."""
+        if running is None:
+            return {"sentence_vector": np.empty((0, 1)), "fault": []}
+        return {"sentence_vector": self._clip.fetch(running), "fault": running.faults()}
 
     @property
     def _clip(self) -> Clip:

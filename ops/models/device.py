@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -13,6 +13,9 @@ from ops.models.model_digest import ModelError
 from ops.whole.ranking import multiplies_bfloat16
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+# Reason and detail of the fault of a row that has no room on the device by itself.
+NO_ROOM = ("out_of_memory", "no room for it alone")
+Result = TypeVar("Result")
 
 
 def device() -> torch.device:
@@ -52,19 +55,23 @@ def exact_inference() -> Iterator[None]:
         yield
 
 
-def in_parts_that_fit(run: Callable[[Any], torch.Tensor], rows: Any) -> torch.Tensor:
-    """Run ``rows`` (a tensor or a list) as one batch, or in halves where the GPU's memory runs out; the results joined.
+def parts_that_fit(run: Callable[[Any], Result], rows: Any) -> list[tuple[range, Result | None]]:
+    """Run ``rows`` (a tensor, a list or a range) as one batch, or in halves where the GPU's memory runs out.
 
-    Raises torch.cuda.OutOfMemoryError for a single row that does not fit.
+    Returns the parts in order: the places of each among the rows, and what ``run`` returned of it; None for a single
+    row that has no room by itself.
     """
-    try:
-        return run(rows)
-    except torch.cuda.OutOfMemoryError:
-        if len(rows) == 1:
-            raise
-    torch.cuda.empty_cache()  # outside of the handler the failed batch's tensors are free
-    half = len(rows) // 2
-    return torch.cat([in_parts_that_fit(run, rows[:half]), in_parts_that_fit(run, rows[half:])])
+
+    def parts(at: range) -> list[tuple[range, Result | None]]:
+        try:
+            return [(at, run(rows[at.start : at.stop]))]
+        except torch.cuda.OutOfMemoryError:
+            pass  # outside of the handler the failed batch's tensors are free
+        torch.cuda.empty_cache()
+        half = len(at) // 2
+        return parts(at[:half]) + parts(at[half:]) if half else [(at, None)]
+
+    return parts(range(len(rows)))
 
 
 def text_batches(lengths: list[int], batch_size: int) -> list[list[int]]:

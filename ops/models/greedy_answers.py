@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from ops.models.device import exact_inference
+from ops.models.device import NO_ROOM, exact_inference, parts_that_fit
 from ops.models.generation import Generation
 
 if TYPE_CHECKING:
@@ -45,18 +45,11 @@ def answer_what_fits(
     """Ask for a prepared batch, in halves when the device runs out of memory; one row that alone does not fit gets an
     error. ``part`` prepares the rows from its first number to before its second anew."""
 
-    def answer(ready: Ready, start: int, stop: int) -> list[Generation]:
-        try:
-            return ask(ready)
-        except torch.cuda.OutOfMemoryError:
-            pass  # outside of the handler the failed batch's tensors are free
-        torch.cuda.empty_cache()
-        if stop - start == 1:
-            return [Generation("", 0, "length", 0.0, "out_of_memory", "no room for it alone")]
-        middle = (start + stop) // 2
-        return answer(part(start, middle), start, middle) + answer(part(middle, stop), middle, stop)
+    def answer(at: range) -> list[Generation]:
+        return ask(ready if len(at) == rows else part(at.start, at.stop))
 
-    return answer(ready, 0, rows)
+    nothing = [Generation("", 0, "length", 0.0, *NO_ROOM)]
+    return [each for _, found in parts_that_fit(answer, range(rows)) for each in found or nothing]
 
 
 def n_tokens(inputs: dict[str, Any]) -> list[int]:

@@ -18,7 +18,8 @@ PRECISIONS = ("fp32", "bf16")
 
 @dataclass(frozen=True)
 class Perplexity:
-    """Read ``text`` (list of sentences); add ``perplexity`` float64 (n,): exp(-mean log p) a token, >= 1.
+    """Read ``text`` (list of sentences); add ``perplexity`` float64 (n,): exp(-mean log p) a token, >= 1, and
+    ``fault``: None, or the Fault of a text that had no room on the device even alone, whose perplexity is NaN.
 
     Over all tokens, the first one predicted from the model's start token (GPT-2's ``<|endoftext|>``). Transformers' own
     loss leaves that first one out; it tells how likely a sentence begins so, and is a third of one of three tokens. Raw
@@ -56,8 +57,10 @@ class Perplexity:
         return None if ready is None else self._loaded().infer(ready)
 
     def fetch(self, running: Any) -> Batch:
-        """Return the column ``perplexity``."""
-        return {"perplexity": np.empty(0) if running is None else self._loaded().fetch(running)}
+        """Wait for the device; return the columns ``perplexity`` and ``fault``."""
+        if running is None:
+            return {"perplexity": np.empty(0), "fault": []}
+        return {"perplexity": self._loaded().fetch(running), "fault": running.faults()}
 
     def _loaded(self) -> LoadedLanguageModel:
         # Torch takes 3 CPU seconds to import, and a flow names models that only its workers run.

@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 
 from ops.models.causal_model import load_causal
-from ops.models.device import dtype, exact_inference, in_parts_that_fit, token_batches
+from ops.models.device import dtype, exact_inference, token_batches
 from ops.models.loading import once
 from ops.models.model_digest import ModelError
+from ops.models.row_batches import RowBatches
 
 # The longest text, start token included: GPT-2's own context. Others would take in 128k tokens of one "sentence".
 CONTEXT = 1024
@@ -19,10 +20,6 @@ CONTEXT = 1024
 SENTENCE_TOKENS = 32
 # Positions whose logits are turned into losses together: 100 MB of fp32 at GPT-2's 50,257 words.
 POSITIONS = 512
-
-
-# How many texts there are, and batches of these: row numbers, with what is known of them.
-Batches = tuple[int, list[tuple[list[int], Any]]]
 
 
 class LoadedLanguageModel:
@@ -33,27 +30,23 @@ class LoadedLanguageModel:
         self.context = min(getattr(model.config, "max_position_embeddings", None) or CONTEXT, CONTEXT)
 
     def perplexity(self, texts: list[str], batch_size: int) -> np.ndarray:
-        """Compute the perplexity of each text as float64 (n,), in the order given; NaN where it has no token."""
+        """Compute the perplexity of each text as float64 (n,), in the order given; NaN for one without a token or
+        room."""
         return self.fetch(self.infer(self.prepare(texts, batch_size)))
 
-    def prepare(self, texts: list[str], batch_size: int) -> Batches:
+    def prepare(self, texts: list[str], batch_size: int) -> RowBatches:
         """Tokenize the texts and group them into batches of like length, (rows, their tokens) each."""
         rows = self.tokenize(texts)
         batches = token_batches([len(row) for row in rows], batch_size * SENTENCE_TOKENS)
-        return len(texts), [(batch, [rows[row] for row in batch]) for batch in batches]
+        return RowBatches(len(texts), [(batch, [rows[row] for row in batch]) for batch in batches])
 
-    def infer(self, batches: Batches) -> Batches:
+    def infer(self, ready: RowBatches) -> RowBatches:
         """Launch all batches; each has its mean losses instead of its tokens then, on the device."""
-        n, found = batches
-        return n, [(rows, in_parts_that_fit(self.mean_losses, tokens)) for rows, tokens in found]
+        return ready.launched(self.mean_losses)
 
-    def fetch(self, batches: Batches) -> np.ndarray:
+    def fetch(self, running: RowBatches) -> np.ndarray:
         """Return the perplexities (n,); only here is the device waited for."""
-        n, found = batches
-        losses = np.full(n, np.nan)
-        for rows, part in found:
-            losses[rows] = part.cpu().numpy()
-        return np.exp(losses)
+        return np.exp(running.fetched(np.float64))
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
         """Return the tokens of each text, without the start token and cut so that both fit the context."""

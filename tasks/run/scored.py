@@ -9,11 +9,12 @@ from ops.fault import Fault
 from tasks.run.identity import Bound
 from tasks.run.partition import Part
 from tasks.run.payloads import CHUNK
-from tasks.run.rows import measured, score_rows
+from tasks.run.rows import measured, quarantine, score_rows
 
 
 class Halves(Protocol):
-    """An op that runs a model in halves, as `ops.models.engine.Halves`: ``fetch`` gives the columns that it adds."""
+    """An op that runs a model in halves, as `ops.models.engine.Halves`: ``fetch`` gives the columns that it adds and,
+    where it may fail at a row, ``fault``: None, or the Fault of a row that it gives no values for."""
 
     def prepare(self, batch: Batch, /) -> Any: ...
     def infer(self, ready: Any, /) -> Any: ...
@@ -45,16 +46,23 @@ def infer(ready: Scored) -> Scored:
 
 
 def fetch(running: Scored) -> Scored:
-    """Take what the models found."""
-    found = dict(running.found)
+    """Take what the models found: of a row that one fails at, no values by this model."""
+    found, bad = dict(running.found), list(running.bad)
     for each, given in running.of_models:
         counted = {name: range(len(running.good)) for name in each.score.reads}
-        found[each.score.table] = measured(each.score, counted | _halves(each).fetch(given))
-    return replace(running, found=found, of_models=[])
+        columns = _halves(each).fetch(given)
+        faults: list[Fault | None] = columns.get("fault", [None] * len(running.good))
+        found[each.score.table] = {
+            name: [None if fault else value for value, fault in zip(values, faults, strict=True)]
+            for name, values in measured(each.score, counted | columns).items()
+        }
+        bad += [fault.about(running.keys[at]) for at, fault in zip(running.good, faults, strict=True) if fault]
+    return replace(running, found=found, bad=bad, of_models=[])
 
 
-def score_parts(scorers: list[Bound], pieces: list[Scored]) -> Iterator[Part]:
-    """Make rows of all pieces of an item, for each score a part; NULLs for what is not good."""
+def score_parts(scorers: list[Bound], pieces: list[Scored], step: str) -> Iterator[Part]:
+    """Make rows of all pieces of an item, for each score a part, with NULLs for what has no values; and of the faults
+    of ``step``, one an item."""
     keys = [key for piece in pieces for key in piece.keys]
     for each in scorers:
         values: dict[str, list] = {}
@@ -62,6 +70,13 @@ def score_parts(scorers: list[Bound], pieces: list[Scored]) -> Iterator[Part]:
             for name, column in piece.found[each.score.table].items():
                 values.setdefault(name, []).extend(_spread(column, piece.good, len(piece.keys)))
         yield Part(each.score.table, score_rows(each.score, keys, values), each.digest)
+    if bad := {fault.item: fault for piece in pieces for fault in piece.bad}:
+        yield Part("quarantine", quarantine(list(bad), [""] * len(bad), step, list(bad.values())))
+
+
+def null_parts(scorers: list[Bound], keys: tuple[str, ...]) -> list[Part]:
+    """Make rows of NULLs for items that kill their worker, so that they are not tried again."""
+    return [Part(each.score.table, score_rows(each.score, list(keys), {}), each.digest) for each in scorers]
 
 
 def load(scorers: tuple[Bound, ...]) -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from catalog.pending.item import WorkItem
 from catalog.terms.controls import printable
-from catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_HASH, IMAGE_QUALITY
+from catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_HASH, IMAGE_QUALITY, SENTENCE_EMBEDDING
 from ops.image.decode import Decode
 from ops.image.image_quality import ImageQuality
 from ops.image.phash import PerceptualHash
 from ops.models.clip import Clip
-from ops.models.clip_scores import EmbedImages
+from ops.models.clip_scores import EmbedImages, EmbedSentences
 from ops.models.language_model import LanguageModel
 from ops.models.vlm import VisionLanguageModel
 from ops.pair.tags import ZeroShotTags
@@ -27,6 +27,7 @@ from tasks.run.identity import Bound
 from tasks.run.partition import Job, Output, write_parts
 from tasks.run.rows import to_blobs
 from tasks.score_images import ScoreImages
+from tasks.score_sentences import ScoreSentences
 from tasks.tag import TagPictures
 from tasks.text_similarity import ScoreTexts
 from tests.ops.models.tiny_chat import save_chat_model
@@ -67,6 +68,13 @@ def test_a_poisoned_picture_gets_a_row_in_every_table_it_was_wanted_for(job: Job
     assert [each.table for each in written] == list(tables)
     for each in written:
         assert pq.read_table(each.path, columns=["sha256"])["sha256"].to_pylist() == ["a", "b"]
+
+
+def test_a_sentence_that_kills_its_worker_has_a_row_and_its_complaint_the_name_of_the_step():
+    job = ScoreSentences((Bound(SENTENCE_EMBEDDING, EmbedSentences("open_clip:local-dir:nowhere"), "v"),))
+    (part,) = job.poisoned(WorkItem("shard", ("a",), tables=("sentence_embedding",)))
+    assert (part.table, part.scorer) == ("sentence_embedding", "v") and job.stage == SENTENCE_EMBEDDING.step
+    assert part.rows.to_pylist() == [{"content": "a", "sentence_vector": None}]
 
 
 def test_a_text_that_kills_its_worker_has_no_similarity_but_is_known_by_its_digest():

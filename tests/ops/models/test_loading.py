@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from ops.models.device import in_parts_that_fit
+from ops.models.device import parts_that_fit
 from ops.models.loading import no_room, once, placed, weight_bytes
 from ops.models.model_digest import ModelError
 
@@ -63,7 +63,7 @@ def test_memory_that_runs_out_while_a_model_is_moved_is_the_models_error():
         placed(Full(2, 2), "hf:big")
 
 
-def test_a_batch_without_room_is_run_in_halves_and_a_row_without_room_is_told():
+def test_a_batch_without_room_is_run_in_halves_and_a_row_without_room_has_nothing():
     sizes: list[int] = []
 
     def run(rows: torch.Tensor) -> torch.Tensor:
@@ -72,7 +72,9 @@ def test_a_batch_without_room_is_run_in_halves_and_a_row_without_room_is_told():
             raise torch.cuda.OutOfMemoryError("no room")
         return rows * 2
 
-    assert torch.equal(in_parts_that_fit(run, torch.arange(10)), torch.arange(10) * 2)
+    places, found = zip(*parts_that_fit(run, torch.arange(10)), strict=True)
+    assert places == (range(2), range(2, 5), range(5, 7), range(7, 10))
+    assert torch.equal(torch.cat(found), torch.arange(10) * 2)
     assert sizes == [10, 5, 2, 3, 5, 2, 3]
-    with pytest.raises(torch.cuda.OutOfMemoryError):
-        in_parts_that_fit(run, torch.tensor([1, 99]))
+    (_, first), (place, none), (_, last) = parts_that_fit(run, torch.tensor([1, 99, 2]))
+    assert (first.tolist(), place, none, last.tolist()) == ([2], range(1, 2), None, [4])

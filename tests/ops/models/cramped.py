@@ -1,0 +1,75 @@
+"""Ops whose model finds no room for planted rows, in any process: of the real op only the forward is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ops.batch import Batch
+from ops.models.clip_scores import EmbedImages, EmbedSentences
+from ops.models.perplexity import Perplexity
+
+# Where the loaded weights of an op are, and the method that runs them.
+FORWARD: dict[type, tuple[Callable[[Any], Any], str]] = {
+    EmbedImages: (lambda op: op._clip._loaded, "embed_images"),
+    EmbedSentences: (lambda op: op._clip._loaded, "embed_tokens"),
+    Perplexity: (lambda op: op._loaded(), "mean_losses"),
+}
+
+
+@dataclass(frozen=True)
+class Cramped:
+    """``op`` whose forward has no room for ``unfit`` rows (as `inputs` shows them), nor for over ``most`` at once; with
+    ``while_there`` only as long as that file exists."""
+
+    op: Any
+    unfit: frozenset[str] = frozenset()
+    most: int = 1000
+    while_there: str = ""
+
+    @property
+    def batch_size(self) -> int:
+        return self.op.batch_size
+
+    def __call__(self, batch: Batch) -> Batch:
+        return batch | self.fetch(self.infer(self.prepare(batch)))
+
+    def prepare(self, batch: Batch) -> Any:
+        return self.op.prepare(batch)
+
+    def infer(self, ready: Any) -> Any:
+        find, name = FORWARD[type(self.op)]
+        loaded = find(self.op)
+        forward = getattr(loaded, name)
+
+        def cramped(rows: Any) -> torch.Tensor:
+            is_full = len(rows) > self.most or not self.unfit.isdisjoint(map(shown, rows))
+            if is_full and (not self.while_there or Path(self.while_there).exists()):
+                raise torch.cuda.OutOfMemoryError("no room")
+            return forward(rows)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loaded, name, cramped)
+            return self.op.infer(ready)
+
+    def fetch(self, running: Any) -> Batch:
+        return self.op.fetch(running)
+
+
+def shown(row: Any) -> str:
+    """What the model takes of one row, as a text to compare."""
+    return str(row.tolist() if torch.is_tensor(row) else row)
+
+
+def inputs(op: Any, batch: Batch) -> dict[int, str]:
+    """What the model takes of each row of ``batch`` that it takes anything of."""
+    return {
+        row: shown(given)
+        for rows, given_rows in op.prepare(batch).batches
+        for row, given in zip(rows, given_rows, strict=True)
+    }
