@@ -46,8 +46,12 @@ def curate(
     progress: Progress = silent,
     workers: int = 2,
     ray_address: str = "",
+    commit_files: int = 200,
 ) -> tuple[Published, dict[str, int]]:
-    """One run with a commit an item. Returns what was published and the number of work items by step."""
+    """One run. Returns what was published and the number of work items by step.
+
+    A commit an item (``commit_files`` 1) is for a run that is killed between two: it takes twice as long.
+    """
     read = load_recipe(recipe, settings)
     with session(
         read,
@@ -55,7 +59,7 @@ def curate(
         str(new_lake(lake)),
         Compute(workers=workers, ray_address=ray_address),
     ) as opened:
-        opened.progress, opened.commit_files = progress, 1
+        opened.progress, opened.commit_files = progress, commit_files
         published = curate_steps(opened, lambda step, held: step(held))
         return published, dict(opened.counts)
 
@@ -96,4 +100,4 @@ def _kill_in(victim: str) -> Progress:
 
 if __name__ == "__main__":
     lake, source, step, *rest = sys.argv[1:]
-    curate(lake, source, settings=dict(each.split("=", 1) for each in rest), progress=_kill_in(step))
+    curate(lake, source, settings=dict(each.split("=", 1) for each in rest), progress=_kill_in(step), commit_files=1)
