@@ -12,9 +12,10 @@ def uncaptioned(lake: Lake, scorer: str, most: int | None = None, item: int = 2*
     """List distinct pictures that a document still holds and that have no row of ``scorer`` in ``captions``, with their
     bytes' files: a work item a home shard, or several of at most ``item`` pictures.
 
-    ``most`` lists the first so many alone. In rounds, at least one, maybe empty.
+    ``most`` lists so many alone, the first by their hash: a draw from all shards, since one shard may be one site. In
+    rounds, at least one, maybe empty.
     """
-    first = "" if most is None else f" ORDER BY shard, sha256 LIMIT {most}"
+    first = "" if most is None else f" ORDER BY sha256 LIMIT {most}"
     sql = f"SELECT shard, list(sha256 ORDER BY sha256) AS keys FROM ({_lacking(scorer)}{first}) GROUP BY shard"
     for rows in by_rounds(lake, sql):
         files = payload_paths(lake, "payloads", [shard for shard, _ in rows])

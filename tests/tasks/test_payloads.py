@@ -294,3 +294,12 @@ def test_the_pictures_of_an_item_are_listed_as_their_files_hold_them(tmp_path: P
         stored = [sha for path in item.paths for sha in pq.read_table(path)["sha256"].to_pylist()]
         assert in_file_order(held.lake, item) == stored
         assert in_file_order(held.lake, WorkItem(item.shard, ("none", *stored[::2]))) == [*stored[::2], "none"]
+
+
+def test_the_first_pictures_to_be_captioned_are_drawn_from_all_shards(tmp_path: Path, photos: Path):
+    with opened(tmp_path / "lake", photos, "copy", **{"ingest.documents_per_shard": "1"}) as held:
+        ingest(held)
+        listed = [item for items in uncaptioned(held.lake, "none", 3) for item in items]
+        found = sorted(sha for (sha,) in held.lake.query("SELECT sha256 FROM image_content"))
+    assert sorted(key for item in listed for key in item.keys) == found[:3]
+    assert len({item.shard for item in listed}) == 3
