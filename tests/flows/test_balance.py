@@ -87,6 +87,7 @@ def test_the_cap_counts_in_the_clusters_of_balance(curated: Path):
     assert found[0][0] == found[0][1] > 50
 
 
+@pytest.mark.slow
 def test_a_lake_of_one_clustering_is_told_read_and_given_the_other(
     tell: Tell, curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
 ):

@@ -33,6 +33,7 @@ def payload_files(lake: Path) -> list[Path]:
     return [folder / Path(path).name for (path,) in paths]
 
 
+@pytest.mark.slow
 def test_a_model_of_texts_alone_fuses_without_the_pictures(
     curated_copy: Path, pages: Path, by_text: dict[str, str], settings: dict[str, str]
 ):

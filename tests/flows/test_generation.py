@@ -51,6 +51,7 @@ def test_a_wave_asks_for_what_the_one_before_left_open_and_the_lake_says_so(by_w
     assert sum(asked for _, asked, *_ in waves) < reached
 
 
+@pytest.mark.slow
 def test_the_dataset_is_the_one_of_all_texts(by_waves: Path, pages: Path, asked: dict[str, str], tmp_path: Path):
     """First all texts are made, by a run that nothing caps; then the run of the cap has only to cut."""
     threshold = rows(by_waves, "SELECT threshold FROM thresholds")[0][0]
@@ -89,6 +90,7 @@ def test_what_is_killed_inside_and_between_waves_ends_in_the_same_dataset(
     assert rows(lake, "SELECT 1 FROM captions GROUP BY sha256, scorer HAVING count(*) > 1") == []
 
 
+@pytest.mark.slow
 def test_a_wave_whose_asking_failed_is_asked_for_again_as_the_same_wave(
     pages: Path, asked: dict[str, str], tmp_path: Path
 ):

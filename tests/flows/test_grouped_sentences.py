@@ -4,6 +4,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from catalog.lake import schema
 from catalog.lake.opening import create_or_open
 from tasks.out.html_report import write_report
@@ -26,6 +28,7 @@ def made_older(lake: Path) -> None:
         opened.execute(f"DELETE FROM schema_version WHERE version >= {first}")
 
 
+@pytest.mark.slow
 def test_an_older_lake_is_read_as_it_is_and_grouped_by_the_next_run(
     tell: Tell, tmp_path: Path, pages: Path, settings: dict[str, str]
 ):

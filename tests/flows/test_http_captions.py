@@ -49,6 +49,7 @@ def hashes(lake: Path, settings: dict[str, str], shas: list[str]) -> dict[str, s
     return found
 
 
+@pytest.mark.slow
 def test_of_a_server_that_fails_each_picture_has_its_own_caption_once(
     curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
 ):

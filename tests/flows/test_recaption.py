@@ -112,6 +112,7 @@ def killed(lake: Path, photos: Path, step: str, done: int, to: str = "") -> None
     assert gone.returncode == -9, gone.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_what_was_committed_before_a_kill_is_not_made_again_and_nothing_is_missing(photos: Path, tmp_path: Path):
     lake = tmp_path / "lake"
     killed(lake, photos, "first captions", 1)
@@ -146,6 +147,7 @@ def test_the_rest_is_made_only_when_a_person_says_so(
     assert main(command) == 0, "nothing is left to ask about"
 
 
+@pytest.mark.slow
 def test_captions_of_a_curate_are_used_and_a_curate_uses_these(
     curated_copy: Path, pages: Path, settings: dict[str, str], tell: Tell
 ):

@@ -75,6 +75,7 @@ def test_another_choice_of_what_is_there_is_a_cut_and_no_captioner_is_asked(
     assert {by for by, *_ in pairs(lake).values()} == {"far"}
 
 
+@pytest.mark.slow
 def test_a_mixture_asks_one_captioner_a_picture_whatever_is_killed(few_pages: Path, tmp_path: Path):
     killed(tmp_path / "killed", few_pages, "caption near@1:0", MIXTURE)
     for lake in (tmp_path / "lake", tmp_path / "killed"):
@@ -86,6 +87,7 @@ def test_a_mixture_asks_one_captioner_a_picture_whatever_is_killed(few_pages: Pa
     assert pairs(tmp_path / "killed") == pairs(tmp_path / "lake")
 
 
+@pytest.mark.slow
 def test_a_captioner_that_joins_a_mixture_has_no_text_fused_anew_but_of_the_pictures_that_it_gets(
     few_pages: Path, tmp_path: Path
 ):

@@ -83,6 +83,7 @@ def settled(home: Path, wanted: set[int]) -> bool:
     return set(of(home)) == wanted
 
 
+@pytest.mark.slow
 def test_once_goes_through_server_and_worker_tells_the_result_and_leaves_nothing_running(
     home: Path, tmp_path: Path, few_pages: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
