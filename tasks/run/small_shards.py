@@ -1,8 +1,10 @@
 """Join work items of small shards into one, so that a model has whole batches of them.
 
 A late wave asks for texts of a few pictures of each of thousands of shards, and an ingest a day brings small shards:
-item by item a card would have batches of one. What comes of a joined item is written as if they had not been joined, a
-partition a shard (`tasks.run.partition`), so that a run goes on whichever way they were when it was killed.
+item by item a card would have batches of one, and a server few requests at once. Of 100 shards of two pictures a server
+that takes half a second for each answered 10 to 11 a second, and 24 to 38 of the same joined (two CPUs, in turn). What
+comes of a joined item is written as if they had not been joined, a partition a shard (`tasks.run.partition`), so that a
+run goes on whichever way they were when it was killed.
 """
 
 from collections.abc import Iterator, Sequence
