@@ -50,7 +50,7 @@ class WorkItem:
 
 
 def join(items: Sequence[WorkItem]) -> WorkItem:
-    """Make one item of several of different shards, which lack the same scores and have inputs a row."""
+    """Make one item of several, mostly of different shards, which lack the same scores and have inputs a row."""
     first, *others = items
     if not others:
         return first

@@ -50,7 +50,7 @@ class ModelLine:
         else:
             found = self._engine.run(pieces)
         manifests = write_parts(self._job.parts(item, found), item, output)
-        return with_seconds(manifests, item, self._watched.spent(number))
+        return with_seconds(manifests, self._watched.spent(number))
 
     def _load(self) -> None:
         with self._loading:

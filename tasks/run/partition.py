@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -138,10 +139,13 @@ def timed_parts(make: Callable[[], Iterable[Part]], item: WorkItem, output: Outp
     """Write what ``make`` returns, with the seconds that this and to make it took in the manifests."""
     started = time.perf_counter()
     manifests = write_parts(make(), item, output)
-    return with_seconds(manifests, item, time.perf_counter() - started)
+    return with_seconds(manifests, time.perf_counter() - started)
 
 
-def with_seconds(manifests: list[Manifest], item: WorkItem, seconds: float) -> list[Manifest]:
-    """Return the manifests with what the item took; of several shards each has its share by rows."""
-    share = {home.shard: len(home.keys) / len(item.keys) for home in item.joined} or {item.shard: 1.0}
-    return [replace(manifest, seconds=round(seconds * share[manifest.shard], 4)) for manifest in manifests]
+def with_seconds(manifests: list[Manifest], seconds: float) -> list[Manifest]:
+    """Return the manifests with what the item took; those of one table share it by their rows."""
+    rows: Counter[tuple[str, str]] = Counter()
+    for each in manifests:
+        rows[each.table, each.scorer] += each.rows
+    share = [each.rows / total if (total := rows[each.table, each.scorer]) else 1.0 for each in manifests]
+    return [replace(each, seconds=round(seconds * part, 4)) for each, part in zip(manifests, share, strict=True)]

@@ -91,7 +91,7 @@ def parts_of(item: WorkItem) -> list[Part]:
 def written(items: Sequence[WorkItem], folder: str) -> dict[tuple[str, str], tuple[Manifest, list[dict]]]:
     found = {}
     for item in items:
-        for each in with_seconds(write_parts(parts_of(item), item, Output(f"{folder}/", "run", 7)), item, 1.0):
+        for each in with_seconds(write_parts(parts_of(item), item, Output(f"{folder}/", "run", 7)), 1.0):
             rows = pq.read_table(each.path, partitioning=None).to_pylist()
             assert (each.table, each.partition_id) not in found
             found[each.table, each.partition_id] = each, rows
@@ -111,6 +111,15 @@ def test_what_is_written_of_a_joined_item_is_what_is_written_of_each_of_its_shar
         assert other.usage == manifest.usage, "each has its own tokens"
     seconds = sum(manifest.seconds for manifest, _ in together.values() if manifest.table == "captions")
     assert abs(seconds - 1.0) < 1e-3 * len(items), "and a share of the item's time"
+
+
+def test_two_items_of_one_shard_joined_have_their_own_share_of_its_time(tmp_path: Path):
+    whole = shards([35])[0]
+    found = written([join([whole.only(whole.keys[:25]), whole.only(whole.keys[25:])])], str(tmp_path))
+    assert sorted((m.rows, m.seconds) for m, _ in found.values() if m.table == "captions") == [
+        (10, 0.2857),
+        (25, 0.7143),
+    ]
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=9), *[st.integers(0, 10**6)] * 4)
