@@ -63,9 +63,9 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
             f"INSERT INTO decisions BY NAME SELECT {key}, image_id AS item_id, 'image' AS kind, dropped_by, "
             "dropped_value AS value FROM cut_images ORDER BY image_id"
         )
-        for position, (kind, rule, n_in, n_dropped) in enumerate(funnel):
-            row = (name, version, kind, position, rule, n_in, n_dropped)
-            lake.execute("INSERT INTO funnel VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        columns = ("dataset", "version", "kind", "position", "rule", "n_in", "n_dropped")
+        steps = [(name, version, kind, place, *step) for place, (kind, *step) in enumerate(funnel)]
+        lake.insert("funnel", pa.table(dict(zip(columns, map(list, zip(*steps, strict=True)), strict=True))))
         for place, captioner in enumerate(plan.recipe.captioners):
             by = (captioner.name, plan.scorer(plan.captioner(place)), plan.scorer(plan.similarity(place)))
             lake.execute("INSERT INTO dataset_captioners VALUES (?, ?, ?, ?, ?, ?)", (name, version, place, *by))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from catalog.lake import schema, score_tables, seal, snapshot, spill
+from catalog.lake import empty, schema, score_tables, seal, snapshot, spill
 from catalog.lake.attach import attach, extensions_for, use_s3_credentials
 from catalog.lake.connection import connect
 from catalog.lake.lake import Lake
@@ -38,6 +38,7 @@ def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConne
         raise nothing
     if not read_only:
         seal.remove(location)
+        empty.begin(location)
     connection = _connected(location, read_only)
     metadata = Metadata(connection, location, read_only)
     if metadata.has_lake():

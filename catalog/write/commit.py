@@ -1,7 +1,7 @@
 """Commit finished files: register them with DuckLake and insert their `partitions` rows, in one transaction."""
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass
 
@@ -105,6 +105,10 @@ def commit(lake: Lake, manifests: Sequence[Manifest], committed: Committed | Non
 
     new = lake.retrying(body)
     lake.checksums.add({path: manifest.sha256 for manifest, path in new if path and manifest.sha256})
+    rows: Counter[str] = Counter()
+    for manifest, _ in new:
+        rows[manifest.table] += manifest.rows
+    lake.grow(max(rows.values(), default=0))
     return len(new)
 
 

@@ -35,15 +35,17 @@ def recorded(lake: Lake, run_id: str, flow: str, recipe: Recipe, sources: Sequen
 
     Runs that still stand as running held it before, and were killed before they could say so: they become 'killed'.
     """
-    lake.execute(
-        "UPDATE runs SET state = 'killed', detail = ? WHERE state = 'running'", (f"found by run {run_id}: it is gone",)
-    )
     row = (run_id, flow, recipe.name, "running", datetime.now(UTC), None, "")
-    lake.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-    lake.execute(
-        "INSERT INTO run_recipes VALUES (?, ?, ?)",
-        (run_id, json.dumps(recipe.record(), ensure_ascii=False), list(sources)),
-    )
+    recorded = (run_id, json.dumps(recipe.record(), ensure_ascii=False), list(sources))
+
+    def begin() -> None:
+        if lake.query("SELECT 1 FROM runs WHERE state = 'running'"):
+            why = f"found by run {run_id}: it is gone"
+            lake.execute("UPDATE runs SET state = 'killed', detail = ? WHERE state = 'running'", (why,))
+        lake.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        lake.execute("INSERT INTO run_recipes VALUES (?, ?, ?)", recorded)
+
+    lake.retrying(begin)
     try:
         yield
     except BaseException as error:

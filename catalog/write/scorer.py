@@ -40,32 +40,36 @@ class Scorer:
         return json.dumps(dict(self.settings), sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
-def register(lake: Lake, scorers: Sequence[Scorer], commit: int) -> int:
-    """Insert the scorers that the lake lacks, with this process's library versions. Returns how many were new."""
-    by_digest = {scorer.digest: scorer for scorer in scorers}
+def register(lake: Lake, scorers: Sequence[tuple[Scorer, int]]) -> int:
+    """Insert the scorers that the lake lacks, each with its commit number, and this process's library versions.
+
+    Returns how many were new.
+    """
+    by_digest = {scorer.digest: (scorer, commit) for scorer, commit in scorers}
 
     def body() -> int:
-        known = {row[0] for row in lake.query("SELECT digest FROM scorers")}
-        new = {digest: scorer for digest, scorer in by_digest.items() if digest not in known}
+        among = ", ".join(f"'{digest}'" for digest in by_digest)
+        known = {row[0] for row in lake.query(f"SELECT digest FROM scorers WHERE digest IN ({among})")}
+        new = [pair for digest, pair in by_digest.items() if digest not in known]
         if new:
-            lake.insert("scorers", _rows(new, commit))
+            lake.insert("scorers", _rows(new))
         return len(new)
 
     return lake.retrying(body) if by_digest else 0
 
 
-def _rows(scorers: Mapping[str, Scorer], commit: int) -> pa.Table:
-    found = list(scorers.values())
+def _rows(found: Sequence[tuple[Scorer, int]]) -> pa.Table:
+    scorers = [scorer for scorer, _ in found]
     return pa.table(
         {
-            "digest": list(scorers),
-            "name": [s.name for s in found],
-            "version": pa.array([s.version for s in found], pa.int32()),
-            "settings": [s.settings_json() for s in found],
-            "model": [s.model for s in found],
-            "made_from": pa.array([sorted(s.made_from) for s in found], pa.list_(pa.string())),
-            "libraries": [_libraries()] * len(found),
-            "commit": pa.array([commit] * len(found), pa.int64()),
+            "digest": [s.digest for s in scorers],
+            "name": [s.name for s in scorers],
+            "version": pa.array([s.version for s in scorers], pa.int32()),
+            "settings": [s.settings_json() for s in scorers],
+            "model": [s.model for s in scorers],
+            "made_from": pa.array([sorted(s.made_from) for s in scorers], pa.list_(pa.string())),
+            "libraries": [_libraries()] * len(scorers),
+            "commit": pa.array([commit for _, commit in found], pa.int64()),
         }
     )
 

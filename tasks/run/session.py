@@ -11,7 +11,7 @@ from catalog.recipe.plan import Plan
 from catalog.recipe.recipe import Recipe
 from catalog.write.commit import Manifest
 from catalog.write.lease import Writer
-from catalog.write.scorer import Scorer, register
+from catalog.write.scorer import Scorer
 from catalog.write.stream import commit_stream
 from tasks.run.budget import Budget
 from tasks.run.partition import Job, Output, Part, write_parts
@@ -76,12 +76,11 @@ class Session:
             self.notes.append(text)
 
     def begin(self, step: str) -> Output:
-        """Allocate a commit number for ``step`` and register the scorers that wait; call it only when there is work.
+        """Allocate a commit number for ``step``, which takes the scorers that wait; call it only when there is work.
 
         Raises LeaseLost when another process took the lease over.
         """
-        commit = self.writer.begin(step)
-        register(self.lake, self._unregistered, commit)
+        commit = self.writer.begin(step, self._unregistered)
         self._unregistered.clear()
         return Output(self.lake.data_path, self.writer.run_id, commit)
 

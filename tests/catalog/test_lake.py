@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from catalog.lake import patience, schema
+from catalog.lake import empty, patience, schema
 from catalog.lake.connection import connect
 from catalog.lake.digest import file_stamp
 from catalog.lake.lake import Lake
@@ -59,8 +59,7 @@ def test_plain_duckdb_reads_the_lake_from_another_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "test") as writer:
-        writer.commit([partition(lake, "p", ["a", "b"])])
-        writer.begin("score")
+        writer.commit([partition(lake, "p", ["a", "b"], writer.begin("score"))])
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     with plain_duckdb("../lake/catalog.sqlite") as connection:
@@ -305,6 +304,7 @@ def test_a_reader_of_a_lake_that_is_being_made_waits_for_its_tables(tmp_path: Pa
 
 
 def test_a_reader_of_a_lake_whose_making_was_cut_short_is_told(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(empty, "SHIPPED", tmp_path / "nothing")
     monkeypatch.setattr(schema, "migrate", lambda lake: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         create_or_open(tmp_path / "lake")

@@ -16,6 +16,7 @@ from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.terms.error import LeaseHeld, LeaseLost
 from catalog.write import lease
+from tests.catalog.conftest import partition
 from tests.shared import opened_new
 
 FAR = "far pid:[1] another-boot"
@@ -93,6 +94,9 @@ def test_commit_numbers_rise_over_steps_and_runs(lake: Lake) -> None:
     for run in ("a", "b"):
         with lease.writing(lake, run, "test") as writer:
             numbers += [writer.begin("score"), writer.begin("cluster")]
+            assert len(lake.query("SELECT * FROM commits")) == len(numbers) - 2, "recorded with what is committed"
+            writer.commit([partition(lake, f"p{run}", ["x"], numbers[-1])])
+            writer.begin("nothing comes of it")
     assert numbers == [1, 2, 3, 4]
     assert lake.query('SELECT "commit", run_id, step FROM commits ORDER BY ALL')[2:] == [
         (3, "b", "score"),

@@ -2,11 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from catalog.lake import schema
+from catalog.lake import empty, schema
+from catalog.lake.lake import Lake
 from catalog.lake.lease_row import holder_of
 from catalog.lake.opening import create_or_open
 from catalog.terms.error import BadQuery, LeaseHeld
 from catalog.write import lease
+from infra.empty_catalog import by_migrations
 from tests.catalog.conftest import partition
 
 OLDER = 1
@@ -15,6 +17,7 @@ OLDER = 1
 def make_older_lake(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lake as the first version of the schema made it, with rows in Parquet and in the metadata database."""
     with monkeypatch.context() as patch:
+        patch.setattr(empty, "SHIPPED", place / "nothing")
         patch.setattr(schema, "NEWEST", OLDER)
         with create_or_open(place) as lake, lease.writing(lake, "old", "test") as writer:
             writer.commit([partition(lake, "p", ["a", "b"], writer.begin("step"))])
@@ -41,6 +44,7 @@ def test_the_lease_of_an_older_lake_is_readable_and_learns_to_say_what_its_holde
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
+        patch.setattr(empty, "SHIPPED", tmp_path / "nothing")
         patch.setattr(schema, "NEWEST", schema.MIGRATIONS.index(schema._WAITING))
         with create_or_open(tmp_path / "lake") as lake, lease.writing(lake, "old", "test"):
             lake.metadata.write("ALTER TABLE pairmill_lease DROP COLUMN waiting")
@@ -85,6 +89,7 @@ def test_a_migration_that_fails_leaves_the_lake_as_it_was(tmp_path: Path, monkey
 def test_no_one_migrates_under_a_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("catalog.lake.opening.WAIT_SECONDS", 0)
     with monkeypatch.context() as patch:
+        patch.setattr(empty, "SHIPPED", tmp_path / "nothing")
         patch.setattr(schema, "NEWEST", OLDER)
         older = create_or_open(tmp_path / "lake")
     with older, lease.writing(older, "run", "curate"), pytest.raises(LeaseHeld, match=r"'curate'"):
@@ -111,3 +116,33 @@ def test_score_columns_have_names_of_their_own() -> None:
     scores += ("image_similarity", "caption_similarity")
     names = [name for table in scores for name in schema.columns(table) if name not in keys]
     assert len(names) == len(set(names))
+
+
+def test_a_new_lake_is_what_the_migrations_make(tmp_path: Path) -> None:
+    """`python -m infra.empty_catalog` writes the shipped catalog anew."""
+    made = []
+    for lake in (tmp_path / "copied", by_migrations(tmp_path / "migrated").parent):
+        with create_or_open(lake) as opened:
+            made.append(_everything(opened))
+    assert made[0] == made[1]
+    assert len(made[0]["columns"]) > 400 and len(made[0]["options"]) > 20
+
+
+def _everything(lake: Lake) -> dict[str, list[tuple]]:
+    """What a catalog holds but for ids, which have no order, and times."""
+    own = "__ducklake_metadata_lake"
+    tables = f"{own}.ducklake_table"
+    asked = {
+        "columns": f"SELECT table_name, c.* EXCLUDE (table_id) FROM {own}.ducklake_column c JOIN {tables} "
+        "USING (table_id)",
+        "views": f"SELECT view_name, sql, begin_snapshot, end_snapshot FROM {own}.ducklake_view",
+        "options": f"SELECT m.key, m.value, table_name FROM {own}.ducklake_metadata m LEFT JOIN {tables} t "
+        "ON m.scope = 'table' AND t.table_id = m.scope_id WHERE key <> 'data_path'",
+        "snapshots": f"SELECT snapshot_id, schema_version, next_catalog_id FROM {own}.ducklake_snapshot",
+        "inlined": f"SELECT t.table_name, i.schema_version FROM {own}.ducklake_inlined_data_tables i JOIN {tables} t "
+        "USING (table_id)",
+        "version": "SELECT version FROM schema_version",
+        "ours": f"SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE database_name = '{own}' "
+        "AND table_name LIKE 'pairmill%'",
+    }
+    return {name: lake.query(f"SELECT * FROM ({sql}) ORDER BY ALL") for name, sql in asked.items()}

@@ -35,9 +35,9 @@ def test_settings_that_are_not_json_are_refused() -> None:
 
 def test_a_scorer_is_registered_once_with_the_libraries(lake: Lake) -> None:
     other = replace(SCORER, version=2)
-    assert register(lake, [SCORER, SCORER], 1) == 1
-    assert register(lake, [SCORER, other], 2) == 1
-    assert register(lake, [], 3) == 0
+    assert register(lake, [(SCORER, 1), (SCORER, 1)]) == 1
+    assert register(lake, [(SCORER, 2), (other, 2)]) == 1
+    assert register(lake, []) == 0
     rows = lake.query("SELECT name, version, made_from, \"commit\", libraries->>'numpy' FROM scorers ORDER BY version")
     assert [row[:4] for row in rows] == [("clip", 1, ["a", "b"], 1), ("clip", 2, ["a", "b"], 2)]
     assert rows[0][4][0].isdigit()

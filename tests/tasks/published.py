@@ -20,7 +20,7 @@ from catalog.recipe import recipe
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.terms.ids import content_id, text_id
 from catalog.write import lease
-from catalog.write.scorer import Scorer, register
+from catalog.write.scorer import Scorer
 from tasks.run.partition import Output, Part, write_parts
 from tests.shared import opened_new
 
@@ -55,8 +55,7 @@ def published(
     """Publish `small` in the lake at ``folder``: pictures in three shards, clusters by turns; '' and () leave out."""
     plan, scorers = plan_of(cap, image_rules, bool(caption), bool(tags))
     with opened_new(folder) as lake, lease.writing(lake, "run-1", "test") as writer:
-        output = Output(lake.data_path, "run-1", writer.begin("ingest"))
-        register(lake, scorers, output.commit)
+        output = Output(lake.data_path, "run-1", writer.begin("ingest", scorers))
         made = _ingested(pictures, sentences, alt_text, url, faults)
         made += _scores(plan, made, sentences, similarity, clusters)
         if caption:

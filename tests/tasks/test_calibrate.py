@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from catalog.cut.cut import cut
-from catalog.lake import schema
+from catalog.lake import empty, schema
 from catalog.lake.opening import create_or_open
 from catalog.recipe.plan import compile_plan
 from catalog.recipe.recipe import Recipe, validated
@@ -148,6 +148,7 @@ def test_an_older_lake_is_surveyed_and_has_no_number_yet(tmp_path: Path, monkeyp
     plan = compile_plan(recipe(LENGTH), {})
     with monkeypatch.context() as patch:
         before = next(n for n, made in enumerate(schema.MIGRATIONS) if "TABLE thresholds" in made)
+        patch.setattr(empty, "SHIPPED", tmp_path / "nothing")
         patch.setattr(schema, "NEWEST", before)
         create_or_open(tmp_path / "lake").close()
     with create_or_open(tmp_path / "lake", read_only=True) as lake:

@@ -1,0 +1,33 @@
+"""Write catalog/lake/empty_catalog.sqlite.gz, with which a new lake begins: ``python -m infra.empty_catalog``.
+
+Run it after a migration was added; tests/catalog/test_schema.py says when it is due.
+"""
+
+import gzip
+import tempfile
+from pathlib import Path
+
+from catalog.lake import empty
+from catalog.lake.opening import create_or_open
+
+
+def by_migrations(folder: Path) -> Path:
+    """Make an empty lake at ``folder`` by its migrations alone; return its catalog."""
+    shipped, empty.SHIPPED = empty.SHIPPED, folder / "nothing"
+    try:
+        with create_or_open(folder) as lake:
+            lake.metadata.write("UPDATE ducklake_metadata SET value = '/' WHERE key = 'data_path' AND scope IS NULL")
+    finally:
+        empty.SHIPPED = shipped
+    return folder / "catalog.sqlite"
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        made = by_migrations(Path(folder) / "lake").read_bytes()
+    empty.SHIPPED.write_bytes(gzip.compress(made, mtime=0))
+    print(f"{empty.SHIPPED.name}: {len(made):,} bytes, {empty.SHIPPED.stat().st_size:,} compressed")
+
+
+if __name__ == "__main__":
+    main()
