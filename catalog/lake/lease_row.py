@@ -90,7 +90,6 @@ def hold(
     is takes up to BEAT_SECONDS to see; one that is dead is replaced after EXPIRY_SECONDS.
     """
     token, took_over = _acquire(metadata, uri, run_id, purpose, wait_seconds)
-    metadata.unseal()
     stop = threading.Event()
     thread = threading.Thread(target=_beat, args=(metadata, token, stop), name="lease", daemon=True)
     thread.start()

@@ -4,6 +4,7 @@ At its first statement with parameters DuckDB 1.5.5 imports pandas (0.28 CPU s),
 read a lake need no pandas, so numbers and texts, which are nearly all parameters, become literals.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -34,6 +35,8 @@ def _literal(value: Any) -> str | None:
         return str(value).lower()
     if isinstance(value, int) and abs(value) < 2**63:
         return f"({value})"
+    if isinstance(value, float) and math.isfinite(value):
+        return f"({value!r}::DOUBLE)"
     if isinstance(value, str) and "\0" not in value and _is_encodable(value):
         return quoted(value)
     if isinstance(value, list | tuple) and 0 < len(value) <= LONGEST_LIST and all(isinstance(v, str) for v in value):

@@ -5,8 +5,8 @@ drops the locks of the other and removes its write-ahead log under it (seen here
 """
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from catalog.lake import seal
-from catalog.lake.literals import quoted
+from catalog.lake.literals import quoted, with_literals
 from catalog.lake.location import Location
 from catalog.lake.patience import patiently
 from catalog.terms.error import PairmillError
@@ -40,6 +40,7 @@ class Metadata:
         self._lock = threading.RLock()
         self._in_transaction = False
         self._connection = connection.cursor()
+        self._seal = None if read_only or location.on_postgres else seal.Seal(location)
         if location.on_postgres:
             self._attach("TYPE postgres")
         else:
@@ -54,10 +55,25 @@ class Metadata:
 
     def read(self, sql: str, params: Sequence[Any] = ()) -> list[tuple]:
         """Run a statement and return its rows, retried for 60 s while locked. Raises PairmillError with the remedy."""
-        return self._retrying(lambda: self._connection.execute(sql, list(params)).fetchall())
+        return self._retrying(lambda: self._execute(sql, params).fetchall())
 
     def write(self, sql: str, params: Sequence[Any] = ()) -> None:
-        self.read(sql, params)
+        """Run a statement that changes the database, as `read` does."""
+
+        def once() -> None:
+            with self.changing():
+                self._execute(sql, params)
+
+        self._retrying(once)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Change the database in the body, by whatever connection: its seal is made anew behind it."""
+        if self._seal is None or self._in_transaction:
+            yield
+        else:
+            with self._seal.broken():
+                yield
 
     def retrying(self, body: Callable[[], Result]) -> Result:
         """Run ``body`` (reads and writes) in a transaction, and again, for 60 s, while another conflicts with it."""
@@ -67,7 +83,8 @@ class Metadata:
             self._in_transaction = True
             try:
                 result = body()
-                self._connection.execute("COMMIT")
+                with self._seal.broken() if self._seal else nullcontext():
+                    self._connection.execute("COMMIT")
                 return result
             except BaseException:
                 with suppress(duckdb.Error):
@@ -99,10 +116,6 @@ class Metadata:
         """Whether the database keeps digests of the data files: not before a writer of this version opened it."""
         return self._has("pairmill_files")
 
-    def unseal(self) -> None:
-        """Remove the catalog's seal: it is going to change."""
-        seal.remove(self._location)
-
     def _has(self, table: str) -> bool:
         return self._has_columns("1", table)
 
@@ -124,6 +137,7 @@ class Metadata:
         plain = not self._read_only and not self._location.on_postgres
         with self._lock, suppress(duckdb.Error, OSError, PairmillError):
             if plain and not self.read("SELECT 1 FROM pairmill_lease"):
+                seal.remove(self._location)
                 self._connection.execute("USE memory; DETACH pairmill_metadata")
                 self._attach("TYPE sqlite, JOURNAL_MODE 'delete', BUSY_TIMEOUT 0")
                 self._connection.execute("SELECT 1 FROM pairmill_lease")
@@ -135,6 +149,10 @@ class Metadata:
         options += ", READ_ONLY" if self._read_only else ""
         self._connection.execute(f"ATTACH {quoted(self._location.metadata)} AS pairmill_metadata ({options})")
         self._connection.execute("USE pairmill_metadata")
+
+    def _execute(self, sql: str, params: Sequence[Any]) -> duckdb.DuckDBPyConnection:
+        sql, params = with_literals(sql, params)
+        return self._connection.execute(sql, params) if params else self._connection.execute(sql)
 
     def _retrying(self, body: Callable[[], Result]) -> Result:
         with self._lock:

@@ -37,7 +37,7 @@ def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConne
     if read_only and not location.on_postgres and not Path(location.metadata).is_file():
         raise nothing
     if not read_only:
-        seal.remove(location)
+        seal.remove_of_closed(location)
         empty.begin(location)
     connection = _connected(location, read_only)
     metadata = Metadata(connection, location, read_only)

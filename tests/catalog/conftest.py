@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from catalog.lake.digest import file_digest, named_by
 from catalog.lake.lake import Lake
 from catalog.write.commit import Manifest
 from tests.shared import opened_new
@@ -27,4 +28,6 @@ def partition(
     n = len(keys)
     columns = {"sha256": keys, "shard": [name] * n, "scorer": ["k"] * n, "commit": pa.array([commit] * n, pa.int64())}
     pq.write_table(pa.table(columns | {"phash": pa.array(range(n), pa.uint64())}), path)
-    return Manifest("image_hash", name, name, "k", n, os.path.getsize(path), 0.5, path, commit, run_id)
+    sha256 = file_digest(path)
+    os.replace(path, path := named_by(path, sha256))
+    return Manifest("image_hash", name, name, "k", n, os.path.getsize(path), 0.5, path, commit, run_id, sha256)

@@ -1,0 +1,159 @@
+"""What a killed writer leaves is guarded like what a finished one leaves: each flipped bit is found before it is read.
+
+The catalog's write-ahead log is left where somebody read the lake at that moment.
+"""
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from catalog.lake import seal
+from catalog.lake.host import host_since_boot
+from catalog.lake.location import locate
+from catalog.lake.opening import create_or_open
+from catalog.terms.error import Damaged
+from catalog.write import lease
+from tests.catalog.conftest import partition
+from tests.shared import new_lake
+
+WRITER = """
+import sys, time
+from catalog.lake.connection import connect
+from catalog.lake.opening import create_or_open
+from catalog.write import lease
+from tests.catalog.conftest import partition
+place, log = sys.argv[1:]
+with create_or_open(place) as lake, lease.writing(lake, "run", "work") as writer:
+    if log == "log":
+        reader = connect("sqlite_scanner")
+        reader.execute(f"ATTACH '{place}/catalog.sqlite' AS held (TYPE sqlite, READ_ONLY)")
+        reader.execute("BEGIN; SELECT count(*) FROM held.pairmill_lease")
+    for n in range(3):
+        writer.commit([partition(lake, f"p{n}", [f"{n}a", f"{n}b"], writer.begin("step"))])
+    row = "('d', 1, 'kept', 'image', '', '')"
+    lake.retrying(lambda: lake.execute(f"INSERT INTO decisions VALUES {row}"))
+    print("done", flush=True)
+    time.sleep(600)
+"""
+READER = """
+import sys
+from catalog.lake.opening import create_or_open
+for _ in range(12):
+    with create_or_open(sys.argv[1], read_only=True) as lake:
+        lake.query("SELECT count(*) FROM image_hash")
+"""
+ASKED = ("SELECT sha256 FROM image_hash ORDER BY ALL", "SELECT item_id FROM decisions",
+         "SELECT partition_id, rows FROM partitions ORDER BY ALL", 'SELECT "commit", step FROM commits')  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["log", "no log"])
+def killed(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A lake whose writer was killed after four commits: its digests were never written out."""
+    place = new_lake(tmp_path_factory.mktemp("killed") / "lake")
+    command = [sys.executable, "-c", WRITER, str(place), request.param]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None and writer.stdout.readline() == "done\n"
+        writer.send_signal(signal.SIGKILL)
+    assert (place / "catalog.sqlite-wal").exists() == (request.param == "log")
+    return place
+
+
+def answers(place: Path, read_only: bool) -> list[list[tuple]]:
+    with create_or_open(place, read_only) as lake:
+        return [lake.query(sql) for sql in ASKED]
+
+
+def flipped(path: Path, chance: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_each_flipped_bit_of_a_killed_lake_is_found(killed: Path, tmp_path: Path, read_only: bool) -> None:
+    chance = random.Random(7)
+    whole = answers(shutil.copytree(killed, tmp_path / "whole"), read_only)
+    assert [len(rows) for rows in whole] == [6, 1, 3, 3]
+    endings = (".parquet", ".sqlite", ".sqlite-wal")
+    files = [path.relative_to(killed) for path in killed.rglob("*") if path.suffix in endings]
+    assert len(files) >= 5
+    for n, name in enumerate(files):
+        place = shutil.copytree(killed, tmp_path / str(n))
+        flipped(place / name, chance)
+        with pytest.raises(Damaged, match=r"is damaged: it .*Put it back from a copy"):
+            answers(place, read_only)
+
+
+def test_a_writer_that_finds_a_damaged_file_does_not_certify_it(killed: Path, tmp_path: Path) -> None:
+    place = shutil.copytree(killed, tmp_path / "lake")
+    (file,) = place.glob("data/main/decisions/*.parquet")
+    flipped(file, random.Random(1))
+    create_or_open(place).close()
+    for read_only in (False, True):
+        with create_or_open(place, read_only) as lake, pytest.raises(Damaged, match=str(file)):
+            lake.query("SELECT * FROM decisions")
+
+
+def test_a_killed_lake_is_gone_on_with_and_closed_whole(killed: Path, tmp_path: Path) -> None:
+    place = shutil.copytree(killed, tmp_path / "lake")
+    with create_or_open(place) as lake, lease.writing(lake, "next", "work") as writer:
+        writer.commit([partition(lake, "p9", ["9"], writer.begin("step"))])
+    assert not (place / "catalog.sqlite-wal").exists()
+    assert [len(rows) for rows in answers(place, True)] == [7, 1, 4, 4]
+
+
+def test_a_log_that_another_boot_sealed_is_taken_as_it_is(
+    killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut a seal may be older than the log: nobody knows which of the two reached the disk."""
+    if not (killed / "catalog.sqlite-wal").exists():
+        pytest.skip("it has no log")
+    place = shutil.copytree(killed, tmp_path / "lake")
+    monkeypatch.setattr(seal, "host_since_boot", lambda: f"{host_since_boot()} again")
+    flipped(place / "catalog.sqlite-wal", random.Random(3))
+    seal.check(locate(place))
+
+
+def test_a_seal_that_is_being_replaced_is_waited_for(
+    killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = shutil.copytree(killed, tmp_path / "lake")
+    file = place / "catalog.sqlite.seal"
+    fitting = file.read_text()
+    file.write_text(fitting.replace('"sha256": "', '"sha256": "0').replace('"stamp": "', '"stamp": "0'))
+    waited: list[float] = []
+
+    def replace(seconds: float) -> None:
+        waited.append(seconds)
+        if len(waited) == 2:
+            file.write_text(fitting)
+
+    monkeypatch.setattr("catalog.lake.seal.time.sleep", replace)
+    seal.check(locate(place))
+    assert len(waited) == 2
+
+
+def test_readers_beside_a_writer_see_no_damage(tmp_path: Path) -> None:
+    place = new_lake(tmp_path / "lake")
+    with create_or_open(place) as lake, lease.writing(lake, "run", "work") as writer:
+        writer.commit([partition(lake, "first", ["a"], writer.begin("step"))])
+        with subprocess.Popen([sys.executable, "-c", READER, str(place)], stderr=subprocess.PIPE, text=True) as readers:
+            for n in range(60):
+                writer.commit([partition(lake, f"p{n}", [f"{n}"], writer.begin("step"))])
+            assert readers.wait(120) == 0, readers.stderr and readers.stderr.read()
+
+
+def test_a_seal_that_cannot_be_written_costs_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with create_or_open(new_lake(tmp_path / "lake")) as lake, lease.writing(lake, "run", "work") as writer:
+        monkeypatch.setattr(seal, "_put", full)
+        assert writer.commit([partition(lake, "p", ["a"], writer.begin("step"))]) == 1
+    with create_or_open(tmp_path / "lake", read_only=True) as lake:
+        assert lake.query("SELECT count(*) FROM image_hash") == [(1,)]
