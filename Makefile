@@ -29,7 +29,7 @@ lint: setup
 	$(BIN)/pyright
 
 # Two at a time, whatever the machine has: one that has loaded models holds 2 GB. Each begins with half of the list; who
-# is done first takes from the other's rest. What both need, worlds and lakes, is made once (tests/shared.py).
+# is done first takes from the other's rest. What both need, worlds and lakes, is made once (tests/worlds/shared.py).
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
 # What a change needs to be told within minutes.

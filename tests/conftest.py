@@ -6,8 +6,8 @@ No test is a matter of time: by default hypothesis fails an example that takes 0
 import pytest
 from hypothesis import settings
 
-from tests import shared
 from tests.examples import FULL
+from tests.worlds import shared
 
 # `make test-slow` tries all properties again, by --hypothesis-profile full.
 settings.register_profile("quick", deadline=None, max_examples=20)

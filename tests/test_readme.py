@@ -21,7 +21,7 @@ from flows.command.pairmill_run import compute_of
 from flows.settings import RECIPES
 from tasks.run.placement import ModelPool, Placement
 from tests.flows.conftest import generate
-from tests.shared import opened_new
+from tests.worlds.shared import opened_new
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import pytest
 
 from catalog.lake.lake import Lake
 from catalog.write.commit import Manifest
-from tests.shared import opened_new
+from tests.worlds.shared import opened_new
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from catalog.pending.chosen_captions import asked_of, asked_shares
 from catalog.pending.eligible import current_scores
 from catalog.recipe.plan import Plan
 from tests.catalog.test_wanted import digest, drawn, plan
-from tests.shared import opened_new
+from tests.worlds.shared import opened_new
 
 N = 4000
 

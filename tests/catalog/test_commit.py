@@ -17,7 +17,7 @@ from catalog.write import lease
 from catalog.write.commit import Manifest, commit
 from catalog.write.stream import commit_stream
 from tests.catalog.conftest import partition
-from tests.shared import opened_new
+from tests.worlds.shared import opened_new
 
 
 def n_rows(lake: Lake) -> int:

@@ -21,7 +21,7 @@ from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
 from tests.examples import examples
 from tests.reference import cut as slow
-from tests.shared import opened_new
+from tests.worlds.shared import opened_new
 
 SCORERS = {
     "image_quality": "q",

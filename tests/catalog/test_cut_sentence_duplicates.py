@@ -20,7 +20,7 @@ from tests.catalog import test_cut
 from tests.catalog.test_cut import CAP, MAX_USES, SEED, TOP_K, fill, world
 from tests.examples import examples
 from tests.reference import cut as slow
-from tests.shared import opened_new
+from tests.worlds.shared import opened_new
 
 SCORERS = test_cut.SCORERS | {"sentence_groups": "sg"}
 

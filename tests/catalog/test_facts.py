@@ -19,7 +19,7 @@ from catalog.lake.schema import released
 from catalog.recipe.plan import Plan
 from catalog.terms.error import BadQuery
 from tests.catalog.test_cut import fill, plan, world
-from tests.shared import made_once
+from tests.worlds.shared import made_once
 
 ROW = {
     "documents": {"document_id": ["new"], "source": ["s"], "uri": ["u"]},

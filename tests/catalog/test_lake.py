@@ -17,7 +17,7 @@ from catalog.lake.opening import create_or_open
 from catalog.terms.error import BadQuery, Damaged, NewerLake, PairmillError
 from catalog.write import lease
 from tests.catalog.conftest import partition
-from tests.shared import opened_new
+from tests.worlds.shared import opened_new
 
 
 def plain_duckdb(catalog: str | Path) -> duckdb.DuckDBPyConnection:

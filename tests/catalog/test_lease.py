@@ -16,7 +16,7 @@ from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.terms.error import LeaseHeld, LeaseLost
 from catalog.write import lease
-from tests.shared import opened_new
+from tests.worlds.shared import opened_new
 
 FAR = "far pid:[1] another-boot"
 

@@ -27,7 +27,7 @@ from catalog.recipe.recipe import Recipe
 from tests.catalog import test_cut as rules
 from tests.examples import examples
 from tests.reference import cut as slow
-from tests.shared import opened_new
+from tests.worlds.shared import opened_new
 
 SCORERS = rules.SCORERS | {
     "captions": "cap", "caption_similarity": "cs", "synthetic": "syn", "synthetic_similarity": "ss",

@@ -11,8 +11,8 @@ import pytest
 
 from tests.demo.truth import Figures, measure
 from tests.flows.conftest import generate
-from tests.flows.line import curate
-from tests.shared import made_once
+from tests.worlds.line import curate
+from tests.worlds.shared import made_once
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

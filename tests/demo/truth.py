@@ -20,7 +20,7 @@ from catalog.lake.opening import create_or_open
 from infra.demo.prose import Concepts
 from infra.demo.sheets import names
 from tests.flows.conftest import generate
-from tests.flows.line import curate
+from tests.worlds.line import curate
 
 REASONS = {
     "truncated": "truncated",

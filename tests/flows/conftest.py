@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from flows.command.cli import main
-from tests.flows.line import curate
-from tests.shared import copied, made_once
+from tests.worlds.line import curate
+from tests.worlds.shared import copied, made_once
 
 Tell = Callable[..., str]
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,13 +78,13 @@ def small_settings() -> dict[str, str]:
 
 
 def _save_clip(folder: Path) -> None:
-    from tests.ops.models.tiny import save_clip
+    from tests.worlds.tiny import save_clip
 
     save_clip(folder)
 
 
 def _save_vlm(folder: Path) -> None:
-    from tests.ops.models.tiny_vlm import save_vlm
+    from tests.worlds.tiny_vlm import save_vlm
 
     save_vlm(folder, "idefics3")
 

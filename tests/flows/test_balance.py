@@ -15,7 +15,7 @@ from tasks.cluster import Clustering
 from tasks.out.html_report import write_report
 from tasks.run import identity
 from tests.flows.conftest import Tell
-from tests.flows.line import curate, rows, work_done
+from tests.worlds.line import curate, rows, work_done
 
 OF_BALANCE = "SELECT digest FROM scorers WHERE name IN ('balance_centroids', 'balance_clusters')"
 OTHERS = ("SELECT digest FROM scorers WHERE name IN ('image_centroids', 'image_clusters', 'sentence_centroids', "

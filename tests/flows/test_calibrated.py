@@ -12,7 +12,7 @@ from catalog.lake.opening import create_or_open
 from catalog.pending.eligible import image_rows, sentence_rows
 from catalog.terms.score import Stage
 from tests.flows.conftest import Tell
-from tests.flows.line import rows
+from tests.worlds.line import rows
 
 IMAGES = (
     "[{name: side, keep: 'least(width, height) >= 40'}, "

@@ -19,10 +19,10 @@ from flows.command.cli import main
 from tasks import caption_all
 from tasks.run.session import Session
 from tests.flows.conftest import Tell
-from tests.flows.line import curate, rows, scored_twice, work_done
-from tests.flows.recaption_line import FIRST, TAR_ROWS
-from tests.shared import copied, made_once
 from tests.tasks.test_export import bucket  # noqa: F401
+from tests.worlds.line import curate, rows, scored_twice, work_done
+from tests.worlds.recaption_line import FIRST, TAR_ROWS
+from tests.worlds.shared import copied, made_once
 
 N = 40
 DEMO = ("demo", "--models", "demo", "--workers", "2")
@@ -107,7 +107,7 @@ def test_every_distinct_picture_is_captioned_shown_and_handed_out(photos: Path, 
 
 
 def killed(lake: Path, photos: Path, step: str, done: int, to: str = "") -> None:
-    command = [sys.executable, "-m", "tests.flows.recaption_line", str(lake), str(photos), step, str(done)]
+    command = [sys.executable, "-m", "tests.worlds.recaption_line", str(lake), str(photos), step, str(done)]
     gone = subprocess.run([*command, *([to] if to else [])], capture_output=True, text=True, timeout=300)
     assert gone.returncode == -9, gone.stderr[-2000:]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.line import curate, rows, scored_twice, work_done
-from tests.ops.models.tiny_vlm import save_vlm
+from tests.worlds.line import curate, rows, scored_twice, work_done
+from tests.worlds.tiny_vlm import save_vlm
 
 STEPS = (
     "ingest", "score images", "count words", "score entropy", "score sentences", "parse sentences", "score perplexity",
@@ -27,7 +27,7 @@ def snapshot(lake: Path) -> tuple:
 
 def killed(lake: Path, pages: Path, step: str, settings: dict[str, str]) -> None:
     """A run in a process of its own that dies after the second commit of ``step``."""
-    command = [sys.executable, "-m", "tests.flows.line", str(lake), str(pages), step]
+    command = [sys.executable, "-m", "tests.worlds.line", str(lake), str(pages), step]
     command += [f"{key}={value}" for key, value in settings.items()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == -9, f"{step}: {done.stderr[-2000:]}"

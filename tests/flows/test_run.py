@@ -13,8 +13,8 @@ from flows.survey import Survey, survey
 from tasks.out.export import export
 from tasks.run import identity
 from tests.flows.conftest import Tell, run_unread
-from tests.flows.line import curate, rows, work_done
-from tests.shared import copied, new_lake
+from tests.worlds.line import curate, rows, work_done
+from tests.worlds.shared import copied, new_lake
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ import pytest
 
 from flows.with_prefect.local_prefect import free_port
 from tests.flows.conftest import ROOT
-from tests.flows.line import curate, rows
-from tests.ops.models.tiny_vlm import save_vlm
-from tests.shared import made_once
+from tests.worlds.line import curate, rows
+from tests.worlds.shared import made_once
+from tests.worlds.tiny_vlm import save_vlm
 
 pytestmark = pytest.mark.slow
 CAPTIONER = ROOT / "infra/demo/models/captioner"

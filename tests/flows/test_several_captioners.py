@@ -15,9 +15,9 @@ from flows.command.cli import main
 from flows.settings import load_recipe
 from tests.catalog.test_wanted import drawn
 from tests.flows.conftest import Tell
-from tests.flows.line import curate, rows
 from tests.flows.test_resume import killed
-from tests.shared import copied, made_once
+from tests.worlds.line import curate, rows
+from tests.worlds.shared import copied, made_once
 
 # The demo's captioner twice: shown a picture of 32 pixels, it is wrong about some.
 ASKED = "model: captioner, prompt: 'Describe the picture.', max_tokens: 32, precision: fp32"

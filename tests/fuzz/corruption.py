@@ -18,10 +18,10 @@ from pathlib import Path
 
 from catalog.lake.opening import create_or_open
 from flows.command.cli import main
-from tests import shared
 from tests.flows.conftest import small_settings, world
-from tests.flows.line import curate
-from tests.shared import made_once
+from tests.worlds import shared
+from tests.worlds.line import curate
+from tests.worlds.shared import made_once
 
 REMEDY = re.compile(
     r"put (it|them|the catalog) back|restore|check |delete|move the|may hold only|there is no lake|write it", re.I

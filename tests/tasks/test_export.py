@@ -23,8 +23,8 @@ from catalog.terms.ids import text_id
 from catalog.write import lease
 from ops.read.source import open_source
 from tasks.out.export import REALSYN, TAR_BYTES, export, spans
-from tests.ops.read.samples import write
-from tests.tasks.published import picture, published
+from tests.worlds.published import picture, published
+from tests.worlds.samples import write
 
 N = 14
 # What tells a trainer how far to trust a text; this recipe fuses none.

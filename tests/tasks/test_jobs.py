@@ -30,8 +30,8 @@ from tasks.score_images import ScoreImages
 from tasks.score_sentences import ScoreSentences
 from tasks.tag import TagPictures
 from tasks.text_similarity import ScoreTexts
-from tests.ops.models.tiny_chat import save_chat_model
 from tests.ops.read.test_s3_unwell import bucket, fill, fresh_filesystem, quick, server, unwell
+from tests.worlds.tiny_chat import save_chat_model
 
 __all__ = ["bucket", "quick", "server"]  # fixtures
 

@@ -19,7 +19,7 @@ from tasks.run.partition import Output
 from tasks.run.placement import ModelPool, Placement
 from tasks.run.resources import LANES
 from tasks.run.stage import Stage
-from tests.tasks.sleeping_model import Sleeps, noted
+from tests.worlds.sleeping_model import Sleeps, noted
 
 FED = Placement(workers=1, models={"clip": ModelPool(gpus=0, feeders=2, replicas=(1, 1))})
 

@@ -28,7 +28,7 @@ from tasks.reopen import replay
 from tasks.run.payloads import payloads
 from tasks.run.session import Session
 from tasks.score_images import score_images
-from tests.shared import new_lake
+from tests.worlds.shared import new_lake
 
 COMPUTE = Compute.model_validate({"workers": 1})
 SCORES = "SELECT sha256, sharpness, brightness, colourfulness, image_entropy FROM image_quality ORDER BY ALL"

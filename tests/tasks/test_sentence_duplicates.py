@@ -22,7 +22,7 @@ from tasks.sentence_duplicates import group_sentences
 from tests.flows.conftest import small_settings
 from tests.reference.components import walk
 from tests.reference.near_strings import all_pairs
-from tests.shared import new_lake
+from tests.worlds.shared import new_lake
 
 Pair = tuple[str, str]
 JACCARD, COSINE = 0.8, 0.9

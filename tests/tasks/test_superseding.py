@@ -25,8 +25,8 @@ from ops.text.split import SentenceSplitter
 from tasks.ingest import ingest
 from tasks.reopen import replay
 from tasks.run.session import Session
-from tests.ops.fetch.web import photograph
-from tests.shared import new_lake
+from tests.worlds.shared import new_lake
+from tests.worlds.web import photograph
 
 
 @contextmanager

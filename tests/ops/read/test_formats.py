@@ -5,9 +5,9 @@ import pytest
 from ops.fault import Fault
 from ops.read.source import FORMATS, Document, Picture, Text, open_source
 from tests.fuzz.inputs import seeds
-from tests.ops.golden import check_golden
-from tests.ops.read.samples import everything, write
 from tests.ops.read.test_s3 import bucket, server, upload
+from tests.worlds.golden import check_golden
+from tests.worlds.samples import everything, write
 
 __all__ = ["bucket", "server"]  # fixtures
 

@@ -5,7 +5,7 @@ import pytest
 
 from ops.fault import Fault
 from ops.read.source import Document, open_source
-from tests.ops.read.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
+from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
 
 STRINGS = pa.list_(pa.string())
 STRUCTS = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))

@@ -9,8 +9,8 @@ from moto.server import ThreadedMotoServer
 from ops.fault import Fault
 from ops.read.places import s3, s3_requests, tree
 from ops.read.source import Document, SourceError, open_source
-from tests.ops.read.samples import documents, everything, jpeg, outline, pictures, table_bytes, write
 from tests.ops.read.test_obelics import lists
+from tests.worlds.samples import documents, everything, jpeg, outline, pictures, table_bytes, write
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from ops.fault import Fault
 from ops.read.records import tables
 from ops.read.source import Document, open_source
 from tests.examples import examples
-from tests.ops.read.packed import zipped
-from tests.ops.read.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
+from tests.worlds.packed import zipped
+from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
 
 ROWS = [
     {"SAMPLE_ID": 7, "URL": "https://x.example/a.jpg", "TEXT": "An a.", "LICENSE": "cc-by", "NSFW": "UNLIKELY"},

@@ -1,6 +1,6 @@
 """Run the whole line in this process, as ``pairmill run`` does, and look at what a lake holds.
 
-As a script it is the run that is killed: ``python tests/flows/line.py LAKE SOURCE STEP [key=value …]`` kills itself,
+As a script it is the run that is killed: ``python tests/worlds/line.py LAKE SOURCE STEP [key=value …]`` kills itself,
 hard, after the second commit of STEP; STEP@2:1 is after the first of the second time that the step has work.
 """
 
@@ -15,7 +15,7 @@ from catalog.lake.opening import create_or_open
 from flows.curate import curate_steps
 from flows.run_start import session
 from flows.settings import Compute, load_recipe
-from tests.shared import new_lake
+from tests.worlds.shared import new_lake
 
 Progress = Callable[[str, int, int], None]
 SCORES = {
