@@ -23,8 +23,8 @@ from flows.settings import load_recipe
 from ops.read.source import open_source
 from tasks.ingest import ingest
 from tasks.run import pool
-from tests.ops.read.test_s3 import fresh_filesystem, server, upload
 from tests.worlds.packed import zipped
+from tests.worlds.s3 import fresh_filesystem, server, upload
 from tests.worlds.samples import documents, faults, jpeg, pictures, table_bytes, write
 from tests.worlds.shared import new_lake
 

@@ -16,18 +16,18 @@ from catalog.cut.publication import publish, sentence_funnel
 from catalog.lake.lake import Lake
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
-from tests.catalog import test_cut
-from tests.catalog.test_cut import CAP, MAX_USES, SEED, TOP_K, fill, world
 from tests.examples import examples
 from tests.reference import cut as slow
+from tests.worlds import random_lake
+from tests.worlds.random_lake import CAP, MAX_USES, SEED, TOP_K, fill, world
 from tests.worlds.shared import opened_new
 
-SCORERS = test_cut.SCORERS | {"sentence_groups": "sg"}
+SCORERS = random_lake.SCORERS | {"sentence_groups": "sg"}
 
 
 def plan(fewest: int, most: int) -> Plan:
     """The plan of the cut's own tests with duplicates of sentences, and rules on their length and their repeats."""
-    settings = test_cut.plan().recipe.model_dump(mode="json")
+    settings = random_lake.plan().recipe.model_dump(mode="json")
     rules = [{"name": "length", "keep": f"n_words >= {fewest}"}, {"name": "repeats", "keep": f"repeats <= {most}"}]
     return compile_plan(Recipe.model_validate(settings | {"sentences": rules, "sentence_duplicates": {}}), SCORERS)
 

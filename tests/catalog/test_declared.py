@@ -27,8 +27,8 @@ from catalog.terms.declared import checked, declared
 from catalog.terms.error import BadPredicate, BadRecipe, PairmillError
 from catalog.terms.score import Column, Score, Stage
 from catalog.terms.scores import OWN
-from tests.catalog.test_cut import SCORERS, fill, plan, world
-from tests.catalog.test_facts import kept, lake_of
+from tests.worlds.filled_lake import kept, lake_of
+from tests.worlds.random_lake import SCORERS, fill, plan, world
 
 Install = Callable[..., None]
 

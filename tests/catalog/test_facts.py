@@ -1,7 +1,6 @@
 """The facts of a cut: made once for the same rows, anew for others, never half."""
 
 import os
-import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,8 +17,8 @@ from catalog.lake.opening import create_or_open
 from catalog.lake.schema import released
 from catalog.recipe.plan import Plan
 from catalog.terms.error import BadQuery
-from tests.catalog.test_cut import fill, plan, world
-from tests.worlds.shared import made_once
+from tests.worlds.filled_lake import kept, lake_of
+from tests.worlds.random_lake import plan
 
 ROW = {
     "documents": {"document_id": ["new"], "source": ["s"], "uri": ["u"]},
@@ -35,21 +34,6 @@ ROW = {
     "sentence_quality": {"content": ["s01"]},
     "superseded": {"document_id": ["d"], "gone": [True]},
 }
-
-
-def lake_of(path: Path) -> Lake:
-    shutil.copytree(made_once("filled-lake", _filled), path / "lake")
-    return create_or_open(path / "lake")
-
-
-def _filled(place: Path) -> None:
-    with create_or_open(place) as lake:
-        fill(lake, *world(7))
-
-
-def kept(path: Path) -> dict[str, int]:
-    """The files of facts of a lake, and when each was written."""
-    return {file.name: file.stat().st_mtime_ns for file in (path / "lake/.facts").iterdir()}
 
 
 def decisions(lake: Lake, recipe: Plan) -> tuple[list[tuple], list[tuple]]:

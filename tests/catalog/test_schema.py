@@ -7,7 +7,7 @@ from catalog.lake.lease_row import holder_of
 from catalog.lake.opening import create_or_open
 from catalog.terms.error import BadQuery, LeaseHeld
 from catalog.write import lease
-from tests.catalog.conftest import partition
+from tests.worlds.partitions import partition
 
 OLDER = 1
 

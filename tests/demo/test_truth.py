@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.demo.truth import Figures, measure
-from tests.flows.conftest import generate
+from tests.worlds.generated import generate
 from tests.worlds.line import curate
 from tests.worlds.shared import made_once
 

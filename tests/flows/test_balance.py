@@ -14,7 +14,7 @@ from flows.survey import Pending, survey
 from tasks.cluster import Clustering
 from tasks.out.html_report import write_report
 from tasks.run import identity
-from tests.flows.conftest import Tell
+from tests.worlds.commands import Tell
 from tests.worlds.line import curate, rows, work_done
 
 OF_BALANCE = "SELECT digest FROM scorers WHERE name IN ('balance_centroids', 'balance_clusters')"

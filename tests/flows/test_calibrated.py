@@ -11,7 +11,7 @@ from catalog.ask.report import plan_of
 from catalog.lake.opening import create_or_open
 from catalog.pending.eligible import image_rows, sentence_rows
 from catalog.terms.score import Stage
-from tests.flows.conftest import Tell
+from tests.worlds.commands import Tell
 from tests.worlds.line import rows
 
 IMAGES = (

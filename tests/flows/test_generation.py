@@ -12,7 +12,7 @@ from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from tasks.run.session import Session
 from tasks.waves import next_wave
-from tests.flows.test_resume import killed
+from tests.worlds.killed import killed
 from tests.worlds.line import curate, rows
 from tests.worlds.shared import made_once, new_lake
 

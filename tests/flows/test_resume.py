@@ -2,12 +2,11 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.worlds.killed import killed
 from tests.worlds.line import curate, rows, scored_twice, work_done
 from tests.worlds.tiny_vlm import save_vlm
 
@@ -23,14 +22,6 @@ def snapshot(lake: Path) -> tuple:
     """What must be equal between lakes: the dataset, and how many rows each table has."""
     counts = rows(lake, 'SELECT "table", sum(rows) FROM partitions GROUP BY "table" ORDER BY "table"')
     return rows(lake, "SELECT content_digest, version FROM datasets"), counts
-
-
-def killed(lake: Path, pages: Path, step: str, settings: dict[str, str]) -> None:
-    """A run in a process of its own that dies after the second commit of ``step``."""
-    command = [sys.executable, "-m", "tests.worlds.line", str(lake), str(pages), step]
-    command += [f"{key}={value}" for key, value in settings.items()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == -9, f"{step}: {done.stderr[-2000:]}"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.command.cli import main
-from tests.flows.conftest import Tell
+from tests.worlds.commands import Tell
 from tests.worlds.line import rows
 from tests.worlds.web import Web, photograph, picture, status, web
 

@@ -12,7 +12,7 @@ from flows.settings import load_recipe
 from flows.survey import Survey, survey
 from tasks.out.export import export
 from tasks.run import identity
-from tests.flows.conftest import Tell, run_unread
+from tests.worlds.commands import Tell, run_unread
 from tests.worlds.line import curate, rows, work_done
 from tests.worlds.shared import copied, new_lake
 

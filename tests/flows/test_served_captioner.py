@@ -18,7 +18,7 @@ from urllib.request import urlopen
 import pytest
 
 from flows.with_prefect.local_prefect import free_port
-from tests.flows.conftest import ROOT
+from tests.worlds.generated import ROOT
 from tests.worlds.line import curate, rows
 from tests.worlds.shared import made_once
 from tests.worlds.tiny_vlm import save_vlm

@@ -13,9 +13,9 @@ from catalog.ask.report import generated, plan_of
 from catalog.lake.opening import create_or_open
 from flows.command.cli import main
 from flows.settings import load_recipe
-from tests.catalog.test_wanted import drawn
-from tests.flows.conftest import Tell
-from tests.flows.test_resume import killed
+from tests.worlds.commands import Tell
+from tests.worlds.generator import drawn
+from tests.worlds.killed import killed
 from tests.worlds.line import curate, rows
 from tests.worlds.shared import copied, made_once
 

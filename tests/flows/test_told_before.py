@@ -10,7 +10,7 @@ from catalog.write import lease
 from catalog.write.scorer import Scorer, register
 from ops.text import generation_status
 from tasks.answers import TellAgain
-from tests.tasks.test_jobs import CAPTIONS, FUSED
+from tests.worlds.jobs import CAPTIONS, FUSED
 from tests.worlds.line import curate, rows
 from tests.worlds.shared import opened_new
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from catalog.lake.opening import create_or_open
 from flows.command.cli import main
-from tests.flows.conftest import small_settings, world
 from tests.worlds import shared
+from tests.worlds.generated import small_settings, world
 from tests.worlds.line import curate
 from tests.worlds.shared import made_once
 

@@ -19,9 +19,9 @@ from tasks.run.rows import to_vectors
 from tasks.run.session import Session
 from tasks.score_sentences import score_sentences
 from tasks.sentence_duplicates import group_sentences
-from tests.flows.conftest import small_settings
 from tests.reference.components import walk
 from tests.reference.near_strings import all_pairs
+from tests.worlds.generated import small_settings
 from tests.worlds.shared import new_lake
 
 Pair = tuple[str, str]

@@ -14,10 +14,10 @@ from ops.image import header
 from ops.image.decode import Decode, target
 from ops.image.header import inspect
 from tests.examples import examples
-from tests.ops.image.test_header import ENCODINGS, SEEDS, png_of
 from tests.reference.decode import decode_slowly
 from tests.worlds.arithmetic import ARITHMETIC, ARITHMETIC_PROGRESSIVE
 from tests.worlds.golden import check_golden
+from tests.worlds.headers import ENCODINGS, SEEDS, png_of
 from tests.worlds.pictures import encode, picture, turned_exif
 
 torch.set_num_threads(1)

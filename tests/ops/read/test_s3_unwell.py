@@ -4,33 +4,18 @@ import io
 import tarfile
 
 import pytest
-from botocore.retries import standard
-from moto.s3.models import s3_backends
 
 from ops.fault import Fault
 from ops.read.places import retries, s3_requests
 from ops.read.source import SourceError, open_source
 from tests.fuzz.inputs import seeds
-from tests.ops.read.test_formats import GROUPS, shown
-from tests.ops.read.test_s3 import bucket, fresh_filesystem, server
+from tests.worlds.formats import GROUPS, shown
+from tests.worlds.s3 import bucket, fresh_filesystem, server
+from tests.worlds.s3_fast import fill, quick
 from tests.worlds.samples import everything, jpeg, write
 from tests.worlds.unwell import unwell
 
-__all__ = ["bucket", "server"]  # fixtures
-
-
-def fill(files: dict[str, bytes]) -> None:
-    """Put thousands of keys into moto's own memory: by requests it would take longer than what is tested."""
-    backend = s3_backends["123456789012"]["aws"]
-    for name, data in files.items():
-        backend.put_object("corpus", name, data)
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """Waits between requests are the libraries' own business; here they are short."""
-    monkeypatch.setattr(standard.ExponentialBackoff, "delay_amount", lambda *_: 0.005)
-    monkeypatch.setattr(s3_requests, "WAITS", (0.005,) * 4)
+__all__ = ["bucket", "quick", "server"]  # fixtures
 
 
 def tree_of(n_keys: int) -> dict[str, bytes]:
