@@ -9,7 +9,7 @@ from hypothesis import settings
 from tests.examples import FULL
 from tests.worlds import shared
 
-# `make test-slow` tries all properties again, by --hypothesis-profile full.
+# `make test-full` tries all properties again, by --hypothesis-profile full; no tier of CI does.
 settings.register_profile("quick", deadline=None, max_examples=20)
 settings.register_profile("full", deadline=None, max_examples=FULL)
 settings.load_profile("quick")

@@ -19,6 +19,8 @@ SCORERS = {
 }
 
 
+FILLED = ("images", "image_quality", "image_groups", "clusters", "match_candidates", "image_content",
+          "sentence_content", "sentence_quality", "sentences")  # fmt: skip
 CAP, TOP_K, MAX_USES, SEED = 4, 2, 3, 5
 RULES = [
     {"name": "length", "keep": "n_words >= 3"},
@@ -27,18 +29,18 @@ RULES = [
 ]
 
 
-def plan(cap: int = CAP) -> Plan:
+def plan(cap: int = CAP, max_uses: int = MAX_USES, min_side: int = 64, min_sharpness: float = 10) -> Plan:
     recipe = Recipe.model_validate(
         {
             "name": "small",
             "seed": SEED,
             "models": {"clip": "open_clip:A/b"},
             "images": [
-                {"name": "sharp", "keep": "sharpness >= 10"},
-                {"name": "short_side", "keep": "least(width, height) >= 64"},
+                {"name": "sharp", "keep": f"sharpness >= {min_sharpness}"},
+                {"name": "short_side", "keep": f"least(width, height) >= {min_side}"},
             ],
             "sentences": RULES,
-            "association": {"top_k": TOP_K, "max_uses": MAX_USES},
+            "association": {"top_k": TOP_K, "max_uses": max_uses},
             "balance": {"cap": cap},
         }
     )
@@ -102,3 +104,11 @@ def fill(lake: Lake, images: list[slow.Image], words: dict[str, tuple[int, int]]
     insert("sentence_quality", content=list(words), scorer=["sq"] * len(words), n_words=lengths)
     said = [name for name, (_, repeats) in words.items() for _ in range(repeats)]
     insert("sentences", sentence_id=[f"{n}" for n in range(len(said))], content=said)
+
+
+def refill(lake: Lake, images: list[slow.Image], words: dict[str, tuple[int, int]]) -> None:
+    """Put another world in the place of the one that the lake holds, which costs a third of a new lake."""
+    with lake.transaction():
+        for table in FILLED:
+            lake.execute(f"DELETE FROM {table}")
+        fill(lake, images, words)
