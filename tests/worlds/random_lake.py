@@ -20,7 +20,7 @@ SCORERS = {
 
 
 FILLED = ("images", "image_quality", "image_groups", "clusters", "match_candidates", "image_content",
-          "sentence_content", "sentence_quality", "sentences")  # fmt: skip
+          "sentence_content", "sentence_quality", "sentences", "sentence_groups", "superseded")  # fmt: skip
 CAP, TOP_K, MAX_USES, SEED = 4, 2, 3, 5
 RULES = [
     {"name": "length", "keep": "n_words >= 3"},
