@@ -14,7 +14,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from catalog.lake.attach import connect
+from catalog.lake.connection import connect
 from catalog.lake.location import Location, locate
 from flows.command.cli import parser
 from flows.command.pairmill_run import compute_of

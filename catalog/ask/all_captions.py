@@ -2,8 +2,8 @@
 
 from catalog.ask.datasets import Dataset
 from catalog.ask.report import plan_of
-from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
+from catalog.lake.literals import quoted
 from catalog.pending.chosen_captions import rows_by
 from catalog.pending.scored_rows import text_digest
 from catalog.recipe.plan import Plan

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
+from catalog.lake.literals import quoted
 from catalog.terms.error import BadQuery
 
 READING = frozenset(

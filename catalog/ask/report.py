@@ -31,9 +31,7 @@ def plan_of(lake: Lake, dataset: Dataset) -> Plan:
 
 def _captioners(lake: Lake, dataset: Dataset) -> list[tuple[int, str, str]]:
     """Read place and scorers of the version's captioners; [] in an older lake, only read, and of an older version."""
-    if not lake.query(
-        "SELECT 1 FROM duckdb_tables() WHERE database_name = 'lake' AND table_name = 'dataset_captioners'"
-    ):
+    if "dataset_captioners" not in lake.tables:
         return []
     sql = "SELECT position, scorer, similarity_scorer FROM dataset_captioners WHERE dataset = ? AND version = ?"
     return lake.query(f"{sql} ORDER BY position", (dataset.name, dataset.version))

@@ -12,8 +12,8 @@ from typing import Any
 
 from catalog.ask.datasets import Dataset
 from catalog.ask.report import plan_of
-from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
+from catalog.lake.literals import quoted
 from catalog.pending import chosen_captions
 from catalog.recipe.plan import Check, Plan, ScoreColumns, tables_of
 from catalog.terms.declared import declared

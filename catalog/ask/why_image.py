@@ -16,8 +16,8 @@ from catalog.ask.why import (
     select_rows,
     superseded_at,
 )
-from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
+from catalog.lake.literals import quoted
 from catalog.pending.chosen_captions import chosen_rows
 from catalog.pending.superseded import gone_documents
 from catalog.pending.training import CAPPED_BY

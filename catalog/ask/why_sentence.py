@@ -2,8 +2,8 @@
 
 from catalog.ask.sentence_groups import members
 from catalog.ask.why import MOST, Facts, Scope, evaluate_rules, home_filter, scores, select_rows
-from catalog.lake.attach import quoted
 from catalog.lake.lake import Lake
+from catalog.lake.literals import quoted
 from catalog.pending.superseded import gone_sentences
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import duckdb
 
 from catalog.cut.facts_tables import LAYOUT, fill, scorers_read, tables_read, texts_read
-from catalog.lake import spill
-from catalog.lake.attach import quoted
+from catalog.lake import snapshot, spill
 from catalog.lake.lake import Lake
+from catalog.lake.literals import quoted
 from catalog.pending.eligible import best_candidates
 from catalog.recipe.plan import Plan
 from catalog.terms.error import PairmillError
@@ -99,14 +99,12 @@ def _folder(lake: Lake) -> Path:
 def _data_digest(lake: Lake, catalog: str) -> str:
     """Hash the files of all tables read, which never change, and those that name deleted rows, to 16 hex digits."""
     digest = hashlib.sha256(lake.data_path.encode())
-    held = {
-        name for (name,) in lake.query("SELECT table_name FROM duckdb_tables() WHERE database_name = ?", (catalog,))
-    }
-    for table in [table for table in tables_read() if table in held]:
-        files = lake.query(
-            f"SELECT data_file, delete_file FROM ducklake_list_files('{catalog}', '{table}') ORDER BY ALL"
-        )
-        digest.update(json.dumps([table, files]).encode())
+    files: dict[str, list[tuple]] = {table: [] for table in tables_read() if table in lake.tables}
+    for table, data_file, delete_file in snapshot.files(lake.rows, files, catalog):
+        deleted = delete_file and lake.data_path + delete_file
+        files[table].append((lake.data_path + data_file, deleted))
+    for table, found in files.items():
+        digest.update(json.dumps([table, found]).encode())
     return digest.hexdigest()[:16]
 
 

@@ -1,38 +1,14 @@
-"""Open DuckDB and attach a lake to it: extensions, S3 credentials, the ATTACH itself."""
+"""Attach a lake to an open DuckDB: the ATTACH itself, a pinned snapshot, S3 credentials."""
 
 import os
-from importlib.util import find_spec
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import duckdb
 
+from catalog.lake.literals import quoted
 from catalog.lake.location import Location
-from catalog.terms.error import PairmillError
 
 _READER = ["READ_ONLY", "CREATE_IF_NOT_EXISTS false"]
-
-
-def quoted(text: str) -> str:
-    """Return ``text`` as a SQL string literal."""
-    return "'" + text.replace("'", "''") + "'"
-
-
-def connect(*extensions: str) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory DuckDB in UTC with these extensions loaded. Raises PairmillError when one is not installed.
-
-    They are loaded by path out of their packages: nothing is installed into ~/.duckdb, so it works offline, in a
-    read-only home, and processes that start together cannot race on the first install.
-    """
-    connection = duckdb.connect(config={"autoinstall_known_extensions": False})
-    for extension in extensions:
-        connection.execute(f"LOAD {quoted(str(_extension_file(extension)))}")
-    connection.execute("SET TimeZone = 'UTC'")
-    # After two seconds of a query it would be drawn on standard output, into what a command answers.
-    connection.execute("SET enable_progress_bar = false")
-    # A file of a lake never changes, so its footer (some 3 kB) is read once a process: `why` asks `images` three times.
-    connection.execute("SET parquet_metadata_cache = true")
-    return connection
 
 
 def attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
@@ -90,13 +66,3 @@ def use_s3_credentials(connection: duckdb.DuckDBPyConnection) -> None:
         options |= {"ENDPOINT": parts.netloc, "URL_STYLE": "path", "USE_SSL": str(parts.scheme == "https").lower()}
     text = ", ".join(f"{key} {quoted(value)}" for key, value in options.items() if value)
     connection.execute(f"CREATE OR REPLACE SECRET pairmill_s3 (TYPE s3, {text})")
-
-
-def _extension_file(extension: str) -> Path:
-    spec = find_spec(f"duckdb_extension_{extension}")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        file = Path(folder) / "extensions" / f"v{duckdb.__version__}" / f"{extension}.duckdb_extension"
-        if file.is_file():
-            return file
-    package = f"duckdb-extension-{extension.replace('_', '-')}"
-    raise PairmillError(f"DuckDB's extension '{extension}' is missing: install {package}=={duckdb.__version__}.")

@@ -11,22 +11,27 @@ from typing import Any, Self, TypeVar
 import duckdb
 import pyarrow as pa
 
+from catalog.lake import snapshot
 from catalog.lake.attach import attach_pinned, detach_pinned
 from catalog.lake.checksums import Checksums
+from catalog.lake.literals import with_literals
 from catalog.lake.location import Location
 from catalog.lake.metadata import Metadata
 from catalog.lake.patience import patiently
 from catalog.terms.error import PairmillError
 
 Result = TypeVar("Result")
-_WORDS = re.compile(r"\w+")
+# DuckDB scans a table with as many threads as it has row groups, and opens the SQLite catalog once more for each: a
+# `count(*)` of a small lake takes 7 CPU ms with one thread, 8 with two, 16 with 64, a join 16, 25 and 135.
+ROWS_A_THREAD = 122_880
+_CHANGES = re.compile(r'\s*(?:INSERT INTO|DELETE FROM|UPDATE)\s+"?(\w+)', re.IGNORECASE)
 
 
 class Lake:
     """An open lake. ``uri`` as given, ``data_path`` an absolute folder or s3 URL ending in a slash.
 
     Threads may share a lake: a statement, or a whole transaction, locks it. ``guard`` runs at the end of each
-    transaction of `retrying` and refuses it by raising: under a lease it checks that the lease still holds. Methods
+    transaction and refuses it by raising: under a lease it checks that the lease still holds. Methods
     raise PairmillError with the remedy (disk, rights, network, busy for 60 s), BadQuery for wrong SQL.
     """
 
@@ -42,47 +47,65 @@ class Lake:
         self.guard: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._depth = 0
-        self.checksums = Checksums(metadata, location)
-        self._unchecked = self._tables() if self.checksums.applies else {}
+        self._changed: set[str] = set()  # tables that the current transaction changes
+        self._largest = 0
+        self._threads = 1
+        self.checksums = Checksums(self, metadata, location)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Read which tables there are and how large: when the lake is opened, and after a migration."""
+        self.tables, views = snapshot.tables_and_views(self.rows)
+        self.checksums.begin(self.tables, views)
+        self.grow(snapshot.most_rows(self.rows))
+
+    def grow(self, rows: int) -> None:
+        """Note that a table has so many more rows: the largest one decides how many threads DuckDB has."""
+        self._largest += rows
+        threads = min(len(os.sched_getaffinity(0)), 1 + self._largest // ROWS_A_THREAD)
+        if threads > self._threads:
+            self._threads = threads
+            self._run(lambda: self.connection.execute(f"SET threads = {threads}"))
+
+    def rows(self, sql: str) -> list[tuple]:
+        """Run a statement and return its rows; the files of its tables are not checked."""
+        return self._run(lambda: self.connection.execute(sql).fetchall())
 
     def query(self, sql: str, params: Sequence[Any] = ()) -> list[tuple]:
         """Run a statement and return its rows."""
         self.check_tables_of(sql)
-        return self._run(lambda: self.connection.execute(sql, list(params)).fetchall())
+        return self._run(lambda: self._execute(sql, params).fetchall())
 
     def table(self, sql: str, params: Sequence[Any] = ()) -> pa.Table:
         """Run a query and return its result as an Arrow table."""
         self.check_tables_of(sql)
-        return self._run(lambda: self.connection.execute(sql, list(params)).to_arrow_table())
+        return self._run(lambda: self._execute(sql, params).to_arrow_table())
 
     def blocks(self, sql: str, params: Sequence[Any] = (), *, rows: int) -> pa.RecordBatchReader:
         """Stream a result that may be larger than memory, ``rows`` at a time; run no other statement meanwhile."""
         self.check_tables_of(sql)
-        return self._run(lambda: self.connection.execute(sql, list(params)).to_arrow_reader(rows))
+        return self._run(lambda: self._execute(sql, params).to_arrow_reader(rows))
 
     def execute(self, sql: str, params: Sequence[Any] = ()) -> None:
         """Run a statement without reading a result."""
         self.check_tables_of(sql)
-        self._run(lambda: self.connection.execute(sql, list(params)))
+        if changes := _CHANGES.match(sql):
+            self._changed.add(changes[1])
+        self._run(lambda: self._execute(sql, params))
 
     def check_tables_of(self, sql: str) -> None:
-        """Check the files of every table whose name stands in ``sql``, once a process. Raises Damaged when one is
-        damaged or gone."""
-        if self._unchecked:
-            for table in {name for word in _WORDS.findall(sql.lower()) for name in self._unchecked.get(word, ())}:
-                self.check_files(table)
+        """Check the files of every table whose name stands in ``sql``, once a process. Raises Damaged."""
+        with self._lock:
+            self.checksums.check_tables_of(sql)
 
     def check_files(self, table: str) -> None:
         """Check the files of ``table``, once a process: for who opens them by their paths. Raises Damaged."""
         with self._lock:
-            if table in self._unchecked:
-                found = self.query("SELECT data_file, delete_file FROM ducklake_list_files('lake', ?)", (table,))
-                files = {path.removeprefix(self.data_path) for row in found for path in row if path}
-                self.checksums.check(table, sorted(files))
-                del self._unchecked[table]
+            self.checksums.check(table)
 
     def insert(self, table: str, rows: pa.Table) -> None:
         """Append ``rows`` to ``table`` by column name."""
+        self._changed.add(table)
 
         def body() -> None:
             self.connection.register("inserted_rows", rows)
@@ -99,11 +122,14 @@ class Lake:
         with self._lock:
             outermost = self._depth == 0
             if outermost:
+                self._changed.clear()
                 self.connection.execute("BEGIN")
             self._depth += 1
             try:
                 yield
                 if outermost:
+                    self.checksums.record_written(self._changed & self.tables)
+                    self.guard()
                     self.connection.execute("COMMIT")
             except BaseException:
                 if outermost:
@@ -121,9 +147,7 @@ class Lake:
 
         def once() -> Result:
             with self.transaction():
-                result = body()
-                self.guard()
-                return result
+                return body()
 
         return self._run(once)
 
@@ -149,15 +173,6 @@ class Lake:
             self._run(lambda: os.makedirs(folder, exist_ok=True))
         return folder
 
-    def _tables(self) -> dict[str, set[str]]:
-        """Return, by the name of each table and view, the tables that it reads."""
-        tables = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake' AND schema_name = 'main'"
-        views = "SELECT view_name, sql FROM duckdb_views() WHERE database_name = 'lake' AND schema_name = 'main'"
-        found = {name: {name} for (name,) in self.connection.execute(tables).fetchall()}
-        for name, sql in self.connection.execute(views).fetchall():
-            found[name] = {word for word in _WORDS.findall(sql.lower()) if word in found}
-        return found
-
     def close(self) -> None:
         """Record the digests of new files, detach the lake and close both connections."""
         if not self.read_only:
@@ -173,6 +188,11 @@ class Lake:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def _execute(self, sql: str, params: Sequence[Any]) -> duckdb.DuckDBPyConnection:
+        """Execute a statement, with parameters only where they cannot be literals."""
+        sql, params = with_literals(sql, params)
+        return self.connection.execute(sql, params) if params else self.connection.execute(sql)
 
     def _run(self, body: Callable[[], Result]) -> Result:
         """Run ``body`` until it succeeds, waiting 0.02 to 3 s in between, for PATIENCE_SECONDS at most."""

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from catalog.lake import seal
-from catalog.lake.attach import quoted
+from catalog.lake.literals import quoted
 from catalog.lake.location import Location
 from catalog.lake.patience import patiently
 from catalog.terms.error import PairmillError
@@ -48,7 +48,7 @@ class Metadata:
             # In SQLite's default journal two readers that open the lake again and again starve each other and a
             # committer (6 reads in 6 s beside 20 commits, measured); a write-ahead log gives 150 reads, 430 commits.
             self._attach("TYPE sqlite" if read_only else "TYPE sqlite, JOURNAL_MODE 'wal'")
-        if not read_only:
+        if not read_only and not (self._has_columns("waiting", "pairmill_lease") and self.has_checksums()):
             for statement in (LEASE_TABLE, LEASE_COLUMN, FILES_TABLE):
                 self.write(statement)
 
@@ -104,8 +104,19 @@ class Metadata:
         seal.remove(self._location)
 
     def _has(self, table: str) -> bool:
-        where = f"database_name = 'pairmill_metadata' AND table_name = '{table}'"
-        return bool(self.read(f"SELECT 1 FROM duckdb_tables() WHERE {where}"))
+        return self._has_columns("1", table)
+
+    def _has_columns(self, columns: str, table: str) -> bool:
+        """Whether a query of these columns binds: `duckdb_tables()` would read the statistics of every table."""
+
+        def once() -> bool:
+            try:
+                self._connection.execute(f"SELECT {columns} FROM pairmill_metadata.{table} LIMIT 0")
+            except (duckdb.CatalogException, duckdb.BinderException):
+                return False
+            return True
+
+        return self._retrying(once)
 
     def close(self) -> None:
         """Close, after the lake is detached; unless others use it, merge SQLite's write-ahead log into its one file,

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import duckdb
 
-from catalog.lake import schema, score_tables, seal, spill
-from catalog.lake.attach import attach, connect, extensions_for, quoted, use_s3_credentials
+from catalog.lake import schema, score_tables, seal, snapshot, spill
+from catalog.lake.attach import attach, extensions_for, use_s3_credentials
+from catalog.lake.connection import connect
 from catalog.lake.lake import Lake
 from catalog.lake.lease_row import hold, holder_of
+from catalog.lake.literals import quoted
 from catalog.lake.location import Location, locate
 from catalog.lake.metadata import Metadata
 from catalog.lake.translation import translated
@@ -142,8 +144,8 @@ def _check_data_path(lake: Lake) -> None:
         return
     written = 'SELECT "table" FROM partitions WHERE path <> \'\' ORDER BY "commit" DESC LIMIT 1'
     newest = [table for (table,) in lake.query(written)]  # its file of then may have been joined with others since
-    for (path,) in lake.query("SELECT data_file FROM ducklake_list_files('lake', ?) LIMIT 1", newest) if newest else ():
-        if not lake.query("SELECT 1 FROM glob(?)", (path[:-1] + "*",)):
+    for file in snapshot.files(lake.rows, newest)[:1] if newest else ():
+        if not lake.query("SELECT 1 FROM glob(?)", (f"{lake.data_path}{file.data_file[:-1]}*",)):
             raise PairmillError(
                 f"lake '{lake.uri}': its data is not at {lake.data_path}; when last written it was at {stored[0][0]}. "
                 "Move the data along with the catalog, or correct `data_path` in lake.yaml."

@@ -4,6 +4,7 @@ from functools import cache
 
 import duckdb
 
+from catalog.lake import snapshot
 from catalog.lake.lake import Lake
 from catalog.lake.metadata import LEASE_TABLE
 from catalog.terms.declared import find
@@ -163,11 +164,17 @@ CREATE OR REPLACE VIEW lease AS SELECT holder, run_id, purpose, heartbeat::TIMES
     expires::TIMESTAMPTZ AS expires, waiting FROM __ducklake_metadata_lake.pairmill_lease;
 """
 
+# Digests of the files that DuckDB writes: see catalog.lake.checksums.
+_FILE_DIGESTS = """
+CREATE TABLE file_digests (path VARCHAR, sha256 VARCHAR);
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
     _WAVES, _PAIR_SIMILARITIES, _USAGE, _CAPTIONERS,
     _UNSUPPORTED,
     _WAITING,
+    _FILE_DIGESTS,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 
@@ -177,7 +184,7 @@ NEWEST = len(MIGRATIONS)
 # once a later schema version exists (seen with DuckDB 1.5.5); make a table beside it.
 BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans", "exports", "datasets", "funnel",
                "rereads", "thresholds", "waves", "usage", "probes", "dataset_captioners",
-               "schema_version")  # fmt: skip
+               "file_digests", "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
 # Written by INSERT in the order of their ids, and asked for single ids, each of which has DuckDB read a row group: of
 # 20,480 rows instead of 122,880 twelve take 57 CPU ms instead of 206, and to read a table takes no longer.
@@ -190,8 +197,7 @@ READ_BY_PATH = ("payloads", "sentences", "image_embedding", "sentence_embedding"
 
 def version(lake: Lake) -> int:
     """Return the lake's schema version; 0 for one that holds nothing yet."""
-    tables = "SELECT 1 FROM duckdb_tables() WHERE database_name = 'lake' AND table_name = 'schema_version'"
-    if not lake.query(tables):
+    if "schema_version" not in snapshot.tables_and_views(lake.rows)[0]:
         return 0
     return lake.query("SELECT coalesce(max(version), 0) FROM schema_version")[0][0]
 
@@ -204,9 +210,9 @@ def migrate(lake: Lake, upto: int | None = None) -> None:
         _inline(lake, "schema_version")
     for number in range(version(lake) + 1, (upto or NEWEST) + 1):
         lake.retrying(lambda number=number: _apply(lake, number))
-    made = {name for (name,) in lake.query("SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'")}
+    lake.look_again()
     for table in BOOKKEEPING:
-        if table in made:
+        if table in lake.tables:
             _inline(lake, table)
     for table in LOOKED_UP:
         _set(lake, table, "parquet_row_group_size", LOOKED_UP_ROWS)

@@ -51,7 +51,7 @@ def digest(plan: Plan, kind: str, check: Check) -> str:
 
 def frozen(lake: Lake, digest: str) -> Frozen | None:
     """Return the number that the lake holds for a `digest`, None where it has none, as an older lake, only read."""
-    if not lake.query("SELECT 1 FROM duckdb_tables() WHERE database_name = 'lake' AND table_name = 'thresholds'"):
+    if "thresholds" not in lake.tables:
         return None
     sql = 'SELECT threshold, n, n_dropped FROM thresholds WHERE digest = ? ORDER BY "commit" LIMIT 1'
     return next((Frozen(*row) for row in lake.query(sql, (digest,))), None)

@@ -50,8 +50,7 @@ def checkpoint(writer: Writer) -> None:
     for table in BOOKKEEPING:
         lake.execute(f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')")
         lake.execute(f"CALL ducklake_merge_adjacent_files('lake', '{table}')")
-    found = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake' AND schema_name = 'main' ORDER BY ALL"
-    for (table,) in lake.query(found):
+    for table in sorted(lake.tables):
         if table not in (*BOOKKEEPING, *READ_BY_PATH):
             lake.execute(f"CALL ducklake_merge_adjacent_files('lake', '{table}', max_file_size => {SMALL_BYTES})")
 

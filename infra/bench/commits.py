@@ -25,7 +25,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.lake.attach import connect
+from catalog.lake.connection import connect
 from catalog.lake.opening import create_or_open
 from catalog.write import lease
 from catalog.write.commit import Manifest

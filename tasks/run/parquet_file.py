@@ -8,6 +8,8 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from catalog.lake.digest import named_by
+
 # Columns looked up by one value get a bloom filter: for 1.3 bytes a row a file without it costs a tenth of a read.
 BLOOM_FILTERED = {"image_id", "sentence_id", "document_id", "sha256", "content", "key", "url", "uri"}
 
@@ -21,6 +23,7 @@ class ParquetFile:
     def __init__(self, path: str) -> None:
         filesystem, local = fsspec.core.url_to_fs(path)
         filesystem.makedirs(os.path.dirname(local), exist_ok=True)
+        self._path, self._local = path, local
         self._on_disk = "file" in filesystem.protocol
         self._file = _Hashing(filesystem.open(local, "wb"))
         self._writer: pq.ParquetWriter | None = None
@@ -37,8 +40,12 @@ class ParquetFile:
             )
         self._writer.write_table(rows, row_group_size=n)
 
-    def close(self) -> tuple[int, str]:
-        """Finish the file, synced to disk if it is local; return its size in bytes and its sha256."""
+    def close(self) -> tuple[str, int, str]:
+        """Finish the file; return its path, its size in bytes and its sha256.
+
+        A local file is synced and gets its sha256 as a suffix of its name, so that the transaction that registers it
+        records what it must hold (`catalog.lake.checksums`).
+        """
         if self._writer is not None:
             self._writer.close()
         file, digest = self._file.file, self._file.digest
@@ -47,7 +54,11 @@ class ParquetFile:
         if self._on_disk:  # the catalog's commit survives a power cut, so must what it names; on S3 it does as written
             os.fsync(file.fileno())
         file.close()
-        return size, digest.hexdigest()
+        path = self._path
+        if self._on_disk:
+            path = named_by(path, digest.hexdigest())
+            os.replace(self._local, named_by(self._local, digest.hexdigest()))
+        return path, size, digest.hexdigest()
 
 
 class _Hashing:

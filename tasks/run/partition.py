@@ -113,7 +113,7 @@ class _Partition:
         quarantine row): another scorer's fault of the same rows is another partition.
         """
         partition_id = text_id(self._table, self._item.shard, self._scorer or scorers, self._item.digest)
-        path, size, digest = (self._path, *self._file.close()) if self._file else ("", 0, "")
+        path, size, digest = self._file.close() if self._file else ("", 0, "")
         return Manifest(
             self._table, partition_id, self._item.shard, self._scorer, self._rows, size, 0.0, path,
             self._output.commit, self._output.run_id, digest, self._usage,

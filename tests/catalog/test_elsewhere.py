@@ -20,7 +20,8 @@ from moto.server import ThreadedMotoServer
 from catalog.ask.sql_answer import answer, answer_confined
 from catalog.cut.cut import cut
 from catalog.lake import lease_row
-from catalog.lake.attach import connect, use_s3_credentials
+from catalog.lake.attach import use_s3_credentials
+from catalog.lake.connection import connect
 from catalog.lake.lake import Lake
 from catalog.lake.location import locate
 from catalog.lake.opening import create_or_open

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from catalog.lake import patience, schema
-from catalog.lake.attach import connect
+from catalog.lake.connection import connect
 from catalog.lake.digest import file_stamp
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open

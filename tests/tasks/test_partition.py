@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.lake.attach import connect
+from catalog.lake.connection import connect
 from catalog.pending.item import WorkItem
 from tasks.run.parquet_file import ParquetFile
 from tasks.run.partition import Output, Part, write_parts

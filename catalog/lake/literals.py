@@ -1,0 +1,50 @@
+"""Write the parameters of a statement into its text.
+
+At its first statement with parameters DuckDB 1.5.5 imports pandas (0.28 CPU s), whatever they are. The commands that
+read a lake need no pandas, so numbers and texts, which are nearly all parameters, become literals.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+LONGEST_LIST = 1_000  # a parser's tree of a million texts takes longer than the import
+_TOKENS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\?")
+
+
+def quoted(text: str) -> str:
+    """Return ``text`` as a SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def with_literals(sql: str, params: Sequence[Any]) -> tuple[str, list[Any]]:
+    """Return the statement and the parameters that are left: none, or all where one of them has no literal."""
+    literals = [_literal(value) for value in params]
+    if not params or None in literals:
+        return sql, list(params)
+    waiting = iter(literals)
+    return _TOKENS.sub(lambda found: str(next(waiting)) if found[0] == "?" else found[0], sql), []
+
+
+def _literal(value: Any) -> str | None:
+    """Return a literal of the type that the parameter would have; None for what is passed as a parameter."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and abs(value) < 2**63:
+        return f"({value})"
+    if isinstance(value, str) and "\0" not in value and _is_encodable(value):
+        return quoted(value)
+    if isinstance(value, list | tuple) and 0 < len(value) <= LONGEST_LIST and all(isinstance(v, str) for v in value):
+        each = [_literal(text) for text in value]
+        return None if None in each else f"[{', '.join(map(str, each))}]"
+    return None
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
