@@ -5,36 +5,31 @@ from pathlib import Path
 import pytest
 
 from flows.command.cli import main
+from tests.worlds import generated
 from tests.worlds.commands import Tell
-from tests.worlds.generated import small_settings, world
-from tests.worlds.line import curate
-from tests.worlds.shared import copied, made_once
+from tests.worlds.line import curated_lake
+from tests.worlds.shared import copied
 
 
 @pytest.fixture(scope="session")
 def pages() -> Path:
-    return world(seed=11, documents=72)
+    return generated.pages()
 
 
 @pytest.fixture(scope="session")
 def more_pages() -> Path:
-    return world(seed=12, documents=10)
-
-
-@pytest.fixture(scope="session")
-def few_pages() -> Path:
-    return world(seed=13, documents=18)
+    return generated.world(seed=12, documents=4)
 
 
 @pytest.fixture(scope="session")
 def settings() -> dict[str, str]:
-    return small_settings()
+    return generated.small_settings()
 
 
 @pytest.fixture(scope="session")
-def curated(pages: Path, settings: dict[str, str]) -> Path:
+def curated() -> Path:
     """The lake of one undisturbed run over ``pages``, to be read only: what writes takes a copy."""
-    return made_once("curated-lake", lambda place: curate(place, pages, settings=settings))
+    return curated_lake()
 
 
 @pytest.fixture

@@ -30,9 +30,9 @@ def once(
 
 @pytest.mark.slow
 def test_once_goes_through_server_and_worker_tells_the_result_and_leaves_nothing_running(
-    home: Path, tmp_path: Path, few_pages: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    home: Path, tmp_path: Path, pages: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("PAGES", str(few_pages))
+    monkeypatch.setenv("PAGES", str(pages))
     done = once(home, tmp_path / "lake", Path("${PAGES}"), settings)
     assert done.returncode == 0, done.stdout + done.stderr
     for part in ("deployed curate/demo, curate/15m, curate/30m, curate/100m, recaption/all", "demo@1", "(published)",

@@ -17,15 +17,22 @@ def generate(out: Path, seed: int, documents: int) -> Path:
 
 def world(seed: int, documents: int) -> Path:
     """The pages of a world that all tests of this run share."""
-    return made_once(f"world-{seed}", lambda place: generate(place, seed, documents)) / "pages"
+    return made_once(f"world-{seed}-{documents}", lambda place: generate(place, seed, documents)) / "pages"
+
+
+def pages() -> Path:
+    """The world of which most lakes are made: 18 documents, some 90 pictures."""
+    return world(seed=13, documents=18)
 
 
 def small_settings() -> dict[str, str]:
-    """Overrides of the demo recipe: random models, eight shards of nine documents, short captions."""
+    """Overrides of the demo recipe: random models, nine shards of two documents, six clusters, short captions."""
     return {
         "models.clip": f"open_clip:local-dir:{made_once('clip', _save_clip)}",
         "models.captioner": f"hf:{made_once('vlm', _save_vlm)}",
-        "ingest.documents_per_shard": "9",
+        "ingest.documents_per_shard": "2",
+        "duplicates.per_cluster": "10",
+        "balance.per_cluster": "10",
         "duplicates.cosine": "0.99999",
         "captioners.0.max_tokens": "4",
         "captioners.0.side": "64",
