@@ -1,5 +1,6 @@
 """A small generated world and the smallest of models: real code and files, random weights."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from flows.command.cli import main
 from tests.worlds import generated
 from tests.worlds.commands import Tell
 from tests.worlds.line import curated_lake
+from tests.worlds.prefect_server import prefect_server
 from tests.worlds.shared import copied
 
 
@@ -36,6 +38,13 @@ def curated() -> Path:
 def curated_copy(curated: Path, tmp_path: Path) -> Path:
     """The same lake for one test alone."""
     return copied(curated, tmp_path / "lake")
+
+
+@pytest.fixture(scope="session")
+def prefect_api() -> Iterator[str]:
+    """A Prefect server that tests of all processes share; what is about starting one starts its own."""
+    with prefect_server() as api:
+        yield api
 
 
 @pytest.fixture
