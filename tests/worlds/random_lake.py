@@ -106,9 +106,12 @@ def fill(lake: Lake, images: list[slow.Image], words: dict[str, tuple[int, int]]
     insert("sentences", sentence_id=[f"{n}" for n in range(len(said))], content=said)
 
 
-def refill(lake: Lake, images: list[slow.Image], words: dict[str, tuple[int, int]]) -> None:
-    """Put another world in the place of the one that the lake holds, which costs a third of a new lake."""
+def refill(
+    lake: Lake, images: list[slow.Image], words: dict[str, tuple[int, int]], others: tuple[str, ...] = ()
+) -> None:
+    """Put another world in the place of the one that the lake holds, which costs a third of a new lake; empty
+    ``others``, tables that a test itself writes."""
     with lake.transaction():
-        for table in FILLED:
+        for table in (*FILLED, *others):
             lake.execute(f"DELETE FROM {table}")
         fill(lake, images, words)
