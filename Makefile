@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO_DOCUMENTS ?= 640
+DEMO_SEED ?= 7
 
-.PHONY: setup demo test test-slow lint fuzz bench lock clean
+.PHONY: setup demo test test-slow test-full lint fuzz bench lock clean
 
 setup: .venv/.installed
 
@@ -17,7 +18,7 @@ setup: .venv/.installed
 	touch $@
 
 infra/demo/world/truth/sentences.parquet: | .venv/.installed
-	$(BIN)/python infra/demo/generate.py --seed 7 --documents $(DEMO_DOCUMENTS) --out infra/demo/world
+	$(BIN)/python infra/demo/generate.py --seed $(DEMO_SEED) --documents $(DEMO_DOCUMENTS) --out infra/demo/world
 
 demo: setup infra/demo/world/truth/sentences.parquet
 	$(BIN)/pairmill up --once curate/demo
@@ -29,17 +30,20 @@ lint: setup
 	$(BIN)/pyright
 
 # Two at a time, whatever the machine has: one that has loaded models holds 2 GB. Each begins with half of the list; who
-# is done first takes from the other's rest. What both need, worlds and lakes, is made once (tests/shared.py).
+# is done first takes from the other's rest. What both need, worlds and lakes, is made once (tests/worlds/shared.py).
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
 # What a change needs to be told within minutes.
 test: setup lint
 	$(PYTEST) -m "not slow"
 
-# What takes long: kills in every stage, the line on Ray, README's commands, the demo world's truth; and every property
-# again, with five times the examples.
+# What takes long: kills in every stage, the line on Ray, README's commands, the demo world's truth.
 test-slow: setup
-	$(PYTEST) -m "slow or hypothesis" --hypothesis-profile full
+	$(PYTEST) -m slow
+
+# Every property again, with five times the examples: before a release, and when a property's code has changed. Not in CI.
+test-full: setup
+	$(PYTEST) -m hypothesis --hypothesis-profile full
 
 # Every format that is read, mutated for ten minutes, then every command on 500 lakes of which one file is damaged; the
 # bounded forms of both are in the tests.

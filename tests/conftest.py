@@ -6,13 +6,31 @@ No test is a matter of time: by default hypothesis fails an example that takes 0
 import pytest
 from hypothesis import settings
 
-from tests import shared
 from tests.examples import FULL
+from tests.worlds import shared
 
-# `make test-slow` tries all properties again, by --hypothesis-profile full.
+# `make test-full` tries all properties again, by --hypothesis-profile full; no tier of CI does.
 settings.register_profile("quick", deadline=None, max_examples=20)
 settings.register_profile("full", deadline=None, max_examples=FULL)
 settings.load_profile("quick")
+
+# By CPU seconds, of either tier. One that begins last keeps one core busy while the other has nothing left.
+LONGEST_FIRST = (
+    "demo/test_truth", "flows/test_served_captioner", "fuzz/test_corruption", "test_readme", "flows/test_up",
+    "flows/test_recaption_prefect", "flows/test_resume", "flows/test_killed_states", "tasks/test_vocabulary",
+    "tasks/test_waiting", "tasks/test_two_nodes", "flows/test_recaption", "flows/test_generation", "flows/test_balance",
+    "flows/test_run", "flows/test_http_captions", "flows/test_retry", "flows/test_several_captioners",
+    "flows/test_foreign_score", "tasks/test_superseding", "tasks/test_superseding_tables",
+    "tasks/test_sentence_duplicates",
+    "flows/test_commands_read", "catalog/test_wanted", "catalog/test_cut", "catalog/test_facts", "catalog/test_lake",
+    "tasks/test_calibrate", "tasks/test_export", "tasks/test_report", "tasks/test_released_address",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest."""
+    place = {f"tests/{name}.py": n for n, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(place)))
 
 
 @pytest.fixture(scope="session", autouse=True)

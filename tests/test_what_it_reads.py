@@ -23,10 +23,10 @@ from flows.settings import load_recipe
 from ops.read.source import open_source
 from tasks.ingest import ingest
 from tasks.run import pool
-from tests.ops.read.packed import zipped
-from tests.ops.read.samples import documents, faults, jpeg, pictures, table_bytes, write
-from tests.ops.read.test_s3 import fresh_filesystem, server, upload
-from tests.shared import new_lake
+from tests.worlds.packed import zipped
+from tests.worlds.s3 import fresh_filesystem, server, upload
+from tests.worlds.samples import documents, faults, jpeg, pictures, table_bytes, write
+from tests.worlds.shared import new_lake
 
 __all__ = ["server"]  # a fixture
 ROOT = Path(__file__).resolve().parents[1]

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.bench import measure, photographs, tree
-from tests.ops.read.packed import tar
+from tests.worlds.packed import tar
 
 SIDES = {"ours": "infra.bench.peers.ours_ingest", "bare": "infra.bench.peers.bare_ingest"}
 TARGET, MOST_MB = 0.8, 1200

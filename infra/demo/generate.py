@@ -10,6 +10,7 @@ import argparse
 import base64
 import hashlib
 import html
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -270,7 +271,9 @@ def generate(seed: int, n_documents: int, out: Path) -> dict[str, int]:
         row["sha256"] = hashlib.sha256(data).hexdigest()[:32] if row["kind"] != "missing" else ""
     pq.write_table(pa.Table.from_pylist(rows), out / "truth" / "pictures.parquet")
     pq.write_table(pa.Table.from_pylist(sentences), out / "truth" / "sentences.parquet")
-    return {"documents": n_documents, "pictures": len(rows), "sentences": len(sentences)}
+    counts = {"documents": n_documents, "pictures": len(rows), "sentences": len(sentences)}
+    (out / "truth" / "counts.json").write_text(json.dumps({"seed": seed, **counts}))
+    return counts
 
 
 def main() -> None:

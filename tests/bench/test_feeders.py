@@ -7,7 +7,7 @@ import torch
 
 from infra.bench.feeder_processes import SLOTS, FeederProcesses
 from infra.bench.feeders import KINDS, prepare_for
-from tests.ops.fetch.web import photograph
+from tests.worlds.web import photograph
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from catalog.lake.lake import Lake
 from catalog.pending.chosen_captions import asked_of, asked_shares
 from catalog.pending.eligible import current_scores
 from catalog.recipe.plan import Plan
-from tests.catalog.test_wanted import digest, drawn, plan
-from tests.shared import opened_new
+from tests.worlds.generator import digest, drawn, plan
+from tests.worlds.shared import opened_new
 
 N = 4000
 

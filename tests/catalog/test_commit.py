@@ -16,8 +16,8 @@ from catalog.terms.error import LeaseLost, PairmillError
 from catalog.write import lease
 from catalog.write.commit import Manifest, commit
 from catalog.write.stream import commit_stream
-from tests.catalog.conftest import partition
-from tests.shared import opened_new
+from tests.worlds.partitions import partition
+from tests.worlds.shared import opened_new
 
 
 def n_rows(lake: Lake) -> int:
@@ -184,7 +184,7 @@ import sys
 from pathlib import Path
 from catalog.write import lease
 from catalog.lake.opening import create_or_open
-from tests.catalog.conftest import partition
+from tests.worlds.partitions import partition
 with create_or_open(sys.argv[1]) as lake, lease.writing(lake, sys.argv[2], "work") as writer:
     number = writer.begin("step")
     todo = {f"p{n}" for n in range(2000)} - {row[0] for row in lake.query("SELECT partition_id FROM partitions")}

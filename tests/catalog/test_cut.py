@@ -1,11 +1,10 @@
 """The cut in SQL against the cut in lists, on random lakes."""
 
 import json
-import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
@@ -17,126 +16,70 @@ from catalog.cut.cut import cut
 from catalog.cut.publication import image_funnel, publish, sentence_funnel
 from catalog.lake.lake import Lake
 from catalog.recipe.parts import RESERVED, Rule
-from catalog.recipe.plan import Plan, compile_plan
+from catalog.recipe.plan import compile_plan
 from catalog.recipe.recipe import Recipe
 from tests.examples import examples
 from tests.reference import cut as slow
-from tests.shared import opened_new
+from tests.worlds.random_lake import CAP, MAX_USES, RULES, SCORERS, SEED, TOP_K, fill, plan, refill, world
+from tests.worlds.shared import opened_new
 
-SCORERS = {
-    "image_quality": "q",
-    "image_groups": "g",
-    "balance_clusters": "c",
-    "matches": "m",
-    "sentence_quality": "sq",
-}
-CAP, TOP_K, MAX_USES, SEED = 4, 2, 3, 5
-RULES = [
-    {"name": "length", "keep": "n_words >= 3"},
-    {"name": "repeats", "keep": "repeats <= 2"},
-    {"name": "wording", "keep": "text not like '%24'"},
-]
+PUBLISHED = ("pairs", "decisions", "funnel", "dataset_captioners", "datasets")
+RECIPES = st.tuples(st.sampled_from((CAP, 1, 2, 100)), st.sampled_from((MAX_USES, 1, 100)),
+                    st.sampled_from((64, 0, 100, 1000)), st.sampled_from((10, 0, 60)))  # fmt: skip
 
 
-def plan(cap: int = CAP) -> Plan:
-    recipe = Recipe.model_validate(
-        {
-            "name": "small",
-            "seed": SEED,
-            "models": {"clip": "open_clip:A/b"},
-            "images": [
-                {"name": "sharp", "keep": "sharpness >= 10"},
-                {"name": "short_side", "keep": "least(width, height) >= 64"},
-            ],
-            "sentences": RULES,
-            "association": {"top_k": TOP_K, "max_uses": MAX_USES},
-            "balance": {"cap": cap},
-        }
-    )
-    return compile_plan(recipe, SCORERS)
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """A lake that holds one random world after the other."""
+    with opened_new(tmp_path_factory.mktemp("several") / "lake") as lake:
+        yield lake
 
 
-def world(seed: int) -> tuple[list[slow.Image], dict[str, tuple[int, int]]]:
-    """80 occurrences of some 60 pictures in groups and clusters; of each sentence its words and its repeats."""
-    random.seed(seed)
-    words = {f"s{n:02}": (random.choice((2, 5, 8)), random.choice((1, 1, 2, 3))) for n in range(25)}
-    contents = []
-    for n in range(60):
-        width, height = random.choice((32, 64, 100, 300)), random.choice((64, 100, 100, 200))
-        sharpness = random.choice((None, 5.0, 10.0, 50.0, 80.0))
-        # Few distinct values, so that ties are common; in every other lake some sentences were found twice.
-        found = (random.choices if seed % 2 else random.sample)(sorted(words), k=random.choice((0, 1, 3, 6, 6, 15)))
-        candidates = [(name, random.choice((0.1, 0.2, 0.3, 0.4))) for name in found]
-        group = f"p{random.randint(0, 80):02}"
-        cluster = random.choice((None, *range(7)))
-        size = random.choice((10, 20))
-        contents.append(slow.Image("", f"p{n:02}", width, height, size, sharpness, group, cluster, 0, "", candidates))
-    chosen = contents + random.choices(contents, k=20)
-    there = [{"image_id": f"i{n:03}", "position": n % 3, "alt_text": random.choice("ab")} for n in range(80)]
-    return [replace(image, **at) for image, at in zip(chosen, there, strict=True)], words
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    with opened_new(tmp_path_factory.mktemp("filled") / "lake") as lake:
+        fill(lake, *world(2))
+        yield lake
 
 
-def fill(lake: Lake, images: list[slow.Image], words: dict[str, tuple[int, int]]) -> None:
-    def insert(table: str, **columns: list) -> None:
-        n = len(next(iter(columns.values())))
-        lake.insert(table, pa.table({**columns, "commit": pa.array([1] * n, pa.int64())}))
-
-    insert(
-        "images",
-        image_id=[i.image_id for i in images],
-        sha256=[i.sha256 for i in images],
-        position=pa.array([i.position for i in images], pa.int32()),
-        alt_text=[i.alt_text for i in images],
-        width=pa.array([i.width for i in images], pa.int32()),
-        height=pa.array([i.height for i in images], pa.int32()),
-        n_bytes=[i.n_bytes for i in images],
-    )
-    pictures = list({i.sha256: i for i in images}.values())
-    keys = [i.sha256 for i in pictures]
-    brightness = [None if i.sharpness is None else 0.5 for i in pictures]
-    sharpness = [i.sharpness for i in pictures]
-    scorer = ["q"] * len(keys)
-    insert("image_quality", sha256=keys, scorer=scorer, sharpness=sharpness, brightness=brightness)
-    grouped = [i for i in pictures if i.group <= "p60"]
-    groups = [i.group for i in grouped]
-    insert("image_groups", sha256=[i.sha256 for i in grouped], group_id=groups, scorer=["g"] * len(grouped))
-    near = [i for i in pictures if i.cluster is not None]
-    clusters = pa.array([i.cluster for i in near], pa.int32())
-    of_image, scorers = ["image"] * len(near), ["c"] * len(near)
-    insert("clusters", kind=of_image, key=[i.sha256 for i in near], scorer=scorers, cluster=clusters)
-    pairs = [(i.sha256, content, value) for i in pictures for content, value in i.candidates]
-    shas, contents, values = zip(*pairs, strict=True)
-    insert("match_candidates", sha256=shas, content=contents, similarity=values, scorer=["m"] * len(pairs))
-    insert("image_content", sha256=keys)
-    insert("sentence_content", content=list(words), text=[f"text {name}" for name in words])
-    lengths = pa.array([n for n, _ in words.values()], pa.int32())
-    insert("sentence_quality", content=list(words), scorer=["sq"] * len(words), n_words=lengths)
-    said = [name for name, (_, repeats) in words.items() for _ in range(repeats)]
-    insert("sentences", sentence_id=[f"{n}" for n in range(len(said))], content=said)
+@pytest.fixture
+def lake(filled: Lake) -> Iterator[Lake]:
+    """The lake of world 2, of which nothing is published and no row is changed. Its facts are made once."""
+    yield filled
+    with filled.transaction():
+        for table in PUBLISHED:
+            filled.execute(f"DELETE FROM {table}")
 
 
-@given(seed=st.integers(0, 2**32), at_once=st.sampled_from((1, 7, 1000)))
+@given(
+    seed=st.integers(0, 2**32),
+    at_once=st.sampled_from((1, 7, 1000)),
+    recipes=st.lists(RECIPES, min_size=2, max_size=4, unique=True),
+)
 @examples(10)
-def test_the_cut_equals_its_slow_twin(seed: int, at_once: int):
+def test_the_cut_equals_its_slow_twin(several: Lake, seed: int, at_once: int, recipes: list[tuple]):
+    """Several recipes on one world: their cuts read the same facts."""
     images, words = world(seed)
-    with (
-        TemporaryDirectory() as folder,
-        opened_new(Path(folder) / "lake") as lake,
-        pytest.MonkeyPatch.context() as patched,
-    ):
+    refill(several, images, words)
+    with pytest.MonkeyPatch.context() as patched:
         for name in ("IMAGES_AT_ONCE", "PAIRS_AT_ONCE", "LIVE"):
             patched.setattr(f"catalog.cut.texts.{name}", at_once)
         patched.setattr(facts_tables, "SORTED_AT_ONCE", 100)
-        fill(lake, images, words)
-        cut(lake, plan())
-        decided = dict(lake.query("SELECT image_id, dropped_by FROM cut_images"))
-        texts: dict[str, list[str]] = {}
-        for image_id, content in lake.query("SELECT image_id, content FROM cut_texts ORDER BY image_id, place"):
-            texts.setdefault(image_id, []).append(content)
-        funnel = image_funnel(lake, plan())
-    good = {name for name, (n, repeats) in words.items() if n >= 3 and repeats <= 2 and name != "s24"}
-    images = [image if image.group <= "p60" else replace(image, group=image.sha256) for image in images]
-    dropped, expected = slow.cut(images, good, 64, 10.0, CAP, TOP_K, MAX_USES, SEED)
+        for recipe in recipes:
+            agrees_with_its_slow_twin(several, images, words, *recipe)
+
+
+def agrees_with_its_slow_twin(
+    lake: Lake, images: list[slow.Image], words: dict, cap: int, max_uses: int, min_side: int, min_sharpness: int
+) -> None:
+    made = plan(cap, max_uses, min_side, min_sharpness)
+    cut(lake, made)
+    decided = dict(lake.query("SELECT image_id, dropped_by FROM cut_images"))
+    texts: dict[str, list[str]] = {}
+    for image_id, content in lake.query("SELECT image_id, content FROM cut_texts ORDER BY image_id, place"):
+        texts.setdefault(image_id, []).append(content)
+    funnel = image_funnel(lake, made)
+    dropped, expected = by_slow_twin(images, words, min_side, min_sharpness, cap, max_uses)
     assert decided == dropped
     assert texts == expected
     counted = Counter(dropped.values())
@@ -144,50 +87,63 @@ def test_the_cut_equals_its_slow_twin(seed: int, at_once: int):
     assert funnel[-1][1] - funnel[-1][2] == counted[""]
 
 
-@given(seed=st.integers(0, 2**32))
-@examples(10)
-def test_the_same_pictures_in_other_places_are_cut_the_same(seed: int):
-    """Ids of images hold their place: a folder of another name gives others, in another order."""
-    images, words = world(seed)
+def by_slow_twin(
+    images: list[slow.Image], words: dict, side: int = 64, sharpness: float = 10, cap: int = CAP, uses: int = MAX_USES
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    good = {name for name, (n, repeats) in words.items() if n >= 3 and repeats <= 2 and name != "s24"}
+    images = [image if image.group <= "p60" else replace(image, group=image.sha256) for image in images]
+    return slow.cut(images, good, side, sharpness, cap, TOP_K, uses, SEED)
+
+
+def elsewhere(images: list[slow.Image]) -> list[slow.Image]:
+    """The same pictures in other places: a folder of another name gives other ids, in another order."""
     names = [image.image_id for image in images]
-    moved = [replace(image, image_id=f"j{name}") for image, name in zip(images, reversed(names), strict=True)]
+    return [replace(image, image_id=f"j{name}") for image, name in zip(images, reversed(names), strict=True)]
+
+
+@given(seed=st.integers(0, 2**32))
+@examples(100)
+def test_the_slow_twin_cuts_the_same_pictures_in_other_places_the_same(seed: int):
+    """What equals it does so too: the cut in SQL, whatever the ids."""
+    images, words = world(seed)
     cuts = []
-    for shown in (images, moved):
-        with TemporaryDirectory() as folder, opened_new(Path(folder) / "lake") as lake:
-            fill(lake, shown, words)
-            cut(lake, plan())
-            decided = (
-                "SELECT sha256, dropped_by, position, alt_text FROM cut_images JOIN images USING (image_id, sha256)"
-            )
-            texts = "SELECT sha256, place, content FROM cut_texts JOIN images USING (image_id)"
-            cuts.append((sorted(lake.query(decided)), sorted(lake.query(texts))))
+    for shown in (images, elsewhere(images)):
+        dropped, texts = by_slow_twin(shown, words)
+        places = ((i.sha256, i.position, i.alt_text, dropped[i.image_id], texts.get(i.image_id)) for i in shown)
+        cuts.append(sorted(places, key=str))
     assert cuts[0] == cuts[1]
 
 
-def test_no_sentence_is_used_more_often_than_allowed_and_no_cluster_over_its_cap(tmp_path: Path):
-    images, words = world(99)
-    with opened_new(tmp_path / "lake") as lake:
-        fill(lake, images, words)
-        cut(lake, plan())
-        uses = lake.query("SELECT max(n) FROM (SELECT count(*) AS n FROM cut_texts GROUP BY content)")
-        sizes = lake.query(
-            "SELECT max(n) FROM (SELECT count(*) AS n FROM cut_images "
-            "WHERE dropped_by IN ('', 'no_text') AND cluster IS NOT NULL GROUP BY cluster)"
-        )
+def test_the_same_pictures_in_other_places_are_cut_the_same(several: Lake):
+    images, words = world(11)
+    cuts = []
+    for shown in (images, elsewhere(images)):
+        refill(several, shown, words)
+        cut(several, plan())
+        decided = "SELECT sha256, dropped_by, position, alt_text FROM cut_images JOIN images USING (image_id, sha256)"
+        texts = "SELECT sha256, place, content FROM cut_texts JOIN images USING (image_id)"
+        cuts.append((sorted(several.query(decided)), sorted(several.query(texts))))
+    assert cuts[0] == cuts[1] and all(cuts[0])
+
+
+def test_no_sentence_is_used_more_often_than_allowed_and_no_cluster_over_its_cap(lake: Lake):
+    cut(lake, plan())
+    uses = lake.query("SELECT max(n) FROM (SELECT count(*) AS n FROM cut_texts GROUP BY content)")
+    sizes = lake.query(
+        "SELECT max(n) FROM (SELECT count(*) AS n FROM cut_images "
+        "WHERE dropped_by IN ('', 'no_text') AND cluster IS NOT NULL GROUP BY cluster)"
+    )
     assert uses[0][0] <= MAX_USES
     assert sizes[0][0] <= CAP
 
 
-def test_publishing_the_same_pairs_again_writes_nothing(tmp_path: Path):
-    images, words = world(2)
-    with opened_new(tmp_path / "lake") as lake:
-        fill(lake, images, words)
-        cut(lake, plan())
-        first = publish(lake, plan(), "run1", 1.0, lambda: 2)
-        cut(lake, plan())
-        second = publish(lake, plan(), "run2", 1.0, lambda: pytest.fail("no commit number is taken"))
-        versions = lake.query("SELECT version, n_pairs, content_digest FROM datasets")
-        decided = lake.query("SELECT count(*) FROM decisions WHERE dropped_by IS NULL")
+def test_publishing_the_same_pairs_again_writes_nothing(lake: Lake):
+    cut(lake, plan())
+    first = publish(lake, plan(), "run1", 1.0, lambda: 2)
+    cut(lake, plan())
+    second = publish(lake, plan(), "run2", 1.0, lambda: pytest.fail("no commit number is taken"))
+    versions = lake.query("SELECT version, n_pairs, content_digest FROM datasets")
+    decided = lake.query("SELECT count(*) FROM decisions WHERE dropped_by IS NULL")
     assert (first.version, first.is_new, second.version, second.is_new) == (1, True, 1, False)
     assert versions == [(1, first.n_pairs, first.content_digest)]
     assert decided == [(0,)]
@@ -201,54 +157,45 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_another_recipe_is_another_version_though_its_pairs_are_the_same(tmp_path: Path, settings: dict):
-    images, words = world(2)
+def test_another_recipe_is_another_version_though_its_pairs_are_the_same(lake: Lake, settings: dict):
     one = plan(1000)
     other = compile_plan(Recipe.model_validate(one.recipe.model_dump(mode="json") | settings), SCORERS)
-    with opened_new(tmp_path / "lake") as lake:
-        fill(lake, images, words)
-        cut(lake, one)
-        first = publish(lake, one, "run1", 1.0, lambda: 2)
-        cut(lake, other)
-        second = publish(lake, other, "run2", 1.0, lambda: 3)
-        recipes = [json.loads(text) for (text,) in lake.query("SELECT recipe FROM datasets ORDER BY version")]
-        funnel = "SELECT rule FROM funnel WHERE version = 2 AND kind = 'sentence' ORDER BY position"
-        rules = {rule for (rule,) in lake.query(funnel)}
+    cut(lake, one)
+    first = publish(lake, one, "run1", 1.0, lambda: 2)
+    cut(lake, other)
+    second = publish(lake, other, "run2", 1.0, lambda: 3)
+    recipes = [json.loads(text) for (text,) in lake.query("SELECT recipe FROM datasets ORDER BY version")]
+    funnel = "SELECT rule FROM funnel WHERE version = 2 AND kind = 'sentence' ORDER BY position"
+    rules = {rule for (rule,) in lake.query(funnel)}
     assert (first.content_digest, second.version, second.is_new) == (second.content_digest, 2, True)
     assert recipes == [one.recipe.model_dump(mode="json"), other.recipe.model_dump(mode="json")]
     assert rules == {"same_text", *(rule.name for rule in other.recipe.sentences)}
 
 
-def test_no_pairs_by_two_recipes_are_two_versions_each_with_its_own_reasons(tmp_path: Path):
-    images, words = world(2)
+def test_no_pairs_by_two_recipes_are_two_versions_each_with_its_own_reasons(lake: Lake):
     nothing = {"images": [{"name": "large", "keep": "least(width, height) >= 999999"}]}, {"sentences": [
         {"name": "length", "keep": "n_words between 81 and 3"}]}  # fmt: skip
     dropped = []
-    with opened_new(tmp_path / "lake") as lake:
-        fill(lake, images, words)
-        for version, settings in enumerate(nothing, 1):
-            recipe = Recipe.model_validate(plan().recipe.model_dump(mode="json") | settings)
-            cut(lake, compile_plan(recipe, SCORERS))
-            found = publish(lake, compile_plan(recipe, SCORERS), f"run{version}", 1.0, lambda version=version: version)
-            assert (found.version, found.n_pairs, found.is_new) == (version, 0, True)
-            dropped.append({rule for (rule,) in lake.query(
-                "SELECT DISTINCT dropped_by FROM decisions WHERE version = ?", (version,))})  # fmt: skip
+    for version, settings in enumerate(nothing, 1):
+        recipe = Recipe.model_validate(plan().recipe.model_dump(mode="json") | settings)
+        cut(lake, compile_plan(recipe, SCORERS))
+        found = publish(lake, compile_plan(recipe, SCORERS), f"run{version}", 1.0, lambda version=version: version)
+        assert (found.version, found.n_pairs, found.is_new) == (version, 0, True)
+        dropped.append({rule for (rule,) in lake.query(
+            "SELECT DISTINCT dropped_by FROM decisions WHERE version = ?", (version,))})  # fmt: skip
     assert dropped[0] == {"large"} and "large" not in dropped[1] and "no_text" in dropped[1]
 
 
-def test_a_recipe_that_differs_in_placement_alone_is_no_other_version(tmp_path: Path):
-    images, words = world(2)
+def test_a_recipe_that_differs_in_placement_alone_is_no_other_version(lake: Lake):
     elsewhere = Recipe.model_validate(
         plan().recipe.model_dump(mode="json") | {"sources": ["elsewhere"], "clip": {"batch_size": 1}}
     )
-    with opened_new(tmp_path / "lake") as lake:
-        fill(lake, images, words)
-        cut(lake, plan())
-        publish(lake, plan(), "run1", 1.0, lambda: 2)
-        # As an older Pairmill wrote it, that did not know all of today's settings.
-        lake.execute("UPDATE datasets SET recipe = CAST(json_merge_patch(recipe, '{\"decoding\": null}') AS VARCHAR)")
-        cut(lake, compile_plan(elsewhere, SCORERS))
-        again = publish(lake, compile_plan(elsewhere, SCORERS), "run2", 1.0, lambda: pytest.fail("nothing is begun"))
+    cut(lake, plan())
+    publish(lake, plan(), "run1", 1.0, lambda: 2)
+    # As an older Pairmill wrote it, that did not know all of today's settings.
+    lake.execute("UPDATE datasets SET recipe = CAST(json_merge_patch(recipe, '{\"decoding\": null}') AS VARCHAR)")
+    cut(lake, compile_plan(elsewhere, SCORERS))
+    again = publish(lake, compile_plan(elsewhere, SCORERS), "run2", 1.0, lambda: pytest.fail("nothing is begun"))
     assert (again.version, again.is_new) == (1, False)
 
 
@@ -300,12 +247,9 @@ def test_the_funnel_of_sentences_is_counted_again_only_when_something_about_them
         assert again[0] == ("same_text", counted[0][1] + 1, counted[0][2] + 1)
 
 
-def test_no_rule_may_bear_a_name_that_the_cut_itself_writes_into_the_funnel(tmp_path: Path):
-    images, words = world(3)
-    with opened_new(tmp_path / "lake") as lake:
-        fill(lake, images, words)
-        cut(lake, plan())
-        written = {rule for rule, _, _ in (*image_funnel(lake, plan()), *sentence_funnel(lake, plan()))}
+def test_no_rule_may_bear_a_name_that_the_cut_itself_writes_into_the_funnel(lake: Lake):
+    cut(lake, plan())
+    written = {rule for rule, _, _ in (*image_funnel(lake, plan()), *sentence_funnel(lake, plan()))}
     own = written - {rule.name for rule in (*plan().recipe.images, *plan().recipe.sentences)}
     assert own == RESERVED
     for name in own:

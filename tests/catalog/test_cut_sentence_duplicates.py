@@ -1,11 +1,12 @@
 """Of a group of duplicate sentences the cut gives the smallest that survives, in the place of any of them."""
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,18 +17,18 @@ from catalog.cut.publication import publish, sentence_funnel
 from catalog.lake.lake import Lake
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import Recipe
-from tests.catalog import test_cut
-from tests.catalog.test_cut import CAP, MAX_USES, SEED, TOP_K, fill, world
 from tests.examples import examples
 from tests.reference import cut as slow
-from tests.shared import opened_new
+from tests.worlds import random_lake
+from tests.worlds.random_lake import CAP, MAX_USES, SEED, TOP_K, fill, refill, world
+from tests.worlds.shared import opened_new
 
-SCORERS = test_cut.SCORERS | {"sentence_groups": "sg"}
+SCORERS = random_lake.SCORERS | {"sentence_groups": "sg"}
 
 
 def plan(fewest: int, most: int) -> Plan:
     """The plan of the cut's own tests with duplicates of sentences, and rules on their length and their repeats."""
-    settings = test_cut.plan().recipe.model_dump(mode="json")
+    settings = random_lake.plan().recipe.model_dump(mode="json")
     rules = [{"name": "length", "keep": f"n_words >= {fewest}"}, {"name": "repeats", "keep": f"repeats <= {most}"}]
     return compile_plan(Recipe.model_validate(settings | {"sentences": rules, "sentence_duplicates": {}}), SCORERS)
 
@@ -53,6 +54,13 @@ def forget(lake: Lake, names: set[str]) -> None:
     lake.insert("superseded", pa.table({"document_id": ["gone"], "gone": [True], "commit": [1]}))
 
 
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """A lake that holds one random world after the other."""
+    with opened_new(tmp_path_factory.mktemp("several") / "lake") as lake:
+        yield lake
+
+
 @given(
     seed=st.integers(0, 2**32),
     fewest=st.sampled_from((0, 3, 6)),
@@ -62,21 +70,21 @@ def forget(lake: Lake, names: set[str]) -> None:
 )
 @examples(20)
 def test_texts_are_those_of_the_slow_twin_under_any_rules_and_groups(
-    seed: int, fewest: int, most: int, at_most: int, n_gone: int
+    several: Lake, seed: int, fewest: int, most: int, at_most: int, n_gone: int
 ):
+    lake = several
     images, words = world(seed)
     groups = grouped(sorted(words), at_most)
     gone = set(random.sample(sorted(words), n_gone))
-    with TemporaryDirectory() as folder, opened_new(Path(folder) / "lake") as lake:
-        fill(lake, images, words)
-        group(lake, dict.fromkeys(sorted(words), "s00"), commit=0)
-        group(lake, groups)
-        forget(lake, gone)
-        cut(lake, plan(fewest, most))
-        texts: dict[str, list[str]] = {}
-        for image_id, content in lake.query("SELECT image_id, content FROM cut_texts ORDER BY image_id, place"):
-            texts.setdefault(image_id, []).append(content)
-        funnel = sentence_funnel(lake, plan(fewest, most))
+    refill(lake, images, words)
+    group(lake, dict.fromkeys(sorted(words), "s00"), commit=0)
+    group(lake, groups)
+    forget(lake, gone)
+    cut(lake, plan(fewest, most))
+    texts: dict[str, list[str]] = {}
+    for image_id, content in lake.query("SELECT image_id, content FROM cut_texts ORDER BY image_id, place"):
+        texts.setdefault(image_id, []).append(content)
+    funnel = sentence_funnel(lake, plan(fewest, most))
     survivors = {name for name, (n, repeats) in words.items() if n >= fewest and repeats <= most and name not in gone}
     of_group = {name: groups.get(name, name) if groups else "s00" for name in words}
     images = [image if image.group <= "p60" else replace(image, group=image.sha256) for image in images]

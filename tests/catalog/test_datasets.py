@@ -7,7 +7,7 @@ import pytest
 from catalog.ask import datasets
 from catalog.lake.lake import Lake
 from catalog.terms.error import PairmillError
-from tests.shared import opened_new
+from tests.worlds.shared import opened_new
 
 
 @pytest.fixture

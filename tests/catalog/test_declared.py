@@ -12,6 +12,7 @@ import pytest
 
 from catalog.ask.datasets import Dataset
 from catalog.ask.report import plan_of
+from catalog.cut import facts
 from catalog.cut.cut import cut
 from catalog.cut.facts_tables import score_tables, tables_read
 from catalog.lake import schema
@@ -27,8 +28,9 @@ from catalog.terms.declared import checked, declared
 from catalog.terms.error import BadPredicate, BadRecipe, PairmillError
 from catalog.terms.score import Column, Score, Stage
 from catalog.terms.scores import OWN
-from tests.catalog.test_cut import SCORERS, fill, plan, world
-from tests.catalog.test_facts import kept, lake_of
+from tests.worlds.filled_lake import kept, lake_of
+from tests.worlds.random_lake import SCORERS, fill, plan, world
+from tests.worlds.shared import opened_new
 
 Install = Callable[..., None]
 
@@ -85,15 +87,15 @@ def test_every_status_is_a_column_of_rules():
 EARLY = [score for score in OWN if score.rule_columns and score.stage < Stage.CAPTION]
 
 
-@pytest.mark.parametrize("score", EARLY, ids=lambda score: score.table)
-def test_a_new_row_of_any_declared_score_makes_the_facts_anew(tmp_path: Path, score: Score):
+def test_a_new_row_of_any_declared_score_makes_the_facts_anew(tmp_path: Path):
     with lake_of(tmp_path) as lake:
-        cut(lake, plan())
-        before = kept(tmp_path)
-        key = "p01" if score.of == "image" else "s01"
-        lake.insert(score.table, pa.table({score.key: [key], "scorer": ["other"], "commit": [2]}))
-        cut(lake, plan())
-        assert len(kept(tmp_path)) == 1 and not kept(tmp_path).keys() & before.keys()
+        facts.attach(lake, plan())
+        for score in EARLY:
+            before = kept(tmp_path)
+            key = "p01" if score.of == "image" else "s01"
+            lake.insert(score.table, pa.table({score.key: [key], "scorer": ["other"], "commit": [2]}))
+            facts.attach(lake, plan())
+            assert len(kept(tmp_path)) == 1 and not kept(tmp_path).keys() & before.keys(), score.table
 
 
 def test_facts_hold_every_column_that_an_early_rule_may_read():
@@ -105,7 +107,7 @@ def test_facts_hold_every_column_that_an_early_rule_may_read():
 
 
 def test_a_score_of_another_package_has_its_table_and_its_columns_in_rules_and_facts(tmp_path: Path, install: Install):
-    create_or_open(tmp_path / "lake").close()
+    opened_new(tmp_path / "lake").close()
     install("colours", VIVID)
     with create_or_open(tmp_path / "lake") as lake:
         assert arrow_schema("vivid").names == ["sha256", "shard", "scorer", "commit", "vividness"]
@@ -126,8 +128,7 @@ def fallen(lake: Lake) -> int:
 
 
 def test_a_reader_of_a_lake_without_the_table_cuts_as_if_nothing_were_scored(tmp_path: Path, install: Install):
-    with create_or_open(tmp_path / "lake") as lake:
-        fill(lake, *world(7))
+    lake_of(tmp_path).close()
     install("colours", VIVID)
     asked = compile_plan(plan().recipe.model_copy(update={"images": recipe(v="vividness > 0.5").images}), SCORERS)
     with create_or_open(tmp_path / "lake", read_only=True) as lake:
@@ -136,11 +137,10 @@ def test_a_reader_of_a_lake_without_the_table_cuts_as_if_nothing_were_scored(tmp
 
 
 def test_recipes_with_and_without_a_score_of_a_package_keep_each_others_facts(tmp_path: Path, install: Install):
-    with create_or_open(tmp_path / "before") as lake:
-        fill(lake, *world(7))
+    lake_of(tmp_path).close()
     install("colours", VIVID)
     asked = compile_plan(plan().recipe.model_copy(update={"images": recipe(v="vividness > 0.5").images}), SCORERS)
-    with create_or_open((tmp_path / "before").rename(tmp_path / "lake")) as lake:
+    with create_or_open(tmp_path / "lake") as lake:
         cut(lake, plan())
         mine = kept(tmp_path)
         cut(lake, asked)
@@ -158,7 +158,7 @@ def test_a_score_that_no_rule_reads_and_no_recipe_names_is_not_asked_for(install
 
 
 def test_a_reader_of_a_lake_without_the_table_sees_an_empty_one(tmp_path: Path, install: Install):
-    create_or_open(tmp_path / "lake").close()
+    opened_new(tmp_path / "lake").close()
     install("colours", VIVID)
     with create_or_open(tmp_path / "lake", read_only=True) as lake:
         assert lake.query("SELECT count(vividness) FROM vivid") == [(0,)]

@@ -30,7 +30,7 @@ from catalog.terms.error import BadQuery, LeaseHeld, PairmillError
 from catalog.write import lease
 from catalog.write.commit import Manifest
 from catalog.write.sweep import sweep
-from tests.catalog.test_cut import fill, plan, world
+from tests.worlds.random_lake import fill, plan, world
 
 
 def free_port() -> int:
@@ -294,7 +294,7 @@ import os, sys
 from catalog.write import lease
 from catalog.terms.error import PairmillError
 from catalog.lake.opening import create_or_open
-from tests.catalog.conftest import partition
+from tests.worlds.partitions import partition
 place = sys.argv[1]
 with create_or_open(place) as lake, lease.writing(lake, "run", "test") as writer:
     writer.commit([partition(lake, "p", ["a"])])

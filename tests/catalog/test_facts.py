@@ -1,7 +1,6 @@
 """The facts of a cut: made once for the same rows, anew for others, never half."""
 
 import os
-import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,15 +10,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from catalog.cut import facts_tables
+from catalog.cut import facts, facts_tables
 from catalog.cut.cut import cut, survivors
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.lake.schema import released
 from catalog.recipe.plan import Plan
 from catalog.terms.error import BadQuery
-from tests.catalog.test_cut import fill, plan, world
-from tests.shared import made_once
+from tests.worlds.filled_lake import kept, lake_of
+from tests.worlds.random_lake import plan
 
 ROW = {
     "documents": {"document_id": ["new"], "source": ["s"], "uri": ["u"]},
@@ -35,21 +34,6 @@ ROW = {
     "sentence_quality": {"content": ["s01"]},
     "superseded": {"document_id": ["d"], "gone": [True]},
 }
-
-
-def lake_of(path: Path) -> Lake:
-    shutil.copytree(made_once("filled-lake", _filled), path / "lake")
-    return create_or_open(path / "lake")
-
-
-def _filled(place: Path) -> None:
-    with create_or_open(place) as lake:
-        fill(lake, *world(7))
-
-
-def kept(path: Path) -> dict[str, int]:
-    """The files of facts of a lake, and when each was written."""
-    return {file.name: file.stat().st_mtime_ns for file in (path / "lake/.facts").iterdir()}
 
 
 def decisions(lake: Lake, recipe: Plan) -> tuple[list[tuple], list[tuple]]:
@@ -81,20 +65,17 @@ def test_another_process_finds_them_made(tmp_path: Path):
         assert kept(tmp_path) == made
 
 
-QUICK = ("images", "match_candidates", "superseded")
-# Scores on demand are in no plan here; of these a test of declarations asks the same.
-READ = [table for table in facts_tables.tables_read() if table in released()]
-TABLES = [pytest.param(table, marks=() if table in QUICK else pytest.mark.slow) for table in READ]
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_a_row_more_in_any_table_that_is_read_makes_them_anew_and_removes_the_former(tmp_path: Path, table: str):
+def test_a_row_more_in_any_table_that_is_read_makes_them_anew_and_removes_the_former(tmp_path: Path):
+    """Scores on demand are in no plan here; of these a test of declarations asks the same."""
     with lake_of(tmp_path) as lake:
-        cut(lake, plan())
-        before = kept(tmp_path)
-        lake.insert(table, pa.table({**ROW[table], "commit": [2]}))
-        cut(lake, plan())
-        assert len(kept(tmp_path)) == 1 and not kept(tmp_path).keys() & before.keys()
+        facts.attach(lake, plan())
+        for table in [table for table in facts_tables.tables_read() if table in released()]:
+            before = kept(tmp_path)
+            facts.attach(lake, plan())
+            assert kept(tmp_path) == before
+            lake.insert(table, pa.table({**ROW[table], "commit": [2]}))
+            facts.attach(lake, plan())
+            assert len(kept(tmp_path)) == 1 and not kept(tmp_path).keys() & before.keys(), table
 
 
 def test_a_row_less_makes_them_anew(tmp_path: Path):

@@ -18,15 +18,15 @@ from catalog.lake.location import locate
 from catalog.lake.opening import create_or_open
 from catalog.terms.error import Damaged
 from catalog.write import lease
-from tests.catalog.conftest import partition
-from tests.shared import new_lake
+from tests.worlds.partitions import partition
+from tests.worlds.shared import new_lake
 
 WRITER = """
 import sys, time
 from catalog.lake.connection import connect
 from catalog.lake.opening import create_or_open
 from catalog.write import lease
-from tests.catalog.conftest import partition
+from tests.worlds.partitions import partition
 place, log = sys.argv[1:]
 with create_or_open(place) as lake, lease.writing(lake, "run", "work") as writer:
     if log == "log":

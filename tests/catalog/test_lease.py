@@ -16,8 +16,8 @@ from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.terms.error import LeaseHeld, LeaseLost
 from catalog.write import lease
-from tests.catalog.conftest import partition
-from tests.shared import opened_new
+from tests.worlds.partitions import partition
+from tests.worlds.shared import opened_new
 
 FAR = "far pid:[1] another-boot"
 

@@ -42,8 +42,8 @@ def test_a_signal_during_a_query_is_recorded_as_such(lake: Lake, monkeypatch: py
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:
         with pytest.raises(KeyboardInterrupt), runs.recorded(lake, "run", "curate", load_recipe("demo"), []):
-            threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
-            lake.query("SELECT count(*) FROM range(10000000000) WHERE range % 7 = 3")
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+            lake.query("SELECT count(*) FROM range(500_000_000) WHERE range % 7 = 3")
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert states(lake) == [("run", "interrupted", "KeyboardInterrupt", True)]

@@ -9,7 +9,7 @@ from catalog.lake.opening import create_or_open
 from catalog.terms.error import BadQuery, LeaseHeld
 from catalog.write import lease
 from infra.empty_catalog import by_migrations
-from tests.catalog.conftest import partition
+from tests.worlds.partitions import partition
 
 OLDER = 1
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from catalog.lake import spill
 from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
-from tests.shared import opened_new
+from tests.worlds.shared import opened_new
 
 ROWS = "SELECT hash(range) AS h, repeat('x', 40) AS x FROM range(2_000_000)"
 SORT = f"CREATE OR REPLACE TEMP TABLE big AS {ROWS} ORDER BY h"

@@ -12,8 +12,8 @@ from catalog.write import lease
 from catalog.write.commit import Manifest
 from catalog.write.stream import commit_stream
 from catalog.write.sweep import checkpoint, sweep
-from tests.catalog.conftest import partition
-from tests.shared import opened_new
+from tests.worlds.partitions import partition
+from tests.worlds.shared import opened_new
 
 DAY = 86_400
 

@@ -1,16 +1,10 @@
 """Generation in waves against generation of everything, on random lakes, kills and stale rows included."""
 
-import hashlib
-import math
-import random
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,185 +12,17 @@ from hypothesis import strategies as st
 from catalog.cut import wanted
 from catalog.cut.cap import smallest_cap
 from catalog.cut.cut import cut
-from catalog.cut.late import judge
 from catalog.lake.lake import Lake
-from catalog.pending.chosen_captions import asked_of
 from catalog.pending.eligible import current_scores
-from catalog.recipe.plan import Plan, compile_plan
-from catalog.recipe.recipe import Recipe
-from tests.catalog import test_cut as rules
+from catalog.recipe.plan import Plan
 from tests.examples import examples
 from tests.reference import cut as slow
-from tests.shared import opened_new
+from tests.worlds import random_lake as rules
+from tests.worlds.generator import CHOICES, LATE, Generator, plan
+from tests.worlds.shared import opened_new
 
-SCORERS = rules.SCORERS | {
-    "captions": "cap", "caption_similarity": "cs", "synthetic": "syn", "synthetic_similarity": "ss",
-}  # fmt: skip
-LATE = {
-    "worded": "caption not like 'caption 1 %7'",
-    "whole": "caption_status = 'ok'",
-    "fits": "caption_similarity >= 0.2",
-    "pair": "synthetic_similarity between 0.3 and 0.7",
-}
 ALL = 10**9
-
-
-# Captioners with their weights, and how one of them is chosen for a picture.
-CHOICES = (
-    ([1], {}),
-    ([1, 1], {}),
-    ([1, 1], {"choose": "best"}),
-    ([1, 1, 1], {"choose": "best"}),
-    ([1, 1], {"choose": "mixture"}),
-    ([0, 3, 1], {"choose": "mixture"}),
-    ([1, 2], {"choose": "mixture", "ask": "every"}),
-)
-
-
-def plan(late: dict[str, str], weights: list[int] = [1], captions: dict[str, str] = {}, **balance: int) -> Plan:  # noqa: B006
-    captioners = [{"name": f"c{place}", "weight": weight} for place, weight in enumerate(weights)]
-    content = rules.plan().recipe.model_dump(mode="json") | {
-        "captioners": captioners, "captions": captions, "fuse": {}, "balance": balance,
-        "models": {"clip": "open_clip:A/b", "captioner": "hf:a"},
-    }  # fmt: skip
-    content["images"] = [*content["images"], *({"name": name, "keep": keep} for name, keep in late.items())]
-    others = {f"{table} c{place}": f"{scorer} {place}" for place in range(1, len(weights))
-              for table, scorer in (("captions", "cap"), ("caption_similarity", "cs"))}  # fmt: skip
-    return compile_plan(Recipe.model_validate(content), SCORERS | others)
-
-
-class Generator:
-    """Answers as a hidden table has them, and remembers for which pictures it was asked."""
-
-    def __init__(self, lake: Lake, plan: Plan, images: list[slow.Image], seed: int):
-        self.lake, self.plan, self.random = lake, plan, random.Random(seed)
-        self.commit = 10
-        shas = sorted({image.sha256 for image in images})
-        hidden = random.Random(seed)
-        # The pictures of a cluster pass alike, so that a share of all misleads.
-        cluster = {image.sha256: image.cluster for image in images}
-        good = {sha: random.Random(f"{seed} {cluster[sha]}").choice((0.1, 0.5, 1.0)) for sha in shas}
-        self.pair = {sha: 0.5 if hidden.random() < good[sha] else 0.9 for sha in shas}
-        places = range(len(plan.recipe.captioners))
-        self.status = [{sha: hidden.choices(("ok", "empty"), (0.8, 0.2))[0] for sha in shas} for _ in places]
-        # Few values, so that ties are common.
-        self.fits = [{sha: hidden.choices((0.5, 0.6, 0.1), (0.6, 0.3, 0.1))[0] for sha in shas} for _ in places]
-
-    def late(self, sha: str, late: dict[str, str]) -> str:
-        by = self.chosen(sha)
-        falls = {
-            "worded": self.text(by, sha).startswith("caption 1") and sha.endswith("7"),
-            "whole": self.status[by][sha] != "ok",
-            "fits": self.fits[by][sha] < 0.2,
-            "pair": self.pair[sha] > 0.7,
-        }
-        return next((name for name in late if falls[name]), "")
-
-    def chosen(self, sha: str) -> int:
-        """The place of the captioner whose text is to be the picture's caption: the slow twin of the choice in SQL."""
-        recipe = self.plan.recipe
-        if recipe.captions.choose == "mixture":
-            return drawn(sha, recipe.seed, {each.name: each.weight for each in recipe.captioners})
-        good = [place for place, status in enumerate(self.status) if status[sha] == "ok"]
-        if recipe.captions.choose == "first" or not good:
-            return 0
-        return min(good, key=lambda place: (-self.fits[place][sha], place))
-
-    def text(self, place: int, sha: str) -> str:
-        return f"caption {place} {sha}" if self.status[place][sha] == "ok" else ""
-
-    def stages(self) -> list[Callable[[list], None]]:
-        """What a wave does, one after the other, of (n, sha256, sentence) that it asks for."""
-        captions = [partial(self.caption, place) for place in range(len(self.status))]
-        similarities = [partial(self.compare, place) for place in self.plan.compared_captioners]
-        return [*captions, *similarities, self.fuse, self.compare_fused]
-
-    def work(self, stages: int = 100, share: float = 1.0) -> None:
-        """Do the first ``stages`` for ``share`` of the pictures that the wave asks for."""
-        asked = self.lake.query("SELECT n, sha256, sentence FROM wave_asked ORDER BY sha256")
-        asked = [row for row in asked if self.random.random() < share]
-        for stage in self.stages()[:stages]:
-            stage(asked)
-
-    def caption(self, place: int, asked: list) -> None:
-        of_it = {sha for (sha,) in self.lake.query(f"SELECT sha256 FROM {asked_of(self.plan, place)}")}
-        if self.plan.recipe.captions.choose == "mixture" and self.plan.recipe.captions.ask == "chosen":
-            everyone = self.lake.query("SELECT sha256 FROM wave_asked")
-            assert of_it == {sha for (sha,) in everyone if self.chosen(sha) == place}
-        self.write_captions(place, [sha for _, sha, _ in asked if sha in of_it])
-
-    def write_captions(self, place: int, shas: list[str]) -> None:
-        rows = {"text": [self.text(place, sha) for sha in shas], "status": [self.status[place][sha] for sha in shas]}
-        self.write("captions", self.plan.scorer(self.plan.captioner(place)), shas, **rows)
-
-    def compare(self, place: int, asked: list) -> None:
-        """Compare the texts that are there, as the step does that lists these."""
-        scorer = self.plan.scorer(self.plan.captioner(place))
-        there = {sha for (sha,) in self.lake.query("SELECT sha256 FROM captions WHERE scorer = ?", (scorer,))}
-        shas = [sha for _, sha, _ in asked if sha in there]
-        self.write("caption_similarity", self.plan.scorer(self.plan.similarity(place)), shas,
-                   input_digest=[digest(self.text(place, sha)) for sha in shas],
-                   caption_similarity=[self.fits[place][sha] for sha in shas])  # fmt: skip
-
-    def not_fallen(self, asked: list) -> tuple[list[str], list[str]]:
-        """The pictures to fuse, and the input digests of their texts."""
-        judge(self.lake, self.plan)
-        fallen = {n for (n,) in self.lake.query("SELECT n FROM cut_late WHERE state <> ''")}
-        left = [(sha, sentence) for n, sha, sentence in asked if n not in fallen]
-        captions = [self.text(self.chosen(sha), sha) for sha, _ in left]
-        texts = zip(captions, left, strict=True)
-        return [sha for sha, _ in left], [digest(f"{caption}\x1f\x1f{sentence}") for caption, (_, sentence) in texts]
-
-    def fuse(self, asked: list) -> None:
-        shas, fused = self.not_fallen(asked)
-        self.write("synthetic", "syn", shas, input_digest=fused, synthetic_text=fused)
-
-    def compare_fused(self, asked: list) -> None:
-        shas, fused = self.not_fallen(asked)
-        self.write("synthetic_similarity", "ss", shas, input_digest=[digest(text) for text in fused],
-                   synthetic_similarity=[self.pair[sha] for sha in shas])  # fmt: skip
-
-    def stale(self) -> None:
-        """Write fused texts of other sentences and similarities of other texts, of which nothing may be believed, and
-        texts of captioners that may not be asked now, for half of all pictures."""
-        shas = [sha for sha in self.pair if self.random.random() < 0.5]
-        old = {"input_digest": ["old"] * len(shas)}
-        for place in range(len(self.status)):
-            self.write_captions(place, [sha for sha in self.pair if self.random.random() < 0.5])
-            if place in self.plan.compared_captioners:
-                scorer = self.plan.scorer(self.plan.similarity(place))
-                self.write("caption_similarity", scorer, shas, **old, caption_similarity=[0.9] * len(shas))
-        self.write("synthetic", "syn", shas, **old, synthetic_text=["old"] * len(shas))
-        self.write("synthetic_similarity", "ss", shas, input_digest=[digest("old")] * len(shas),
-                   synthetic_similarity=[0.5] * len(shas))  # fmt: skip
-
-    def write(self, table: str, scorer: str, shas: list[str], **columns: list) -> None:
-        """Write rows of the pictures that have none like it, as a step that asks for what is pending does."""
-        self.commit += 1
-        made = ("text", "status") if table == "captions" else ("input_digest",)
-        known = set(self.lake.query(f"SELECT sha256, {', '.join(made)} FROM {table} WHERE scorer = ?", (scorer,)))
-        new = [n for n, sha in enumerate(shas) if (sha, *(columns[name][n] for name in made)) not in known]
-        if new:
-            rows = {"sha256": [shas[n] for n in new], "shard": ["s"] * len(new), "scorer": [scorer] * len(new)}
-            rows |= {name: [values[n] for n in new] for name, values in columns.items()}
-            self.lake.insert(table, pa.table({**rows, "commit": pa.array([self.commit] * len(new), pa.int64())}))
-            part = (table, f"{table} {self.commit}", "s", scorer, len(new), self.commit)
-            names = '"table", partition_id, shard, scorer, rows, "commit"'
-            self.lake.execute(f"INSERT INTO partitions ({names}) VALUES (?, ?, ?, ?, ?, ?)", part)
-
-
-def drawn(sha: str, seed: int, weights: dict[str, float]) -> int:
-    """The place of the captioner that a mixture draws for a picture."""
-    numbers = []
-    for place, (name, weight) in enumerate(weights.items()):
-        hashed = hashlib.sha256(f"{sha}\x1fcaptioner\x1f{name}\x1f{seed}".encode()).hexdigest()
-        if weight:
-            numbers.append((-math.log((int(hashed[:13], 16) + 0.5) / 2**52) / weight, place))
-    return min(numbers)[1]
-
-
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+GENERATED = ("captions", "caption_similarity", "synthetic", "synthetic_similarity", "partitions")
 
 
 def decided(lake: Lake) -> tuple[list, list]:
@@ -224,6 +50,13 @@ def by_waves(lake: Lake, plan: Plan, generator: Generator, kill: float) -> int:
     raise AssertionError("no end of waves")
 
 
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """A lake that holds one random world after the other."""
+    with opened_new(tmp_path_factory.mktemp("several") / "lake") as lake:
+        yield lake
+
+
 @given(
     seed=st.integers(0, 2**32),
     late=st.sets(st.sampled_from(sorted(LATE))),
@@ -234,8 +67,15 @@ def by_waves(lake: Lake, plan: Plan, generator: Generator, kill: float) -> int:
 )
 @examples(16)
 def test_waves_give_what_generating_everything_gives(
-    seed: int, late: set, kill: float, balance: dict, stale: bool, choice: tuple[list[int], dict[str, str]]
+    several: Lake,
+    seed: int,
+    late: set,
+    kill: float,
+    balance: dict,
+    stale: bool,
+    choice: tuple[list[int], dict[str, str]],
 ):
+    lake = several
     asked = {name: keep for name, keep in LATE.items() if name in late}
     images, words = rules.world(seed)
     # More pictures reach the cap: none is too small, and no two are near.
@@ -244,37 +84,29 @@ def test_waves_give_what_generating_everything_gives(
     by_content = {image.sha256: image for image in images}
     images = [replace(by_content[image.sha256], image_id=image.image_id, position=image.position,
                       alt_text=image.alt_text) for image in images]  # fmt: skip
-    with (
-        TemporaryDirectory() as folder,
-        opened_new(Path(folder) / "full") as full,
-        opened_new(Path(folder) / "lake") as lake,
-    ):
-        made = plan(asked, *choice, **balance)
-        for each in (full, lake):
-            rules.fill(each, images, words)
-        everything = Generator(full, made, images, seed)
-        cut(full, made)
-        wanted.ask(full, made, ALL, 1)
-        everything.work()
-        cap = cut(full, made)
-        generator = Generator(lake, made, images, seed)
-        if stale:
-            generator.stale()
-        by_waves(lake, made, generator, kill)
-        assert decided(lake) == decided(full)
-        assert stale or generated(lake) <= generated(full)
-        assert_captions(lake, made, generator)
+    made = plan(asked, *choice, **balance)
+    rules.refill(lake, images, words, GENERATED)
+    everything = Generator(lake, made, images, seed)
+    cut(lake, made)
+    wanted.ask(lake, made, ALL, 1)
+    everything.work()
+    cap = cut(lake, made)
+    of_everything, n_texts = decided(lake), generated(lake)
+    rules.refill(lake, images, words, GENERATED)
+    generator = Generator(lake, made, images, seed)
+    if stale:
+        generator.stale()
+    by_waves(lake, made, generator, kill)
+    assert decided(lake) == of_everything
+    assert stale or generated(lake) <= n_texts
+    assert_captions(lake, made, generator)
     good = {name for name, (n, repeats) in words.items() if n >= 3 and repeats <= 2 and name != "s24"}
     known = [replace(image, late=everything.late(image.sha256, asked)) for image in images]
     if "target" in balance:
         most = {"top_k": rules.TOP_K, "max_uses": rules.MAX_USES, "seed": rules.SEED}
         assert cap == slow.cap_for(balance["target"], known, good, 64, 10.0, **most)
     dropped, _ = slow.cut(known, good, 64, 10.0, cap, rules.TOP_K, rules.MAX_USES, rules.SEED)
-    with TemporaryDirectory() as folder, opened_new(Path(folder) / "lake") as lake:
-        rules.fill(lake, images, words)
-        generator = Generator(lake, made, images, seed)
-        by_waves(lake, made, generator, 0)
-        assert dict(lake.query("SELECT image_id, dropped_by FROM cut_images")) == dropped
+    assert {image_id: rule for image_id, rule, _ in of_everything[0]} == dropped
 
 
 def assert_captions(lake: Lake, plan: Plan, generator: Generator) -> None:

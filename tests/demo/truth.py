@@ -19,8 +19,8 @@ from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from infra.demo.prose import Concepts
 from infra.demo.sheets import names
-from tests.flows.conftest import generate
-from tests.flows.line import curate
+from tests.worlds.generated import generate
+from tests.worlds.line import curate
 
 REASONS = {
     "truncated": "truncated",

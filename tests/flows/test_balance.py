@@ -14,8 +14,8 @@ from flows.survey import Pending, survey
 from tasks.cluster import Clustering
 from tasks.out.html_report import write_report
 from tasks.run import identity
-from tests.flows.conftest import Tell
-from tests.flows.line import curate, rows, work_done
+from tests.worlds.commands import Tell
+from tests.worlds.line import curate, rows, work_done
 
 OF_BALANCE = "SELECT digest FROM scorers WHERE name IN ('balance_centroids', 'balance_clusters')"
 OTHERS = ("SELECT digest FROM scorers WHERE name IN ('image_centroids', 'image_clusters', 'sentence_centroids', "
@@ -63,9 +63,9 @@ def test_balance_is_trained_on_what_duplicates_leave_and_their_search_on_all(
         "HAVING bool_and(dropped_by IN ('duplicate', 'exact_duplicate')) AND bool_or(dropped_by = 'duplicate')",
     )}  # fmt: skip
     left, among = (trained_on(curated, settings, pages, kind) for kind in (SURVIVORS, IMAGES))
-    assert len(fell) > 10 and fell <= among and not fell & left and left < among
+    assert len(fell) > 2 and fell <= among and not fell & left and left < among
     of = {kind: (k, n) for kind, k, n in rows(curated, CENTROIDS)}
-    assert of["balance"] == (len(left) // 40, len(left)) and of["image"] == (len(among) // 40, len(among))
+    assert of["balance"] == (len(left) // 10, len(left)) and of["image"] == (len(among) // 10, len(among))
     assert rows(curated, "SELECT DISTINCT kind FROM clusters WHERE scorer IN (SELECT scorer FROM vector_index) "
                 "ORDER BY kind") == [("image",), ("sentence",)]  # fmt: skip
 
@@ -84,7 +84,7 @@ def test_the_cap_counts_in_the_clusters_of_balance(curated: Path):
         "SELECT count(*), count(*) FILTER (c.cluster = p.cluster) FROM pairs p JOIN images i USING (image_id) "
         f"JOIN clusters c ON c.key = i.sha256 AND c.scorer IN ({OF_BALANCE})",
     )
-    assert found[0][0] == found[0][1] > 50
+    assert found[0][0] == found[0][1] > 30
 
 
 @pytest.mark.slow

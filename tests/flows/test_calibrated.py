@@ -11,8 +11,8 @@ from catalog.ask.report import plan_of
 from catalog.lake.opening import create_or_open
 from catalog.pending.eligible import image_rows, sentence_rows
 from catalog.terms.score import Stage
-from tests.flows.conftest import Tell
-from tests.flows.line import rows
+from tests.worlds.commands import Tell
+from tests.worlds.line import rows
 
 IMAGES = (
     "[{name: side, keep: 'least(width, height) >= 40'}, "
@@ -49,9 +49,9 @@ def numbers(lake: Path, version: int) -> dict[str, float]:
 
 @pytest.mark.slow
 def test_a_version_has_its_numbers_on_record_and_a_later_one_the_same(
-    tell: Tell, tmp_path: Path, few_pages: Path, more_pages: Path, settings: dict[str, str]
+    tell: Tell, tmp_path: Path, pages: Path, more_pages: Path, settings: dict[str, str]
 ):
-    lake, source = tmp_path / "lake", shutil.copytree(few_pages, tmp_path / "pages")
+    lake, source = tmp_path / "lake", shutil.copytree(pages, tmp_path / "pages")
     asked = settings | {"images": IMAGES, "sentences": SENTENCES}
     command = ["run", "demo", "--source", str(source), "--lake", str(lake)]
     command += [f"--set={key}={value}" for key, value in asked.items()]

@@ -15,8 +15,8 @@ from catalog.lake.opening import create_or_open
 from catalog.terms.ids import content_id, text_id
 from catalog.write import lease
 from flows.command.cli import main
-from tests.flows.conftest import run_unread
-from tests.tasks.published import SENTENCES, picture, published
+from tests.worlds.commands import run_unread
+from tests.worlds.published import SENTENCES, picture, published
 
 N = 12
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from flows.settings import RECIPES, ROOT
-from tests.flows.line import rows
+from tests.worlds.line import rows
 
 PACKAGE = Path(__file__).parents[1] / "packages" / "vividness"
 

@@ -14,9 +14,9 @@ from ops.models.vlm import VisionLanguageModel
 from ops.pair import fuse
 from ops.text import generation_status
 from tasks.run import identity
-from tests.flows.line import curate, rows, work_done
-from tests.ops.models.tiny_chat import save_chat_model
-from tests.shared import made_once
+from tests.worlds.line import curate, rows, work_done
+from tests.worlds.shared import made_once
+from tests.worlds.tiny_chat import save_chat_model
 
 FUSED = "SELECT sha256, prompt, synthetic_text, synthetic_status, n_tokens, scorer FROM synthetic ORDER BY sha256"
 

@@ -12,22 +12,21 @@ from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from tasks.run.session import Session
 from tasks.waves import next_wave
-from tests.flows.line import curate, rows
-from tests.flows.test_resume import killed
-from tests.shared import made_once, new_lake
+from tests.worlds.line import curate, rows, stopped
+from tests.worlds.shared import made_once, new_lake
 
 RULES = (
     "[{name: short_side, keep: 'least(width, height) >= 64'}, "
     "{name: pair, keep: 'synthetic_similarity >= {threshold}', calibrate: {drop: 0.33}}]"
 )
 # Inside the first wave; before the second one's first caption, within its captions, and before its last similarities.
-KILLS = ("fuse@1:3", "caption main@1:0", "caption main@1:1", "score fused texts@1:1")
+ENDS = ("fuse@1:3", "caption main@1:0", "caption main@1:1", "score fused texts@1:1")
 
 
 @pytest.fixture(scope="session")
 def asked(settings: dict[str, str]) -> dict[str, str]:
     """A cap that bites, and a rule on fused texts that drops a third."""
-    return settings | {"images": RULES, "balance.cap": "12", "association.max_uses": "20"}
+    return settings | {"images": RULES, "balance.cap": "4", "association.max_uses": "20"}
 
 
 @pytest.fixture(scope="session")
@@ -76,12 +75,12 @@ def test_texts_are_fused_though_a_rule_on_captions_waits_for_its_number(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_what_is_killed_inside_and_between_waves_ends_in_the_same_dataset(
+def test_what_ends_early_inside_and_between_waves_ends_in_the_same_dataset(
     by_waves: Path, pages: Path, asked: dict[str, str], tmp_path: Path
 ):
     lake, made = tmp_path / "lake", []
-    for step in KILLS:
-        killed(lake, pages, step, asked)
+    for step in ENDS:
+        stopped(lake, pages, step, asked)
         made += rows(lake, "SELECT count(*) FROM captions")[0]
     first, whole = (rows(by_waves, f"SELECT {of} FROM waves")[0][0] for of in ("min_by(asked, wave)", "sum(asked)"))
     assert made[:2] == [first, first] and first < made[2] <= made[3] <= whole

@@ -9,8 +9,8 @@ import pytest
 from catalog.lake import schema
 from catalog.lake.opening import create_or_open
 from tasks.out.html_report import write_report
-from tests.flows.conftest import Tell
-from tests.flows.line import curate, rows, work_done
+from tests.worlds.commands import Tell
+from tests.worlds.line import curate, rows, work_done
 
 WITHOUT = {"sentence_duplicates": "null"}
 ASKED = {"sentence_duplicates": "{jaccard: 0.7, cosine: 0.99999}"}

@@ -15,8 +15,8 @@ from flows.with_prefect.local_prefect import free_port
 from ops.models.http.probe import questions
 from ops.models.model_error import ModelError
 from tasks.answers import shown
-from tests.chat_server import FAILURES, chat_server, log, picture_hash
-from tests.flows.line import rows
+from tests.worlds.chat_server import FAILURES, chat_server, log, picture_hash
+from tests.worlds.line import rows
 
 QUICK = [how for how in FAILURES if how != "hang"]  # a run waits half a minute for one that hangs
 CAPTIONS = """SELECT sha256, text, status, n_tokens, prompt_tokens, finish_reason FROM captions

@@ -7,10 +7,8 @@ import sys
 import tarfile
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from catalog.ask.captioned import Spent
 from catalog.lake.opening import create_or_open
@@ -18,22 +16,16 @@ from flows.caption_rate import duration, figures
 from flows.command.cli import main
 from tasks import caption_all
 from tasks.run.session import Session
-from tests.flows.conftest import Tell
-from tests.flows.line import curate, rows, scored_twice, work_done
-from tests.flows.recaption_line import FIRST, TAR_ROWS
-from tests.shared import copied, made_once
-from tests.tasks.test_export import bucket  # noqa: F401
+from tests.worlds.commands import Tell
+from tests.worlds.data_bucket import bucket  # noqa: F401
+from tests.worlds.line import curate, rows, scored_twice, work_done
+from tests.worlds.photos import add_pictures
+from tests.worlds.recaption_line import FIRST, TAR_ROWS
+from tests.worlds.shared import copied, made_once
 
 N = 40
 DEMO = ("demo", "--models", "demo", "--workers", "2")
 SAID = "SELECT sha256, text, status FROM captions ORDER BY sha256"
-
-
-def add_pictures(folder: Path, first: int, end: int) -> None:
-    folder.mkdir(exist_ok=True)
-    for n in range(first, end):
-        pixels = np.random.default_rng(n).integers(0, 255, (8, 10, 3), dtype=np.uint8)
-        Image.fromarray(pixels).resize((120, 96)).save(folder / f"{n:04d}.jpg")
 
 
 def make_photos(folder: Path) -> None:
@@ -107,7 +99,7 @@ def test_every_distinct_picture_is_captioned_shown_and_handed_out(photos: Path, 
 
 
 def killed(lake: Path, photos: Path, step: str, done: int, to: str = "") -> None:
-    command = [sys.executable, "-m", "tests.flows.recaption_line", str(lake), str(photos), step, str(done)]
+    command = [sys.executable, "-m", "tests.worlds.recaption_line", str(lake), str(photos), step, str(done)]
     gone = subprocess.run([*command, *([to] if to else [])], capture_output=True, text=True, timeout=300)
     assert gone.returncode == -9, gone.stderr[-2000:]
 

@@ -8,9 +8,9 @@ import pytest
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import State, StateType
 
-from tests.flows.line import rows
-from tests.flows.test_recaption import add_pictures
-from tests.flows.test_up import asked, staying
+from tests.worlds.line import rows
+from tests.worlds.photos import add_pictures
+from tests.worlds.prefect_up import asked, staying
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 FIRST, N = 200, 204

@@ -2,14 +2,14 @@
 
 import os
 import shutil
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.flows.line import curate, rows, scored_twice, work_done
-from tests.ops.models.tiny_vlm import save_vlm
+from tests.worlds.killed import killed
+from tests.worlds.line import curate, rows, scored_twice, stopped, work_done
+from tests.worlds.tiny_vlm import save_vlm
 
 STEPS = (
     "ingest", "score images", "count words", "score entropy", "score sentences", "parse sentences", "score perplexity",
@@ -25,25 +25,17 @@ def snapshot(lake: Path) -> tuple:
     return rows(lake, "SELECT content_digest, version FROM datasets"), counts
 
 
-def killed(lake: Path, pages: Path, step: str, settings: dict[str, str]) -> None:
-    """A run in a process of its own that dies after the second commit of ``step``."""
-    command = [sys.executable, "-m", "tests.flows.line", str(lake), str(pages), step]
-    command += [f"{key}={value}" for key, value in settings.items()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == -9, f"{step}: {done.stderr[-2000:]}"
-
-
 @pytest.mark.parametrize(
-    "steps",
-    [pytest.param(("score images",), id="one stage"),
-     pytest.param(STEPS, id="each stage in turn", marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+    ("end", "steps"),
+    [pytest.param(killed, ("score images",), id="killed in one stage"),
+     pytest.param(stopped, STEPS, id="by a fault in each stage in turn", marks=pytest.mark.slow)],
 )  # fmt: skip
-def test_a_run_that_is_killed_ends_in_the_dataset_of_an_undisturbed_one(
-    curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path, steps: tuple[str, ...]
+def test_a_run_that_ends_early_ends_in_the_dataset_of_an_undisturbed_one(
+    curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path, end: Callable, steps: tuple[str, ...]
 ):
     lake = tmp_path / "lake"
     for step in steps:
-        killed(lake, pages, step, settings)
+        end(lake, pages, step, settings)
     curate(lake, pages, settings=settings)
     assert snapshot(lake) == snapshot(curated)
     assert scored_twice(lake) == []
@@ -104,11 +96,11 @@ def test_a_loosened_rule_scores_only_what_became_eligible(pages: Path, settings:
 
 
 @pytest.mark.slow
-def test_a_file_that_was_touched_enters_once(few_pages: Path, settings: dict[str, str], tmp_path: Path):
-    pages = shutil.copytree(few_pages, tmp_path / "pages")
-    first, _ = curate(tmp_path / "lake", pages, settings=settings)
-    page = sorted(pages.rglob("*.html"))[0]
+def test_a_file_that_was_touched_enters_once(pages: Path, settings: dict[str, str], tmp_path: Path):
+    source = shutil.copytree(pages, tmp_path / "pages")
+    first, _ = curate(tmp_path / "lake", source, settings=settings)
+    page = sorted(source.rglob("*.html"))[0]
     os.utime(page, (1, 1))
-    second, counts = curate(tmp_path / "lake", pages, settings=settings)
+    second, counts = curate(tmp_path / "lake", source, settings=settings)
     assert counts["ingest"] == 1
     assert (second.version, second.content_digest) == (1, first.content_digest)

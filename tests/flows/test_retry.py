@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.command.cli import main
-from tests.flows.conftest import Tell
-from tests.flows.line import rows
-from tests.ops.fetch.web import Web, photograph, picture, status, web
+from tests.worlds.commands import Tell
+from tests.worlds.line import rows
+from tests.worlds.web import Web, photograph, picture, status, web
 
 LOOPBACK = "--allow-address=127.0.0.1/32"
 

@@ -18,10 +18,10 @@ from urllib.request import urlopen
 import pytest
 
 from flows.with_prefect.local_prefect import free_port
-from tests.flows.conftest import ROOT
-from tests.flows.line import curate, rows
-from tests.ops.models.tiny_vlm import save_vlm
-from tests.shared import made_once
+from tests.worlds.generated import ROOT
+from tests.worlds.line import curate, rows
+from tests.worlds.shared import made_once
+from tests.worlds.tiny_vlm import save_vlm
 
 pytestmark = pytest.mark.slow
 CAPTIONER = ROOT / "infra/demo/models/captioner"
@@ -77,12 +77,12 @@ def _is_up(port: int) -> bool:
     return True
 
 
-def test_transformers_serve_gives_the_dataset_of_the_model_in_the_process(few_pages: Path, tmp_path: Path):
+def test_transformers_serve_gives_the_dataset_of_the_model_in_the_process(pages: Path, tmp_path: Path):
     small = {"ingest.documents_per_shard": "9"}
-    here, _ = curate(tmp_path / "hf", few_pages, settings=small)
+    here, _ = curate(tmp_path / "hf", pages, settings=small)
     with served(CAPTIONER, "transformers", TRANSFORMERS, tmp_path / "log") as address:
         behind = {"models.captioner": f"http:{CAPTIONER}@{address}", "captioners.0.encoding": "png"}
-        there, _ = curate(tmp_path / "http", few_pages, settings=small | behind)
+        there, _ = curate(tmp_path / "http", pages, settings=small | behind)
     texts = rows(tmp_path / "hf", TEXTS)
     assert len(texts) > 30 and len({text for _, text, _ in texts}) > 20
     assert rows(tmp_path / "http", TEXTS) == texts
@@ -90,15 +90,15 @@ def test_transformers_serve_gives_the_dataset_of_the_model_in_the_process(few_pa
     assert {row[0] for row in rows(tmp_path / "http", "SELECT agreement FROM probes")} == {1.0}
 
 
-def test_vllm_gives_the_texts_of_the_model_in_the_process(few_pages: Path, settings: dict[str, str], tmp_path: Path):
+def test_vllm_gives_the_texts_of_the_model_in_the_process(pages: Path, settings: dict[str, str], tmp_path: Path):
     captioner = save_vlm(tmp_path / "captioner", "idefics3", width=64)
     alone = {"fuse": "null", "images.pair_similarity.keep": "true", "captioners.0.max_tokens": "12"}
     small = settings | alone | {"models.captioner": captioner}
-    curate(tmp_path / "hf", few_pages, settings=small)
+    curate(tmp_path / "hf", pages, settings=small)
     with served(captioner.removeprefix("hf:"), "vllm", VLLM, tmp_path / "log", "--max-num-seqs", "8") as address:
         name = captioner.removeprefix("hf:")
         behind = {"models.captioner": f"http:{name}@{address}", "captioners.0.encoding": "png"}
-        curate(tmp_path / "http", few_pages, settings=small | behind)
+        curate(tmp_path / "http", pages, settings=small | behind)
     texts = rows(tmp_path / "hf", TEXTS)
     assert len(texts) > 30 and len({text for _, text, _ in texts}) > 20
     assert rows(tmp_path / "http", TEXTS) == texts

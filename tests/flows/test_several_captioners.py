@@ -13,11 +13,10 @@ from catalog.ask.report import generated, plan_of
 from catalog.lake.opening import create_or_open
 from flows.command.cli import main
 from flows.settings import load_recipe
-from tests.catalog.test_wanted import drawn
-from tests.flows.conftest import Tell
-from tests.flows.line import curate, rows
-from tests.flows.test_resume import killed
-from tests.shared import copied, made_once
+from tests.worlds.commands import Tell
+from tests.worlds.generator import drawn
+from tests.worlds.line import curate, rows, stopped
+from tests.worlds.shared import copied, made_once
 
 # The demo's captioner twice: shown a picture of 32 pixels, it is wrong about some.
 ASKED = "model: captioner, prompt: 'Describe the picture.', max_tokens: 32, precision: fp32"
@@ -40,8 +39,8 @@ SAID = (
 
 
 @pytest.fixture(scope="session")
-def best(few_pages: Path) -> Path:
-    return made_once("lake-best-captions", lambda place: curate(place, few_pages, settings=SETTINGS))
+def best(pages: Path) -> Path:
+    return made_once("lake-best-captions", lambda place: curate(place, pages, settings=SETTINGS))
 
 
 def pairs(lake: Path) -> dict[str, tuple]:
@@ -60,45 +59,43 @@ def test_the_best_caption_is_the_one_that_fits_the_picture_best(best: Path):
         assert captioner == "far" or max((row[4] for row in ok if row[1] == "far"), default=-2) < similarity
 
 
-def test_a_second_run_asks_nobody_and_publishes_nothing(best: Path, few_pages: Path, tmp_path: Path):
-    published, counts = curate(copied(best, tmp_path / "lake"), few_pages, settings=SETTINGS)
+def test_a_second_run_asks_nobody_and_publishes_nothing(best: Path, pages: Path, tmp_path: Path):
+    published, counts = curate(copied(best, tmp_path / "lake"), pages, settings=SETTINGS)
     assert not published.is_new and not counts.get("caption near", 0) + counts.get("caption far", 0)
 
 
-def test_another_choice_of_what_is_there_is_a_cut_and_no_captioner_is_asked(
-    best: Path, few_pages: Path, tmp_path: Path
-):
+def test_another_choice_of_what_is_there_is_a_cut_and_no_captioner_is_asked(best: Path, pages: Path, tmp_path: Path):
     lake = copied(best, tmp_path / "lake")
     named = SETTINGS | {"captions.choose": "first", "balance.cap": "2"}
-    published, counts = curate(lake, few_pages, settings=named)
+    published, counts = curate(lake, pages, settings=named)
     assert published.is_new and not counts.get("caption near", 0) + counts.get("caption far", 0)
     assert {by for by, *_ in pairs(lake).values()} == {"far"}
 
 
 @pytest.mark.slow
-def test_a_mixture_asks_one_captioner_a_picture_whatever_is_killed(few_pages: Path, tmp_path: Path):
-    killed(tmp_path / "killed", few_pages, "caption near@1:0", MIXTURE)
-    for lake in (tmp_path / "lake", tmp_path / "killed"):
-        curate(lake, few_pages, settings=MIXTURE)
+def test_a_mixture_asks_one_captioner_a_picture_wherever_a_run_ends(pages: Path, tmp_path: Path):
+    stopped(tmp_path / "stopped", pages, "caption near@1:0", MIXTURE)
+    for lake in (tmp_path / "lake", tmp_path / "stopped"):
+        curate(lake, pages, settings=MIXTURE)
         asked = rows(lake, "SELECT sha256, captioner FROM captions ORDER BY ALL")
         seed, weights = load_recipe("demo", MIXTURE).seed, {"far": 1.0, "near": 1.0}
         assert asked == [(sha, ("far", "near")[drawn(sha, seed, weights)]) for sha in sorted({sha for sha, _ in asked})]
         assert {by for _, by in asked} == {"near", "far"} == {by for by, *_ in pairs(lake).values()}
-    assert pairs(tmp_path / "killed") == pairs(tmp_path / "lake")
+    assert pairs(tmp_path / "stopped") == pairs(tmp_path / "lake")
 
 
 @pytest.mark.slow
 def test_a_captioner_that_joins_a_mixture_has_no_text_fused_anew_but_of_the_pictures_that_it_gets(
-    few_pages: Path, tmp_path: Path
+    pages: Path, tmp_path: Path
 ):
     asked = "SELECT sha256, arg_max(captioner, commit), arg_max(text, commit) FROM captions GROUP BY ALL"
     fused = 'SELECT sha256 FROM synthetic WHERE "commit" > ?'
     fusing = {key: value for key, value in MIXTURE.items() if key != "fuse"}
-    curate(tmp_path / "lake", few_pages, settings=fusing)
+    curate(tmp_path / "lake", pages, settings=fusing)
     before = {sha: (by, text) for sha, by, text in rows(tmp_path / "lake", asked)}
     (last,) = rows(tmp_path / "lake", "SELECT max(commit) FROM synthetic")[0]
     three = fusing["captioners"].removesuffix("]") + f", {{name: mid, side: 64, {ASKED}}}]"
-    curate(tmp_path / "lake", few_pages, settings=fusing | {"captioners": three})
+    curate(tmp_path / "lake", pages, settings=fusing | {"captioners": three})
     moved = {sha for sha, by, _ in rows(tmp_path / "lake", asked) if by == "mid"}
     anew = {sha for (sha,) in rows(tmp_path / "lake", fused.replace("?", str(last)))}
     assert anew <= moved and 0 < len(moved) < len(before)

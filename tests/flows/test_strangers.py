@@ -25,9 +25,9 @@ from ops.read.source import SourceError, open_source
 from tasks.fetch import FetchPictures
 from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
 from tasks.run.partition import Output, write_parts
-from tests.ops.read.packed import sample, tar
-from tests.ops.read.samples import jpeg, write
-from tests.shared import opened_new
+from tests.worlds.packed import sample, tar
+from tests.worlds.samples import jpeg, write
+from tests.worlds.shared import opened_new
 
 ESC, CSI, OVERRIDE = "\x1b]52;c;aGk=\x07", "\x9b31m", "\u202e"
 ACTS = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

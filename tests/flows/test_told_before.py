@@ -10,9 +10,9 @@ from catalog.write import lease
 from catalog.write.scorer import Scorer, register
 from ops.text import generation_status
 from tasks.answers import TellAgain
-from tests.flows.line import curate, rows
-from tests.shared import opened_new
-from tests.tasks.test_jobs import CAPTIONS, FUSED
+from tests.worlds.jobs import CAPTIONS, FUSED
+from tests.worlds.line import curate, rows
+from tests.worlds.shared import opened_new
 
 CAPTIONED = "SELECT sha256, captioner, prompt, text, status, n_tokens, finish_reason, seconds FROM captions"
 FUSED_TEXTS = (

@@ -1,34 +1,23 @@
 """Prefect for real: `pairmill up` with its own server, pool, deployments and worker."""
 
 import json
-import os
 import signal
-import sqlite3
 import subprocess
-import sys
 import threading
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
-import psutil
 import pytest
 
+from tests.worlds.prefect_up import COMMAND, asked, environment, of, settled, staying
+
 pytestmark = pytest.mark.timeout(900)
-COMMAND = [sys.executable, "-m", "flows.command.cli", "up"]
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("prefect")
-
-
-def environment(home: Path, api: str = "") -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    return kept | {"PREFECT_HOME": str(home)} | ({"PREFECT_API_URL": api} if api else {})
 
 
 def once(
@@ -39,55 +28,11 @@ def once(
     return subprocess.run(command, env=environment(home, api), capture_output=True, text=True, timeout=600)
 
 
-@contextmanager
-def staying(home: Path, lake: Path, api: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`up` that stays, once it is up, and the address of the server that it started or was given."""
-    # Where the tests run in the background of a script, SIGINT is ignored by all that they start.
-    child = subprocess.Popen([*COMMAND, "--lake", str(lake)], env=environment(home, api), text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # fmt: skip
-    try:
-        assert child.stdout is not None
-        deadline, told = time.monotonic() + 300, ""
-        while "Ctrl-C stops it" not in (line := child.stdout.readline()):
-            told += line
-            assert line and time.monotonic() < deadline, told + (child.communicate(timeout=120)[1] if not line else "")
-        yield child, told.partition("PREFECT_API_URL=")[2].split()[0]
-    finally:
-        child.terminate()
-        child.wait(120)
-
-
-def asked(home: Path, sql: str) -> list[tuple]:
-    with sqlite3.connect(home / "prefect.db") as database:
-        return database.execute(sql).fetchall()
-
-
-def of(home: Path) -> list[int]:
-    """Processes that still work with this Prefect home."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("PREFECT_HOME") == str(home):
-                found.append(process.pid)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return found
-
-
-def settled(home: Path, wanted: set[int]) -> bool:
-    """Whether just these work with this home: the worker that stays may have taken the run, whose process then ends."""
-    deadline = time.monotonic() + 60
-    while set(of(home)) != wanted and time.monotonic() < deadline:
-        time.sleep(0.5)
-    return set(of(home)) == wanted
-
-
 @pytest.mark.slow
 def test_once_goes_through_server_and_worker_tells_the_result_and_leaves_nothing_running(
-    home: Path, tmp_path: Path, few_pages: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    home: Path, tmp_path: Path, pages: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("PAGES", str(few_pages))
+    monkeypatch.setenv("PAGES", str(pages))
     done = once(home, tmp_path / "lake", Path("${PAGES}"), settings)
     assert done.returncode == 0, done.stdout + done.stderr
     for part in ("deployed curate/demo, curate/15m, curate/30m, curate/100m, recaption/all", "demo@1", "(published)",

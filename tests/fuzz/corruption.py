@@ -18,10 +18,10 @@ from pathlib import Path
 
 from catalog.lake.opening import create_or_open
 from flows.command.cli import main
-from tests import shared
-from tests.flows.conftest import small_settings, world
-from tests.flows.line import curate
-from tests.shared import made_once
+from tests.worlds import shared
+from tests.worlds.generated import pages, small_settings
+from tests.worlds.line import curated_lake
+from tests.worlds.shared import copied, made_once
 
 REMEDY = re.compile(
     r"put (it|them|the catalog) back|restore|check |delete|move the|may hold only|there is no lake|write it", re.I
@@ -144,7 +144,7 @@ def check(what: str, answer: Answer, expected: Answer) -> str:
 
 
 def _make(place: Path) -> None:
-    curate(place, _source(), settings=small_settings())
+    copied(curated_lake(), place)
     (place / "lake.yaml").write_text("metadata: catalog.sqlite\ndata_path: data\n")
     overrides = [f"--set={key}={value}" for key, value in small_settings().items()]
     with contextlib.redirect_stdout(io.StringIO()):
@@ -152,7 +152,7 @@ def _make(place: Path) -> None:
 
 
 def _source() -> Path:
-    return world(seed=13, documents=18)
+    return pages()
 
 
 def _lasting(text: str) -> str:

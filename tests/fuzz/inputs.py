@@ -22,8 +22,8 @@ from ops.fault import Fault
 from ops.image.decode import Decode
 from ops.image.header import inspect
 from ops.read.source import Document, Picture, SourceError, Text, open_source
-from tests.ops.read.packed import sample, tar, zipped
-from tests.ops.read.samples import jpeg, table_bytes
+from tests.worlds.packed import sample, tar, zipped
+from tests.worlds.samples import jpeg, table_bytes
 
 PAGE = "<title>T</title><p>Before.</p><img src=a.jpg alt='An a.'><p>Café.</p><img src='data:image/gif;base64,R0lG'>"
 ROWS = [{"url": f"https://x.example/{n}.jpg", "caption": f"Caption {n}.", "n": n} for n in range(4)]

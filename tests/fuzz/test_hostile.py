@@ -12,7 +12,7 @@ from flows.settings import Compute, load_recipe
 from tasks.ingest import ingest
 from tasks.run import pool
 from tests.fuzz import hostile
-from tests.shared import new_lake
+from tests.worlds.shared import new_lake
 
 MOST_MB = 1200
 QUICK = [

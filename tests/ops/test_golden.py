@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.ops import golden
+from tests.worlds import golden
 
 
 @pytest.fixture

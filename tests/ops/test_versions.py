@@ -10,7 +10,7 @@ from ops.text import generation_status
 from ops.text.split import SentenceSplitter, normalise
 from ops.whole import components, hamming, kmeans, search, semantic
 from ops.whole.ranking import unit
-from tests.ops.golden import check_golden
+from tests.worlds.golden import check_golden
 
 ROOT = Path(__file__).resolve().parents[2]
 

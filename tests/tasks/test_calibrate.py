@@ -25,10 +25,10 @@ from tasks.ingest import ingest
 from tasks.run.placement import Placement
 from tasks.run.session import Session
 from tasks.score_sentences import score_sentences
-from tests.ops.models.tiny import save_clip
-from tests.shared import made_once, new_lake
-from tests.tasks.published import IMAGE_RULES, insert_fused, published
-from tests.tasks.published import plan_of as given_plan
+from tests.worlds.published import IMAGE_RULES, insert_fused, published
+from tests.worlds.published import plan_of as given_plan
+from tests.worlds.shared import made_once, new_lake
+from tests.worlds.tiny import save_clip
 
 LENGTH = {"name": "length", "keep": "n_words >= {threshold}", "calibrate": {"drop": 0.3}}
 ENTROPY = {"name": "easy", "keep": "corpus_entropy >= {threshold}", "calibrate": {"drop": 0.5}}

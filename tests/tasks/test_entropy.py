@@ -11,7 +11,7 @@ from flows.survey import survey
 from ops.text.corpus_entropy import CorpusEntropy, count_words
 from tasks.entropy import score_entropy
 from tasks.ingest import ingest
-from tests.shared import new_lake
+from tests.worlds.shared import new_lake
 
 ENTROPY = {"scores.corpus_entropy": "{}", "ingest.documents_per_shard": "2"}
 TEXTS = [

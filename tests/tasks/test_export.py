@@ -7,13 +7,11 @@ import os
 import tarfile
 from pathlib import Path
 
-import boto3
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from moto.server import ThreadedMotoServer
 from PIL import Image
 
 from catalog.lake.lake import Lake
@@ -23,8 +21,11 @@ from catalog.terms.ids import text_id
 from catalog.write import lease
 from ops.read.source import open_source
 from tasks.out.export import REALSYN, TAR_BYTES, export, spans
-from tests.ops.read.samples import write
-from tests.tasks.published import picture, published
+from tests.worlds.data_bucket import bucket
+from tests.worlds.published import picture, published
+from tests.worlds.samples import write
+
+__all__ = ["bucket"]  # a fixture
 
 N = 14
 # What tells a trainer how far to trust a text; this recipe fuses none.
@@ -319,24 +320,6 @@ def test_files_take_all_rows_in_order_and_keep_to_both_limits(sizes: list[int], 
         assert sum(sizes[first:last]) <= TAR_BYTES or last - first == 1
         full = last - first == most or last == len(sizes)
         assert full or sum(sizes[first : last + 1]) > TAR_BYTES
-
-
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch):
-    import s3fs
-
-    server = ThreadedMotoServer(port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    for name, value in (("ENDPOINT_URL", f"http://{host}:{port}"), ("ACCESS_KEY_ID", "t"), ("SECRET_ACCESS_KEY", "t")):
-        monkeypatch.setenv(f"AWS_{name}", value)
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    s3fs.S3FileSystem.clear_instance_cache()
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="data")
-    yield client
-    s3fs.S3FileSystem.clear_instance_cache()
-    server.stop()
 
 
 def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Path, bucket, small_tars, monkeypatch):

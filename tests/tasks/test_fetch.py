@@ -18,8 +18,8 @@ from flows.settings import Compute, load_recipe
 from tasks.fetch import fetch, fetch_again
 from tasks.ingest import ingest
 from tasks.run.session import Session
-from tests.ops.fetch.web import Handler, Web, photograph, picture, redirect, status, web
-from tests.shared import new_lake
+from tests.worlds.shared import new_lake
+from tests.worlds.web import Handler, Web, photograph, picture, redirect, status, web
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from catalog.ask.idle_rules import idle_rules
 from catalog.lake.opening import create_or_open
-from tests.tasks.published import plan_of, published
+from tests.worlds.published import plan_of, published
 
 RULES = (
     {"name": "some", "keep": "width >= 60"},

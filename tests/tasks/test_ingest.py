@@ -13,8 +13,8 @@ from ops.read.source import open_source
 from tasks import ingest
 from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
 from tasks.run.partition import Output, Part, write_parts
-from tests.ops.read.packed import sample, tar
-from tests.ops.read.samples import jpeg, write
+from tests.worlds.packed import sample, tar
+from tests.worlds.samples import jpeg, write
 
 TABLES = {"documents", "images", "inputs", "links", "payloads", "quarantine", "sentences"}
 Shard = tuple[Ingest, WorkItem]

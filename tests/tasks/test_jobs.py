@@ -15,12 +15,10 @@ from ops.image.phash import PerceptualHash
 from ops.models.clip import Clip
 from ops.models.clip_scores import EmbedImages, EmbedSentences
 from ops.models.language_model import LanguageModel
-from ops.models.vlm import VisionLanguageModel
 from ops.pair.tags import ZeroShotTags
 from ops.read.places import retries
 from ops.read.source import open_source
-from tasks.answers import AskOfPictures, AskOfTexts
-from tasks.caption import CaptionPictures
+from tasks.answers import AskOfTexts
 from tasks.fusion import FuseTexts
 from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
 from tasks.run.identity import Bound
@@ -30,20 +28,19 @@ from tasks.score_images import ScoreImages
 from tasks.score_sentences import ScoreSentences
 from tasks.tag import TagPictures
 from tasks.text_similarity import ScoreTexts
-from tests.ops.models.tiny_chat import save_chat_model
-from tests.ops.read.test_s3_unwell import bucket, fill, fresh_filesystem, quick, server, unwell
+from tests.worlds.jobs import CAPTIONS, FUSED
+from tests.worlds.s3 import bucket, fresh_filesystem, server
+from tests.worlds.s3_fast import fill, quick
+from tests.worlds.tiny_chat import save_chat_model
+from tests.worlds.unwell import unwell
 
 __all__ = ["bucket", "quick", "server"]  # fixtures
 
 MODELS = Path(__file__).resolve().parents[2] / "infra/demo/models"
-MODEL = VisionLanguageModel("hf:nowhere")
 CLIP = Clip("open_clip:local-dir:nowhere")
 EMBED = EmbedImages("open_clip:local-dir:nowhere")
 OPS = ((IMAGE_QUALITY, ImageQuality()), (IMAGE_HASH, PerceptualHash()), (IMAGE_EMBEDDING, EMBED))
 IMAGES = ScoreImages(Decode(), tuple(Bound(score, op, score.name) for score, op in OPS))
-ASK = AskOfPictures(MODEL, Decode(), 8, "Describe.")
-CAPTIONS = CaptionPictures(ASK, "main", "Describe.", "c")
-FUSED = FuseTexts(ASK, "Combine {caption}", "f")
 TAGGED = TagPictures(ZeroShotTags(("dog",)), CLIP, "t", "clip")
 COMPARED = ScoreTexts(CLIP, "caption_similarity", "s", "score captions")
 INPUTS = {"input_digests": ("d", "d"), "captions": ["", ""], "tags": [[], []], "sentences": ["", ""]}

@@ -15,9 +15,9 @@ from tasks.run.identity import plan
 from tasks.run.placement import Placement
 from tasks.run.session import Session
 from tasks.score_sentences import score_sentences
-from tests.ops.models.tiny import save_clip
-from tests.ops.models.tiny_language import save_language_model
-from tests.tasks.published import published
+from tests.worlds.published import published
+from tests.worlds.tiny import save_clip
+from tests.worlds.tiny_language import save_language_model
 
 LONG = ("the old red engine waits", "the crew of the old engine", "a cat beside the station", "call for the next fire",
         "one two three four five", "five , four , three")  # fmt: skip

@@ -13,7 +13,7 @@ from catalog.lake.opening import create_or_open
 from catalog.recipe.plan import Plan, compile_plan
 from catalog.recipe.recipe import validated
 from tasks.out.export import export
-from tests.tasks.published import IMAGE_RULES, insert_fused, plan_of, published
+from tests.worlds.published import IMAGE_RULES, insert_fused, plan_of, published
 
 STATUS_OF_FUSED = ("synthetic_text", "synthetic_status")
 STATUSES = ("ok", "cut_off", "repeating", "empty")

@@ -16,12 +16,11 @@ from catalog.terms.error import PairmillError
 from catalog.write.commit import Manifest
 from tasks.run import pool
 from tasks.run.partition import Output
-from tasks.run.placement import ModelPool, Placement
+from tasks.run.placement import Placement
 from tasks.run.resources import LANES
 from tasks.run.stage import Stage
-from tests.tasks.sleeping_model import Sleeps, noted
-
-FED = Placement(workers=1, models={"clip": ModelPool(gpus=0, feeders=2, replicas=(1, 1))})
+from tests.worlds.placements import FED
+from tests.worlds.sleeping_model import Sleeps, noted
 
 
 @pytest.fixture(autouse=True)

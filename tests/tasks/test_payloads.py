@@ -1,14 +1,11 @@
 """A lake that only refers to its pictures scores and captions them as one that keeps them, while they are there."""
 
-import io
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from catalog.pending.item import WorkItem
 from catalog.pending.uncaptioned import uncaptioned
@@ -28,7 +25,8 @@ from tasks.reopen import replay
 from tasks.run.payloads import payloads
 from tasks.run.session import Session
 from tasks.score_images import score_images
-from tests.shared import new_lake
+from tests.worlds.noise import picture
+from tests.worlds.shared import new_lake
 
 COMPUTE = Compute.model_validate({"workers": 1})
 SCORES = "SELECT sha256, sharpness, brightness, colourfulness, image_entropy FROM image_quality ORDER BY ALL"
@@ -40,13 +38,6 @@ TEXTS = {
     "sentences": ["s"] * 2,
     "input_digests": ["d"] * 2,
 }
-
-
-def picture(n: int) -> bytes:
-    pixels = np.random.default_rng(n).integers(0, 256, (96, 96, 3), np.uint8)
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG")
-    return out.getvalue()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from tasks.ingest import ingest
-from tests.shared import new_lake
+from tests.worlds.shared import new_lake
 
 
 def test_a_step_is_said_to_be_done_when_it_is_committed(tmp_path: Path):

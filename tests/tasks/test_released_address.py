@@ -21,10 +21,10 @@ from flows.command.cli import main
 from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from tasks.ingest import ingest
-from tests.ops.fetch.web import photograph
-from tests.ops.read.packed import tar
-from tests.ops.read.samples import table_bytes, write
-from tests.shared import new_lake, opened_new
+from tests.worlds.packed import tar
+from tests.worlds.samples import table_bytes, write
+from tests.worlds.shared import new_lake, opened_new
+from tests.worlds.web import photograph
 
 STRUCT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 

@@ -20,8 +20,8 @@ from tasks.run.partition import Output, Part, write_parts
 from tasks.run.rows import read_rows, to_vectors
 from tasks.run.session import Session
 from tasks.score_images import score_images
-from tests.ops.fetch.web import photograph
-from tests.shared import new_lake
+from tests.worlds.shared import new_lake
+from tests.worlds.web import photograph
 
 COMPUTE = Compute.model_validate({"workers": 1})
 

@@ -19,7 +19,7 @@ from catalog.terms.ids import text_id
 from flows.outcome import written_report
 from tasks.out.html_report import PAIRS_SHOWN, is_report_of, write_report
 from tasks.out.thumbnails import SIDE, thumbnail
-from tests.tasks.published import picture, published
+from tests.worlds.published import picture, published
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202e & so on'
 

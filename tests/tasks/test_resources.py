@@ -28,7 +28,7 @@ from tasks.run.resources import (
     this_machine,
 )
 from tasks.run.stage import Stage
-from tests.tasks.sleeping_model import Sleeps, note, noted
+from tests.worlds.sleeping_model import Sleeps, note, noted
 
 CPUS, CARD, POOR = [Node(16, 0)], [Node(16, 1)], [Node(1, 1)]
 MIXED = [Node(64, 0), Node(16, 1)]

@@ -8,9 +8,9 @@ from flows.settings import Compute
 from tasks.ingest import ingest
 from tasks.run.session import Session
 from tasks.score_sentences import score_sentences
-from tests.ops.models.tiny import save_clip
-from tests.ops.models.tiny_language import save_language_model
-from tests.shared import new_lake
+from tests.worlds.shared import new_lake
+from tests.worlds.tiny import save_clip
+from tests.worlds.tiny_language import save_language_model
 
 RULES = [
     {"name": "no_url", "keep": "not has_url"},

@@ -17,7 +17,7 @@ from catalog.terms.scores import OWN
 from tasks.run.identity import Bound
 from tasks.run.rows import to_blobs
 from tasks.score_vectors import ScoreVectors
-from tests.shared import opened_new
+from tests.worlds.shared import opened_new
 
 HEAD = Score("first", "image", (Column("first_value", "DOUBLE", "the first dimension"),), Stage.CLIP, ("image_vector",),
              "tests.tasks.test_score_vectors:First")  # fmt: skip

@@ -19,10 +19,10 @@ from tasks.run.rows import to_vectors
 from tasks.run.session import Session
 from tasks.score_sentences import score_sentences
 from tasks.sentence_duplicates import group_sentences
-from tests.flows.conftest import small_settings
 from tests.reference.components import walk
 from tests.reference.near_strings import all_pairs
-from tests.shared import new_lake
+from tests.worlds.generated import small_settings
+from tests.worlds.shared import new_lake
 
 Pair = tuple[str, str]
 JACCARD, COSINE = 0.8, 0.9
@@ -66,7 +66,7 @@ def run(lake: Path, *sources: Path, **section: float) -> Found:
     """Ingest, score, cluster, survey what is left, and group."""
     asked = ", ".join(f"{name}: {value}" for name, value in ({"jaccard": JACCARD, "cosine": COSINE} | section).items())
     rules = {"sentences": "[]", "sentence_duplicates": f"{{{asked}}}", "association.retrain_at": "100"}
-    recipe = load_recipe("demo", small_settings() | rules)
+    recipe = load_recipe("demo", small_settings() | {"ingest.documents_per_shard": "9"} | rules)
     with session(recipe, [str(source) for source in sources], str(new_lake(lake)), Compute(workers=1)) as opened:
         for step in (ingest, score_sentences, cluster):
             step(opened)

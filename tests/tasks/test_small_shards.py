@@ -22,9 +22,9 @@ from tasks.run.rows import quarantine
 from tasks.run.small_shards import LEAST_ROWS, join_small
 from tasks.run.stage import Stage
 from tests.examples import examples
-from tests.tasks.sleeping_model import Sleeps, noted
-from tests.tasks.test_model_jobs import FED
-from tests.tasks.test_payloads import picture
+from tests.worlds.noise import picture
+from tests.worlds.placements import FED
+from tests.worlds.sleeping_model import Sleeps, noted
 
 SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=20)
 

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,29 +12,14 @@ from catalog.ask.why_image import explain_image
 from catalog.cut.cut import cut
 from catalog.cut.publication import sentence_funnel
 from catalog.lake.opening import create_or_open
-from catalog.pending.eligible import image_rows, sentence_rows
 from catalog.pending.superseded import gone_documents, gone_sentences
-from catalog.terms.score import Stage
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
 from flows.survey import survey
 from ops.read.source import FORMATS, open_source
 from ops.text.split import SentenceSplitter
-from tasks.ingest import ingest
 from tasks.reopen import replay
 from tasks.run.session import Session
-from tests.ops.fetch.web import photograph
-from tests.shared import new_lake
-
-
-@contextmanager
-def ingested(place: Path, *sources: str, language: str = "en") -> Iterator[Session]:
-    """The folder 'pages' of a place in the lake beside it; or else ``sources``."""
-    recipe = load_recipe("demo", {"ingest.documents_per_shard": "2", "ingest.language": language})
-    uris, compute = sources or (str(place / "pages"),), Compute.model_validate({"workers": 1})
-    with session(recipe, uris, str(new_lake(place / "lake")), compute) as held:
-        ingest(held)
-        yield held
+from tests.worlds.superseding import alive, ingested, newest
+from tests.worlds.web import photograph
 
 
 def page(place: Path, name: str, text: str, *pictures: int, at: int) -> None:
@@ -50,17 +33,6 @@ def page(place: Path, name: str, text: str, *pictures: int, at: int) -> None:
     file = folder / f"{name}.html"
     file.write_text(f"<html><body><article><p>{text}</p>{images}</article></body></html>")
     os.utime(file, (at, at))
-
-
-def alive(held: Session, upto: int | None = None) -> tuple[set[str], set[str]]:
-    """Texts and picture names that count at a commit."""
-    sentences = held.lake.query(f"SELECT text FROM ({sentence_rows(held.plan, Stage.INGEST, upto)})")
-    images = held.lake.query(f"SELECT url FROM ({image_rows(held.plan, Stage.INGEST, upto)})")
-    return {row[0] for row in sentences}, {row[0].rpartition("/")[2] for row in images}
-
-
-def newest(held: Session) -> int:
-    return held.lake.query('SELECT max("commit") FROM commits')[0][0]
 
 
 def test_a_changed_page_says_only_what_it_says_now_and_older_commits_still_see_the_old(tmp_path: Path):

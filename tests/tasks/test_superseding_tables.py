@@ -11,9 +11,9 @@ import pytest
 from ops.read.records import tables
 from tasks.reopen import replay
 from tasks.run.session import Session
-from tests.ops.fetch.web import photograph
-from tests.ops.read.samples import table_bytes
-from tests.tasks.test_superseding import alive, ingested, newest
+from tests.worlds.samples import table_bytes
+from tests.worlds.superseding import alive, ingested, newest
+from tests.worlds.web import photograph
 
 IDS = {
     "documents": "document_id",

@@ -20,7 +20,7 @@ from ops.models.vlm import VisionLanguageModel
 from tasks.answers import AskOfPictures, TellAgain
 from tasks.fusion import FuseTexts
 from tasks.run.partition import Output, write_parts
-from tests.tasks.published import IMAGE_RULES, plan_of, published
+from tests.worlds.published import IMAGE_RULES, plan_of, published
 
 FUSE = {"prompt": "{caption} {sentence}", "max_tokens": 4, "side": 64, "precision": "fp32"}
 SHORT, LONG = "n_words <= 6", "n_words > 6"

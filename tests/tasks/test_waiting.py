@@ -17,10 +17,10 @@ from catalog.write import lease
 from flows.command.cli import main
 from tasks.run.resources import Resources
 from tasks.run.waiting import Waiting
-from tests.shared import new_lake, opened_new
-from tests.tasks.growing_cluster import growing_cluster
+from tests.worlds.growing_cluster import growing_cluster
+from tests.worlds.shared import new_lake, opened_new
 
-PROGRAM = "import sys; from tests.tasks.waiting_run import main; main(*sys.argv[1:])"
+PROGRAM = "import sys; from tests.worlds.waiting_run import main; main(*sys.argv[1:])"
 WAITS = r"waiting for a node with 2 CPUs and 1 GPU since \d\d:\d\d UTC \(1 being launched\)"
 
 

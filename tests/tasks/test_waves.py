@@ -5,7 +5,7 @@ from pathlib import Path
 from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from tasks.waves import _keep_record
-from tests.shared import new_lake
+from tests.worlds.shared import new_lake
 
 
 def test_a_step_that_is_tried_again_writes_the_row_of_its_wave_once(tmp_path: Path):

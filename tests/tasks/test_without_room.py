@@ -39,10 +39,10 @@ from tasks.run.session import Session
 from tasks.score_images import ScoreImages
 from tasks.score_sentences import ScoreSentences
 from tests.examples import examples
-from tests.ops.models.cramped import Cramped, inputs
-from tests.ops.models.tiny import save_clip
-from tests.ops.models.tiny_language import WORDS, save_language_model
-from tests.shared import new_lake
+from tests.worlds.cramped import Cramped, inputs
+from tests.worlds.shared import new_lake
+from tests.worlds.tiny import save_clip
+from tests.worlds.tiny_language import WORDS, save_language_model
 
 N = 7
 TEXTS = [" ".join(WORDS.split()[n : n + 3 + n % 3]) for n in range(N)]

@@ -1,16 +1,15 @@
 """No address that is not public is contacted: written in any way, reached by any way."""
 
 import ipaddress
-import socket
 
 import pytest
-from aiohttp.abc import ResolveResult
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.fetch.address import BlockedAddress, Reach, numeric
 from ops.fetch.fetcher import Fetcher
-from tests.ops.fetch.web import LOOPBACK, Web, photograph, picture, redirect, web
+from tests.worlds.name_service import Always
+from tests.worlds.web import LOOPBACK, Web, photograph, picture, redirect, web
 
 # missing: a name that this machine does not know at all.
 NOT_CONTACTED = ("blocked_address", "bad_record", "missing")
@@ -145,19 +144,3 @@ def test_the_socket_itself_refuses_what_a_resolver_let_through(monkeypatch: pyte
         fetcher = Fetcher(seconds=2, retries=0, max_bytes=12_345, lookup=Always(("127.0.0.1",)))
         reasons, n = contacted(server, fetcher, f"http://a.example:{port}/", f"http://127.0.0.1:{port}/")
         assert (reasons, n) == (["blocked_address"] * 2, 0)
-
-
-class Always:
-    """A name service that answers every name with the same addresses."""
-
-    def __init__(self, addresses: tuple[str, ...]) -> None:
-        self.addresses = addresses
-        self.n = 0
-
-    def __call__(self, host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
-        self.n += 1
-        kinds = {a: socket.AF_INET6 if ":" in a else socket.AF_INET for a in self.addresses}
-        return [
-            ResolveResult(hostname=host, host=address, port=port, proto=0, flags=0, family=kind)
-            for address, kind in kinds.items()
-        ]

@@ -12,8 +12,8 @@ from ops.fetch.address import Reach
 from ops.fetch.answer import Answer
 from ops.fetch.fetcher import Fetcher
 from ops.fetch.refusal import Banned, opted_out
-from tests.ops.fetch.test_address import Always
-from tests.ops.fetch.web import (
+from tests.worlds.name_service import Always
+from tests.worlds.web import (
     LOOPBACK,
     Web,
     cut_short,

@@ -8,7 +8,7 @@ from PIL import Image
 from ops.image.animation import is_animated
 from ops.image.header import Header, inspect
 from tests.examples import examples
-from tests.ops.image.pictures import encode, picture
+from tests.worlds.pictures import encode, picture
 
 KINDS = [
     ("gif", {}),

@@ -14,11 +14,11 @@ from ops.image import header
 from ops.image.decode import Decode, target
 from ops.image.header import inspect
 from tests.examples import examples
-from tests.ops.golden import check_golden
-from tests.ops.image.arithmetic import ARITHMETIC, ARITHMETIC_PROGRESSIVE
-from tests.ops.image.pictures import encode, picture, turned_exif
-from tests.ops.image.test_header import ENCODINGS, SEEDS, png_of
 from tests.reference.decode import decode_slowly
+from tests.worlds.arithmetic import ARITHMETIC, ARITHMETIC_PROGRESSIVE
+from tests.worlds.golden import check_golden
+from tests.worlds.headers import ENCODINGS, SEEDS, png_of
+from tests.worlds.pictures import encode, picture, turned_exif
 
 torch.set_num_threads(1)
 DECODE = Decode(side=64)

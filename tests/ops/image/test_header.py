@@ -1,6 +1,3 @@
-import struct
-import zlib
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -9,28 +6,8 @@ from PIL import Image
 from ops.fault import Fault
 from ops.image.header import Header, inspect
 from tests.examples import examples
-from tests.ops.image.pictures import encode, picture, turned_exif
-
-FORMATS = {
-    "jpeg": [{}, {"progressive": True}, {"quality": 30, "subsampling": 2}],
-    "png": [{}, {"optimize": True}],
-    "webp": [{}, {"lossless": True}],
-    "gif": [{}],
-    "bmp": [{}],
-    "tiff": [{}, {"compression": "tiff_lzw"}],
-    "avif": [{"speed": 10}],
-}
-ENCODINGS = [(format, options) for format, variants in FORMATS.items() for options in variants]
-
-
-def png_of(width, height):
-    """A valid header of any claimed size with a handful of bytes behind it."""
-
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+from tests.worlds.headers import ENCODINGS, SEEDS, png_of
+from tests.worlds.pictures import encode, picture, turned_exif
 
 
 @pytest.mark.parametrize(("format", "options"), ENCODINGS)
@@ -116,10 +93,6 @@ def test_a_jpegs_thumbnail_and_padding_do_not_pass_for_its_own_header():
     exif = turned_exif(6).tobytes() + encode(picture(size=(16, 12)))
     data = encode(picture(size=(70, 33)), exif=exif)
     assert inspect(data[:2] + b"\xff\xff\xff" + data[2:]) == Header(33, 70, "jpeg")
-
-
-SEEDS = [encode(picture(size=(24, 16)), format.upper(), **options) for format, options in ENCODINGS]
-SEEDS += [encode(picture(size=(24, 16)), "WEBP", exif=turned_exif(6)), png_of(5, 5)]
 
 
 @examples(400)

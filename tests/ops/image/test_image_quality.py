@@ -7,9 +7,9 @@ from PIL import Image, ImageFilter
 
 from ops.image.image_quality import ImageQuality
 from ops.image.luma import luma
-from tests.ops.golden import check_golden
-from tests.ops.image.pictures import picture
 from tests.reference.quality import brightness, colourfulness, image_entropy, sharpness
+from tests.worlds.golden import check_golden
+from tests.worlds.pictures import picture
 
 NAMES = ("sharpness", "brightness", "colourfulness", "image_entropy")
 

@@ -9,9 +9,9 @@ from PIL import ImageEnhance, ImageOps
 from ops.image.decode import Decode
 from ops.image.phash import PerceptualHash
 from tests.examples import examples
-from tests.ops.golden import check_golden
-from tests.ops.image.pictures import encode, picture
 from tests.reference.phash import slow_phash
+from tests.worlds.golden import check_golden
+from tests.worlds.pictures import encode, picture
 
 
 def hashes(*images):

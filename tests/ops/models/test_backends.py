@@ -19,8 +19,8 @@ from ops.models.http.http_model import HttpModel
 from ops.models.vlm import VisionLanguageModel
 from tasks.answers import AskOfPictures
 from tasks.run.model_job import Piece
-from tests.chat_server import UNICODE, chat_server, picture_hash
-from tests.ops.models.scripted_vlm import save_scripted
+from tests.worlds.chat_server import UNICODE, chat_server, picture_hash
+from tests.worlds.scripted_vlm import save_scripted
 
 PLAIN = ["one", "two", "three", "four", "five", "six", "seven"]
 ANSWERS: dict[str, list[str]] = {

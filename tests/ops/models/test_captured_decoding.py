@@ -20,8 +20,8 @@ from transformers import (
 from ops.models import language_model_loaded, vlm_loaded
 from ops.models.captured_decoding import Decoder, Unsuited, suits
 from ops.models.quick_parts import grouped_attention, share_keys
-from tests.ops.models.tiny import fill
-from tests.ops.models.tiny_vlm import save_vlm
+from tests.worlds.tiny import fill
+from tests.worlds.tiny_vlm import save_vlm
 
 DEMO = Path(__file__).parents[3] / "infra" / "demo" / "models"
 PAD, IMAGE, START, STOP = 0, 5, 6, 7

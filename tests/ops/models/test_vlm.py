@@ -12,8 +12,8 @@ from ops.models.generation import Generation
 from ops.models.model_digest import ModelError
 from ops.models.picture_normalisation import LEFT_OUT, normalisation
 from ops.models.vlm import VisionLanguageModel
-from tests.ops.golden import check_golden
-from tests.ops.models.tiny_vlm import save_vlm
+from tests.worlds.golden import check_golden
+from tests.worlds.tiny_vlm import save_vlm
 
 PROMPTS = [
     "describe this picture please",

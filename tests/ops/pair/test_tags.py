@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.pair.tags import ZeroShotTags
-from tests.ops.golden import check_golden
 from tests.reference import tags as reference
+from tests.worlds.golden import check_golden
 
 WORDS = ("apple", "boat", "cat", "dog")
 

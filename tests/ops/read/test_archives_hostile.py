@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ops.read.places import tar_members, unpack, zip_members
 from ops.read.source import open_source
 from tests.examples import examples
-from tests.ops.read.packed import sample, tar, zipped
-from tests.ops.read.samples import documents, faults, jpeg, outline, write
+from tests.worlds.packed import sample, tar, zipped
+from tests.worlds.samples import documents, faults, jpeg, outline, write
 
 SAMPLES = [member for n in range(4) for member in sample(f"{n}", jpeg(), f"Caption {n}.")]
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from ops.read.source import open_source
-from tests.ops.read.packed import tar, zipped
-from tests.ops.read.samples import documents, jpeg, pictures, table_bytes, write
-from tests.ops.read.test_tables import jsonl, separated
+from tests.worlds.packed import tar, zipped
+from tests.worlds.samples import documents, jpeg, pictures, table_bytes, write
+from tests.worlds.text_tables import jsonl, separated
 
 ALT, LICENCE, URL = "A lighthouse at dusk.", "https://creativecommons.org/licenses/by/4.0/", "https://x.example/a.jpg"
 SHA, DATE = "9f" * 32, "2024-05-01T10:20:30Z"

@@ -2,47 +2,14 @@
 
 import pytest
 
-from ops.fault import Fault
-from ops.read.source import FORMATS, Document, Picture, Text, open_source
+from ops.read.source import FORMATS, open_source
 from tests.fuzz.inputs import seeds
-from tests.ops.golden import check_golden
-from tests.ops.read.samples import everything, write
-from tests.ops.read.test_s3 import bucket, server, upload
+from tests.worlds.formats import GROUPS, shown
+from tests.worlds.golden import check_golden
+from tests.worlds.s3 import bucket, server, upload
+from tests.worlds.samples import write
 
 __all__ = ["bucket", "server"]  # fixtures
-
-GROUPS = {
-    "html_folder": ["page.html", "page16.html"],
-    "html_archive": ["s.tar", "s.zip", "s0.zip"],
-    "webdataset": ["w.tar", "w.tar.gz"],
-    "warc": ["c.warc", "c.warc.gz"],
-    "obelics": ["o.parquet"],
-    "mmc4": ["m.jsonl"],
-    "realsyn": ["r.csv"],
-    "image_table": ["i.parquet"],
-    "url_list": ["u.parquet", "u.csv", "u.jsonl", "u.jsonl.gz", "u.jsonl.zip"],
-    "image_folder": ["a.jpeg", "a.png", "a.webp"],
-}
-
-
-def shown(source, root):
-    """What a source gives, its own address left out."""
-    found = []
-    for each in everything(source):
-        if isinstance(each, Fault):
-            found.append((each.item.removeprefix(root), each.reason))
-            continue
-        assert isinstance(each, Document)
-        items = [
-            item.text if isinstance(item, Text) else (item.url.removeprefix(root), item.alt_text, item.data, _why(item))
-            for item in each.items
-        ]
-        found.append((each.uri.removeprefix(root), each.title, each.metadata, items))
-    return found
-
-
-def _why(picture: Picture) -> str:
-    return picture.fault.reason if picture.fault else ""
 
 
 @pytest.mark.parametrize("format", GROUPS)

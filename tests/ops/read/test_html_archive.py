@@ -3,8 +3,8 @@ import tarfile
 import pytest
 
 from ops.read.source import open_source
-from tests.ops.read.packed import tar, zipped
-from tests.ops.read.samples import documents, everything, faults, jpeg, outline, pictures, write
+from tests.worlds.packed import tar, zipped
+from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, write
 
 SITE = {
     "site/index.html": "<title>T</title><p>Before.</p><img src=img/a.jpg alt='An a.'><p>After.</p>",

@@ -8,7 +8,7 @@ from ops.fault import Fault
 from ops.read.formats.html_folder import HtmlFolder
 from ops.read.source import Document, Unit, open_source
 from tests.examples import examples
-from tests.ops.read.samples import documents, everything, faults, jpeg, outline, pictures, write
+from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, write
 
 
 def read_page(folder, html, **files):

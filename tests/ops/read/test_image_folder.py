@@ -1,5 +1,5 @@
 from ops.read.source import open_source
-from tests.ops.read.samples import documents, faults, jpeg, outline, pictures, write
+from tests.worlds.samples import documents, faults, jpeg, outline, pictures, write
 
 
 def test_each_picture_is_a_document_and_its_text_file_its_caption(tmp_path):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ops.read.source import Document, open_source
 from tests.examples import examples
-from tests.ops.read.samples import documents, everything, jpeg, outline, write
+from tests.worlds.samples import documents, everything, jpeg, outline, write
 
 ARTICLE = [
     "The harbour of the town was widened in 1893, when the ships from the north had become too long for it.",

@@ -5,14 +5,10 @@ import pytest
 
 from ops.fault import Fault
 from ops.read.source import Document, open_source
-from tests.ops.read.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
+from tests.worlds.parallel_lists import STRINGS, lists
+from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
 
-STRINGS = pa.list_(pa.string())
 STRUCTS = pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))
-
-
-def lists(*rows, kind=STRINGS):
-    return pa.array(rows, kind)
 
 
 def test_texts_and_pictures_alternate_as_the_parallel_lists_say(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from ops.read.source import SourceError, open_source
-from tests.ops.read.samples import jpeg, write
+from tests.worlds.samples import jpeg, write
 
 HEAD = '{\n "dataset": "demo",\n "version": 1,\n "format": "webdataset",\n "content_digest": "00",\n "rows": 1,\n'
 LAKE = {

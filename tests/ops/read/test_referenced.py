@@ -12,11 +12,12 @@ from catalog.terms.ids import content_id
 from ops.fault import Fault
 from ops.read.places.referenced import Reference, contents
 from ops.read.source import Picture, SourceError, open_source
-from tests.ops.read.packed import sample, tar, zipped
-from tests.ops.read.samples import documents, jpeg, pictures, table_bytes, write
-from tests.ops.read.test_obelics import lists
-from tests.ops.read.test_s3 import fresh_filesystem, upload
-from tests.ops.read.test_s3_unwell import bucket, quick, server, unwell
+from tests.worlds.packed import sample, tar, zipped
+from tests.worlds.parallel_lists import lists
+from tests.worlds.s3 import bucket, fresh_filesystem, server, upload
+from tests.worlds.s3_fast import quick
+from tests.worlds.samples import documents, jpeg, pictures, table_bytes, write
+from tests.worlds.unwell import unwell
 
 __all__ = ["bucket", "quick", "server"]  # fixtures
 

@@ -1,55 +1,16 @@
 import pickle
 import socket
-from pathlib import Path
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from ops.fault import Fault
 from ops.read.places import s3, s3_requests, tree
 from ops.read.source import Document, SourceError, open_source
-from tests.ops.read.samples import documents, everything, jpeg, outline, pictures, table_bytes, write
-from tests.ops.read.test_obelics import lists
+from tests.worlds.parallel_lists import lists
+from tests.worlds.s3 import bucket, fresh_filesystem, server, upload
+from tests.worlds.samples import documents, everything, jpeg, outline, pictures, table_bytes, write
 
-
-@pytest.fixture(scope="module")
-def server():
-    server = ThreadedMotoServer(port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-@pytest.fixture
-def bucket(server, monkeypatch):
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    fresh_filesystem()
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="corpus")
-    yield client
-    while items := client.list_objects_v2(Bucket="corpus").get("Contents", []):
-        client.delete_objects(Bucket="corpus", Delete={"Objects": [{"Key": item["Key"]} for item in items]})
-    client.delete_bucket(Bucket="corpus")
-    fresh_filesystem()
-
-
-def fresh_filesystem():
-    """The next one shall meet the environment of its test."""
-    import s3fs
-
-    s3_requests.filesystem.cache_clear()
-    s3fs.S3FileSystem.clear_instance_cache()
-
-
-def upload(client, folder: Path, prefix: str, bucket: str = "corpus"):
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            client.put_object(Bucket=bucket, Key=prefix + path.relative_to(folder).as_posix(), Body=path.read_bytes())
+__all__ = ["bucket", "server"]  # fixtures
 
 
 def site(folder):

@@ -4,33 +4,18 @@ import io
 import tarfile
 
 import pytest
-from botocore.retries import standard
-from moto.s3.models import s3_backends
 
 from ops.fault import Fault
 from ops.read.places import retries, s3_requests
 from ops.read.source import SourceError, open_source
 from tests.fuzz.inputs import seeds
-from tests.ops.read.samples import everything, jpeg, write
-from tests.ops.read.test_formats import GROUPS, shown
-from tests.ops.read.test_s3 import bucket, fresh_filesystem, server
-from tests.ops.read.unwell import unwell
+from tests.worlds.formats import GROUPS, shown
+from tests.worlds.s3 import bucket, fresh_filesystem, server
+from tests.worlds.s3_fast import fill, quick
+from tests.worlds.samples import everything, jpeg, write
+from tests.worlds.unwell import unwell
 
-__all__ = ["bucket", "server"]  # fixtures
-
-
-def fill(files: dict[str, bytes]) -> None:
-    """Put thousands of keys into moto's own memory: by requests it would take longer than what is tested."""
-    backend = s3_backends["123456789012"]["aws"]
-    for name, data in files.items():
-        backend.put_object("corpus", name, data)
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """Waits between requests are the libraries' own business; here they are short."""
-    monkeypatch.setattr(standard.ExponentialBackoff, "delay_amount", lambda *_: 0.005)
-    monkeypatch.setattr(s3_requests, "WAITS", (0.005,) * 4)
+__all__ = ["bucket", "quick", "server"]  # fixtures
 
 
 def tree_of(n_keys: int) -> dict[str, bytes]:
@@ -68,7 +53,7 @@ def test_of_a_large_bucket_nothing_is_lost_when_requests_fail_and_retries_are_co
 
 def test_the_answer_that_there_is_no_such_object_may_break_off_too(server, bucket, quick, monkeypatch):
     fill({f"{n:03}.jpg": jpeg(f"#{n:06x}") for n in range(40)})  # each is asked for two files beside it
-    monkeypatch.setattr("tests.ops.read.unwell.ILLS", ("cut",))
+    monkeypatch.setattr("tests.worlds.unwell.ILLS", ("cut",))
     with unwell(server, share=0.3) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
         fresh_filesystem()
@@ -114,7 +99,7 @@ def test_a_place_that_falls_ill_for_good_stops_the_reading_and_nothing_is_taken_
         source = open_source("s3://corpus")
         units = source.units()
         proxy.share = 1
-        monkeypatch.setattr("tests.ops.read.unwell.ILLS", ("500", "503", "reset", "cut"))
+        monkeypatch.setattr("tests.worlds.unwell.ILLS", ("500", "503", "reset", "cut"))
         with pytest.raises(SourceError, match="run again, what is finished is kept"):
             assert not [each for unit in units for each in source.read(unit) if isinstance(each, Fault)]
         proxy.share = 0

@@ -5,7 +5,7 @@ import pytest
 
 from ops.read.places.tree import MAX_BYTES
 from ops.read.source import SourceError, Unit, open_source
-from tests.ops.read.samples import documents, faults, jpeg, outline, pictures, table_bytes, write
+from tests.worlds.samples import documents, faults, jpeg, outline, pictures, table_bytes, write
 
 
 def names(found):

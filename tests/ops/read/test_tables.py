@@ -2,7 +2,6 @@
 
 import datetime
 import gzip
-import io
 import json
 
 import pyarrow as pa
@@ -14,8 +13,9 @@ from ops.fault import Fault
 from ops.read.records import tables
 from ops.read.source import Document, open_source
 from tests.examples import examples
-from tests.ops.read.packed import zipped
-from tests.ops.read.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
+from tests.worlds.packed import zipped
+from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
+from tests.worlds.text_tables import jsonl, separated
 
 ROWS = [
     {"SAMPLE_ID": 7, "URL": "https://x.example/a.jpg", "TEXT": "An a.", "LICENSE": "cc-by", "NSFW": "UNLIKELY"},
@@ -31,20 +31,6 @@ ROWS = [
 
 def columns_of(rows):
     return {name: pa.array([row.get(name) for row in rows]) for name in rows[0]}
-
-
-def jsonl(rows):
-    return "\n".join(json.dumps(row) for row in rows).encode()
-
-
-def separated(rows, mark):
-    import csv
-
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]), delimiter=mark)
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue().encode()
 
 
 TABLES = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ops.fault import Fault
 from ops.read.source import Document, open_source
 from tests.examples import examples
-from tests.ops.read.samples import documents, everything, faults, jpeg, outline, pictures, write
+from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, write
 
 PAGE = (
     b"<title>T</title><base href='/img/'><p>Before.</p><img src=a.jpg alt='An a.'>"

@@ -15,8 +15,8 @@ import pytest
 from ops.read.places import retries, web_bytes
 from ops.read.source import Document, SourceError, open_source
 from tests.fuzz.inputs import seeds
-from tests.ops.read.samples import documents, everything, outline, table_bytes, write
-from tests.ops.read.test_formats import shown
+from tests.worlds.formats import shown
+from tests.worlds.samples import documents, everything, outline, table_bytes, write
 
 
 @dataclass

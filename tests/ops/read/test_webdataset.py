@@ -8,8 +8,8 @@ from PIL import Image
 
 from ops.fault import Fault
 from ops.read.source import open_source
-from tests.ops.read.packed import sample, tar
-from tests.ops.read.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
+from tests.worlds.packed import sample, tar
+from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
 
 COLOURS = ["red", "green", "blue", "white", "black"]
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from ops.text import minhash
 from ops.text.minhash import BANDS, SentenceSignature, jaccard
-from tests.ops.golden import check_golden
 from tests.reference.near_strings import trigrams
+from tests.worlds.golden import check_golden
 
 NAMES = [f"band{number}" for number in range(1, BANDS + 1)]
 TEXTS = [

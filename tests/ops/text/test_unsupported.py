@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.text.unsupported import unsupported
-from tests.ops.golden import check_golden
+from tests.worlds.golden import check_golden
 
 SOURCES = (
     "A sign that says “Open until 9.30”, with three cats.",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from ops.pair.tags import ZeroShotTags
 from ops.whole import grounding, tag_thresholds
 from ops.whole.ranking import unit
-from tests.ops.golden import check_golden
 from tests.reference import tags as reference
+from tests.worlds.golden import check_golden
 
 SEEDS = st.integers(0, 2**32 - 1)
 

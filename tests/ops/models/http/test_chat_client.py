@@ -16,7 +16,7 @@ from ops.models.http.chat_request import messages
 from ops.models.http.http_spec import parse_http
 from ops.models.http.probe import questions
 from ops.models.model_error import ModelError
-from tests.chat_server import FAILURES, UNICODE, chat_server, log, picture_hash
+from tests.worlds.chat_server import FAILURES, UNICODE, chat_server, log, picture_hash
 
 HURRY = Patience(request=3.0, outage=4.0, second_try=0.02, probes=0.5)
 

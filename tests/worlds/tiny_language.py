@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from tests.ops.models.tiny import fill
+from tests.worlds.tiny import fill
 
 START = "<|endoftext|>"
 WORDS = "a the old red fire engine waits beside station crew of for next call cat . , one two three four five"

@@ -1,8 +1,8 @@
 """A strict server of /v1/chat/completions in a process of its own, which fails as it is told.
 
 It decodes each picture and answers with a hash of its pixels, so that a swap is seen, and it fails by (picture,
-attempt): what becomes of one picture depends on nothing else. ``python tests/chat_server.py PORT SETTINGS.json``. Its
-log (requests, the most at once) is at /log.
+attempt): what becomes of one picture depends on nothing else.
+``python tests/worlds/chat_server.py PORT SETTINGS.json`` runs it. Its log (requests, the most at once) is at /log.
 """
 
 import asyncio

@@ -22,7 +22,7 @@ from tasks.run.model_job import Piece, one_by_one
 from tasks.run.partition import Output, Part
 from tasks.run.placement import ModelPool, Placement
 from tasks.run.stage import Stage
-from tests.tasks.sleeping_model import note, noted
+from tests.worlds.sleeping_model import note, noted
 
 
 def here() -> str:

@@ -18,7 +18,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from tests.ops.models.tiny import fill
+from tests.worlds.tiny import fill
 
 PICTURE = ["<image>", "<fake_token_around_image>", "<end_of_utterance>", "<global-img>"]
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", *PICTURE]

@@ -16,7 +16,7 @@ from catalog.write import lease
 from flows.settings import load_recipe
 from tasks.run.placement import ModelPool, Placement
 from tasks.run.session import Session
-from tests.tasks.two_nodes import OnGpu, items
+from tests.worlds.two_nodes import OnGpu, items
 
 
 def say(kind: str, *about: Any) -> None:

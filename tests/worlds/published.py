@@ -22,7 +22,7 @@ from catalog.terms.ids import content_id, text_id
 from catalog.write import lease
 from catalog.write.scorer import Scorer
 from tasks.run.partition import Output, Part, write_parts
-from tests.shared import opened_new
+from tests.worlds.shared import opened_new
 
 SENTENCES = ("A red fox sleeps in the sun.", "The old bridge crosses the river twice.", "Two boats wait for the wind.")
 FORMATS = ("jpeg", "png", "webp")

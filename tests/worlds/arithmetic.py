@@ -2,7 +2,7 @@
 
 from base64 import b85decode
 
-# tests.ops.image.pictures.picture(size=(48, 32)) at quality 60, 4:2:0.
+# tests.worlds.pictures.picture(size=(48, 32)) at quality 60, 4:2:0.
 ARITHMETIC = b85decode(
     "|JeWF01!$>Nk#wx0RR9200961|JwjV01XKW3knDg3knMk4h;_zAQcl55)&sJ9v2`kDKRiEDJ?8BI!Zn>HbyrrEkIX6ModmpQ&KWMT47pHU`k"
     "O^PygEhLjevB4iga*CKVMXPc<zyPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPf!2J01*fPAOJ7}0U`hb5"

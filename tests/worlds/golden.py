@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-FOLDER = Path(__file__).parent / "golden"
+FOLDER = Path(__file__).parents[1] / "ops" / "golden"
 TOLERANCE = 1e-3
 
 

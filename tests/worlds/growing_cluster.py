@@ -52,7 +52,7 @@ def growing_cluster(gate: Path) -> Iterator[dict[str, str]]:
 
 def settings(address: Path, gate: Path) -> dict:
     """What the autoscaler may launch: one node with 2 CPUs and a GPU, as Ray counts them."""
-    provider = {"type": "external", "module": "tests.tasks.gated_nodes.GatedNodes"}
+    provider = {"type": "external", "module": "tests.worlds.gated_nodes.GatedNodes"}
     return {
         "cluster_name": "growing",
         "max_workers": 1,

@@ -1,4 +1,4 @@
-"""A recaption that kills itself, hard: ``python -m tests.flows.recaption_line LAKE SOURCE STEP DONE [TO]``.
+"""A recaption that kills itself, hard: ``python -m tests.worlds.recaption_line LAKE SOURCE STEP DONE [TO]``.
 
 It does so after as many committed work items of STEP, or captions in finished files of an export."""
 
@@ -10,7 +10,7 @@ from flows.recaption import recaption_session, recaption_steps
 from flows.settings import Compute, load_recipe
 from tasks import caption_all
 from tasks.out import export
-from tests.shared import new_lake
+from tests.worlds.shared import new_lake
 
 FIRST = 8  # of 40 pictures: some are first, most are not
 TAR_ROWS = 10

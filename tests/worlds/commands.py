@@ -1,0 +1,19 @@
+"""The commands, in this process and in one whose output nobody reads."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+Tell = Callable[..., str]
+
+
+def run_unread(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run `pairmill` as a process whose standard output nobody reads."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "flows.command.cli", *arguments]
+    try:
+        return subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=300)
+    finally:
+        os.close(write)

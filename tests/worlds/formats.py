@@ -1,0 +1,38 @@
+"""Which of the fuzzed seeds each format reads, and what a source gives, its own address left out."""
+
+from ops.fault import Fault
+from ops.read.source import Document, Picture, Text
+from tests.worlds.samples import everything
+
+GROUPS = {
+    "html_folder": ["page.html", "page16.html"],
+    "html_archive": ["s.tar", "s.zip", "s0.zip"],
+    "webdataset": ["w.tar", "w.tar.gz"],
+    "warc": ["c.warc", "c.warc.gz"],
+    "obelics": ["o.parquet"],
+    "mmc4": ["m.jsonl"],
+    "realsyn": ["r.csv"],
+    "image_table": ["i.parquet"],
+    "url_list": ["u.parquet", "u.csv", "u.jsonl", "u.jsonl.gz", "u.jsonl.zip"],
+    "image_folder": ["a.jpeg", "a.png", "a.webp"],
+}
+
+
+def shown(source, root):
+    """What a source gives, its own address left out."""
+    found = []
+    for each in everything(source):
+        if isinstance(each, Fault):
+            found.append((each.item.removeprefix(root), each.reason))
+            continue
+        assert isinstance(each, Document)
+        items = [
+            item.text if isinstance(item, Text) else (item.url.removeprefix(root), item.alt_text, item.data, _why(item))
+            for item in each.items
+        ]
+        found.append((each.uri.removeprefix(root), each.title, each.metadata, items))
+    return found
+
+
+def _why(picture: Picture) -> str:
+    return picture.fault.reason if picture.fault else ""

@@ -1,0 +1,58 @@
+"""Small generated worlds and the smallest of models, each made once a test run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.worlds.shared import made_once
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def generate(out: Path, seed: int, documents: int) -> Path:
+    command = [sys.executable, ROOT / "infra/demo/generate.py", "--seed", seed, "--documents", documents, "--out", out]
+    subprocess.run([str(part) for part in command], check=True, capture_output=True)
+    return out / "pages"
+
+
+def world(seed: int, documents: int) -> Path:
+    """The pages of a world that all tests of this run share."""
+    return made_once(f"world-{seed}-{documents}", lambda place: generate(place, seed, documents)) / "pages"
+
+
+def pages() -> Path:
+    """The world of which most lakes are made: 18 documents, some 90 pictures."""
+    return world(seed=13, documents=18)
+
+
+def small_settings() -> dict[str, str]:
+    """Overrides of the demo recipe: random models, nine shards of two documents, six clusters, short captions."""
+    return {
+        "models.clip": f"open_clip:local-dir:{made_once('clip', _save_clip)}",
+        "models.captioner": f"hf:{made_once('vlm', _save_vlm)}",
+        "ingest.documents_per_shard": "2",
+        "duplicates.per_cluster": "10",
+        "balance.per_cluster": "10",
+        "duplicates.cosine": "0.99999",
+        "captioners.0.max_tokens": "4",
+        "captioners.0.side": "64",
+        "images.pair_similarity.keep": "synthetic_similarity >= -1",
+        "images.whole_text.keep": "true",
+        "fuse.model": "captioner",
+        "fuse.max_tokens": "4",
+        "fuse.side": "64",
+        "decoding.side": "64",
+        "association.max_uses": "1000",
+    }
+
+
+def _save_clip(folder: Path) -> None:
+    from tests.worlds.tiny import save_clip
+
+    save_clip(folder)
+
+
+def _save_vlm(folder: Path) -> None:
+    from tests.worlds.tiny_vlm import save_vlm
+
+    save_vlm(folder, "idefics3")

@@ -1,0 +1,23 @@
+"""Partitions as workers write them."""
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalog.lake.digest import file_digest, named_by
+from catalog.lake.lake import Lake
+from catalog.write.commit import Manifest
+
+
+def partition(
+    lake: Lake, name: str, keys: list[str], commit: int = 1, run_id: str = "run", attempt: str = ""
+) -> Manifest:
+    """Write a Parquet file of `image_hash` rows and return its manifest, as a worker does; each ``attempt`` its own."""
+    path = f"{lake.staging('image_hash', run_id)}/{name}{attempt}.parquet"
+    n = len(keys)
+    columns = {"sha256": keys, "shard": [name] * n, "scorer": ["k"] * n, "commit": pa.array([commit] * n, pa.int64())}
+    pq.write_table(pa.table(columns | {"phash": pa.array(range(n), pa.uint64())}), path)
+    sha256 = file_digest(path)
+    os.replace(path, path := named_by(path, sha256))
+    return Manifest("image_hash", name, name, "k", n, os.path.getsize(path), 0.5, path, commit, run_id, sha256)

@@ -1,0 +1,53 @@
+"""One Prefect server for all processes of a test run: the first that needs it starts it, the last to leave stops it."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from filelock import FileLock
+
+from flows.with_prefect.local_prefect import answers, free_port
+from flows.with_prefect.processes import start, wait_for
+from tests.worlds import shared
+
+
+@contextmanager
+def prefect_server() -> Iterator[str]:
+    """The address of the server, which others use at the same time."""
+    assert shared.PLACE
+    lock, note = FileLock(shared.PLACE / "prefect.lock"), shared.PLACE / "prefect.json"
+    with lock:
+        held = json.loads(note.read_text()) if note.exists() else _started(shared.PLACE / "prefect")
+        note.write_text(json.dumps(held | {"users": held["users"] + 1}))
+    try:
+        yield held["api"]
+    finally:
+        with lock:
+            held = json.loads(note.read_text())
+            if held["users"] > 1:
+                note.write_text(json.dumps(held | {"users": held["users"] - 1}))
+            else:
+                note.unlink()
+                _stop(held["pid"])
+
+
+def _started(folder: Path) -> dict:
+    port = free_port(0)
+    api = f"http://127.0.0.1:{port}/api"
+    command = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    environment = {"PREFECT_API_URL": api, "PREFECT_HOME": str(folder), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+    child = start("prefect server", command, environment, folder, folder)
+    wait_for(child, lambda: answers(api), 300)
+    return {"pid": child.process.pid, "api": api, "users": 0}
+
+
+def _stop(pid: int) -> None:
+    """Stop the server, whichever process started it. It leads a session of its own."""
+    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    os.killpg(pid, signal.SIGTERM)
+    for each in psutil.wait_procs(family, timeout=30)[1]:
+        each.kill()

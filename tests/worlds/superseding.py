@@ -1,0 +1,34 @@
+"""A lake of the folder `pages` beside it, and what counts in it at a commit."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from catalog.pending.eligible import image_rows, sentence_rows
+from catalog.terms.score import Stage
+from flows.run_start import session
+from flows.settings import Compute, load_recipe
+from tasks.ingest import ingest
+from tasks.run.session import Session
+from tests.worlds.shared import new_lake
+
+
+@contextmanager
+def ingested(place: Path, *sources: str, language: str = "en") -> Iterator[Session]:
+    """The folder 'pages' of a place in the lake beside it; or else ``sources``."""
+    recipe = load_recipe("demo", {"ingest.documents_per_shard": "2", "ingest.language": language})
+    uris, compute = sources or (str(place / "pages"),), Compute.model_validate({"workers": 1})
+    with session(recipe, uris, str(new_lake(place / "lake")), compute) as held:
+        ingest(held)
+        yield held
+
+
+def alive(held: Session, upto: int | None = None) -> tuple[set[str], set[str]]:
+    """Texts and picture names that count at a commit."""
+    sentences = held.lake.query(f"SELECT text FROM ({sentence_rows(held.plan, Stage.INGEST, upto)})")
+    images = held.lake.query(f"SELECT url FROM ({image_rows(held.plan, Stage.INGEST, upto)})")
+    return {row[0] for row in sentences}, {row[0].rpartition("/")[2] for row in images}
+
+
+def newest(held: Session) -> int:
+    return held.lake.query('SELECT max("commit") FROM commits')[0][0]
