@@ -44,6 +44,7 @@ class Notes:
     def __init__(self, limits: Mapping[str, float | None]) -> None:
         self.limits = limits
         self.seconds: dict[str, list[Seconds]] = {}
+        self.counted: list[Row] = []
 
     def __call__(self, name: str, work: Callable[[], object]) -> None:
         self.seconds.setdefault(name, []).append(took := timed(work))
@@ -129,6 +130,7 @@ def run(name: str, of_lake: OfLake, growing: Sequence[str], options: argparse.Ar
     most = max(notes)
     rows = [notes[most].row(each, most) for each in notes[most].limits if each in notes[most].seconds]
     peak = peak_mb()
+    rows += notes[most].counted
     rows.append(Row("memory of all of these", "MB", peak, target="<= 4,000 MB", met=peak <= 4000))
     finish(name, rows + (growth(notes, growing) if len(notes) > 1 else []), given)
 

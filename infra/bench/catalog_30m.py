@@ -35,7 +35,7 @@ from infra.bench import made_texts
 from infra.bench.catalog import Notes, limit, opened, run
 from infra.bench.made_lake import LACKING, SHARD, add, add_homes, add_similarities, plan_30m
 from infra.bench.made_tables import TABLES
-from infra.bench.measure import parser
+from infra.bench.measure import Row, parser
 
 LIMITS = {"first facts": None, "ask for a wave's texts": None, "list a wave's captions": None,
           "list a wave's fused texts": None, "cut behind a wave": None, "work lists when all is done": 10.0,
@@ -72,11 +72,18 @@ def of_lake(folder: Path, n: int, options: argparse.Namespace) -> Notes:
         limit(lake, options)
         note = Notes(LIMITS)
         note("first facts", lambda: cut(lake, plan_30m()))
-        waves(lake, WAVES, note)
+        took = waves(lake, WAVES, note)
+        note.counted.append(Row(f"waves until no text is lacking, {n} images", "waves", took, note=_kept(lake)))
         for turn in range(options.rounds):
             _round(lake, n, turn, options.rounds, note)
         new_pages(lake, n, note)
         return note
+
+
+def _kept(lake: Lake) -> str:
+    asked = lake.query("SELECT count(DISTINCT sha256) FROM captions")[0][0]
+    kept = lake.query("SELECT count(*) FROM cut_images WHERE dropped_by = ''")[0][0]
+    return f"they ask for texts of {asked:,} pictures, of which {kept:,} are kept"
 
 
 def waves(lake: Lake, number: int, note: Note) -> int:
@@ -152,7 +159,12 @@ def new_pages(lake: Lake, n: int, note: Note) -> None:
         add(lake, scored, first, end, n, "new", NEW)
     add_similarities(lake, NEW)
     note("cut of 1 % of new pages", lambda: cut(lake, plan_30m()))
-    waves(lake, NEW, note)
+    waves(lake, NEW, unmeasured)
+
+
+def unmeasured(name: str, work: Callable[[], object]) -> None:
+    """Do what has been measured elsewhere."""
+    work()
 
 
 def rows_of(rounds: Iterable[list]) -> int:

@@ -12,14 +12,10 @@ from catalog.pending.by_text import pending_asked, pending_fusion, pending_simil
 from catalog.pending.worklist import pending_images
 from catalog.terms.score import Stage
 from infra.bench import catalog_30m, made_lake
-from infra.bench.catalog_30m import linked, new_pages, rows_of, waves, work_lists
+from infra.bench.catalog_30m import linked, new_pages, rows_of, unmeasured, waves, work_lists
 from infra.bench.made_lake import fill, plan_30m
 
 N = 2_000
-
-
-def unmeasured(name: str, work: Callable[[], object]) -> None:
-    work()
 
 
 @pytest.fixture(scope="module")
