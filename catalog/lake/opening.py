@@ -14,6 +14,7 @@ from catalog.lake.lake import Lake
 from catalog.lake.lease_row import hold, holder_of
 from catalog.lake.location import Location, locate
 from catalog.lake.metadata import Metadata
+from catalog.lake.new_place import check_new_place
 from catalog.lake.translation import translated
 from catalog.terms.error import NewerLake, PairmillError
 from catalog.terms.mark import LAKE_TEXT, MARK
@@ -35,6 +36,7 @@ def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConne
     if read_only and not location.on_postgres and not Path(location.metadata).is_file():
         raise nothing
     if not read_only:
+        check_new_place(location)
         seal.remove(location)
     connection = _connected(location, read_only)
     metadata = Metadata(connection, location, read_only)
