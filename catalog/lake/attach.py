@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import duckdb
 
 from catalog.lake.location import Location
+from catalog.lake.pandas_probe import refuse_pandas
 from catalog.terms.error import PairmillError
 
 _READER = ["READ_ONLY", "CREATE_IF_NOT_EXISTS false"]
@@ -24,6 +25,7 @@ def connect(*extensions: str) -> duckdb.DuckDBPyConnection:
     They are loaded by path out of their packages: nothing is installed into ~/.duckdb, so it works offline, in a
     read-only home, and processes that start together cannot race on the first install.
     """
+    refuse_pandas()
     connection = duckdb.connect(config={"autoinstall_known_extensions": False})
     for extension in extensions:
         connection.execute(f"LOAD {quoted(str(_extension_file(extension)))}")

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from catalog.lake.digest import file_digest, file_stamp
 from catalog.lake.location import Location
 from catalog.lake.metadata import Metadata
@@ -84,6 +82,8 @@ class Checksums:
         """Write what this process has seen into the metadata database."""
         rows = [(path, *known) for path, known in self._seen.items() if known.sha256]
         if rows:
+            import pyarrow as pa  # readers keep nothing
+
             columns = {name: [row[n] for row in rows] for n, name in enumerate(_COLUMNS)}
             self._metadata.replace("pairmill_files", "path", pa.table(columns))
         self._seen.clear()
