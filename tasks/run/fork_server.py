@@ -11,8 +11,9 @@ from tasks.run.preload import modules_for
 from tasks.run.remains import sweep
 from tasks.run.worker import ONE_THREAD
 
-# torch asks the driver whether there is a GPU by NVML then: CUDA's own question would break CUDA in every fork.
-WITHOUT_CUDA = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+# Two of the libraries ask when they are imported whether there is a GPU. CUDA's own answer would break CUDA in a fork;
+# so asked, torch says no without it. Workers that have a GPU are no forks.
+WITHOUT_CUDA = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": ""}
 _modules: list[str] = []
 _lock = threading.Lock()
 

@@ -117,7 +117,8 @@ _kept: list[_Seat] = []
 def _seat(kind: Shape, place: int) -> _Seat:
     """Return the process at a place, kept for the life of this one: it has loaded models, which serve later stages."""
     sees = {"CUDA_VISIBLE_DEVICES": kind.devices[place % len(kind.devices)]} if kind.devices else {}
-    return _keep(_Seat(Process(sees), threading.Semaphore(kind.lanes)))
+    is_forked = not any(kind.devices)  # the libraries were imported without a GPU
+    return _keep(_Seat(Process(sees, is_forked), threading.Semaphore(kind.lanes)))
 
 
 @functools.lru_cache(maxsize=1)
