@@ -81,4 +81,4 @@ def funnel(lake: Lake, dataset: Dataset) -> list[FunnelStep]:
 def sample_pairs(lake: Lake, dataset: Dataset, n: int = 3) -> list[dict]:
     """Return ``n`` pairs as rows, always the same: those with the smallest sha256 of their id."""
     sql = "SELECT * FROM pairs WHERE dataset = ? AND version = ? ORDER BY sha256(image_id) LIMIT ?"
-    return lake.table(sql, (dataset.name, dataset.version, n)).to_pylist()
+    return lake.rows(sql, (dataset.name, dataset.version, n))

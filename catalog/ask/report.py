@@ -198,4 +198,4 @@ def steps(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def _rows(lake: Lake, sql: str, params: tuple) -> list[dict[str, Any]]:
-    return lake.table(sql, params).to_pylist()
+    return lake.rows(sql, params)

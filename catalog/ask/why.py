@@ -176,7 +176,7 @@ def quarantine(lake: Lake, where: str, values: tuple) -> list[Facts]:
 
 def select_rows(lake: Lake, sql: str, values: tuple = ()) -> list[Facts]:
     """Run a query and return its rows as dictionaries by column."""
-    return lake.table(sql, values).to_pylist()
+    return lake.rows(sql, values)
 
 
 def rows_of_key(

@@ -100,7 +100,7 @@ def _data_digest(lake: Lake, catalog: str) -> str:
     """Hash the files of all tables read, which never change, and those that name deleted rows, to 16 hex digits."""
     digest = hashlib.sha256(lake.data_path.encode())
     files: dict[str, list[tuple]] = {table: [] for table in tables_read() if table in lake.tables}
-    for table, data_file, delete_file in snapshot.files(lake.rows, files, catalog):
+    for table, data_file, delete_file in snapshot.files(lake.unchecked, files, catalog):
         deleted = delete_file and lake.data_path + delete_file
         files[table].append((lake.data_path + data_file, deleted))
     for table, found in files.items():

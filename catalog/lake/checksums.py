@@ -18,15 +18,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from glob import glob
-from typing import NamedTuple, Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from catalog.lake import snapshot
 from catalog.lake.digest import digest_in_name, file_digest, file_stamp
 from catalog.lake.location import Location
 from catalog.lake.metadata import Metadata
 from catalog.terms.error import Damaged
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # 0.1 CPU s, which readers do without
 
 LISTED_AT_ONCE = 5_000
 KEPT_IN_MEMORY = 10_000
@@ -51,11 +52,11 @@ class Known(NamedTuple):
 class Catalog(Protocol):
     """What the checks need of an open lake."""
 
-    def rows(self, sql: str) -> list[tuple]:
+    def unchecked(self, sql: str) -> list[tuple]:
         """Run a statement whose tables are not checked."""
         ...
 
-    def insert(self, table: str, rows: pa.Table) -> None:
+    def insert(self, table: str, rows: "pa.Table") -> None:
         """Append rows to a table, without a check."""
         ...
 
@@ -129,6 +130,8 @@ class Checksums:
         self._registered.update(new)
         digests = [(path, digest) for path, digest in self._hashed(new) if digest]
         if digests:
+            import pyarrow as pa
+
             self._lake.insert(WRITTEN, pa.table({"path": [p for p, _ in digests], "sha256": [d for _, d in digests]}))
 
     def record(self) -> None:
@@ -148,8 +151,8 @@ class Checksums:
     def _list(self, table: str) -> None:
         """Stat the files of ``table``, or of all in a small lake; keep those that must be hashed before they are
         read."""
-        whole = len(self._unlisted) > 1 and snapshot.most_files(self._lake.rows) <= LISTED_AT_ONCE
-        files = snapshot.files(self._lake.rows, () if whole else (table,))
+        whole = len(self._unlisted) > 1 and snapshot.most_files(self._lake.unchecked) <= LISTED_AT_ONCE
+        files = snapshot.files(self._lake.unchecked, () if whole else (table,))
         by_table: dict[str, set[str]] = {}
         for name, *paths in files:
             by_table.setdefault(name, set()).update(path for path in paths if path)
@@ -174,19 +177,23 @@ class Checksums:
         found = {path: digest for path in paths if (digest := digest_in_name(path))}
         rest = [path for path in paths if path not in found]
         if rest and self._has_written:
-            written = dict(self._lake.rows(f"SELECT path, sha256 FROM {WRITTEN}"))
+            written = dict(self._lake.unchecked(f"SELECT path, sha256 FROM {WRITTEN}"))
             found |= {path: written[path] for path in rest if path in written}
         return {path: known[path].sha256 for path in rest if path in known} | found
 
     def _on_record(self) -> set[str]:
         """Return the files in tables' own folders, where DuckDB writes, that are registered or have a digest."""
-        held = [path for file in snapshot.files(self._lake.rows) for path in file[1:] if path and path.count("/") == 2]
-        return {*held, *(path for (path,) in self._lake.rows(f"SELECT path FROM {WRITTEN}"))}
+        held = [
+            path for file in snapshot.files(self._lake.unchecked) for path in file[1:] if path and path.count("/") == 2
+        ]
+        return {*held, *(path for (path,) in self._lake.unchecked(f"SELECT path FROM {WRITTEN}"))}
 
     def _keep(self) -> None:
         """Write what this process has seen into the metadata database."""
         rows = [(path, *known) for path, known in self._seen.items() if known.sha256]
         if rows:
+            import pyarrow as pa  # readers keep nothing
+
             columns = {name: [row[n] for row in rows] for n, name in enumerate(_COLUMNS)}
             self._metadata.replace("pairmill_files", "path", pa.table(columns))
         self._seen.clear()

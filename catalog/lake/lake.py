@@ -6,10 +6,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import duckdb
-import pyarrow as pa
 
 from catalog.lake import snapshot
 from catalog.lake.attach import attach_pinned, detach_pinned
@@ -19,6 +18,9 @@ from catalog.lake.location import Location
 from catalog.lake.metadata import Metadata
 from catalog.lake.patience import patiently
 from catalog.terms.error import PairmillError
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # 0.1 CPU s, of which `sql` and `why` need nothing
 
 Result = TypeVar("Result")
 # Each thread of a scan opens the SQLite catalog again, so a small lake has one: a join of it takes 16 CPU ms with one
@@ -58,9 +60,9 @@ class Lake:
 
     def look_again(self) -> None:
         """Read which tables there are and how large: when the lake is opened, and after a migration."""
-        self.tables, views = snapshot.tables_and_views(self.rows)
+        self.tables, views = snapshot.tables_and_views(self.unchecked)
         self.checksums.begin(self.tables, views)
-        self.grow(snapshot.most_rows(self.rows))
+        self.grow(snapshot.most_rows(self.unchecked))
 
     def grow(self, rows: int) -> None:
         """Note that a table has so many more rows: the largest one decides how many threads DuckDB has."""
@@ -70,7 +72,7 @@ class Lake:
             self._threads = threads
             self._run(lambda: self.connection.execute(f"SET threads = {threads}"))
 
-    def rows(self, sql: str) -> list[tuple]:
+    def unchecked(self, sql: str) -> list[tuple]:
         """Run a statement and return its rows; the files of its tables are not checked."""
         return self._run(lambda: self.connection.execute(sql).fetchall())
 
@@ -79,12 +81,23 @@ class Lake:
         self.check_tables_of(sql)
         return self._run(lambda: self._execute(sql, params).fetchall())
 
-    def table(self, sql: str, params: Sequence[Any] = ()) -> pa.Table:
+    def rows(self, sql: str, params: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """Run a query and return its rows as dictionaries by column; it needs no pyarrow, as `table` does."""
+        self.check_tables_of(sql)
+
+        def body() -> list[dict[str, Any]]:
+            found = self._execute(sql, params)
+            names = [column[0] for column in found.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+        return self._run(body)
+
+    def table(self, sql: str, params: Sequence[Any] = ()) -> "pa.Table":
         """Run a query and return its result as an Arrow table."""
         self.check_tables_of(sql)
         return self._run(lambda: self._execute(sql, params).to_arrow_table())
 
-    def blocks(self, sql: str, params: Sequence[Any] = (), *, rows: int) -> pa.RecordBatchReader:
+    def blocks(self, sql: str, params: Sequence[Any] = (), *, rows: int) -> "pa.RecordBatchReader":
         """Stream a result that may be larger than memory, ``rows`` at a time; run no other statement meanwhile."""
         self.check_tables_of(sql)
         return self._run(lambda: self._execute(sql, params).to_arrow_reader(rows))
@@ -106,7 +119,7 @@ class Lake:
         with self._lock:
             self.checksums.check(table)
 
-    def insert(self, table: str, rows: pa.Table) -> None:
+    def insert(self, table: str, rows: "pa.Table") -> None:
         """Append ``rows`` to ``table`` by column name."""
         self._changed.add(table)
 

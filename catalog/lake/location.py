@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from catalog.lake.yaml_text import parsed
 from catalog.terms.error import PairmillError
 from catalog.terms.mark import LAKE_CATALOG
 
@@ -80,6 +79,8 @@ def _absolute(uri: str) -> Path:
 
 def _from_settings(uri: str, file: Path) -> Location:
     try:
+        from catalog.lake.yaml_text import parsed  # yaml, which a plain folder needs not
+
         content = parsed(file.read_text(encoding="utf-8")) or {}
     except (ValueError, OSError) as error:
         # Not as YAML says it: it quotes the line, in which a password may stand.

@@ -8,16 +8,18 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
-import pyarrow as pa
 
 from catalog.lake import seal
 from catalog.lake.literals import quoted, with_literals
 from catalog.lake.location import Location
 from catalog.lake.patience import patiently
 from catalog.terms.error import PairmillError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LEASE_TABLE = """CREATE TABLE IF NOT EXISTS pairmill_lease (slot INTEGER PRIMARY KEY, token VARCHAR, holder VARCHAR,
 host VARCHAR, pid INTEGER, started DOUBLE, run_id VARCHAR, purpose VARCHAR, heartbeat VARCHAR, expires VARCHAR,
@@ -95,7 +97,7 @@ class Metadata:
 
         return self._retrying(once)
 
-    def replace(self, table: str, key: str, rows: pa.Table) -> None:
+    def replace(self, table: str, key: str, rows: "pa.Table") -> None:
         """Insert ``rows`` into ``table`` in place of those with the same ``key``."""
 
         def body() -> None:

@@ -147,7 +147,7 @@ def _check_data_path(lake: Lake) -> None:
         return
     written = 'SELECT "table" FROM partitions WHERE path <> \'\' ORDER BY "commit" DESC LIMIT 1'
     newest = [table for (table,) in lake.query(written)]  # its file of then may have been joined with others since
-    for file in snapshot.files(lake.rows, newest)[:1] if newest else ():
+    for file in snapshot.files(lake.unchecked, newest)[:1] if newest else ():
         if not lake.query("SELECT 1 FROM glob(?)", (f"{lake.data_path}{file.data_file[:-1]}*",)):
             raise PairmillError(
                 f"lake '{lake.uri}': its data is not at {lake.data_path}; when last written it was at {stored[0][0]}. "

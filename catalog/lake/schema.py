@@ -204,7 +204,7 @@ READ_BY_PATH = ("payloads", "sentences", "image_embedding", "sentence_embedding"
 
 def version(lake: Lake) -> int:
     """Return the lake's schema version; 0 for one that holds nothing yet."""
-    if "schema_version" not in snapshot.tables_and_views(lake.rows)[0]:
+    if "schema_version" not in snapshot.tables_and_views(lake.unchecked)[0]:
         return 0
     return lake.query("SELECT coalesce(max(version), 0) FROM schema_version")[0][0]
 

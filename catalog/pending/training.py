@@ -3,13 +3,15 @@
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from catalog.lake.lake import Lake
 from catalog.pending.eligible import image_rows, sentence_rows
 from catalog.recipe.plan import Plan
 from catalog.terms.score import Stage
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # `why` reads this module's names alone
 
 SAMPLE_BLOCK = 50_000  # of 1,024 dimensions in fp16: 100 MB
 
@@ -57,12 +59,12 @@ def eligible(lake: Lake, plan: Plan, kind: Kind) -> int:
     return lake.query(f"SELECT count(*) FROM ({_eligible(plan, kind)})")[0][0]
 
 
-def sample(lake: Lake, plan: Plan, kind: Kind, n: int) -> pa.Table:
+def sample(lake: Lake, plan: Plan, kind: Kind, n: int) -> "pa.Table":
     """Read ``key``, ``vector`` of the ``n`` eligible rows with the smallest sha256(key || seed), in that order."""
     return lake.table(sampled(plan, kind, n))
 
 
-def sample_blocks(lake: Lake, plan: Plan, kind: Kind, n: int) -> Iterator[pa.Array]:
+def sample_blocks(lake: Lake, plan: Plan, kind: Kind, n: int) -> "Iterator[pa.Array]":
     """Yield the vectors of `sample` in its order, a block at a time: it may be larger than memory. Nothing else may be
     asked of the lake meanwhile."""
     for batch in lake.blocks(sampled(plan, kind, n), rows=SAMPLE_BLOCK):

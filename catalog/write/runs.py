@@ -5,11 +5,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from catalog.lake.lake import Lake
-from catalog.recipe.recipe import Recipe, validated
 from catalog.terms.error import PairmillError, stop_behind
 from catalog.terms.secrets import without_users
+
+if TYPE_CHECKING:
+    from catalog.recipe.recipe import Recipe  # pydantic, which a list of runs needs not
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Run:
 
 
 @contextmanager
-def recorded(lake: Lake, run_id: str, flow: str, recipe: Recipe, sources: Sequence[str]) -> Iterator[None]:
+def recorded(lake: Lake, run_id: str, flow: str, recipe: "Recipe", sources: Sequence[str]) -> Iterator[None]:
     """Insert a row into ``runs`` and close it when the body ends. The caller holds the lease.
 
     Runs that still stand as running held it before, and were killed before they could say so: they become 'killed'.
@@ -69,8 +72,10 @@ def latest(lake: Lake, n: int) -> list[Run]:
     return [Run(*row) for row in lake.query(sql)]
 
 
-def latest_recipe(lake: Lake) -> Recipe:
+def latest_recipe(lake: Lake) -> "Recipe":
     """Return the recipe of the newest run, with its settings and models. Raises PairmillError when there is no run."""
+    from catalog.recipe.recipe import validated
+
     rows = lake.query("SELECT p.recipe FROM run_recipes p JOIN runs USING (run_id) ORDER BY started_at DESC LIMIT 1")
     if not rows:
         raise PairmillError(f"no run of lake '{lake.uri}' has its recipe on record; name a recipe.")

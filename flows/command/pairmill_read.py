@@ -17,7 +17,6 @@ from catalog.ask.sql_answer import answer, answer_confined
 from catalog.lake.opening import check_is_lake, create_or_open
 from catalog.pending import quarantine
 from catalog.terms.controls import visible
-from flows.command.terminal import cell, console, shown, table
 
 SHOWN = 100
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -65,6 +64,7 @@ def list_quarantine(args: Namespace) -> int:
 def write_export(args: Namespace) -> int:
     """Write a dataset's files; takes the lease for the moment of recording them in ``exports``."""
     from flows.command.display import Display
+    from flows.command.terminal import console
     from tasks.out.export import export
 
     check_is_lake(args.lake)
@@ -99,6 +99,8 @@ def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:
 
 
 def _show_table(columns: list[str], rows: Iterator[tuple]) -> None:
+    from flows.command.terminal import cell, console, shown, table  # rich, 0.1 s
+
     first = list(islice(rows, SHOWN))
     made = table("", [shown(name) for name in columns], [])
     for n, column in enumerate(made.columns):

@@ -3,6 +3,7 @@
 import json
 from argparse import Namespace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -11,11 +12,11 @@ from catalog.ask.token_usage import by_step
 from catalog.lake.lake import Lake
 from catalog.lake.lease_row import holder_of
 from catalog.lake.opening import create_or_open
-from catalog.recipe.recipe import Recipe, validated
 from catalog.write import runs
-from flows.command.pairmill_run import named_recipe
 from flows.command.terminal import console, shown, table
-from flows.settings import resolve_source
+
+if TYPE_CHECKING:
+    from catalog.recipe.recipe import Recipe
 
 RUNS = 5
 
@@ -23,13 +24,13 @@ RUNS = 5
 def status(args: Namespace) -> int:
     """Print the lake's state, and what is pending for the recipe named, else for those of its datasets."""
     screen = console()
-    chosen = named_recipe(args)
+    chosen = _named_recipe(args)
     with create_or_open(args.lake, read_only=True) as lake:
         _print_lake(lake, screen)
         recipes = [chosen] if chosen else [_recipe_of(each) for each in _newest(lake)]
         for recipe in recipes:
             sources = args.source or (recipe.sources if chosen else []) or holdings.sources(lake)
-            _print_pending(lake, recipe, [resolve_source(uri) for uri in sources], screen)
+            _print_pending(lake, recipe, list(sources), screen)
         if not recipes:
             screen.print("\nno dataset yet; `pairmill status RECIPE` says what a run of it would do.")
     return 0
@@ -74,12 +75,13 @@ def _print_usage(lake: Lake, screen: Console) -> None:
     screen.print(texts)
 
 
-def _print_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Console) -> None:
-    from flows.survey import survey  # torch, 3 s
+def _print_pending(lake: Lake, recipe: "Recipe", sources: list[str], screen: Console) -> None:
+    from flows.settings import resolve_source
+    from flows.survey import survey  # all steps, 1 s
     from tasks.run import identity
 
     plan, _ = identity.plan(recipe)
-    seen = survey(lake, plan, sources)
+    seen = survey(lake, plan, [resolve_source(uri) for uri in sources])
     pending = table(f"\npending for recipe {recipe.name}", ["step"], ["rows", "work items"], [""])
     for each in seen.found:
         pending.add_row(shown(each.work), *(f"{n:,}" if n else "·" for n in (each.rows, each.items)), shown(each.due))
@@ -94,7 +96,18 @@ def _newest(lake: Lake) -> list[datasets.Dataset]:
     return list({each.name: each for each in datasets.published(lake)}.values())
 
 
-def _recipe_of(dataset: datasets.Dataset) -> Recipe:
+def _named_recipe(args: Namespace) -> "Recipe | None":
+    """Load the recipe of the command line; None, without what recipes import, where it names and changes none."""
+    if not (args.recipe or args.set or args.models != "recipe"):
+        return None
+    from flows.command.pairmill_run import named_recipe
+
+    return named_recipe(args)
+
+
+def _recipe_of(dataset: datasets.Dataset) -> "Recipe":
+    from catalog.recipe.recipe import validated
+
     return validated(json.loads(dataset.recipe), dataset.name)
 
 

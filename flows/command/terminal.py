@@ -9,14 +9,16 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from typing import Any, NoReturn, TextIO, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
-from rich.table import Table
 
 from catalog.terms.controls import visible
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 class Screen(Console):
@@ -86,8 +88,10 @@ def cell(value: object) -> str:
     return escape(visible(str(value)))
 
 
-def table(title: str, left: Sequence[str], right: Sequence[str], last: Sequence[str] = ()) -> Table:
+def table(title: str, left: Sequence[str], right: Sequence[str], last: Sequence[str] = ()) -> "Table":
     """Make an unruled table: columns of text, then of numbers, then of text again."""
+    from rich.table import Table
+
     made = Table(title=title or None, title_justify="left", box=None, padding=(0, 2), header_style="bold")
     for names, side in ((left, "left"), (right, "right"), (last, "left")):
         for name in names:

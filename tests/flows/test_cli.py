@@ -5,12 +5,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.flows.line import rows
+from tests.shared import new_lake
 
 from catalog.recipe.recipe import changed
 from flows.command.cli import main, parser
 from flows.settings import RECIPES, load_recipe
 
-HEAVY = ("torch", "ray", "prefect", "transformers", "open_clip", "faiss")
+HEAVY = ("torch", "ray", "prefect", "transformers", "open_clip", "faiss", "spacy")
+FRAMES = ("pandas", "numpy", "pyarrow")
+RECIPES_NEED = ("pydantic", "yaml")
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -28,15 +32,42 @@ def page(folder: Path) -> str:
     return str(folder)
 
 
-def test_reading_commands_import_none_of_the_heavy_libraries(tmp_path: Path):
+def imported(*arguments: str) -> set[str]:
+    """The packages that a command imports that does its work."""
     code = (
         "import sys\nfrom flows.command.cli import main\n"
-        f"main(['datasets', '--lake', {str(tmp_path / 'none')!r}])\n"
-        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+        "try:\n    status = main(sys.argv[1:])\nexcept SystemExit as ended:\n    status = ended.code\n"
+        "names = {name.partition('.')[0] for name, module in sys.modules.items() if module}\n"
+        "print('\\n' + ' '.join([str(status), *names]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-    assert "there is no lake" in done.stderr
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    status, *names = done.stdout.splitlines()[-1].split()
+    assert status == "0", done.stderr
+    return set(names)
+
+
+def test_help_imports_the_standard_library_alone():
+    assert not imported("--help") & {"catalog", "duckdb", "rich", *FRAMES, *RECIPES_NEED, *HEAVY}
+
+
+def test_commands_that_read_import_what_they_show_alone(curated: Path, tmp_path: Path):
+    lake = ("--lake", str(curated))
+    assert not imported("sql", "SELECT 1", "--format", "csv", *lake) & {"rich", *FRAMES, *RECIPES_NEED, *HEAVY}
+    for command in (("sql", "SELECT * FROM pairs"), ("datasets",), ("quarantine",)):
+        assert not imported(*command, *lake) & {*FRAMES, *RECIPES_NEED, *HEAVY}
+    empty = ("--lake", str(new_lake(tmp_path / "lake")))
+    assert not imported("status", *empty) & {*FRAMES, *RECIPES_NEED, *HEAVY}
+
+
+def test_why_imports_what_a_recipe_needs_and_no_data_frames(curated: Path):
+    ((image,), *_) = rows(curated, "SELECT image_id FROM pairs ORDER BY image_id LIMIT 1")
+    ((content,), *_) = rows(curated, "SELECT content FROM matches ORDER BY content LIMIT 1")
+    for item in (image, content):
+        assert not imported("why", item, "--lake", str(curated)) & {*FRAMES, *HEAVY}
+
+
+def test_status_of_a_dataset_loads_no_model(curated: Path):
+    assert not imported("status", "--lake", str(curated)) & set(HEAVY)
 
 
 def test_an_unknown_recipe_is_told_with_the_nearest_name(capsys, tmp_path: Path):

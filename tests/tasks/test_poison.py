@@ -44,7 +44,7 @@ class DiesOn:
     "where",
     [
         pytest.param(Placement(workers=1), id="pool"),
-        pytest.param(Placement(workers=1, ray_address="local"), id="ray", marks=pytest.mark.slow),
+        pytest.param(Placement(workers=1, ray_address="local", small_rounds="ray"), id="ray", marks=pytest.mark.slow),
     ],
 )
 def test_a_key_of_64_that_kills_its_worker_leaves_63_good_rows_and_one_poison_row(where: Placement, tmp_path: Path):

@@ -17,6 +17,7 @@ from catalog.terms.error import PairmillError
 from catalog.terms.scores import SENTENCE_QUALITY
 from catalog.write.commit import Manifest
 from ops.text.sentence_quality import SentenceQuality
+from tasks.run import pool
 from tasks.run.identity import Bound
 from tasks.run.partition import Job, Output, Part, write_parts
 from tasks.run.placement import ModelPool, Placement
@@ -55,10 +56,15 @@ def rows(manifests: list[Manifest]) -> dict[str, list[dict]]:
     return {each.partition_id: pq.read_table(each.path, partitioning=None).to_pylist() for each in manifests}
 
 
-def test_a_process_pool_and_ray_write_equal_rows_under_equal_partition_ids(items: list[WorkItem], tmp_path: Path):
+def test_a_process_pool_and_ray_write_equal_rows_under_equal_partition_ids(
+    items: list[WorkItem], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     job = JOB
     pooled = flat(run(items, job, output(tmp_path / "pool"), Placement(workers=2)))
-    on_ray = flat(run(items, job, output(tmp_path / "ray"), Placement(workers=2, ray_address="local")))
+    monkeypatch.setattr(pool, "run_in_pool", None)
+    on_ray = flat(
+        run(items, job, output(tmp_path / "ray"), Placement(workers=2, ray_address="local", small_rounds="ray"))
+    )
     assert len(pooled) == 6
     assert rows(pooled) == rows(on_ray)
 
@@ -120,7 +126,7 @@ def test_the_partition_id_follows_the_asked_rows_not_the_run(items: list[WorkIte
 
 
 def test_more_gpus_than_any_machine_has_are_refused_with_the_remedy(items: list[WorkItem], tmp_path: Path):
-    asked = Placement(workers=1, ray_address="local", models={"clip": ModelPool(gpus=64)})
+    asked = Placement(workers=1, ray_address="local", small_rounds="ray", models={"clip": ModelPool(gpus=64)})
     with pytest.raises(
         PairmillError, match=r"asks for 1 CPUs and 64 GPUs, and no machine has as many \(2 CPUs, 0 GPUs\).*--model"
     ):
@@ -134,7 +140,7 @@ def test_a_ray_of_its_own_is_started_whatever_another_left_behind(items: list[Wo
         "from tasks.run.placement import Placement\n"
         "from tasks.run.stage import Stage\n"
         "items, job, output = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
-        "with Stage(job, Placement(workers=1, ray_address='local')) as stage:\n"
+        "with Stage(job, Placement(workers=1, ray_address='local', small_rounds='ray')) as stage:\n"
         "    print(sum(len(made) for made in stage.run(items, output)))\n"
     )
     given = pickle.dumps((items[:2], JOB, output(tmp_path))).hex()

@@ -15,6 +15,7 @@ from catalog.lake.opening import create_or_open
 from flows.curate import curate_steps
 from flows.run_start import session
 from flows.settings import Compute, load_recipe
+from tasks.run.placement import SmallRounds
 from tests.worlds.generated import pages, small_settings
 from tests.worlds.shared import made_once, new_lake
 
@@ -47,6 +48,7 @@ def curate(
     progress: Progress = silent,
     workers: int = 2,
     ray_address: str = "",
+    small_rounds: SmallRounds = "auto",
     commit_files: int = 200,
 ) -> tuple[Published, dict[str, int]]:
     """One run. Returns what was published and the number of work items by step.
@@ -58,7 +60,7 @@ def curate(
         read,
         [str(source) for source in sources],
         str(new_lake(lake)),
-        Compute(workers=workers, ray_address=ray_address),
+        Compute(workers=workers, ray_address=ray_address, small_rounds=small_rounds),
     ) as opened:
         opened.progress, opened.commit_files = progress, commit_files
         published = curate_steps(opened, lambda step, held: step(held))

@@ -24,7 +24,7 @@ from flows.curate import curate_steps
 from flows.run_start import session
 from flows.settings import Compute, load_recipe
 from tasks import cluster, duplicates
-from tasks.run import pool, stage
+from tasks.run import fork_server, stage
 
 # Ops that the flow process itself runs, where its tasks look them up.
 GLOBAL_OPS = ((cluster.kmeans, "train"), (duplicates, "hamming_edges"), (duplicates, "recut"))
@@ -91,7 +91,7 @@ def main(how: str, lake: str, out: str, *sources: str) -> None:
     clock = Clock()
     if how == "bare":
         torch.set_num_threads(1)
-        pool.warm_up()
+        fork_server.start_fork_server()
         cores = len(os.sched_getaffinity(0))
         processes = multiprocessing.get_context("forkserver").Pool(cores, _begin)
 

@@ -1,0 +1,172 @@
+"""What workers share: the fork server has imported it, has no thread that a fork would lack, and no CUDA."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from catalog.pending.item import WorkItem
+from tasks.run import pool
+from tasks.run.fork_server import WITHOUT_CUDA
+from tasks.run.pace import Pace, wanted
+from tasks.run.partition import Output, Part
+from tasks.run.pool import Shape, run_in_pool
+from tasks.run.preload import BY_MODEL, modules_for
+from tasks.run.worker import ONE_THREAD, JobWorker
+from tests.tasks.test_pool import Notes, tries
+
+ALL = [f"{prefix}x" for prefix in BY_MODEL if prefix]
+
+SERVER = """
+import os, sys
+import torch
+asked = []
+really = torch._C._cuda_getDeviceCount
+torch._C._cuda_getDeviceCount = lambda: asked.append(1) or really()
+for name in sys.argv[1:]:
+    __import__(name)
+kinds = [open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")]
+# Arrow's allocator purges in a thread of its own, which it starts again in a fork.
+print("threads", sum(kind != "jemalloc_bg_thd" for kind in kinds))
+print("cuda", torch.cuda.is_initialized(), len(asked))
+print("duckdb", "duckdb" in sys.modules)
+"""
+
+WORKER = """
+import sys
+from tasks.run import fork_server
+from tasks.run.process import Process
+from tests.tasks.test_fork_server import computed, streamed
+if __name__ == "__main__":
+    fork_server.preload(sys.argv[1:])
+    apart = computed(0)
+    assert streamed(Process()) == apart == streamed(Process(is_forked=False)), (streamed(Process()), apart)
+    print("equal", len(apart))
+"""
+
+
+def computed(_: int) -> list:
+    """Values of each library that a fork may break: matmul, convolution, k-means, DuckDB, threads of its own."""
+    import duckdb
+    import faiss
+    import numpy as np
+    import open_clip
+    import pyarrow.compute
+    import spacy
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    rows = np.random.default_rng(0).normal(size=(500, 8)).astype("float32")
+    picture = torch.nn.functional.conv2d(torch.randn(1, 3, 16, 16), torch.randn(4, 3, 3, 3))
+    means = faiss.Kmeans(8, 4, niter=3, seed=1)
+    means.train(rows)
+    config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=11, n_positions=8)
+    model = transformers.GPT2LMHeadModel(config).eval()
+    total = duckdb.connect().execute("SET threads = 4; SELECT sum(i) FROM range(1000000) t(i)").fetchall()
+    return [
+        round(float(picture.sum()), 3),
+        round(float(means.centroids.sum()), 3),
+        round(float(model(torch.tensor([[1, 2, 3]])).logits.sum()), 3),
+        open_clip.get_tokenizer("ViT-B-32")(["a red fox"]).sum().item(),
+        [token.text for token in spacy.blank("en")("A red fox sleeps.")],
+        total,
+        pyarrow.compute.sum(pyarrow.array(range(10))).as_py(),
+    ]
+
+
+def one(argument: int) -> Iterator[list]:
+    yield computed(argument)
+
+
+def streamed(process: object) -> list:
+    import pickle
+
+    try:
+        return next(process.stream(pickle.dumps(one), 0))  # type: ignore[attr-defined]
+    finally:
+        process.close()  # type: ignore[attr-defined]
+
+
+def run(program: str, *arguments: str) -> str:
+    environment = os.environ | ONE_THREAD | WITHOUT_CUDA
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_what_is_preloaded_starts_no_thread_asks_no_cuda_and_opens_no_duckdb():
+    assert run(SERVER, *modules_for(ALL)).split("\n")[:3] == ["threads 1", "cuda False 0", "duckdb False"]
+
+
+def test_a_forked_worker_computes_what_a_process_of_its_own_does(tmp_path: Path):
+    script = tmp_path / "forked.py"
+    script.write_text(WORKER)
+    environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+    done = subprocess.run(
+        [sys.executable, str(script), *ALL], env=environment, capture_output=True, text=True, timeout=500
+    )
+    assert done.stdout == "equal 7\n", done.stderr[-2000:]
+
+
+def test_what_no_model_needs_is_not_preloaded():
+    assert not {"torch", "open_clip", "spacy"} & set(modules_for(()))
+    assert "open_clip" in modules_for(["open_clip:x"]) and "spacy" not in modules_for(["open_clip:x"])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "finished", "left", "workers"),
+    [(0.0, 0, 100, 1), (1.0, 10, 10, 1), (0.1, 0, 100, 5), (6.0, 3, 4, 4), (50.0, 100, 3, 1), (2.0, 0, 1, 1)],
+)
+def test_a_worker_is_wanted_for_each_start_that_the_work_left_takes(
+    seconds: float, finished: int, left: int, workers: int
+):
+    assert Pace.START_SECONDS == 2.0
+    assert wanted(seconds, finished, left) == workers
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Iterator[Path]:
+    pool.dismiss()
+    (tmp_path / "notes").mkdir()
+    yield tmp_path / "notes"
+    pool.dismiss()
+
+
+@pytest.mark.parametrize(("start", "workers"), [(1e9, 1), (1e-9, 2)])
+def test_one_worker_does_what_is_not_worth_the_start_of_another(
+    start: float, workers: int, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Pace, "START_SECONDS", start)
+    items = [WorkItem(f"{n}", ("a",)) for n in range(40)]
+    made = list(run_in_pool(items, JobWorker(Pids(str(notes))), Output(f"{tmp_path}/", "run", 1), Shape(2, least=1)))
+    assert len(made) == 40
+    assert len(pool.pids()) == len(tries(notes)) == workers
+
+
+class Pids(Notes):
+    """A job that notes which process does it, and takes its time."""
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        import time
+
+        time.sleep(0.05)
+        return super().__call__(WorkItem(f"{os.getpid()}", item.keys))
+
+
+def test_a_light_job_runs_in_the_process_that_lists_and_pools_of_any_size_share_their_processes(
+    notes: Path, tmp_path: Path
+):
+    items, output = [WorkItem("0", ("a",))], Output(f"{tmp_path}/", "run", 1)
+    list(run_in_pool(items, JobWorker(Notes(str(notes))), output, Shape(2, least=1, is_light=True)))
+    (listing,) = pool.pids()
+    assert listing == pool._apart(pool._reach()).process.pid
+    for shape in (Shape(1), Shape(2, least=1), Shape(7, least=1)):
+        list(run_in_pool(items, JobWorker(Notes(str(notes))), output, shape))
+    assert len(pool.pids()) == 2

@@ -1,0 +1,79 @@
+"""Rounds of little work run on this machine where it has what they need; on a cluster nothing changes its place by
+itself."""
+
+import pytest
+from tests.tasks.sleeping_model import Sleeps
+
+from catalog.pending.item import WorkItem
+from tasks.run import pool, stage
+from tasks.run.partition import Output
+from tasks.run.placement import ModelPool, Placement
+from tasks.run.resources import Node
+from tasks.run.small_rounds import CLUSTER_ROWS, SMALL_ROWS, is_small, may_stay_here
+from tasks.run.stage import Stage
+
+LOCAL, CLUSTERS = ("", "local"), ("auto", "10.0.0.1:6379", "ray://head:10001")
+
+
+def items(n: int, rows: int) -> list[WorkItem]:
+    return [WorkItem(f"{n}", tuple(map(str, range(rows)))) for n in range(n)]
+
+
+@pytest.mark.parametrize("address", [*LOCAL, *CLUSTERS])
+def test_by_itself_only_ray_of_this_machine_leaves_small_rounds_to_the_pool(address: str):
+    assert may_stay_here(Placement(ray_address=address)) == (address in LOCAL)
+    assert may_stay_here(Placement(ray_address=address, small_rounds="here"))
+    assert not may_stay_here(Placement(ray_address=address, small_rounds="ray"))
+
+
+def test_what_is_small_is_told_by_rows_and_beside_a_cluster_by_items_too():
+    for address in LOCAL:
+        assert is_small(items(5, SMALL_ROWS // 5), Placement(ray_address=address), True)
+        assert not is_small(items(1, SMALL_ROWS + 1), Placement(ray_address=address), True)
+    beside = Placement(workers=2, ray_address="auto", small_rounds="here")
+    assert is_small(items(2, 10), beside, True) and not is_small(items(3, 10), beside, True)
+    assert is_small(items(3, CLUSTER_ROWS // 3), beside, False)
+    assert not is_small(items(3, CLUSTER_ROWS // 3 + 1), beside, False)
+
+
+class Placed(Exception):
+    """Where a round went."""
+
+
+@pytest.fixture
+def places(monkeypatch: pytest.MonkeyPatch) -> list[Node]:
+    """The machines of a cluster that nobody started; a round says where it goes instead of running."""
+    nodes = [Node(2, 0)]
+
+    def goes(where: str):
+        def run(*_: object) -> None:
+            raise Placed(where)
+
+        return run
+
+    monkeypatch.setattr(stage, "started", lambda _: nodes)
+    monkeypatch.setattr(stage, "OnRay", goes("ray"))
+    monkeypatch.setattr(pool, "run_in_pool", goes("here"))
+    return nodes
+
+
+@pytest.mark.parametrize(
+    ("where", "gpus", "goes"),
+    [
+        (Placement(workers=2), 0, "here"),
+        (Placement(workers=2, ray_address="local"), 0, "here"),
+        (Placement(workers=2, ray_address="local", small_rounds="ray"), 0, "ray"),
+        (Placement(workers=2, ray_address="auto"), 0, "ray"),
+        (Placement(workers=2, ray_address="ray://head:10001"), 0, "ray"),
+        (Placement(workers=2, ray_address="auto", small_rounds="here"), 0, "here"),
+        (Placement(workers=2, ray_address="auto", small_rounds="here"), 1, "ray"),  # the head has no GPU, a node has
+        (Placement(workers=2, ray_address="auto", small_rounds="here", models={"clip": ModelPool(gpus=0)}), 1, "here"),
+    ],
+)
+def test_a_small_round_of_a_model_goes_where_its_placement_says(
+    where: Placement, gpus: int, goes: str, places: list[Node], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    places.append(Node(8, gpus))
+    with Stage(Sleeps("nowhere"), where) as held, pytest.raises(Placed, match=goes):
+        held.run(items(2, 3), Output("/nowhere/", "run", 1))
