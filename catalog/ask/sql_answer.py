@@ -13,6 +13,8 @@ from catalog.terms.error import BadQuery, PairmillError
 # What DuckDB says where a lake's confinement is met: of a file or an address, and of a setting or a function that an
 # extension would bring (`current_setting('s3_region')`).
 _REFUSED = re.compile(r"disabled (by|through) configuration")
+_ABSENT = re.compile(r"it exists in the (\w+) extension")
+_EXTENSIONS = ("LOAD", "UPDATE_EXTENSIONS")  # INSTALL is a LOAD too
 
 
 def answer_confined(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
@@ -30,6 +32,7 @@ def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
 
     Raises BadQuery when DuckDB refuses the statement or there is none, PairmillError when the lake cannot be read.
     """
+    _refuse_extensions(lake, sql)
     lake.check_tables_of(sql)
     try:
         cursor = lake.connection.execute(sql)
@@ -38,6 +41,16 @@ def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
     if cursor is None:  # blanks or a comment
         raise BadQuery('there is no statement; ask one, such as pairmill sql "SELECT count(*) FROM images".')
     return [column[0] for column in cursor.description or ()], _rows(lake, cursor)
+
+
+def _refuse_extensions(lake: Lake, sql: str) -> None:
+    """Raise BadQuery for LOAD and INSTALL: an extension is a program, and runs with all that its user may do."""
+    try:
+        statements = lake.connection.extract_statements(sql)
+    except duckdb.Error:  # DuckDB says what is wrong when it is asked to run it
+        return
+    if any(statement.type.name in _EXTENSIONS for statement in statements):
+        raise BadQuery("LOAD and INSTALL are refused: no statement brings programs into this process.")
 
 
 def _rows(lake: Lake, cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple]:
@@ -53,5 +66,7 @@ def _as_user_error(error: duckdb.Error, lake: Lake) -> Exception:
     said = in_a_line(error)
     if _REFUSED.search(said):
         return BadQuery(f"refused: {said}. {REMEDY}")
+    if absent := _ABSENT.search(said):
+        return BadQuery(f"refused: it needs DuckDB's extension '{absent[1]}', which is not loaded for this lake.")
     error_with_remedy = translated(error, lake.uri)
     return error_with_remedy if isinstance(error_with_remedy, PairmillError) else BadQuery(said)

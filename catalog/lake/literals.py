@@ -19,9 +19,11 @@ def quoted(text: str) -> str:
 
 
 def with_literals(sql: str, params: Sequence[Any]) -> tuple[str, list[Any]]:
-    """Return the statement and the parameters that are left: none, or all where one of them has no literal."""
+    """Return the statement and the parameters that are left: none, or all where one of them has no literal, or where
+    they have numbers (``$1``)."""
     literals = [_literal(value) for value in params]
-    if not params or None in literals:
+    places = sum(found[0] == "?" for found in _TOKENS.finditer(sql)) if params else 0
+    if None in literals or places != len(params):
         return sql, list(params)
     waiting = iter(literals)
     return _TOKENS.sub(lambda found: str(next(waiting)) if found[0] == "?" else found[0], sql), []

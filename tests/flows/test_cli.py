@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.flows.line import rows
-from tests.shared import new_lake
 
 from catalog.recipe.recipe import changed
 from flows.command.cli import main, parser
 from flows.settings import RECIPES, load_recipe
+from tests.worlds.line import rows
+from tests.worlds.shared import new_lake
 
 HEAVY = ("torch", "ray", "prefect", "transformers", "open_clip", "faiss", "spacy")
 FRAMES = ("pandas", "numpy", "pyarrow")

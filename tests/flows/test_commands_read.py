@@ -208,8 +208,20 @@ BEYOND = [
     "FROM ducklake_cleanup_old_files('lake', cleanup_all => true)",
     "SET enable_external_access = true",
     "FROM read_csv('http://127.0.0.1:1/x.csv')",
-    "SELECT current_setting('s3_region')",
 ]
+
+
+@pytest.mark.parametrize("sql", ["LOAD json", "INSTALL httpfs", "SELECT 1; LOAD '/tmp/x.duckdb_extension'"])
+@pytest.mark.parametrize("more", [[], ["--allow-files"]])
+def test_sql_brings_no_extension_into_the_process(capsys, lake: str, sql: str, more: list[str]):
+    assert main(["sql", sql, "--lake", lake, *more]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and ("LOAD and INSTALL are refused" in told or "only a SELECT" in told)
+
+
+def test_sql_says_which_extension_a_statement_would_need(capsys, lake: str):
+    assert main(["sql", "SELECT current_setting('s3_region')", "--lake", lake]) == 1
+    assert capsys.readouterr().err.endswith("needs DuckDB's extension 'httpfs', which is not loaded for this lake.\n")
 
 
 @pytest.mark.parametrize("sql", BEYOND)

@@ -53,7 +53,7 @@ def test_those_ask_alike_that_differ_in_how_they_judge_alone(tmp_path: Path):
     ]
     with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "test"):
         assert asks_alike(lake, mine) == [mine.digest]
-        register(lake, [*alike, *others], 1)
+        register(lake, [(scorer, 1) for scorer in (*alike, *others)])
         assert asks_alike(lake, mine) == sorted(each.digest for each in (mine, *alike))
 
 

@@ -16,7 +16,9 @@ def test_a_file_can_tell_that_it_does_not_hold_an_id(tmp_path: Path):
     rows = pa.table({"sha256": [f"{n:032x}" for n in range(0, 2000, 2)], "sharpness": [1.0] * 1000})
     file = ParquetFile(path)
     file.write(rows)
-    assert file.close() == (Path(path).stat().st_size, sha256(Path(path).read_bytes()).hexdigest())
+    path, size, digest = file.close()
+    assert (size, digest) == (Path(path).stat().st_size, sha256(Path(path).read_bytes()).hexdigest())
+    assert path == str(tmp_path / f"rows-{digest[:32]}.parquet")
     connection = connect()
     absent = [f"{n:032x}" for n in range(1, 1999, 2)]
     probe = "SELECT count(*) FROM parquet_bloom_probe(?, 'sha256', ?) WHERE bloom_filter_excludes"

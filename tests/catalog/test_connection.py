@@ -1,0 +1,50 @@
+"""An extension is loaded without its signature only where its bytes are on the package's list."""
+
+import shutil
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from catalog.lake import connection
+from catalog.lake.connection import connect
+
+
+@pytest.fixture
+def swapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The sqlite extension as a file of its own, known and remembered, and then changed in a byte."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    connection._remembered.cache_clear()
+    file = Path(shutil.copy(connection._extension_file("sqlite_scanner"), tmp_path))
+    monkeypatch.setattr(connection, "_extension_file", lambda name: file)
+    connect("sqlite_scanner").close()
+    assert str(file) in (tmp_path / "cache/pairmill/extensions.json").read_text()
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    yield file
+    connection._remembered.cache_clear()
+
+
+def test_a_swapped_extension_is_refused_though_its_path_was_remembered(swapped: Path) -> None:
+    connection._remembered.cache_clear()
+    with pytest.raises(duckdb.IOException, match=r"signature|signed"):
+        connect("sqlite_scanner")
+
+
+def test_no_unsigned_extension_can_be_loaded_behind_the_known_ones(swapped: Path, monkeypatch) -> None:
+    monkeypatch.undo()
+    with connect("sqlite_scanner") as opened:
+        with pytest.raises(duckdb.Error, match="Cannot change allow_unsigned_extensions"):
+            opened.execute("SET allow_unsigned_extensions = true")
+        with pytest.raises(duckdb.IOException, match=r"signature|signed"):
+            opened.execute(f"LOAD '{swapped}'")
+
+
+def test_in_a_home_that_cannot_be_written_each_process_hashes_again(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    connection._remembered.cache_clear()
+    with connect("sqlite_scanner") as opened:
+        assert opened.execute("SELECT 1").fetchall() == [(1,)]
+    connection._remembered.cache_clear()
