@@ -184,8 +184,17 @@ def quarantine_parts(bad: list[Fault], step: str) -> list[Part]:
 
 def usage(found: Iterable[Generation]) -> Usage:
     """Return what these answers took."""
-    return reduce(
-        add, (Usage(each.prompt_tokens, each.n_tokens, each.discarded_tokens, each.retries) for each in found), Usage()
+    return reduce(add, map(_taken, found), Usage())
+
+
+def _taken(answer: Generation) -> Usage:
+    return Usage(
+        answer.prompt_tokens,
+        answer.n_tokens,
+        answer.discarded_tokens,
+        answer.retries,
+        unbelieved_prompt_tokens=answer.unbelieved_prompt_tokens,
+        unbelieved_tokens=answer.unbelieved_tokens,
     )
 
 

@@ -47,8 +47,19 @@ def ask_in_rounds(
     reached = replace(model, key=pool.key, connections=pool.connections)
     known: list[str] = []
     session.follow(lambda: known.extend(probe(session, reached)))
-    session.work_rounds(step, rounds, job_of(replace(reached, known=tuple(known))))
+    try:
+        session.work_rounds(step, rounds, job_of(replace(reached, known=tuple(known))))
+    finally:
+        _note_unbelieved(session, step, name)
     session.follow(lambda: probe(session, reached))
+
+
+def _note_unbelieved(session: Session, step: str, name: str) -> None:
+    if beyond := session.budget.unbelieved[step]:
+        session.note(
+            f"model '{name}': its server reports {beyond:,} tokens for '{step}' more than the answers can have taken; "
+            "they are not priced, and stand in the table unbelieved_usage. Check what the server bills."
+        )
 
 
 def _asked(

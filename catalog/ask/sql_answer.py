@@ -1,13 +1,18 @@
 """Run a user's own SQL statement, and return its rows one by one: a result may be larger than memory."""
 
+import re
 from collections.abc import Iterator
 
 import duckdb
 
 from catalog.ask.confined import REMEDY, check_reads_only, confine
 from catalog.lake.lake import Lake
-from catalog.lake.translation import translated
+from catalog.lake.translation import in_a_line, translated
 from catalog.terms.error import BadQuery, PairmillError
+
+# What DuckDB says where a lake's confinement is met: of a file or an address, and of a setting or a function that an
+# extension would bring (`current_setting('s3_region')`).
+_REFUSED = re.compile(r"disabled (by|through) configuration")
 
 
 def answer_confined(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
@@ -45,7 +50,8 @@ def _rows(lake: Lake, cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple]:
 
 def _as_user_error(error: duckdb.Error, lake: Lake) -> Exception:
     """Turn DuckDB's error into one that says the remedy, else into BadQuery: the statement is the user's."""
-    if isinstance(error, duckdb.PermissionException) and "by configuration" in str(error):
-        return BadQuery(f"{str(error).splitlines()[0]}. {REMEDY}")
+    said = in_a_line(error)
+    if _REFUSED.search(said):
+        return BadQuery(f"refused: {said}. {REMEDY}")
     error_with_remedy = translated(error, lake.uri)
-    return error_with_remedy if isinstance(error_with_remedy, PairmillError) else BadQuery(str(error))
+    return error_with_remedy if isinstance(error_with_remedy, PairmillError) else BadQuery(said)

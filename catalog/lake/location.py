@@ -14,6 +14,7 @@ SETTINGS_NAME = "lake.yaml"
 # In a URL whatever stands between the first ':' and the last '@': a password may hold '/', '@' and '?'. Else by its
 # name, as URLs and keywords of libpq write it.
 _PASSWORD = re.compile(r"://[^:/?#]*:.*@|passw(or)?d\s*=", re.IGNORECASE | re.DOTALL)
+_S3 = re.compile(r"s3:", re.IGNORECASE)
 _KEYWORDS = re.compile(r"\s*((host|hostaddr|dbname|user|port|service)\s*=|postgres(ql)?:)", re.IGNORECASE)
 
 
@@ -111,6 +112,11 @@ def _metadata(uri: str, text: str, folder: Path) -> str:
 
 
 def _data_path(text: str, folder: Path) -> str:
+    if _S3.match(text) and not text.startswith("s3://"):
+        raise PairmillError(
+            f"`data_path: {text}` is no place on S3; write s3://BUCKET/PREFIX with two slashes, or ./{text} for a "
+            "folder of that name."
+        )
     return _folder(text if text.startswith("s3://") else os.path.abspath(folder / Path(text).expanduser()))
 
 

@@ -16,6 +16,7 @@ from catalog.lake.lease_row import hold, holder_of
 from catalog.lake.literals import quoted
 from catalog.lake.location import Location, locate
 from catalog.lake.metadata import Metadata
+from catalog.lake.new_place import check_new_place
 from catalog.lake.translation import translated
 from catalog.terms.error import NewerLake, PairmillError
 from catalog.terms.mark import LAKE_TEXT, MARK
@@ -37,6 +38,7 @@ def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConne
     if read_only and not location.on_postgres and not Path(location.metadata).is_file():
         raise nothing
     if not read_only:
+        check_new_place(location)
         seal.remove_of_closed(location)
         empty.begin(location)
     connection = _connected(location, read_only)

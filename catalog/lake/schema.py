@@ -169,12 +169,19 @@ _FILE_DIGESTS = """
 CREATE TABLE file_digests (path VARCHAR, sha256 VARCHAR);
 """
 
+# What a server reports beyond what its answers can take, by partition; `usage` and the rows hold what is believed.
+_UNBELIEVED = """
+CREATE TABLE unbelieved_usage (partition_id VARCHAR, run_id VARCHAR, scorer VARCHAR, unbelieved_prompt_tokens BIGINT,
+    unbelieved_tokens BIGINT, "commit" BIGINT);
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
     _WAVES, _PAIR_SIMILARITIES, _USAGE, _CAPTIONERS,
     _UNSUPPORTED,
     _WAITING,
     _FILE_DIGESTS,
+    _UNBELIEVED,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 
@@ -184,7 +191,7 @@ NEWEST = len(MIGRATIONS)
 # once a later schema version exists (seen with DuckDB 1.5.5); make a table beside it.
 BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans", "exports", "datasets", "funnel",
                "rereads", "thresholds", "waves", "usage", "probes", "dataset_captioners",
-               "file_digests", "schema_version")  # fmt: skip
+               "file_digests", "unbelieved_usage", "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
 # Written by INSERT in the order of their ids, and asked for single ids, each of which has DuckDB read a row group: of
 # 20,480 rows instead of 122,880 twelve take 57 CPU ms instead of 206, and to read a table takes no longer.

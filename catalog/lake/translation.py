@@ -1,11 +1,14 @@
 """Translate DuckDB's errors into messages that say what is wrong, where, and the remedy."""
 
+import re
+
 import duckdb
 
 from catalog.terms.error import BadQuery, Damaged, PairmillError
 
 TRANSIENT = ("is locked", "conflict", "could not serialize", "deadlock detected", "unique constraint",
              "duplicate key")  # fmt: skip
+_MARK = re.compile(r"\n *\^ *$")
 _MISTAKES = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException)
 _REMEDIES = (
     (("no space left", "disk is full", "disk full", "quota exceeded", "disk i/o error"),
@@ -19,7 +22,7 @@ _REMEDIES = (
      "its S3 storage cannot be reached or refuses. Check `data_path`, AWS_ENDPOINT_URL, AWS_REGION and the AWS keys."),
 )  # fmt: skip
 _DAMAGE = (
-    (("malformed", "not a database"),
+    (("disk image is malformed", "malformed database", "not a database"),
      "its catalog file is damaged. Restore catalog.sqlite from a copy; the files under data/ are whole."),
     # What DuckDB says of Parquet that is cut, flipped or gone. Pages carry no checksum that it would look at.
     (("zstd", "decompress", "out of buffer", "invalid string encoding", "tprotocolexception", "no magic bytes",
@@ -34,22 +37,27 @@ def is_transient(error: Exception) -> bool:
     return not isinstance(error, _MISTAKES) and any(sign in str(error).lower() for sign in TRANSIENT)
 
 
+def in_a_line(error: Exception) -> str:
+    """Return what an error says in one line, without the mark that DuckDB puts below its excerpt of a statement."""
+    return " ".join(_MARK.sub("", str(error)).split())
+
+
 def translated(error: Exception, uri: str) -> Exception:
     """Turn an error of SQL, disk, network or rights into a PairmillError with its remedy; return any other as it is."""
     if isinstance(error, _MISTAKES):
-        return BadQuery(str(error))
+        return BadQuery(in_a_line(error))
     text = str(error)
     for signs, remedy in _DAMAGE:
         if any(sign in text.lower() for sign in signs):
-            return Damaged(f"lake '{uri}': {remedy} ({' '.join(text.split())[:300]})")
+            return Damaged(f"lake '{uri}': {remedy} ({in_a_line(error)[:300]})")
     if isinstance(error, duckdb.InvalidInputException):
         return error
     if isinstance(error, duckdb.OutOfMemoryException):  # also when the disk that it spills to is full
         return PairmillError(
             f"lake '{uri}': memory, or the disk beside it, does not suffice. Free some, or run on a larger machine: "
-            f"what was committed is kept, the rest is done again. ({' '.join(text.split())[:300]})"
+            f"what was committed is kept, the rest is done again. ({in_a_line(error)[:300]})"
         )
     for signs, remedy in _REMEDIES:
         if any(sign in text.lower() for sign in signs):
-            return PairmillError(f"lake '{uri}': {remedy} ({' '.join(text.split())[:300]})")
+            return PairmillError(f"lake '{uri}': {remedy} ({in_a_line(error)[:300]})")
     return error

@@ -37,6 +37,8 @@ FUSE_PROMPT = (
     "Take names and details from the rest only where they agree with it. Invent nothing. "
     "Answer with the text alone, without a heading or remarks."
 )
+# More than any table has rows, and less than its numbers hold: a larger count is a slip of the hand.
+MOST = 10**12
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 
 
@@ -122,12 +124,18 @@ class Rule(Settings):
 class Duplicates(Settings):
     """How duplicate pictures are found; the best surviving member of each group is kept."""
 
-    clusters: int = Field(1_000_000, ge=1, description="Clusters of pictures, fewer when there are few pictures.")
-    per_cluster: int = Field(40, ge=1, description="Pictures to a cluster, or more where there are too few clusters.")
+    clusters: int = Field(
+        1_000_000, ge=1, le=MOST, description="Clusters of pictures, fewer when there are few pictures."
+    )
+    per_cluster: int = Field(
+        40, ge=1, le=MOST, description="Pictures to a cluster, or more where there are too few clusters."
+    )
     phash: int = Field(4, ge=0, le=16, description="Largest Hamming distance of two 64-bit perceptual hashes.")
     cosine: float = Field(0.96, gt=0, le=1, description="Smallest cosine of two image embeddings.")
-    max_group: int = Field(1000, ge=2, description="A larger group is cut again by tighter edges, and reported.")
-    probes: int = Field(2, ge=1, description="Nearest image clusters in which a picture looks for its like.")
+    max_group: int = Field(
+        1000, ge=2, le=MOST, description="A larger group is cut again by tighter edges, and reported."
+    )
+    probes: int = Field(2, ge=1, le=MOST, description="Nearest image clusters in which a picture looks for its like.")
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
@@ -147,20 +155,24 @@ class SentenceDuplicates(Settings):
     cosine: float | None = Field(
         0.95, gt=0, le=1, description="Smallest cosine of two sentence embeddings; null: only strings are compared."
     )
-    max_group: int = Field(1000, ge=2, description="A larger group is cut again by tighter edges, and reported.")
+    max_group: int = Field(
+        1000, ge=2, le=MOST, description="A larger group is cut again by tighter edges, and reported."
+    )
 
 
 class Association(Settings):
     """How sentences are retrieved for pictures."""
 
-    clusters: int = Field(2_000_000, ge=1, description="Sentence clusters; fewer when there are few sentences.")
-    per_cluster: int = Field(
-        420, ge=1, description="Sentences to a cluster, or more: RealSyn has 0.84 billion in 2 million."
+    clusters: int = Field(
+        2_000_000, ge=1, le=MOST, description="Sentence clusters; fewer when there are few sentences."
     )
-    probes: int = Field(1, ge=1, description="Nearest sentence clusters searched for each picture.")
+    per_cluster: int = Field(
+        420, ge=1, le=MOST, description="Sentences to a cluster, or more: RealSyn has 0.84 billion in 2 million."
+    )
+    probes: int = Field(1, ge=1, le=MOST, description="Nearest sentence clusters searched for each picture.")
     top_k: int = Field(3, ge=1, le=3, description="Sentences a picture gets at most: text1 to text3.")
     max_uses: int | None = Field(
-        None, ge=1, description="Pictures that may share one sentence; none: any number, as in RealSyn."
+        None, ge=1, le=MOST, description="Pictures that may share one sentence; none: any number, as in RealSyn."
     )
     retrain_at: float = Field(
         2.0, gt=1, description="Clusters are trained anew once there are this many times the rows of their training."
@@ -171,12 +183,14 @@ class Balance(Settings):
     """How many pictures of one cluster are kept, so that no kind crowds out the others: a cap, or what is to be kept in
     all; at most 35 a cluster where the recipe says neither."""
 
-    clusters: int = Field(1_000_000, ge=1, description="Clusters of pictures, fewer when there are few pictures.")
+    clusters: int = Field(
+        1_000_000, ge=1, le=MOST, description="Clusters of pictures, fewer when there are few pictures."
+    )
     per_cluster: int = Field(
-        168, ge=1, description="Pictures to a cluster, or more: RealSyn has 168.3 million in 1 million."
+        168, ge=1, le=MOST, description="Pictures to a cluster, or more: RealSyn has 168.3 million in 1 million."
     )
     cap: int | None = Field(
-        None, ge=1, description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M."
+        None, ge=1, le=MOST, description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M."
     )
     target: WholeNumber | None = Field(
         None, description="Pictures to keep in all, 30M say, in the place of a cap: the smallest cap that reaches it."
@@ -210,7 +224,7 @@ class Captioner(Settings):
     max_tokens: int = Field(128, ge=1, le=4096, description="The longest caption, in the model's tokens.")
     side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture shown to the model, in pixels.")
     precision: Literal["fp32", "bf16"] = Field("bf16", description="bf16 halves the memory and is fast on GPUs.")
-    batch_size: int = Field(16, ge=1, description="Placement: it changes the speed, not the digest.")
+    batch_size: int = Field(16, ge=1, le=MOST, description="Placement: it changes the speed, not the digest.")
     encoding: str = Field(
         USUAL_ENCODING,
         pattern=r"^(png|jpeg-([1-9][0-9]?|100))$",
@@ -308,7 +322,7 @@ class Fuse(Settings):
     max_tokens: int = Field(160, ge=1, le=4096, description="The longest text, in the model's tokens.")
     side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture in pixels, for models that see.")
     precision: Literal["fp32", "bf16"] = Field("bf16", description="bf16 halves the memory and is fast on GPUs.")
-    batch_size: int = Field(16, ge=1, description="Placement: it changes the speed, not the digest.")
+    batch_size: int = Field(16, ge=1, le=MOST, description="Placement: it changes the speed, not the digest.")
 
     @field_validator("prompt")
     @classmethod
@@ -335,12 +349,16 @@ class Words(Settings):
 class Ingest(Settings):
     """How sources are read into rows."""
 
-    documents_per_shard: int = Field(1000, ge=1, description="Documents per shard, the unit of work and of resuming.")
+    documents_per_shard: int = Field(
+        1000, ge=1, le=MOST, description="Documents per shard, the unit of work and of resuming."
+    )
     language: str = Field(
         "en", min_length=2, max_length=8, description="For splitting texts into sentences; changed, all is read again."
     )
-    max_pixels: int = Field(100_000_000, ge=1, description="A larger picture is quarantined as a bomb, undecoded.")
-    max_bytes: int = Field(50_000_000, ge=1, description="A larger file is quarantined as too_large.")
+    max_pixels: int = Field(
+        100_000_000, ge=1, le=MOST, description="A larger picture is quarantined as a bomb, undecoded."
+    )
+    max_bytes: int = Field(50_000_000, ge=1, le=MOST, description="A larger file is quarantined as too_large.")
     payload: Literal["copy", "reference"] = Field(
         "copy",
         description="reference leaves pictures in the source's own files and plain tars, which must then last as long "
@@ -374,4 +392,4 @@ class ClipSettings(Settings):
         "fp32",
         description="bf16 is two to five times as fast on CPUs with bf16 instructions, three times slower on others.",
     )
-    batch_size: int = Field(64, ge=1, description="Placement: it changes the speed, not the digest.")
+    batch_size: int = Field(64, ge=1, le=MOST, description="Placement: it changes the speed, not the digest.")

@@ -68,7 +68,7 @@ def type_of(rule_name: str, sql: str, known: Mapping[str, str]) -> str:
     try:
         return _described(sql, nothing)
     except duckdb.Error as error:
-        raise BadPredicate(f"rule '{rule_name}': {_first_line(error)} In: {sql}") from error
+        raise BadPredicate(f"rule '{rule_name}': {_first_line(error)} In: {' '.join(sql.split())}") from error
 
 
 def normal_form(rule_name: str, sql: str) -> str:
@@ -181,7 +181,7 @@ def _called(node: dict[str, Any]) -> str:
 
 
 def _refused(rule_name: str, why: str) -> BadPredicate:
-    return BadPredicate(f"rule '{rule_name}': {why}. {_REMEDY}")
+    return BadPredicate(f"rule '{rule_name}': {' '.join(why.split())}. {_REMEDY}")
 
 
 def _first_line(error: Exception) -> str:

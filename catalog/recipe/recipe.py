@@ -30,6 +30,7 @@ from catalog.recipe.parts import (
     Tags,
     Words,
 )
+from catalog.recipe.thresholds import refuse_empty
 from catalog.terms.error import BadRecipe
 from catalog.terms.secrets import without_secrets
 
@@ -41,7 +42,7 @@ class Recipe(Settings):
     scores: dict[Name, dict[str, Any]] = Field(
         {}, description="Scores to compute although no rule reads them, with settings of theirs."
     )
-    seed: int = Field(0, ge=0, description="Of samples, orders and cluster training.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Of samples, orders and cluster training.")
     sources: list[str] = Field([], description="Places to ingest when a run names none, as after --source.")
     models: dict[str, ModelSpec] = Field(description="`clip` and whatever captioners and fusion name.")
     images: list[Rule] = Field([], description="Rules for pictures, in order.")
@@ -158,7 +159,10 @@ def _overridden(content: dict[str, Any], overrides: Mapping[str, str], name: str
     for key, value in overrides.items():
         override(content, key, value)
     replace_alternatives(content, overrides)
-    return validated(content, name)
+    recipe = validated(content, name)
+    for rule in (*recipe.images, *recipe.sentences):
+        refuse_empty(rule.name, rule.predicate)
+    return recipe
 
 
 def validated(content: Mapping[str, Any], name: str) -> Recipe:

@@ -8,12 +8,12 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 
-from catalog.recipe.plan import Check
 from catalog.recipe.predicate import written
+from catalog.terms.error import BadPredicate
 
 _LOW = {"COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO"}
 _HIGH = {"COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO"}
@@ -47,16 +47,49 @@ class Quantity:
         return f"{self.over} / {self.under}" if self.under else self.over
 
 
-def quantities(check: Check, types: Mapping[str, str]) -> list[Quantity]:
+class Ruled(Protocol):
+    """A compiled rule."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def keep(self) -> str: ...
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+
+def quantities(check: Ruled, types: Mapping[str, str]) -> list[Quantity]:
     """Return the quantities of one compiled rule in its own order; ``types`` are the columns' SQL types."""
-    found: dict[str, Quantity] = {}
-    for node in _conjuncts(_tree(check.keep)):
-        bound = _bound(node, check.name)
-        if bound is not None:
-            found[bound.sql] = _both(found[bound.sql], bound) if bound.sql in found else bound
+    found = _bounds(check.name, check.keep)
     covered = {column for quantity in found.values() for column in quantity.columns}
     rest = [column for column in check.columns if types.get(column) in NUMBERS and column not in covered]
     return [*found.values(), *(Quantity(column, (column,), check.name) for column in rest)]
+
+
+def refuse_empty(rule: str, keep: str) -> None:
+    """Raise BadPredicate for a rule that no value passes, such as `width between 5 and 3`."""
+    if "and" not in keep.lower():
+        return
+    for each in _bounds(rule, keep).values():
+        if each.low is None or each.high is None or each.low < each.high:
+            continue
+        if each.low > each.high or each.strict_low or each.strict_high:
+            raise BadPredicate(
+                f"rule '{rule}': no value of {each.label} passes, which is to be above {each.low:g} and below "
+                f"{each.high:g}; swap the two, or write `or` where either is enough."
+            )
+
+
+def _bounds(rule: str, keep: str) -> dict[str, Quantity]:
+    """Return what the parts of a rule that are joined by AND compare with numbers, by its SQL."""
+    found: dict[str, Quantity] = {}
+    for node in _conjuncts(_tree(keep)):
+        bound = _bound(node, rule)
+        if bound is not None:
+            found[bound.sql] = _both(found[bound.sql], bound) if bound.sql in found else bound
+    return found
 
 
 def _both(first: Quantity, second: Quantity) -> Quantity:
@@ -124,7 +157,7 @@ def _sandbox() -> duckdb.DuckDBPyConnection:
 
 def _tree(sql: str) -> dict[str, Any]:
     with _sandbox().cursor() as connection:
-        text = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT ({sql})"]).fetchall()[0][0]
+        text = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT (\n{sql}\n)"]).fetchall()[0][0]
     return json.loads(text)["statements"][0]["node"]["select_list"][0]
 
 

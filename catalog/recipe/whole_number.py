@@ -24,5 +24,5 @@ def whole_number(value: object) -> object:
     return int(n)
 
 
-_Positive = Annotated[int, Field(ge=1)]
+_Positive = Annotated[int, Field(ge=1, le=10**12)]
 WholeNumber = Annotated[_Positive, BeforeValidator(whole_number, json_schema_input_type=_Positive | str)]

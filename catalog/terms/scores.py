@@ -69,7 +69,7 @@ CAPTIONS = Score(
     needs="captioners",
     on_demand=False,
     step="caption",
-    unusable="status = 'empty'",
+    unusable="status = 'empty' OR finish_reason = 'length'",  # of those with a complaint: a text that was too long
     table="captions",
 )
 CAPTION_SIMILARITY = Score(
@@ -122,7 +122,7 @@ SYNTHETIC = Score(
     needs="fuse",
     on_demand=False,
     step="fuse",
-    unusable="synthetic_status = 'empty'",
+    unusable="synthetic_status = 'empty' OR finish_reason = 'length'",
     table="synthetic",
 )
 SYNTHETIC_SIMILARITY = Score(

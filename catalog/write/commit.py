@@ -11,26 +11,38 @@ import pyarrow as pa
 from catalog.lake.lake import Lake
 from catalog.terms.error import PairmillError
 
+# Columns of `usage`, and of `unbelieved_usage` beside it.
+USAGE = ("prompt_tokens", "tokens", "discarded_tokens", "retries", "cost")
+UNBELIEVED = ("unbelieved_prompt_tokens", "unbelieved_tokens")
+
 
 @dataclass(frozen=True)
 class Usage:
     """Tokens that a generative model read and made, those of answers that were thrown away, how often it was asked
-    again, and what all this cost, in the currency of the user's prices."""
+    again, and what all this cost, in the currency of the user's prices. The unbelieved ones are in none of these: its
+    server reports them beyond what an answer can take."""
 
     prompt_tokens: int = 0
     tokens: int = 0
     discarded_tokens: int = 0
     retries: int = 0
     cost: float = 0.0
+    unbelieved_prompt_tokens: int = 0
+    unbelieved_tokens: int = 0
+
+    @property
+    def unbelieved(self) -> int:
+        """Tokens that the server reports and that are not believed, of both kinds."""
+        return self.unbelieved_prompt_tokens + self.unbelieved_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
     def of_rows(self, first: int, end: int, rows: int) -> "Usage":
         """Return the share of rows ``first`` to ``end`` among so many, in whole tokens: shares add up to the whole."""
-        numbers = (self.prompt_tokens, self.tokens, self.discarded_tokens, self.retries)
-        prompt, tokens, discarded, retries = (n * end // rows - n * first // rows for n in numbers)
-        return Usage(prompt, tokens, discarded, retries, self.cost * (end - first) / rows)
+        cost = self.cost * (end - first) / rows
+        counts = {name: n * end // rows - n * first // rows for name, n in asdict(self).items() if name != "cost"}
+        return Usage(**counts, cost=cost)
 
 
 @dataclass(frozen=True)
@@ -155,6 +167,15 @@ def _insert_partitions(lake: Lake, manifests: list[Manifest], paths: list[str]) 
     rows = pa.table({name: [getattr(m, name) for m in manifests] for name in columns} | {"path": paths})
     lake.insert("partitions", rows)
     told = [(manifest, manifest.usage) for manifest in manifests if manifest.usage is not None]
+    _insert_usage(lake, "usage", told, ("rows", "seconds"), USAGE)
+    beyond = [(manifest, usage) for manifest, usage in told if usage.unbelieved]
+    _insert_usage(lake, "unbelieved_usage", beyond, (), UNBELIEVED)
+
+
+def _insert_usage(
+    lake: Lake, table: str, told: list[tuple[Manifest, Usage]], of_rows: tuple[str, ...], of_usage: tuple[str, ...]
+) -> None:
     if told:
-        columns = ("partition_id", "run_id", "scorer", "rows", "seconds", "commit")
-        lake.insert("usage", pa.Table.from_pylist([{n: getattr(m, n) for n in columns} | asdict(u) for m, u in told]))
+        names = ("partition_id", "run_id", "scorer", *of_rows, "commit")
+        rows = [{n: getattr(m, n) for n in names} | {n: getattr(u, n) for n in of_usage} for m, u in told]
+        lake.insert(table, pa.Table.from_pylist(rows))

@@ -14,9 +14,11 @@ class Generation:
 
     ``finish`` says why it ends: 'stop' (by itself), 'length' (cut by ``max_tokens``), 'content_filter', 'refusal', or
     what a server says. ``seconds`` is the batch's time over its rows, or a request's own. ``error`` is '', or a
-    quarantine reason ('out_of_memory': this item alone does not fit the device) with an empty ``text``, and ``detail``
-    what is known of it. ``prompt_tokens`` is what was read, the picture included, 0 where that is not told.
-    ``discarded_tokens`` are those read and made for answers that were thrown away, ``retries`` how many these were.
+    quarantine reason ('out_of_memory': this item alone does not fit the device), and ``detail`` what is known of it;
+    ``text`` is then empty, or the beginning of one that was too long. ``prompt_tokens`` is what was read, the picture
+    included, 0 where that is not told. ``discarded_tokens`` are those read and made for answers that were thrown away,
+    ``retries`` how many these were. ``unbelieved_prompt_tokens`` and ``unbelieved_tokens`` are those that a server
+    reports beyond what can be.
     """
 
     text: str
@@ -28,6 +30,8 @@ class Generation:
     prompt_tokens: int = 0
     discarded_tokens: int = 0
     retries: int = 0
+    unbelieved_prompt_tokens: int = 0
+    unbelieved_tokens: int = 0
 
     @property
     def finished(self) -> bool:

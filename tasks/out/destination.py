@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -17,6 +18,8 @@ from catalog.terms.mark import EXPORT_LISTS
 MANIFEST, PROGRESS = EXPORT_LISTS
 # Gives up after some 20 s without an answer.
 _S3: dict[str, Any] = {"config_kwargs": {"connect_timeout": 5, "retries": {"total_max_attempts": 4}}}
+# What is written as an address, or nearly: `s3:/bucket`, `S3://bucket`, `gs://bucket`. One letter is a drive.
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/|s3:", re.IGNORECASE)
 _TROUBLE = (OSError, BotoCoreError, ClientError)
 
 
@@ -53,11 +56,17 @@ class HashingFile:
 class Destination:
     """The folder of an export: ``uri`` is an absolute local path or an s3:// prefix, without a slash at its end.
 
-    Every method raises PairmillError with the remedy when the place cannot be read or written.
+    Every method raises PairmillError with the remedy when the place cannot be read or written, and so does making one
+    of an address that is neither.
     """
 
     def __init__(self, uri: str) -> None:
         is_s3 = uri.startswith("s3://")
+        if _ADDRESS.match(uri) and not (is_s3 and uri[5:].strip("/")):
+            raise PairmillError(
+                f"'{uri}' is neither a folder nor a place on S3; write s3://BUCKET/PREFIX with two slashes, or "
+                f"./{uri} for a folder of that name."
+            )
         self.uri = uri.rstrip("/") if is_s3 else os.path.abspath(os.path.expanduser(uri))
         self._filesystem, self._root = fsspec.core.url_to_fs(self.uri, **(_S3 if is_s3 else {}))
         self._is_local = not is_s3

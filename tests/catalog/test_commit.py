@@ -14,7 +14,7 @@ from catalog.lake.lake import Lake
 from catalog.lake.opening import create_or_open
 from catalog.terms.error import LeaseLost, PairmillError
 from catalog.write import lease
-from catalog.write.commit import Manifest, commit
+from catalog.write.commit import Manifest, Usage, commit
 from catalog.write.stream import commit_stream
 from tests.worlds.partitions import partition
 from tests.worlds.shared import opened_new
@@ -54,6 +54,17 @@ def test_a_commit_that_failed_is_not_taken_for_done(lake: Lake) -> None:
         with pytest.raises(Exception, match=r"gone"):
             writer.commit([good, gone])
         assert (writer.commit([good]), n_rows(lake)) == (1, 1)
+
+
+def test_tokens_that_are_not_believed_stand_beside_those_that_are_where_there_are_any(lake: Lake) -> None:
+    honest, lied = Usage(7, 3, retries=1), Usage(7, 512, unbelieved_prompt_tokens=5, unbelieved_tokens=2**31)
+    commit(lake, [replace(partition(lake, name, [name]), usage=used) for name, used in (("a", honest), ("b", lied))])
+    told = lake.query("SELECT partition_id, prompt_tokens, tokens, retries FROM usage ORDER BY ALL")
+    assert told == [("a", 7, 3, 1), ("b", 7, 512, 0)]
+    beyond = "SELECT partition_id, unbelieved_prompt_tokens, unbelieved_tokens FROM unbelieved_usage"
+    assert lake.query(beyond) == [("b", 5, 2**31)]
+    halves = [lied.of_rows(0, 1, 2), lied.of_rows(1, 2, 2)]
+    assert halves[0] + halves[1] == lied and halves[0].unbelieved_tokens == 2**30
 
 
 def test_the_same_partition_id_in_two_tables_is_two_partitions(lake: Lake) -> None:

@@ -207,6 +207,8 @@ BEYOND = [
     "CALL ducklake_cleanup_old_files('lake', cleanup_all => true)",
     "FROM ducklake_cleanup_old_files('lake', cleanup_all => true)",
     "SET enable_external_access = true",
+    "FROM read_csv('http://127.0.0.1:1/x.csv')",
+    "SELECT current_setting('s3_region')",
 ]
 
 
@@ -217,9 +219,25 @@ def test_sql_reads_no_file_but_the_lakes_and_writes_none_at_all(capsys, lake: st
     files = sorted(Path(lake).rglob("*"))
     assert main(["sql", sql.format(lake=lake, outside=outside, new=tmp_path / "new.csv"), "--lake", lake]) == 1
     told = capsys.readouterr()
-    assert "--allow-files" in told.err and "secret" not in told.out
+    assert "--allow-files" in told.err and "secret" not in told.out and "S3" not in told.err
+    assert told.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == [outside]
     assert sorted(Path(lake).rglob("*")) == files
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT nope\nFROM images", 'Referenced column "nope" not found'),
+        ("SELECT FROM WHERE", 'at or near "WHERE" LINE 1: SELECT FROM WHERE'),
+        ("SELECT json_extract('{', '$')", "Malformed JSON"),
+        ("SELECT error('a\nb')", "a b"),
+    ],
+)
+def test_what_is_wrong_with_a_statement_is_told_in_one_line(capsys, lake: str, sql: str, said: str):
+    assert main(["sql", sql, "--lake", lake]) == 1
+    told = capsys.readouterr().err
+    assert said in told and told.count("\n") == 1 and "damaged" not in told and "^" not in told
 
 
 @pytest.mark.parametrize(

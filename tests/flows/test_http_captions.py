@@ -28,11 +28,14 @@ def recipe_settings(settings: dict[str, str], *ports: int) -> dict[str, str]:
     return settings | {"models.captioner": f"http:fake@{urls}", "captioners.0.encoding": "png"}
 
 
-def curate(lake: Path, pages: Path, settings: dict[str, str], **compute: Any) -> Published:
+def curate(
+    lake: Path, pages: Path, settings: dict[str, str], notes: list[str] | None = None, **compute: Any
+) -> Published:
     sizes = {"captioner": {"connections": 32, "prompt_price": 1.0, "answer_price": 4.0}}
     chosen = Compute.model_validate({"workers": 2, "models": sizes} | compute)
     with session(load_recipe("demo", settings), [str(pages)], str(lake), chosen) as opened:
         opened.commit_files = 1
+        opened.notes = [] if notes is None else notes
         return curate_steps(opened, lambda step, held: step(held))
 
 
@@ -94,6 +97,28 @@ def test_a_run_that_has_spent_what_it_may_stops_at_a_commit_and_the_next_goes_on
     assert len(rows(curated_copy, CAPTIONS)) == all_of_them
     done = set(hashes(curated_copy, told, [row[0] for row in made]).values())
     assert all(again[name] == n for name, n in asked.items() if f"picture {name}" in done), "none is asked for twice"
+
+
+@pytest.mark.slow
+def test_what_a_hostile_server_says_is_kept_as_far_as_it_can_be_and_the_run_says_that_it_lied(
+    curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
+):
+    port, texts = free_port(0), len(rows(curated_copy, CAPTIONS))
+    told = recipe_settings(settings, port) | {"captioners.0.max_tokens": "16"}
+    lie = {"prompt_tokens": 100, "completion_tokens": 2**31 - 1}
+    notes: list[str] = []
+    with chat_server(port, tmp_path, prefix="\0\x1b[2J" + "dog " * 999, usage=lie):
+        curate(curated_copy, pages, told, notes, max_cost=100.0)
+    captions = rows(curated_copy, CAPTIONS)
+    assert len(captions) == texts and {row[1] for row in captions} == {("[2J" + "dog " * 99)[:256]}
+    assert {row[3:] for row in captions} == {(256, 100, "length")}
+    kept = rows(curated_copy, "SELECT answers, server FROM probes")
+    assert kept and not any(set("\0\x1b") & set("".join(answers) + server) for answers, server in kept)
+    beyond = rows(curated_copy, "SELECT sum(unbelieved_prompt_tokens), sum(unbelieved_tokens) FROM unbelieved_usage")
+    assert beyond[0][0] == 0 and beyond[0][1] >= texts * (2**31 - 1 - 256)
+    assert [note for note in notes if "reports" in note and "captioner" in note]
+    faults = "SELECT count(DISTINCT item) FROM quarantine WHERE stage = 'caption' AND reason = 'model_error'"
+    assert rows(curated_copy, faults) == [(texts,)]
 
 
 def test_another_model_under_the_same_name_is_noticed_before_it_is_asked_anything(

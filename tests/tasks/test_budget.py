@@ -54,6 +54,16 @@ def test_a_server_that_tells_no_tokens_cannot_be_kept_within_a_cap():
         next(portions)
 
 
+def test_what_a_server_reports_and_is_not_believed_is_counted_and_not_priced():
+    budget = Budget(most=1.0)
+    usage = Usage(tokens=512, unbelieved_prompt_tokens=7, unbelieved_tokens=2**31)
+    budget.priced("captions", [Manifest("captions", "", "", "", 1, 0, 1.0, "", 1, "run", usage=usage)], PRICES)
+    assert budget.spent == 512 * 4.0 / 1e6 and budget.unbelieved == {"captions": 2**31 + 7}
+    budget.spent = 1.0
+    with pytest.raises(PairmillError, match="2,147,483,655 tokens that their server reports"):
+        next(budget.affordable("captions", items(1), PRICES))
+
+
 def test_without_a_cap_or_prices_all_goes_at_once():
     for budget, prices in ((Budget(), PRICES), (Budget(most=1.0), Prices())):
         assert [len(portion) for portion in budget.affordable("captions", items(1, 1, 1), prices)] == [3]

@@ -20,6 +20,7 @@ from catalog.terms.error import LeaseHeld, PairmillError
 from catalog.terms.ids import text_id
 from catalog.write import lease
 from ops.read.source import open_source
+from tasks.out.destination import Destination
 from tasks.out.export import REALSYN, TAR_BYTES, export, spans
 from tests.worlds.data_bucket import bucket
 from tests.worlds.published import picture, published
@@ -98,6 +99,15 @@ def test_the_webdataset_library_reads_it(lake: Lake, tmp_path: Path):
     tars = [str(path) for path in sorted((tmp_path / "out").glob("*.tar"))]
     read = list(webdataset.WebDataset(tars, shardshuffle=False).decode())
     assert len(read) == N and {sample["txt"] for sample in read} == {"A red fox sleeps in the sun."}
+
+
+@pytest.mark.parametrize("typo", ["s3:/bucket/x", "S3://bucket/x", "gs://bucket/x", "s3:bucket", "s3://"])
+def test_what_is_nearly_an_address_is_no_folder(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typo: str):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PairmillError, match=r"two slashes, or \./"):
+        export(lake, "small", None, typo)
+    assert not list(tmp_path.iterdir())
+    assert Destination("./s3:/bucket").uri == str(tmp_path / "s3:/bucket")
 
 
 def test_two_exports_of_one_version_have_equal_bytes(lake: Lake, tmp_path: Path, small_tars: None):

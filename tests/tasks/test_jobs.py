@@ -1,5 +1,6 @@
 """What the jobs write for rows that kill their worker: enough that these are not tried again."""
 
+from concurrent.futures import Future
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,11 +15,13 @@ from ops.image.image_quality import ImageQuality
 from ops.image.phash import PerceptualHash
 from ops.models.clip import Clip
 from ops.models.clip_scores import EmbedImages, EmbedSentences
+from ops.models.generation import Generation
+from ops.models.http.http_model import HttpModel
 from ops.models.language_model import LanguageModel
 from ops.pair.tags import ZeroShotTags
 from ops.read.places import retries
 from ops.read.source import open_source
-from tasks.answers import AskOfTexts
+from tasks.answers import Answers, AskOfPictures, AskOfTexts
 from tasks.fusion import FuseTexts
 from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
 from tasks.run.identity import Bound
@@ -80,6 +83,19 @@ def test_a_text_that_kills_its_worker_has_no_similarity_but_is_known_by_its_dige
         {"sha256": "a", "input_digest": "d", "caption_similarity": None},
         {"sha256": "b", "input_digest": "e", "caption_similarity": None},
     ]
+
+
+def test_of_a_text_that_was_too_long_the_beginning_is_a_row_and_a_complaint():
+    cut = Generation("dog dog cat", 512, "length", 0.1, "model_error", "the server sent 4,000,000 bytes")
+    answered: Future[Generation] = Future()
+    answered.set_result(cut)
+    ask = AskOfPictures(HttpModel("http:x@http://h/v1"), Decode(), 32, "Describe.")
+    found = ask.fetch((Answers({}, []), ["a"], [answered]))
+    captions, complaint = CAPTIONS.parts(WorkItem("shard", ("a",)), [found])
+    row = captions.rows.to_pylist()[0]
+    assert (row["text"], row["status"], row["n_tokens"]) == ("dog dog cat", "cut_off", 512)
+    (told,) = complaint.rows.to_pylist()
+    assert (told["item"], told["reason"], told["detail"]) == ("a", cut.error, cut.detail)
 
 
 def test_a_picture_that_the_tagger_could_not_see_has_a_row_without_tags(tmp_path: Path):

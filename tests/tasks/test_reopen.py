@@ -158,6 +158,9 @@ def test_a_replay_takes_back_complaints_of_its_reason_and_of_what_is_tried_again
             "commit": [1],
         }
         held.lake.insert("captions", pa.table(empty))
+        held.lake.insert(
+            "captions", pa.table(empty | {"status": ["repeating"], "finish_reason": ["length"]})
+        )  # too long
         for stage, reason in (
             ("caption", "model_error"), ("caption", "out_of_memory"), ("score images", "poison"),
             ("ScoreSentences", "model_error"), ("ingest", "model_error"),

@@ -91,7 +91,7 @@ class Server:
             "finish_reason": "stop",
             "message": {"role": "assistant", "content": text},
         }
-        usage = {"prompt_tokens": 100, "completion_tokens": 10}
+        usage = self.settings.get("usage", {"prompt_tokens": 100, "completion_tokens": 10})
         match how:
             case "429":
                 return _error(429, "slow down", "rate_limit", {"Retry-After": "0.05"})
@@ -137,7 +137,8 @@ class Server:
                     body=json.dumps({"choices": [choice], "usage": usage})[:40], content_type="application/json"
                 )
         self.answered[name] += 1
-        return web.json_response({"model": body["model"], "choices": [choice], "usage": usage})
+        headers = {"Server": self.settings["server"]} if "server" in self.settings else None
+        return web.json_response({"model": body["model"], "choices": [choice], "usage": usage}, headers=headers)
 
     async def log(self, _: web.Request) -> web.Response:
         return web.json_response({"peak": self.peak, "requests": self.requests, "answered": dict(self.answered)})

@@ -149,7 +149,7 @@ class ChatClient:
     async def _persist(self, messages: bytes, max_tokens: int, endpoint: Endpoint) -> Generation:
         """Ask until there is an answer, or it is clear that there will be none. ``endpoint`` has room for it."""
         began = time.monotonic()
-        strikes = broken = retries = discarded = 0
+        strikes = broken = retries = discarded = unbelieved = 0
         async with AsyncExitStack() as stack:
             while True:
                 async with endpoint.alone(besides=1) if broken >= BROKEN_ALONE else nullcontext():
@@ -157,6 +157,7 @@ class ChatClient:
                 if not isinstance(outcome, Again):
                     break
                 retries, discarded = retries + 1, discarded + outcome.discarded
+                unbelieved += outcome.unbelieved
                 strikes, broken = strikes + outcome.is_strike, broken + (outcome.kind == "broken")
                 if strikes >= MOST_STRIKES:
                     reason = {"late": "timeout", "broken": "poison"}.get(outcome.kind, "model_error")
@@ -170,7 +171,9 @@ class ChatClient:
                 endpoint = await self._room(avoid=endpoint)
         if isinstance(outcome, Refused):
             outcome = Generation("", 0, "stop", 0.0, outcome.reason, outcome.said)
-        return replace(outcome, seconds=time.monotonic() - began, retries=retries, discarded_tokens=discarded)
+        unbelieved += outcome.unbelieved_tokens
+        took = {"seconds": time.monotonic() - began, "retries": retries, "discarded_tokens": discarded}
+        return replace(outcome, **took, unbelieved_tokens=unbelieved)
 
     async def _turn(self, endpoint: Endpoint, messages: bytes, max_tokens: int) -> Generation | Again | Refused:
         """Ask once in the room that the endpoint has, and have it remember what came of it."""

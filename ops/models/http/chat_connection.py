@@ -18,7 +18,9 @@ import aiohttp
 
 from ops.models.generation import Generation
 from ops.models.http import chat_answer, chat_request
+from ops.models.http.bounds import Bounds
 from ops.models.http.chat_answer import Again, Refused
+from ops.models.http.cleaned import Cleaner
 from ops.models.http.endpoint import Endpoint
 from ops.models.http.http_spec import HttpSpec
 from ops.models.model_error import ModelError
@@ -27,6 +29,7 @@ from ops.models.model_error import ModelError
 TIMES_MEDIAN, ANSWERS_TO_TELL = 10, 20
 CONNECT_SECONDS = 10.0
 MOST_BODY = 8_000_000
+MOST_NAME, MOST_ERROR = 80, 200
 # What OpenAI says to `max_tokens`; others name both settings where a limit is too large.
 OTHER_NAME = re.compile(r"(not supported|unsupported).*max_completion_tokens", re.IGNORECASE)
 
@@ -37,6 +40,7 @@ class ChatConnection:
 
     def __init__(self, spec: HttpSpec, key: str, most_seconds: float) -> None:
         self.spec, self._key, self._most = spec, _key(spec, key), most_seconds
+        self._cleaner = Cleaner(self._key)
         self._proxies = {url: _proxy(url) for url in spec.endpoints}
         self._took: deque[float] = deque(maxlen=50)
         self._limits: set[asyncio.Timeout] = set()
@@ -71,13 +75,14 @@ class ChatConnection:
             ):
                 status, headers, data = response.status, response.headers, await _body(response)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            return Again(_in_a_line(error), "unreachable")
+            return Again(self._in_a_line(error), "unreachable")
         except TimeoutError:
             return Again(f"no answer within {min(seconds, self._most_seconds()):.0f} s", "late")
         except (OSError, aiohttp.ClientError) as error:
-            return Again(_in_a_line(error), "broken")
-        endpoint.server = headers.get("Server", "")[:80]
-        outcome = chat_answer.read(status, headers, data, self.where(endpoint), self._key)
+            return Again(self._in_a_line(error), "broken")
+        endpoint.server = self._cleaner.line(headers.get("Server", ""), MOST_NAME)
+        bounds = Bounds(max_tokens, len(body))
+        outcome = chat_answer.read(status, headers, data, self.where(endpoint), self._cleaner, bounds)
         if limit_name == "max_tokens" and isinstance(outcome, Refused) and OTHER_NAME.search(outcome.said):
             endpoint.limit_name = "max_completion_tokens"  # which newer models of OpenAI's want in its place
             return Again("it wants the token limit by another name", "renamed")
@@ -99,12 +104,16 @@ class ChatConnection:
         own = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
         owner = next((each.get("owned_by", "") for each in own if each.get("id") == self.spec.name), "")
         version = (await self._looked_up(endpoint, f"{endpoint.url.removesuffix('/v1')}/version")).get("version", "")
-        said = " ".join(str(each)[:80] for each in (endpoint.server, owner, version) if each)
+        said = " ".join(self._cleaner.line(str(each), MOST_NAME) for each in (endpoint.server, owner, version) if each)
         return said.encode("ascii", "replace").decode()
 
     def where(self, endpoint: Endpoint) -> str:
         """Name model and endpoint, for messages."""
         return f"model 'http:{self.spec.name}' at {endpoint.url}"
+
+    def _in_a_line(self, error: Exception) -> str:
+        # aiohttp quotes what it could not read of an answer.
+        return self._cleaner.line(f"{type(error).__name__}: {error}".replace("\\n", " "), MOST_ERROR)
 
     def _most_seconds(self) -> float:
         if len(self._took) < ANSWERS_TO_TELL:
@@ -136,10 +145,6 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
     while len(data) < MOST_BODY and (more := await response.content.read(MOST_BODY)):
         data += more
     return data
-
-
-def _in_a_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".replace("\\n", " ").split())[:200]
 
 
 def _proxy(url: str) -> dict[str, Any]:

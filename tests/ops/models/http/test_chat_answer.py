@@ -8,11 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from catalog.terms.controls import printable
 from ops.models.generation import Generation
+from ops.models.http.bounds import MOST_OF_A_PICTURE, MOST_REASONING, Bounds
 from ops.models.http.chat_answer import Again, Refused, read
+from ops.models.http.cleaned import Cleaner
 from ops.models.http.http_spec import parse_http
 from ops.models.model_digest import model_digest
 from ops.models.model_error import ModelError
+from tasks.answers import generated_columns, usage
 
 WHERE = "model 'http:x' at http://h/v1"
 
@@ -50,6 +54,67 @@ def test_tokens_are_those_that_the_server_counts_and_none_where_it_lies():
     assert isinstance(found, Generation) and (found.prompt_tokens, found.n_tokens) == (0, 0)
     thrown_away = said(200, {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}})
     assert isinstance(thrown_away, Again) and thrown_away.discarded == 10
+
+
+@pytest.mark.parametrize("count", [True, 3.0, "3", [3], {"n": 3}, None, -3, 10**30], ids=repr)
+def test_a_count_that_is_none_loses_no_answer(count: Any):
+    found = said(200, completion({"content": "A dog."}, usage={"prompt_tokens": count, "completion_tokens": count}))
+    assert isinstance(found, Generation)
+    columns = generated_columns([found], "text", "status")
+    assert columns["text"].to_pylist() == ["A dog."] and usage([found]).tokens == columns["n_tokens"][0].as_py()
+
+
+def test_tokens_are_believed_as_far_as_an_answer_can_take_them_and_the_rest_is_kept_apart():
+    bounds = Bounds(max_tokens=32, asked_bytes=1000)
+
+    def told(read_tokens: int, made: int, reasoning: int = 0) -> tuple[int, ...]:
+        details = {"completion_tokens_details": {"reasoning_tokens": reasoning}} if reasoning else {}
+        body = completion(
+            {"content": "A dog."}, usage={"prompt_tokens": read_tokens, "completion_tokens": made} | details
+        )
+        found = read(200, {}, json.dumps(body).encode(), WHERE, bounds=bounds)
+        assert isinstance(found, Generation)
+        return found.prompt_tokens, found.n_tokens, found.unbelieved_prompt_tokens, found.unbelieved_tokens
+
+    most = 1000 + MOST_OF_A_PICTURE
+    assert told(48_169, 40) == (48_169, 40, 0, 0), "the dearest picture, and a server that stops late"
+    assert told(100, 9_000, reasoning=8_900) == (100, 9_000, 0, 0), "thoughts are made, too"
+    assert told(2**31 - 1, 2**31 - 1) == (most, 512, 2**31 - 1 - most, 2**31 - 1 - 512)
+    assert told(10**30, 10**30, reasoning=10**30)[1] == 512 + MOST_REASONING
+
+
+def test_of_a_text_beyond_what_was_asked_for_the_beginning_is_kept_and_a_fault():
+    body = json.dumps(completion({"content": "ß" * 2_000_000})).encode()
+    found = read(200, {}, body, WHERE, bounds=Bounds(max_tokens=33))
+    assert isinstance(found, Generation) and found.text == "ß" * 264
+    assert (found.error, found.finish) == ("model_error", "length")
+    assert "4,000,000 bytes" in found.detail and "33 tokens" in found.detail
+    within = read(200, {}, json.dumps(completion({"content": "x" * 528})).encode(), WHERE, bounds=Bounds(max_tokens=33))
+    assert isinstance(within, Generation) and (len(within.text), within.error) == (528, "")
+
+
+KEY = "sk-Pairmill-0123456789"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [KEY, KEY.upper(), "\u200b".join(KEY), "\ufe0f\u2060".join(KEY.lower()), "\0".join(KEY), f"Bearer {KEY}{KEY}"],
+    ids=["as it is", "in capitals", "with zero-width spaces", "with joiners", "with NULs", "twice"],
+)
+def test_a_key_is_blotted_out_of_texts_and_errors(told: str):
+    for status, body in ((200, completion({"content": f"The key {told}."}, told)), (400, {"error": {"message": told}})):
+        found = read(status, {}, json.dumps(body).encode(), WHERE, Cleaner(KEY))
+        text = f"{found.text}{found.finish}" if isinstance(found, Generation) else found.said  # pyright: ignore
+        assert "(key)" in text and "pairmill" not in "".join(filter(str.isascii, text)).lower()
+
+
+def test_a_short_key_is_blotted_out_of_errors_alone():
+    found = read(
+        200, {}, json.dumps(completion({"content": "The harbour is harbour."})).encode(), WHERE, Cleaner("harbour")
+    )
+    assert isinstance(found, Generation) and found.text == "The harbour is harbour."
+    refused = read(400, {}, b'{"error": {"message": "no key Harbour"}}', WHERE, Cleaner("harbour"))
+    assert isinstance(refused, Refused) and refused.said == "400: no key (key)"
 
 
 @pytest.mark.parametrize(
@@ -102,12 +167,14 @@ def test_what_all_requests_would_meet_ends_the_run_with_the_remedy(status: int, 
     assert WHERE in str(told.value) and "\n" not in str(told.value)
 
 
+MEMBERS = ("choices", "message", "content", "usage", "error", "code", "finish_reason", "refusal", "prompt_tokens",
+           "completion_tokens")  # fmt: skip
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["choices", "message", "content", "usage", "error", "code", "finish_reason", "refusal"]),
+            st.sampled_from([*MEMBERS]),
             inner,
             max_size=4,
         )
@@ -116,14 +183,23 @@ json_values = st.recursive(
 )
 
 
-@given(st.sampled_from([200, 400, 408, 422, 429, 500, 503]), json_values | st.binary(max_size=60))
+completions = st.builds(
+    lambda message, finish, usage: {"choices": [{"message": message, "finish_reason": finish}], "usage": usage},
+    st.fixed_dictionaries({"content": json_values}),
+    json_values,
+    st.fixed_dictionaries({"prompt_tokens": json_values, "completion_tokens": json_values}) | json_values,
+)
+
+
+@given(st.sampled_from([200, 400, 408, 422, 429, 500, 503]), completions | json_values | st.binary(max_size=60))
 def test_no_answer_is_a_surprise(status: int, body: Any):
     try:
         found = said(status, body)
     except ModelError:
         return
     if isinstance(found, Generation):
-        assert found.n_tokens >= 0 and isinstance(found.text, str) and len(found.finish) <= 32
+        assert found.n_tokens >= 0 and len(found.finish) <= 32 and printable(found.text) == found.text
+        generated_columns([found], "text", "status")
     else:
         assert "\n" not in (found.why if isinstance(found, Again) else found.said)
 

@@ -161,6 +161,18 @@ def test_a_key_that_a_server_repeats_is_not_kept(
     assert found[2].detail == "400: Bearer (key) may not send pictures"
 
 
+def test_what_the_probe_is_answered_acts_on_no_terminal_and_holds_no_key(
+    port: int, tmp_path: Path, clients: list, monkeypatch: pytest.MonkeyPatch
+):
+    key = "sk-0123456789abcdef"
+    monkeypatch.setenv("THE_KEY", key)
+    with chat_server(port, tmp_path, key=key, prefix=f"\0\x1b[2J{key} ", server=f"{key}\x9b2J"):
+        clients.append(client := client_of(port, key="THE_KEY"))
+        answers, server = client.probe(client.endpoints[0]), client.server(client.endpoints[0])
+    assert all(answer.startswith("[2J(key) picture ") for answer in answers)
+    assert server == "(key)2J tests"
+
+
 def test_nothing_of_netrc_is_sent(port: int, tmp_path: Path, clients: list, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret\n")
     (tmp_path / "netrc").chmod(0o600)
