@@ -7,7 +7,8 @@ from catalog.lake.location import SETTINGS_NAME, Location
 from catalog.terms.error import PairmillError
 from catalog.terms.mark import LAKE_CATALOG, MARK
 
-# What a lake itself begins with, in its folder and in that of its data, beside its catalog and files of its name. Hidden files (.gitkeep) are no one's pictures.
+# What a lake itself begins with, in its folder and in that of its data, beside its catalog and files of that name.
+# Hidden files (.gitkeep) are no one's pictures.
 _OWN = {SETTINGS_NAME, "data", "main", "lost+found"}
 SHOWN = 3
 

@@ -28,6 +28,7 @@ def add(lake: Lake) -> None:
             lake.execute(statement)
 
     lake.retrying(body)
+    lake.look_again()
 
 
 def stand_in(lake: Lake) -> None:

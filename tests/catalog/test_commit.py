@@ -32,7 +32,8 @@ def test_a_partition_that_is_committed_again_changes_nothing(lake: Lake) -> None
     # Done again by another run, into another file: still the same partition.
     assert commit(lake, [partition(lake, "p", ["a", "b"], run_id="other")]) == 0
     assert n_rows(lake) == 2
-    assert lake.query("SELECT partition_id, rows, path FROM partitions") == [("p", 2, "main/image_hash/run/p.parquet")]
+    path = manifest.path.removeprefix(lake.data_path)
+    assert lake.query("SELECT partition_id, rows, path FROM partitions") == [("p", 2, path)]
 
 
 def test_a_writer_that_remembers_skips_what_it_or_another_before_it_committed(lake: Lake) -> None:
@@ -97,7 +98,8 @@ def test_files_without_the_rows_asked_for_are_not_opened(lake: Lake) -> None:
     assert len(files) == 3
     for (file,) in files:
         os.rename(file, file + ".away")
-    os.rename(f"{lake.data_path}main/image_hash/run/b.parquet.away", f"{lake.data_path}main/image_hash/run/b.parquet")
+    (b,) = (file for (file,) in files if "/b-" in file)
+    os.rename(f"{b}.away", b)
     assert lake.query("SELECT count(*) FROM image_hash WHERE shard = 'b'") == [(5,)]
     assert lake.query("SELECT phash FROM image_hash WHERE sha256 = 'b3'") == [(3,)]
 
