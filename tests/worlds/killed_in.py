@@ -1,8 +1,8 @@
 """A command that kills itself, hard, while one kind of state is written: ``killed_in STATE ARGUMENT …`` of `pairmill`.
 
 ``lease``: the run holds the lease, and is about to cut. ``publish``: its version is written, and not committed.
-``digests``: a version is committed, and the stamps of its files are not on record. ``seal``: the catalog is closed, and
-its seal is half made. ``export``: one file is finished, and the second is written, but not yet under its name.
+``digests``: a version is committed, and the stamps of its files are not on record. ``seal``: the catalog has changed,
+and its seal is half made. ``export``: one file is finished, and the second is written, but not yet under its name.
 """
 
 import os
