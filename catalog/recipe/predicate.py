@@ -63,7 +63,8 @@ def type_of(rule_name: str, sql: str, known: Mapping[str, str]) -> str:
     for column in sorted(columns - known.keys()):
         near = get_close_matches(column, known, n=1)
         remedy = f"did you mean '{near[0]}'?" if near else f"known are: {', '.join(sorted(known))}."
-        raise BadPredicate(f"rule '{rule_name}': no scorer computes '{" ".join(column.split())}'; {remedy}")
+        shown = " ".join(column.split())
+        raise BadPredicate(f"rule '{rule_name}': no scorer computes '{shown}'; {remedy}")
     nothing = ", ".join(f'NULL::{known[column]} AS "{column}"' for column in sorted(columns)) or "1"
     try:
         with _sandbox().cursor() as connection:
