@@ -41,7 +41,7 @@ def _literal(value: Any) -> str | None:
         return f"({value!r}::DOUBLE)"
     if isinstance(value, str) and "\0" not in value and _is_encodable(value):
         return quoted(value)
-    if isinstance(value, list | tuple) and 0 < len(value) <= LONGEST_LIST and all(isinstance(v, str) for v in value):
+    if isinstance(value, list | tuple) and 0 < len(value) <= LONGEST_LIST and {*map(type, value)} in ({str}, {int}):
         each = [_literal(text) for text in value]
         return None if None in each else f"[{', '.join(map(str, each))}]"
     return None

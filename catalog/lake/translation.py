@@ -9,7 +9,8 @@ from catalog.terms.error import BadQuery, Damaged, PairmillError
 TRANSIENT = ("is locked", "conflict", "could not serialize", "deadlock detected", "unique constraint",
              "duplicate key")  # fmt: skip
 _MARK = re.compile(r"\n *\^ *$")
-_MISTAKES = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException)
+_MISTAKES = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException,
+             duckdb.OutOfRangeException)  # fmt: skip
 _REMEDIES = (
     (("no space left", "disk is full", "disk full", "quota exceeded", "disk i/o error"),
      "its disk is full, or fails. Free some space and run again: what was committed is kept, the rest is done again."),

@@ -53,7 +53,9 @@ def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
     columns = columns_of(rule_name, sql)
     kind = type_of(rule_name, sql, known)
     if kind != "BOOLEAN":
-        raise BadPredicate(f"rule '{rule_name}': `{sql}` is {kind}, not true or false; compare it with something.")
+        raise BadPredicate(
+            f"rule '{rule_name}': `{' '.join(sql.split())}` is {kind}, not true or false; compare it with something."
+        )
     return columns
 
 
@@ -63,7 +65,8 @@ def type_of(rule_name: str, sql: str, known: Mapping[str, str]) -> str:
     for column in sorted(columns - known.keys()):
         near = get_close_matches(column, known, n=1)
         remedy = f"did you mean '{near[0]}'?" if near else f"known are: {', '.join(sorted(known))}."
-        raise BadPredicate(f"rule '{rule_name}': no scorer computes '{column}'; {remedy}")
+        shown = " ".join(column.split())
+        raise BadPredicate(f"rule '{rule_name}': no scorer computes '{shown}'; {remedy}")
     nothing = ", ".join(f'NULL::{known[column]} AS "{column}"' for column in sorted(columns)) or "1"
     try:
         return _described(sql, nothing)

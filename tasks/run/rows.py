@@ -1,6 +1,6 @@
 """Convert between work items, Parquet rows and the columns of ops: vectors, rounded scores, quarantine rows."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,12 @@ import pyarrow.parquet as pq
 
 from catalog.lake.arrow import TYPES
 from catalog.pending.item import WorkItem
+from catalog.terms.controls import printable
 from catalog.terms.error import Damaged, PairmillError
 from catalog.terms.score import Score
 from ops.batch import Batch
+
+OWN = Score.__dataclass_fields__["package"].default
 
 
 def read_rows(item: WorkItem, columns: list[str], key: str) -> pa.Table:
@@ -148,18 +151,34 @@ def quarantine(
 def measured(score: Score, batch: Batch) -> dict[str, list]:
     """The values of a score's columns as they are stored, out of the batch that its op gave back, by column.
 
-    Raises PairmillError when the op gave no such column, or not a value a row.
+    Raises PairmillError when the op gave no such column, not a value a row, or what the column's type does not hold.
     """
-    rows = {len(batch[name]) for name in score.reads}
+    if not isinstance(batch, Mapping):
+        raise _unfit(score, f"its op returns a {type(batch).__name__}, no columns by name")
+    rows = {len(batch[name]) for name in score.reads if name in batch}
     found = {}
     for column in score.columns:
-        if column.name not in batch or {len(batch[column.name])} != rows:
-            raise PairmillError(
-                f"package '{score.package}', score '{score.name}': its op adds no column '{column.name}' of a value a "
-                "row. Update or uninstall the package."
-            )
-        found[column.name] = _stored(column.type, batch[column.name])
+        if {_length(batch.get(column.name))} != rows:
+            raise _unfit(score, f"its op adds no column '{column.name}' of a value a row")
+        try:
+            found[column.name] = _stored(column.type, batch[column.name])
+            if score.package != OWN:  # its own have tests of their own; what a stranger gives is tried here
+                pa.array(found[column.name], TYPES[column.type])
+        except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+            said = " ".join(str(error).split())[:200]
+            raise _unfit(score, f"the values of column '{column.name}' are no {column.type} ({said})") from error
     return found
+
+
+def _length(values: Any) -> int:
+    try:
+        return len(values)
+    except TypeError:
+        return -1
+
+
+def _unfit(score: Score, why: str) -> PairmillError:
+    return PairmillError(f"package '{score.package}', score '{score.name}': {why}. Update or uninstall the package.")
 
 
 def score_rows(score: Score, keys: list[str], values: dict[str, list]) -> pa.Table:
@@ -174,4 +193,5 @@ def _stored(kind: str, values) -> list:
         return to_blobs(np.asarray(values)).to_pylist()
     if kind == "DOUBLE":
         return scalars(values)
-    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+    found = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    return [printable(value) if isinstance(value, str) else value for value in found] if kind == "VARCHAR" else found

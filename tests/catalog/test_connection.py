@@ -1,6 +1,7 @@
 """An extension is loaded without its signature only where its bytes are on the package's list."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -11,7 +12,7 @@ from catalog.lake.connection import connect
 
 
 @pytest.fixture
-def swapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def swapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The sqlite extension as a file of its own, known and remembered, and then changed in a byte."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     connection._remembered.cache_clear()
@@ -21,7 +22,8 @@ def swapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     assert str(file) in (tmp_path / "cache/pairmill/extensions.json").read_text()
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
-    file.write_bytes(data)
+    (tmp_path / "changed").write_bytes(data)
+    (tmp_path / "changed").replace(file)  # the other one is mapped into this process
     yield file
     connection._remembered.cache_clear()
 

@@ -8,7 +8,9 @@ from catalog.lake.literals import with_literals
 
 TEXTS = st.text(alphabet=st.one_of(st.characters(codec="utf-8"), st.sampled_from("'\"?$-;\n")), max_size=20)
 NUMBERS = st.one_of(st.integers(-(2**63) + 1, 2**63 - 1), st.floats(allow_nan=True, allow_infinity=True))
-VALUES = st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS, st.lists(TEXTS, max_size=4))
+VALUES = st.one_of(
+    st.none(), st.booleans(), NUMBERS, TEXTS, st.lists(TEXTS, max_size=4), st.lists(st.integers(-9, 2**40))
+)
 CONNECTION = duckdb.connect()
 
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.run.rows import scalars, to_blobs, to_vectors
+from catalog.terms.error import PairmillError
+from catalog.terms.score import Column, Score, Stage
+from tasks.run.rows import measured, scalars, score_rows, to_blobs, to_vectors
 from tests.examples import examples
 
 
@@ -87,3 +89,24 @@ def test_what_is_no_array_of_numbers_is_taken_or_refused_as_before():
     for wrong in (["0.5"], [b"1"], np.zeros((2, 2))):
         with pytest.raises((TypeError, ValueError)):
             scalars(wrong)
+
+
+KINDS = ("DOUBLE", "INTEGER", "VARCHAR", "BOOLEAN", "BLOB", "VARCHAR[]")
+GIVEN = [None, 1.0, [1], "ab", ["a", "\0\x1b[2J\ud800"], [{}, {}], [1j, 2j], [object()] * 2, [10**400] * 2, [True] * 2,
+         {1: 1, 2: 2}, np.zeros((2, 2)), np.array(3.0), iter([1, 2]), [float("nan")] * 2, [None, None]]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("given", GIVEN, ids=lambda given: ascii(given)[:20])
+def test_what_a_strangers_op_gives_is_rows_or_refused_with_its_package(kind: str, given: object):
+    score = Score(
+        "vivid", "image", (Column("vividness", kind, "x"),), stage=Stage.PIXELS, reads=("pixels",), package="p"
+    )
+    try:
+        rows = score_rows(score, ["a", "b"], measured(score, {"pixels": [0, 0], "vividness": given}))  # pyright: ignore
+    except PairmillError as refused:
+        assert str(refused).startswith("package 'p', score 'vivid': ") and "\n" not in str(refused)
+    else:
+        assert len(rows) == 2 and "\x1b" not in str(rows.to_pylist())
+    with pytest.raises(PairmillError, match="no columns by name"):
+        measured(score, None)  # pyright: ignore
