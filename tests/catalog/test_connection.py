@@ -36,7 +36,7 @@ def test_a_swapped_extension_is_refused_though_its_path_was_remembered(swapped: 
 
 def test_no_unsigned_extension_can_be_loaded_behind_the_known_ones(swapped: Path, monkeypatch) -> None:
     monkeypatch.undo()
-    with connect("sqlite_scanner") as opened:
+    with connect("ducklake") as opened:
         with pytest.raises(duckdb.Error, match="Cannot change allow_unsigned_extensions"):
             opened.execute("SET allow_unsigned_extensions = true")
         with pytest.raises(duckdb.IOException, match=r"signature|signed"):
