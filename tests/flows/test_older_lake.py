@@ -1,0 +1,46 @@
+"""A lake that an earlier commit made opens with nothing pending, and what it published is published still.
+
+`tests/worlds/lakes/of_3e480e0.tar.xz` is what commit 3e480e0 made of eight documents of the demo world (seed 7) by
+``pairmill run demo``. A change that makes any of it pending is an exception, with its cost, that its commit explains.
+"""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from catalog.cut.cut import cut
+from catalog.cut.publication import publish
+from catalog.lake.opening import create_or_open
+from catalog.write import lease
+from flows.settings import load_recipe
+from flows.survey import survey
+from tasks.run import identity
+from tests.worlds import lakes
+
+PUBLISHED = ("demo", 1, "861e75143de5b90de022a01d141b3978")
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    with tarfile.open(Path(lakes.__path__[0]) / "of_3e480e0.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    return tmp_path / "lake"
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_nothing_is_pending_in_an_older_lake(lake: Path, read_only: bool) -> None:
+    plan, _ = identity.plan(load_recipe("demo"))
+    with create_or_open(lake, read_only) as opened:
+        found = survey(opened, plan, ()).found
+        assert len(found) > 10 and [each for each in found if each.rows] == []
+        assert opened.query("SELECT name, version, content_digest FROM datasets") == [PUBLISHED]
+
+
+def test_an_older_lake_is_cut_to_the_dataset_that_it_has(lake: Path) -> None:
+    plan, _ = identity.plan(load_recipe("demo"))
+    with create_or_open(lake) as opened, lease.writing(opened, "run", "test") as writer:
+        seen = survey(opened, plan, ())  # which finds the scorers of what was trained
+        cut(opened, seen.plan)
+        found = publish(opened, seen.plan, "run", 1.0, lambda: writer.begin("publish"))
+        assert (found.name, found.version, found.content_digest, found.is_new) == (*PUBLISHED, False)
