@@ -115,7 +115,7 @@ def write(lake: Lake, table: str, shard: str, made: str, number: int = 1, scorer
     found = lake.table(f"{_typed(lake, table, made, number, scorer)} ORDER BY ALL")
     file = ParquetFile(path)
     file.write(found)
-    n, (size, digest) = found.num_rows, file.close()
+    n, (path, size, digest) = found.num_rows, file.close()
     return Manifest(table, f"{table}-{name}", shard, scorer, n, size, 1.0, path, number, "made", digest)
 
 
