@@ -19,7 +19,7 @@ from tasks.ingest import ingest
 from tasks.out.caption_export import CaptionsExported, check_captions_place, export_captions
 from tasks.out.export import Format
 from tasks.reopen import replay
-from tasks.run import identity, stage
+from tasks.run import identity
 from tasks.run.session import Session
 
 Look = Callable[[CaptionOutcome], None]
@@ -31,7 +31,6 @@ def recaption_session(recipe: Recipe, sources: Sequence[str], lake: str, compute
     the lake must be there. Raises as `flows.run_start.session`."""
     if not recipe.captioners:
         raise BadRecipe(f"recipe '{recipe.name}' has no captioner; add one to `captioners`, or name another recipe.")
-    stage.warm_up(compute.placement())
     plan = identity.captioning_plan(recipe, recipe.captioners[:1])
     check_names(compute.models, plan)
     check_prices(compute.models, compute.max_cost, plan)

@@ -16,7 +16,7 @@ from flows.model_size import check_names, check_prices
 from flows.settings import Compute, resolve_source
 from ops.read.source import SourceError, open_source
 from tasks import listing
-from tasks.run import identity, stage
+from tasks.run import fork_server, identity
 from tasks.run.session import Session
 
 
@@ -28,7 +28,6 @@ def session(
 
     Raises BadRecipe, ModelError, SourceError or PairmillError with the remedy, LeaseHeld when another process writes.
     """
-    stage.warm_up(compute.placement())
     checked = identity.plan(recipe)
     check_names(compute.models, checked[0])
     check_prices(compute.models, compute.max_cost, checked[0])
@@ -56,6 +55,7 @@ def session_on(
     """Yield a session on an open lake, with its lease held and the run recorded. ``checked`` comes from
     ``identity.plan``. Raises LeaseHeld when another process writes."""
     plan, known = checked
+    fork_server.preload(_specs_loaded(plan, flow))
     run_id = current_run_id()
     shown = [open_source(uri).uri for uri in uris]  # without the secrets that an address may hold
     with (
@@ -66,6 +66,14 @@ def session_on(
         session.budget.most = compute.max_cost
         session.register_later(known)
         yield session
+
+
+def _specs_loaded(plan: Plan, flow: str) -> list[str]:
+    """List the specs of the models that workers of a flow load."""
+    recipe = plan.recipe
+    if flow == "recaption":
+        return [recipe.models[recipe.captioners[0].model]]
+    return [] if flow == "fetch" else identity.model_specs(plan)
 
 
 def current_run_id() -> str:

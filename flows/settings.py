@@ -13,7 +13,7 @@ from catalog.terms.error import BadRecipe
 from flows.demo_models import left_out_notes, with_demo_defaults, with_demo_models
 from flows.model_size import ModelSize
 from ops.pair.class_names import class_names
-from tasks.run.placement import Placement
+from tasks.run.placement import Placement, SmallRounds
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "flows" / "recipes"
@@ -37,6 +37,11 @@ class Compute(BaseModel):
     )
     ray_address: str = Field(
         "", description="'' works on this machine, 'local' starts Ray here, else a cluster: ray://host:port or auto."
+    )
+    small_rounds: SmallRounds = Field(
+        "auto",
+        description="Where rounds of little work run when there is Ray: 'auto' on this machine unless Ray is a "
+        "cluster, 'here' also beside a cluster (this machine must reach all sources and models), 'ray' always on Ray.",
     )
     cpus_per_worker: float = Field(
         1.0, gt=0, le=256, description="CPUs that each worker takes; a model's on a GPU takes one and its feeders'."
@@ -65,7 +70,7 @@ class Compute(BaseModel):
 
     def placement(self) -> Placement:
         models = {name: size.pool() for name, size in self.models.items()}
-        return Placement(self.workers, self.ray_address, self.cpus_per_worker, models)
+        return Placement(self.workers, self.ray_address, self.cpus_per_worker, models, self.small_rounds)
 
 
 def default_lake() -> str:

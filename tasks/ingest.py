@@ -192,6 +192,7 @@ class Ingest:
     """
 
     stage: ClassVar[str] = "ingest"
+    is_light: ClassVar[bool] = True
 
     source: Source
     settings: IngestSettings

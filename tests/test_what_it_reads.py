@@ -125,9 +125,9 @@ def places(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
         client = boto3.client("s3")
         client.create_bucket(Bucket="bucket")
         upload(client, folder, "", bucket="bucket")
-        pool._pool.cache_clear()
+        pool.dismiss()
         yield folder
-    pool._pool.cache_clear()
+    pool.dismiss()
     fresh_filesystem()
 
 

@@ -76,6 +76,12 @@ def bound(plan: Plan, kind: str) -> tuple[Bound, ...]:
     return tuple(Bound(score, _op(plan.recipe, score), plan.scorer(score.table)) for score in scores)
 
 
+def model_specs(plan: Plan) -> list[str]:
+    """List the specs of the models that a run of the plan may load."""
+    defaults = [score.default_model for score in plan.scores if score.model not in plan.recipe.models]
+    return [spec for spec in (*plan.recipe.models.values(), *defaults) if spec]
+
+
 def _scorer(plan: Plan, score: Score) -> Scorer:
     op = _op(plan.recipe, score)
     settings = {field.name: getattr(op, field.name) for field in fields(op) if field.name not in _OWN_FIELDS}

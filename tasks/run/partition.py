@@ -30,7 +30,8 @@ class Part:
 class Job(Protocol):
     """Callable that makes rows of one work item. Pickled to each worker, lives as long, loads its models on first use.
 
-    It may yield parts one at a time, several of one table, so that what is written is not held in memory.
+    It may yield parts one at a time, several of one table, so that what is written is not held in memory. One with an
+    attribute ``is_light`` that is true uses neither models nor torch.
     """
 
     def __call__(self, item: WorkItem) -> Iterable[Part]: ...

@@ -3,6 +3,10 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
+
+# Where rounds of little work run when there is Ray.
+SmallRounds = Literal["auto", "here", "ray"]
 
 
 @dataclass(frozen=True)
@@ -33,15 +37,15 @@ class Placement:
 
     ``workers`` 0 means one per CPU of this machine; on a cluster as many as it has CPUs, those that join it too.
     ``ray_address`` '' keeps to this machine, 'local' starts Ray here, anything else is a cluster. ``models`` has pools
-    by the recipe's name of a model (clip, captioner, …); a model that is not named has the default pool. Up to
-    ``small_rows`` pending rows go to the local pool.
+    by the recipe's name of a model (clip, captioner, …); a model that is not named has the default pool.
+    ``small_rounds`` says where rounds of little work run, as `tasks.run.small_rounds` reads it.
     """
 
     workers: int = 0
     ray_address: str = ""
     cpus_per_worker: float = 1.0
     models: Mapping[str, ModelPool] = field(default_factory=dict)
-    small_rows: int = 50_000
+    small_rounds: SmallRounds = "auto"
 
     @property
     def n_workers(self) -> int:

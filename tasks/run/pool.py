@@ -1,31 +1,26 @@
-"""Run work items on a pool of forked processes of this machine.
+"""Run work items on a pool of worker processes of this machine.
 
 Not concurrent.futures: its pool does not know which process holds which item, dies as a whole with one of them, and
 cannot end one that is stuck.
 """
 
 import functools
-import multiprocessing
 import os
 import pickle
 import queue
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from multiprocessing import forkserver
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from catalog.pending.item import WorkItem
 from catalog.write.commit import Manifest
+from tasks.run.fork_server import start_fork_server
+from tasks.run.pace import Pace
 from tasks.run.partition import Output
 from tasks.run.poison import Lost, quarantine_killers
 from tasks.run.process import Process
-from tasks.run.remains import sweep
-from tasks.run.worker import ONE_THREAD, JobWorker
-
-# What every worker needs of other people's code. None of it starts a thread or touches a GPU when it is imported.
-PRELOADED = ["duckdb", "numpy", "pandas", "pyarrow.parquet", "simplejpeg", "torch"]
+from tasks.run.worker import JobWorker
 
 Argument = TypeVar("Argument")
 Piece = TypeVar("Piece")
@@ -33,30 +28,18 @@ Piece = TypeVar("Piece")
 
 @dataclass(frozen=True)
 class Shape:
-    """How many processes a pool has, of which each sees the devices named by its place ('' none: a CPU's work), and how
-    many items each has in flight."""
+    """How many processes a pool has at most, of which each sees the devices named by its place ('' none: a CPU's work),
+    and how many items each has in flight.
+
+    ``least`` processes are used at once, 0 all of them; the others when the work that is left is worth their start.
+    ``is_light``: the job needs no model, so the process that lists sources is the first of them.
+    """
 
     processes: int
     devices: tuple[str, ...] = ()
     lanes: int = 1
-
-
-def warm_up() -> None:
-    """Start the fork server, which imports PRELOADED while the caller goes on.
-
-    Torch takes 1.6 CPU seconds and 0.5 GB: a worker that is forked from a process that has it shares both. Workers are
-    as many as the CPUs, so each keeps to one thread: two workers of two threads on two busy CPUs wait for each other at
-    every step of a small model (seen: captions 30 times slower). Libraries read these variables when they are loaded.
-    """
-    sweep()
-    multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
-    before = dict(os.environ)
-    os.environ.update(ONE_THREAD)
-    try:
-        forkserver.ensure_running()
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+    least: int = 0
+    is_light: bool = False
 
 
 def run_in_pool(items: Sequence[WorkItem], worker: JobWorker, output: Output, shape: Shape) -> Iterator[list[Manifest]]:
@@ -65,21 +48,23 @@ def run_in_pool(items: Sequence[WorkItem], worker: JobWorker, output: Output, sh
     An item whose worker dies, or is ended because its time is over, is bisected by the process that takes the dead
     one's place; the others go on.
     """
-    work = _Work(worker, output, pickle.dumps(worker))
-    waiting, running = list(reversed(items)), 0
-    pool = _pool(shape)
+    start_fork_server()  # also for a light job: what follows in the run needs it, and it imports meanwhile
+    crew = _Crew(_Work(worker, output, pickle.dumps(worker)), shape)
+    waiting, left, running = list(reversed(items)), len(items), 0
     try:
-        while waiting or running:
-            while waiting and running < 2 * shape.processes * shape.lanes:
-                pool.waiting.put((work, waiting.pop()))
+        while left:
+            crew.grow(left)
+            while waiting and running < 2 * crew.size * shape.lanes:
+                crew.work.waiting.put(waiting.pop())
                 running += 1
-            outcome = work.done.get()
-            running -= 1
+            if (outcome := crew.outcome()) is None:
+                continue
+            left, running = left - 1, running - 1
             if isinstance(outcome, BaseException):
                 raise outcome
             yield outcome
     finally:
-        work.is_given_up.set()
+        crew.dismiss()
 
 
 def run_item(process: Process, worker: JobWorker, payload: bytes, item: WorkItem, output: Output) -> list[Manifest]:
@@ -100,7 +85,50 @@ def stream_apart(function: Callable[[Argument], Iterator[Piece]], argument: Argu
 
     Raises what that raises, and PairmillError when the process dies or is silent for too long.
     """
-    return _apart(_reach()).stream(pickle.dumps(function), argument)
+    return _apart(_reach()).process.stream(pickle.dumps(function), argument)
+
+
+def dismiss() -> None:
+    """End the processes that are kept, when they have done what they were asked; the next stage starts others."""
+    for seat in _kept:
+        seat.process.close()
+    _kept.clear()
+    _seat.cache_clear()
+    _apart.cache_clear()
+
+
+def pids() -> list[int]:
+    """List the ids of the processes that are kept and have started."""
+    return [seat.process.pid for seat in _kept if seat.process.pid]
+
+
+@dataclass(frozen=True, eq=False)
+class _Seat:
+    """A process that is kept, and how many more items it may have in flight, whichever calls they are of."""
+
+    process: Process
+    turns: threading.Semaphore
+
+
+_kept: list[_Seat] = []
+
+
+@functools.cache
+def _seat(kind: Shape, place: int) -> _Seat:
+    """Return the process at a place, kept for the life of this one: it has loaded models, which serve later stages."""
+    sees = {"CUDA_VISIBLE_DEVICES": kind.devices[place % len(kind.devices)]} if kind.devices else {}
+    return _keep(_Seat(Process(sees), threading.Semaphore(kind.lanes)))
+
+
+@functools.lru_cache(maxsize=1)
+def _apart(reach: frozenset[tuple[str, str]]) -> _Seat:
+    """Return the process that lists sources. It is no fork: where nothing is new, no fork server is started."""
+    return _keep(_Seat(Process(is_forked=False), threading.Semaphore(1)))
+
+
+def _keep(seat: _Seat) -> _Seat:
+    _kept.append(seat)
+    return seat
 
 
 def _reach() -> frozenset[tuple[str, str]]:
@@ -109,63 +137,74 @@ def _reach() -> frozenset[tuple[str, str]]:
     return frozenset(each for each in named if each[0].startswith("AWS_") or each[0].lower().endswith("_proxy"))
 
 
-@functools.lru_cache(maxsize=1)
-def _apart(reach: frozenset[tuple[str, str]]) -> Process:
-    return Process()
-
-
-@functools.cache
-def _pool(shape: Shape) -> "_Pool":
-    """Return the pool of this shape, kept for the process's life: workers that loaded a model serve later stages."""
-    return _Pool(shape)
+def _seat_of(shape: Shape, place: int) -> _Seat:
+    """Return the process at ``place`` of a pool. Those on CPUs are the same for all pools, however large these are."""
+    if shape.is_light and place == 0:
+        return _apart(_reach())
+    kind = replace(shape, least=0, is_light=False)
+    return _seat(kind if any(kind.devices) else replace(kind, processes=0), place)
 
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """One call of `run_in_pool`: its job, also pickled for the workers, and where outcomes go."""
+    """One call of `run_in_pool`: its job, also pickled for the workers, its items, and where outcomes go."""
 
     worker: JobWorker
     output: Output
     payload: bytes
+    waiting: "queue.SimpleQueue[WorkItem | None]" = field(default_factory=queue.SimpleQueue)
     done: "queue.SimpleQueue[list[Manifest] | BaseException]" = field(default_factory=queue.SimpleQueue)
     is_given_up: threading.Event = field(default_factory=threading.Event)
+    pace: Pace = field(default_factory=Pace)
 
 
-class _Pool:
-    """Worker processes, each with a thread here for each item that it has in flight, from ``waiting``.
+class _Crew:
+    """The processes that do one call's work, each with a thread here for each item that it has in flight.
 
-    The threads keep the workers busy while the caller commits. They end with the pool.
+    The threads keep the workers busy while the caller commits. They end with the call.
     """
 
-    def __init__(self, shape: Shape) -> None:
-        warm_up()
-        self.waiting: queue.SimpleQueue[tuple[_Work, WorkItem] | None] = queue.SimpleQueue()
-        self.processes = [Process(_sees(shape.devices, place)) for place in range(shape.processes)]
-        for process in self.processes * shape.lanes:
-            threading.Thread(target=_hand_out, args=(self.waiting, process), name="pool", daemon=True).start()
-        weakref.finalize(self, _dismiss, self.waiting, shape.processes * shape.lanes)
+    def __init__(self, work: _Work, shape: Shape) -> None:
+        self.work, self._shape, self.size = work, shape, 0
+
+    def grow(self, left: int) -> None:
+        """Take as many processes as ``left`` items are worth."""
+        least = self._shape.least or self._shape.processes
+        wanted = max(least, self.work.pace.workers(left))
+        while self.size < min(wanted, self._shape.processes, left):
+            seat = _seat_of(self._shape, self.size)
+            for _ in range(self._shape.lanes):
+                threading.Thread(target=_hand_out, args=(self.work, seat), name="pool", daemon=True).start()
+            self.size += 1
+
+    def outcome(self) -> list[Manifest] | BaseException | None:
+        """Wait for what an item came to; None when it is time to ask again how many processes the rest is worth."""
+        try:
+            return self.work.done.get(timeout=None if self.size == self._shape.processes else Pace.LOOK_SECONDS)
+        except queue.Empty:
+            return None
+
+    def dismiss(self) -> None:
+        """Begin with no more items; what is under way is given up."""
+        self.work.is_given_up.set()
+        for _ in range(self.size * self._shape.lanes):
+            self.work.waiting.put(None)
 
 
-def _sees(devices: tuple[str, ...], place: int) -> dict[str, str]:
-    return {"CUDA_VISIBLE_DEVICES": devices[place % len(devices)]} if devices else {}
-
-
-def _dismiss(waiting: "queue.SimpleQueue[tuple[_Work, WorkItem] | None]", threads: int) -> None:
-    for _ in range(threads):
-        waiting.put(None)
-
-
-def _hand_out(waiting: "queue.SimpleQueue[tuple[_Work, WorkItem] | None]", process: Process) -> None:
+def _hand_out(work: _Work, seat: _Seat) -> None:
     """Give one process the items that wait, until a None does."""
-    while (found := waiting.get()) is not None:
-        work, item = found
-        if not work.is_given_up.is_set():
-            work.done.put(_outcome(process, work, item))
-    process.close()
+    while (item := work.waiting.get()) is not None:
+        if work.is_given_up.is_set():
+            continue
+        with seat.turns:
+            outcome = _outcome(seat.process, work, item)
+        work.done.put(outcome)
 
 
 def _outcome(process: Process, work: _Work, item: WorkItem) -> list[Manifest] | BaseException:
     try:
-        return run_item(process, work.worker, work.payload, item, work.output)
+        process.start()  # no row is slow because the fork server is still importing
+        with work.pace.measured():
+            return run_item(process, work.worker, work.payload, item, work.output)
     except BaseException as error:
         return error

@@ -17,6 +17,7 @@ from catalog.pending.item import WorkItem
 from catalog.terms.error import PairmillError
 from catalog.write.commit import Manifest
 from tasks.run import time_limit
+from tasks.run.fork_server import one_thread_each, start_fork_server
 from tasks.run.messages import Done, Found, Hold, Order
 from tasks.run.partition import Output
 from tasks.run.poison import Lost
@@ -36,11 +37,13 @@ BROKE = "it broke the device's context"
 class Process:
     """One worker process, started when it is needed and again after each death. Several threads may use it.
 
-    ``environment`` is set in it beside the caller's own (which devices it sees).
+    ``environment`` is set in it beside the caller's own (which devices it sees). One that ``is_forked`` shares what the
+    fork server has imported; another imports what it needs by itself.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None, is_forked: bool = True) -> None:
         self._environment = dict(environment or {})
+        self._is_forked = is_forked
         self._life: _Life | None = None
         self._lock = threading.Lock()
         self._idle_deaths = 0
@@ -49,6 +52,11 @@ class Process:
     def pid(self) -> int:
         """The process's id, 0 before its first order."""
         return self._life.pid if self._life else 0
+
+    def start(self) -> None:
+        """Start the process, unless it runs."""
+        with self._lock:
+            self._living()
 
     def run(self, worker: bytes, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest] | Lost:
         """Run one item by a pickled `JobWorker`; Lost when its process died or was ended. Raises what the job raises.
@@ -96,10 +104,15 @@ class Process:
     def _order(self, worker: bytes, arguments: tuple, seconds: float) -> tuple[int, "_Life"]:
         """Give the process an order, in a new life after a death; return its number and that life."""
         with self._lock:
-            if self._life is None or self._life.is_over():
-                self._bury()
-                self._life = _Life(self._environment)
-            return self._life.send(worker, arguments, seconds), self._life
+            life = self._living()
+            return life.send(worker, arguments, seconds), life
+
+    def _living(self) -> "_Life":
+        """Return the process's life, a new one after a death. Raises PairmillError after too many."""
+        if self._life is None or self._life.is_over():
+            self._bury()
+            self._life = _Life(self._environment, self._is_forked)
+        return self._life
 
     def _bury(self) -> None:
         """Count a death that no row is to blame for. Raises PairmillError when there were too many of these."""
@@ -122,11 +135,16 @@ class _Ended(Exception):
 class _Life:
     """A worker process from its start to its death, with what it holds and who waits for what it says."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        context = multiprocessing.get_context("forkserver")
+    def __init__(self, environment: Mapping[str, str], is_forked: bool) -> None:
+        context: Any = multiprocessing.get_context("forkserver" if is_forked else "spawn")
         self._pipe, theirs = context.Pipe()
         self._process: Any = context.Process(target=serve, args=(theirs, {**os.environ, **environment}), daemon=True)
-        self._process.start()
+        if is_forked:
+            start_fork_server()
+            self._process.start()
+        else:
+            with one_thread_each():
+                self._process.start()
         theirs.close()
         self.pid: int = self._process.pid
         self._worker = b""

@@ -4,9 +4,9 @@ A stage is a *job*, a picklable callable ``item -> parts`` that reads a work ite
 each table it fills, and rounds of work items (``catalog.pending.item``). The runner writes each part as one Parquet
 file under the run's id and streams back one manifest a file, in the order in which items finish.
 
-Two placements give equal files: a pool of forked processes for small work with no cluster address (Ray's own start
-costs some 10 s), else Ray Data, whose rows are the work items themselves: its Parquet datasource reads a small dataset
-as one task, items as rows keep every worker busy. A worker on CPUs holds one shard at a time, one with a model on a
+Two placements give equal files: a pool of processes of this machine for small rounds (`tasks.run.small_rounds`), else
+Ray Data, whose rows are the work items themselves: its Parquet datasource reads a small dataset as one task, items as
+rows keep every worker busy. A worker on CPUs holds one shard at a time, one with a model on a
 device a few, so memory is bounded by the shards and the model, whatever the length of the list.
 """
 
@@ -32,17 +32,12 @@ from tasks.run.resources import (
     resources,
     this_machine,
 )
+from tasks.run.small_rounds import is_small, may_stay_here
 from tasks.run.small_shards import join_small
 from tasks.run.worker import JobWorker
 
 # How long a cluster may lack what one worker asks for: a machine may be coming. Others see it within 4 s.
 PATIENCE_SECONDS = 20.0
-
-
-def warm_up(placement: Placement) -> None:
-    """Start the pool's fork server, so that imports run while the caller opens its lake. Does nothing for Ray."""
-    if not placement.ray_address:
-        pool.warm_up()
 
 
 def _not_shown(text: str) -> None:
@@ -81,7 +76,7 @@ class Stage:
         """
         if not items:
             return iter(())
-        if self._is_small(items):
+        if self._stays_here(items):
             return self._in_pool(items, output)
         return self._on_ray().run(items, output)
 
@@ -90,23 +85,28 @@ class Stage:
         many rows at once. Elsewhere a batch is of one shard, whose values so depend on nothing else."""
         if not items or not isinstance(self._job, ModelJob):
             return items
-        nodes = [this_machine()] if self._is_small(items) else started(self._placement)
+        nodes = [this_machine()] if self._stays_here(items) else started(self._placement)
         asked = self._asked(nodes)
         if not asked.gpus and not getattr(self._job, "elsewhere", 0):
             return items
         return join_small(items, self._job.item_rows, places(asked, nodes))
 
-    def _is_small(self, items: Sequence[WorkItem]) -> bool:
-        """Whether the items are for the local pool."""
-        rows = sum(len(item.keys) for item in items)
-        return self._ray is None and not self._placement.ray_address and rows <= self._placement.small_rows
+    def _stays_here(self, items: Sequence[WorkItem]) -> bool:
+        """Whether the items are for this machine's own processes: unless workers on Ray have the stage already."""
+        placement = self._placement
+        if self._ray is not None or not may_stay_here(placement) or not is_small(items, placement, bool(self.model)):
+            return False
+        return not (placement.is_cluster and self.model and self._asked(started(placement)).gpus)
 
     def _in_pool(self, items: Sequence[WorkItem], output: Output) -> Iterator[list[Manifest]]:
         here = this_machine()
         asked = self._asked([here])
         if asked.gpus > here.gpus:  # CPUs are shared here, none is lent
             raise PairmillError(refusal(asked, [here]))
-        shape = pool.Shape(asked.most, devices_by_worker(asked.gpus), asked.lanes)
+        most = min(asked.most, self._placement.n_workers) if self._placement.is_cluster else asked.most
+        least = 0 if asked.gpus else asked.least
+        light = getattr(self._job, "is_light", False)
+        shape = pool.Shape(most, devices_by_worker(asked.gpus), asked.lanes, least, light)
         return pool.run_in_pool(items, self._worker(asked), output, shape)
 
     def _on_ray(self) -> OnRay:

@@ -27,9 +27,9 @@ FED = Placement(workers=1, models={"clip": ModelPool(gpus=0, feeders=2, replicas
 @pytest.fixture(autouse=True)
 def pools_of_their_own() -> Iterator[None]:
     """A worker of another test has its model, and counts no load."""
-    pool._pool.cache_clear()
+    pool.dismiss()
     yield
-    pool._pool.cache_clear()
+    pool.dismiss()
 
 
 def items(n: int, rows: int = 10, special: tuple[str, ...] = ()) -> list[WorkItem]:
