@@ -26,4 +26,3 @@ def modules_for(specs: Iterable[str]) -> list[str]:
     wanted = tuple(specs)
     by_model = [names for prefix, names in BY_MODEL.items() if any(spec.startswith(prefix) for spec in wanted)]
     return [*EVERY_WORKER, *(name for names in by_model for name in names), FREEZE]
-
