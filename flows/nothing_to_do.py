@@ -10,10 +10,10 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import duckdb
 
-from catalog.cut.publication import Published
 from catalog.lake.opening import create_or_open
 from catalog.recipe.recipe import Recipe
 from catalog.terms.error import PairmillError
@@ -21,7 +21,10 @@ from catalog.write.finished import Finished, recall, remember
 from flows.outcome import Outcome, outcome_in
 from flows.run_inputs import inputs_digest
 from flows.settings import Compute
-from tasks.run.session import Session
+
+if TYPE_CHECKING:  # the short way needs neither
+    from catalog.cut.publication import Published
+    from tasks.run.session import Session
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def answer(question: Question, uri: str) -> tuple[Outcome, list[str]] | None:
         return None
 
 
-def keep(question: Question, session: Session, published: Published) -> None:
+def keep(question: Question, session: "Session", published: "Published") -> None:
     """Remember what a completed run came to, unless something that it reads has changed since it began."""
     if question.inputs and question.inputs == inputs_digest(question.recipe, question.sources):
         found = Finished(question.asked, question.inputs, published.name, published.version, session.lasting_notes)

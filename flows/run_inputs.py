@@ -37,7 +37,7 @@ def inputs_digest(recipe: Recipe, sources: Sequence[str]) -> str:
     try:
         for line in _lines(recipe, sources or recipe.sources):
             digest.update(line.encode("utf-8", "surrogateescape") + b"\n")
-    except (_Unknown, ModelError, SourceError, PairmillError, OSError, ValueError):
+    except (_Unknown, ModelError, SourceError, PairmillError, OSError, RuntimeError, ValueError):
         return ""  # the run itself says what is wrong, if anything is
     return digest.hexdigest()
 

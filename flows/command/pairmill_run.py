@@ -1,10 +1,10 @@
 """`pairmill run`: the curate flow in this process, with its progress in the terminal."""
 
 from argparse import Namespace
+from typing import Any
 
 from pydantic import ValidationError
 
-from catalog.cut.publication import Published
 from catalog.recipe.recipe import Recipe
 from catalog.terms.error import BadRecipe, PairmillError
 from flows import nothing_to_do
@@ -28,7 +28,7 @@ def run(args: Namespace) -> int:
         from flows.curate import curate_steps  # torch, 3 s
         from flows.outcome import outcome
         from flows.run_start import session
-    found: list[Published] = []
+    found: list[Any] = []  # what was published
     with (
         session(
             recipe,
