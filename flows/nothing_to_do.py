@@ -12,9 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import duckdb
-
-from catalog.lake.opening import create_or_open
+from catalog.lake.opening import OPENING_ERRORS, create_or_open
 from catalog.recipe.recipe import Recipe
 from catalog.terms.error import PairmillError
 from catalog.write.finished import Finished, recall, remember
@@ -57,7 +55,7 @@ def answer(question: Question, uri: str) -> tuple[Outcome, list[str]] | None:
             if found is None or found.inputs != question.inputs:
                 return None
             return outcome_in(lake, f"{found.dataset}@{found.version}"), list(found.notes)
-    except (PairmillError, duckdb.Error, OSError):
+    except (PairmillError, *OPENING_ERRORS):
         return None
 
 
@@ -65,5 +63,5 @@ def keep(question: Question, session: "Session", published: "Published") -> None
     """Remember what a completed run came to, unless something that it reads has changed since it began."""
     if question.inputs and question.inputs == inputs_digest(question.recipe, question.sources):
         found = Finished(question.asked, question.inputs, published.name, published.version, session.lasting_notes)
-        with suppress(PairmillError, duckdb.Error, OSError):  # the run is complete; the next one runs
+        with suppress(PairmillError, *OPENING_ERRORS):  # the run is complete; the next one runs
             remember(session.writer, found)

@@ -69,8 +69,8 @@ def recall(lake: Lake, asked: str) -> Finished | None:
     rows = lake.metadata.read(f"SELECT {columns} FROM {FINISHED} WHERE asked = {quoted(asked)}")
     if not rows or rows[0][-1] != state(lake) or holder_of(lake.metadata) or not lake.checksums.stand_as_recorded():
         return None
-    *texts, notes, _ = rows[0]
-    return Finished(*texts, tuple(json.loads(notes)))
+    _, inputs, dataset, version, notes, _ = rows[0]
+    return Finished(asked, inputs, dataset, version, tuple(json.loads(notes)))
 
 
 def state(lake: Lake) -> str:
