@@ -42,9 +42,14 @@ def outcome(uri: str, name: str) -> Outcome:
     Raises PairmillError when there is no such dataset.
     """
     with create_or_open(uri, read_only=True) as lake:
-        dataset = datasets.find(lake, name)
-        steps, samples = datasets.funnel(lake, dataset), datasets.sample_pairs(lake, dataset)
-        return Outcome(uri, dataset, steps, samples, written_report(lake, dataset))
+        return outcome_in(lake, name)
+
+
+def outcome_in(lake: Lake, name: str) -> Outcome:
+    """Read the outcome of a dataset as `outcome` does, of an open lake."""
+    dataset = datasets.find(lake, name)
+    steps, samples = datasets.funnel(lake, dataset), datasets.sample_pairs(lake, dataset)
+    return Outcome(lake.uri, dataset, steps, samples, written_report(lake, dataset))
 
 
 def written_report(lake: Lake, dataset: Dataset) -> str:

@@ -2,7 +2,7 @@
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from catalog.lake.lake import Lake
@@ -20,11 +20,22 @@ from tasks.run import fork_server, identity
 from tasks.run.session import Session
 
 
+def _nothing_follows(session: Session) -> None:
+    return None
+
+
 @contextmanager
 def session(
-    recipe: Recipe, sources: Sequence[str], lake: str, compute: Compute, flow: str = "curate"
+    recipe: Recipe,
+    sources: Sequence[str],
+    lake: str,
+    compute: Compute,
+    flow: str = "curate",
+    completed: Callable[[Session], None] = _nothing_follows,
 ) -> Iterator[Session]:
     """Check recipe, models and sources, open the lake, and yield a session that holds its lease.
+
+    ``completed`` is called, under the lease still, when the run stands as completed.
 
     Raises BadRecipe, ModelError, SourceError or PairmillError with the remedy, LeaseHeld when another process writes.
     """
@@ -32,7 +43,7 @@ def session(
     check_names(compute.models, checked[0])
     check_prices(compute.models, compute.max_cost, checked[0])
     uris = resolve_sources(recipe, sources)
-    with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris) as session:
+    with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris, completed) as session:
         yield session
 
 
@@ -50,7 +61,12 @@ def resolve_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:
 
 @contextmanager
 def session_on(
-    lake: Lake, checked: tuple[Plan, list[Scorer]], compute: Compute, flow: str, uris: tuple[str, ...] = ()
+    lake: Lake,
+    checked: tuple[Plan, list[Scorer]],
+    compute: Compute,
+    flow: str,
+    uris: tuple[str, ...] = (),
+    completed: Callable[[Session], None] = _nothing_follows,
 ) -> Iterator[Session]:
     """Yield a session on an open lake, with its lease held and the run recorded. ``checked`` comes from
     ``identity.plan``. Raises LeaseHeld when another process writes."""
@@ -58,14 +74,13 @@ def session_on(
     fork_server.preload(_specs_loaded(plan, flow))
     run_id = current_run_id()
     shown = [open_source(uri).uri for uri in uris]  # without the secrets that an address may hold
-    with (
-        writing(lake, run_id, f"{flow} {plan.recipe.name}") as writer,
-        runs.recorded(lake, run_id, flow, plan.recipe, shown),
-    ):
+    with writing(lake, run_id, f"{flow} {plan.recipe.name}") as writer:
         session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
         session.budget.most = compute.max_cost
         session.register_later(known)
-        yield session
+        with runs.recorded(lake, run_id, flow, plan.recipe, shown):
+            yield session
+        completed(session)
 
 
 def _specs_loaded(plan: Plan, flow: str) -> list[str]:

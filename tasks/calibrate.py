@@ -46,5 +46,6 @@ def _freeze(session: Session, kind: str, check: Check, found: Frozen) -> None:
     session.note(
         f"the rule '{check.name}' was set{anew}: `{check.at(found.threshold).keep}` drops {found.n_dropped:,} of "
         f"{found.n:,} {kind}s, {found.n_dropped / found.n:.1%} where {check.rule.calibrate.drop:.1%} was asked for. It "
-        "stays so as the lake grows."
+        "stays so as the lake grows.",
+        once=True,
     )

@@ -93,7 +93,8 @@ def grown(session: Session, clustering: Clustering, found: Trained | None) -> Tr
         times = n / found.eligible
         session.note(
             f"{kind.kind} clusters were trained anew, on {n:,} rows, {times:.1f} times those of the training before: "
-            "what was assigned to them, and what follows from that, was done again."
+            "what was assigned to them, and what follows from that, was done again.",
+            once=True,
         )
     return training.trained(session.lake, scorer.digest)
 

@@ -128,7 +128,8 @@ def _joined(session: Session, family: Family, max_group: int, scorers: tuple[str
     for part in oversized:
         session.note(
             f"a duplicate group of {part.size} {family.noun} (around {keys[part.label].as_py().hex()}) is over "
-            f"max_group: it was cut into {part.parts} by keeping only tighter edges"
+            f"max_group: it was cut into {part.parts} by keeping only tighter edges",
+            once=True,
         )
     return _groups(family.kind.key, keys, labels)
 

@@ -98,7 +98,7 @@ def probe(session: Session, model: HttpModel) -> tuple[str, ...]:
     if len(silent) == len(client.endpoints):
         raise silent[0]
     for error in silent:
-        session.note(f"{error}; the others do its part until it does")
+        session.note(f"{error}; the others do its part until it does", once=True)
     return first
 
 

@@ -68,7 +68,8 @@ def _own(session: Session) -> tuple[bool, Frozen | None]:
     if found is not None and made:
         session.note(
             f"Word probabilities were made anew, of {n:,} sentences, {n / found.sentences:.1f} times those of before: "
-            "every sentence's entropy, and what follows from it, was done again."
+            "every sentence's entropy, and what follows from it, was done again.",
+            once=True,
         )
     return False, word_counts.frozen(session.lake, shares.digest) if made else None
 

@@ -61,7 +61,9 @@ def ingest(session: Session) -> int:
         language = session.recipe.ingest.language
         contents.list_units(session.lake, map(row_of, listed(source)), reader_names(language), first_readers(language))
         for was, now, n in contents.read_by_others(session.lake):
-            session.note(f"source '{source.uri}': {n:,} units are read again, by {now}; they were read by {was}.")
+            session.note(
+                f"source '{source.uri}': {n:,} units are read again, by {now}; they were read by {was}.", once=True
+            )
         job = Ingest(source, ingest_settings(session))
         for items in new_rounds(session, source):
             shards += session.work("ingest", items, job)
@@ -76,7 +78,7 @@ def ingest(session: Session) -> int:
             f"{reason}` tries them again."
         )
     if again := retries.made() - before + contents.retries(session.lake, session.writer.run_id):
-        session.note(f"{again:,} requests to the sources failed for a while and were made again.")
+        session.note(f"{again:,} requests to the sources failed for a while and were made again.", once=True)
     session.follow(lambda: _index_new(session, shards))
     return shards
 

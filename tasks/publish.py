@@ -30,7 +30,7 @@ def publish(session: Session) -> Published:
     _tell_cap(session, cap)
     if published.is_new:
         for rule in idle_rules(session.lake, session.plan, published.name, published.version, _newest(session)):
-            session.note(str(rule))
+            session.note(str(rule), once=True)
     if not published.n_pairs:
         session.note("no pair is left: the funnel shows which rule took the last ones, `pairmill why` each picture's.")
     for kind, counts in publication.withheld(session.lake).items():

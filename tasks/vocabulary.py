@@ -87,7 +87,8 @@ def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
     if before is not None:
         session.note(
             f"tag words were made anew, of {n:,} pictures, {n / before.pictures:.1f} times those of before: what is "
-            "kept was tagged again, and what follows from that was done again."
+            "kept was tagged again, and what follows from that was done again.",
+            once=True,
         )
     return tag_words.frozen_words(session.lake, scorer.digest)
 

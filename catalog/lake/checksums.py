@@ -106,6 +106,23 @@ class Checksums:
                 self._seen[path] = Known(digest, self._stamp(path))
             del self._doubtful[table]
 
+    def stand_as_recorded(self) -> bool:
+        """Whether every file of the lake is there under the stamp on record, all of them at once; nothing is hashed.
+
+        False where that cannot be said: on S3, and of files that have no record.
+        """
+        if not self.applies:
+            return False
+        whole = snapshot.most_files(self._lake.unchecked) <= LISTED_AT_ONCE
+        return all(self._stands(table) for table in ([""] if whole else sorted(self._tables_of)))
+
+    def _stands(self, table: str) -> bool:
+        """Whether the files of one table, or of all for '', have the stamps on record."""
+        known = self._recorded(table)
+        files = snapshot.files(self._lake.unchecked, (table,) if table else ())
+        paths = {path for file in files for path in file[1:] if path}
+        return all(path in known and known[path].stamp == self._stamp(path) != "" for path in paths)
+
     def add(self, digests: Mapping[str, str]) -> None:
         """Note the digests that workers computed of the files that they wrote."""
         if self.applies:

@@ -26,6 +26,10 @@ host VARCHAR, pid INTEGER, started DOUBLE, run_id VARCHAR, purpose VARCHAR, hear
 waiting VARCHAR)"""
 LEASE_COLUMN = "ALTER TABLE pairmill_lease ADD COLUMN IF NOT EXISTS waiting VARCHAR"  # older lakes lack it
 FILES_TABLE = "CREATE TABLE IF NOT EXISTS pairmill_files (path VARCHAR PRIMARY KEY, sha256 VARCHAR, stamp VARCHAR)"
+# Made with its first row, since no run needs it; see catalog.write.finished.
+FINISHED = "pairmill_finished"
+FINISHED_TABLE = f"""CREATE TABLE IF NOT EXISTS {FINISHED} (asked VARCHAR PRIMARY KEY, inputs VARCHAR, state VARCHAR,
+dataset VARCHAR, version INTEGER, notes VARCHAR, run_id VARCHAR, finished VARCHAR)"""
 Result = TypeVar("Result")
 
 
@@ -117,6 +121,10 @@ class Metadata:
     def has_checksums(self) -> bool:
         """Whether the database keeps digests of the data files: not before a writer of this version opened it."""
         return self._has("pairmill_files")
+
+    def has_finished(self) -> bool:
+        """Whether any run of this lake was remembered as completed."""
+        return self._has(FINISHED)
 
     def _has(self, table: str) -> bool:
         return self._has_columns("1", table)

@@ -1,32 +1,50 @@
 """`pairmill run`: the curate flow in this process, with its progress in the terminal."""
 
 from argparse import Namespace
+from typing import Any
 
 from pydantic import ValidationError
 
 from catalog.recipe.recipe import Recipe
 from catalog.terms.error import BadRecipe, PairmillError
+from flows import nothing_to_do
+from flows.command.outcome_text import print_outcome
 from flows.command.terminal import console, shown
 from flows.model_size import AN_EXAMPLE
 from flows.settings import Compute, load_recipe, notes_on
 
 
 def run(args: Namespace) -> int:
-    """Check recipe, models and sources, curate, print the outcome."""
+    """Check recipe, models and sources, curate, print the outcome; the last one's where nothing has changed since."""
     screen = console()
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
+    notes, compute = notes_on(recipe, args.recipe, overrides(args.set), args.models), compute_of(args)
+    question = nothing_to_do.ask(recipe, args.source, compute, notes)
+    if answered := nothing_to_do.answer(question, args.lake):
+        print_outcome(screen, *answered, is_new=False)
+        return 0
     with screen.status(f"recipe '{shown(recipe.name)}': checking rules, models and sources"):
         from flows.command.display import Display
-        from flows.command.outcome_text import print_outcome
         from flows.curate import curate_steps  # torch, 3 s
         from flows.outcome import outcome
         from flows.run_start import session
-    with session(recipe, args.source, args.lake, compute_of(args)) as opened, Display(screen) as display:
-        opened.notes += notes_on(recipe, args.recipe, overrides(args.set), args.models)
+    found: list[Any] = []  # what was published
+    with (
+        session(
+            recipe,
+            args.source,
+            args.lake,
+            compute,
+            completed=lambda ended: nothing_to_do.keep(question, ended, found[0]),
+        ) as opened,
+        Display(screen) as display,
+    ):
+        opened.notes += notes
         opened.progress, opened.waiting = display.progress, display.waiting
-        published = curate_steps(opened, display.run_step)
-    found = outcome(args.lake, f"{published.name}@{published.version}")
-    print_outcome(screen, found, opened.notes, published.is_new)
+        found.append(curate_steps(opened, display.run_step))
+    published = found[0]
+    shown_at_end = outcome(args.lake, f"{published.name}@{published.version}")
+    print_outcome(screen, shown_at_end, opened.notes, published.is_new)
     return 0
 
 

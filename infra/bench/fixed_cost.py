@@ -3,8 +3,8 @@
 Run as ``python -m infra.bench.fixed_cost [--documents N] [--checkout FOLDER] [--scratch FOLDER]``. Statements and
 commits are counted in the command's own process, CPU seconds are those of its whole process tree. A small world is
 generated, curated by two workers, curated again (nothing to do), cut anew and asked. With more than two CPUs the
-process only believes to have them: what DuckDB's threads cost there. ``--checkout`` measures another checkout's code by its own
-``.venv``, turn by turn with this one's, and gives ratios.
+process only believes to have them: what DuckDB's threads cost there. ``--checkout`` measures another checkout's code by
+its own ``.venv``, turn by turn with this one's, and gives ratios.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ class Session:
     ``progress(step, done, total)`` is called after each finished work item, for the last one when all are committed;
     ``waiting(step, text)`` when a step waits for a machine of a cluster, and with '' when it does no longer.
     Results are committed every ``commit_files`` files, or after 5 s: a commit costs some 50 ms, so a crash redoes
-    seconds of work at most. ``waves`` counts how often generated texts were asked for, ``budget`` what they cost.
+    seconds of work at most. ``told_once`` are those of the ``notes`` that tell what this run did. ``waves`` counts how
+    often generated texts were asked for, ``budget`` what they cost.
     """
 
     writer: Writer
@@ -49,6 +50,7 @@ class Session:
     counts: dict[str, int] = field(default_factory=dict)
     waves: int = 0
     notes: list[str] = field(default_factory=list)
+    told_once: set[str] = field(default_factory=set)
     budget: Budget = field(default_factory=Budget)
     _unregistered: list[Scorer] = field(default_factory=list)
 
@@ -70,10 +72,17 @@ class Session:
         """Register these scorers with the next step that has work."""
         self._unregistered += scorers
 
-    def note(self, text: str) -> None:
-        """Add a message that is shown, once, when the run ends."""
+    def note(self, text: str, once: bool = False) -> None:
+        """Add a message that is shown when the run ends; ``once`` of what this run did and the next will not."""
         if text not in self.notes:
             self.notes.append(text)
+        if once:
+            self.told_once.add(text)
+
+    @property
+    def lasting_notes(self) -> tuple[str, ...]:
+        """What a run that finds nothing to do says again."""
+        return tuple(note for note in self.notes if note not in self.told_once)
 
     def begin(self, step: str) -> Output:
         """Allocate a commit number for ``step``, which takes the scorers that wait; call it only when there is work.

@@ -1,0 +1,67 @@
+"""Find that a run has nothing to do without running: nothing that it reads has changed since it last completed.
+
+What it reads is its question (recipe, sources, settings), its inputs (`flows.run_inputs`) and the lake
+(`catalog.write.finished`). Where any of them cannot be told, the run runs. An answer only reads: it takes no lease and
+adds no row to ``runs``, so that it works on a disk that is read-only, and moves no snapshot.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from catalog.lake.opening import OPENING_ERRORS, create_or_open
+from catalog.recipe.recipe import Recipe
+from catalog.terms.error import PairmillError
+from catalog.write.finished import Finished, recall, remember
+from flows.outcome import Outcome, outcome_in
+from flows.run_inputs import inputs_digest
+from flows.settings import Compute
+
+if TYPE_CHECKING:  # the short way needs neither
+    from catalog.cut.publication import Published
+    from tasks.run.session import Session
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a run is to do: digests of what it was ``asked``, and of its ``inputs`` before it began, '' for unknown."""
+
+    recipe: Recipe
+    sources: tuple[str, ...]
+    asked: str
+    inputs: str
+
+
+def ask(recipe: Recipe, sources: Sequence[str], compute: Compute, notes: Sequence[str]) -> Question:
+    """Put the question that `pairmill run` is; ``notes`` are those on its recipe."""
+    parts = [recipe.record(), list(sources), compute.model_dump(mode="json"), list(notes)]
+    asked = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return Question(recipe, tuple(sources), asked, inputs_digest(recipe, sources))
+
+
+def answer(question: Question, uri: str) -> tuple[Outcome, list[str]] | None:
+    """Return the outcome and the notes of the run in the lake at ``uri`` if it has nothing to do; None if it may have.
+
+    Whatever is wrong is for the run to say, and to mend.
+    """
+    if not question.inputs:
+        return None
+    try:
+        with create_or_open(uri, read_only=True) as lake:
+            found = recall(lake, question.asked)
+            if found is None or found.inputs != question.inputs:
+                return None
+            return outcome_in(lake, f"{found.dataset}@{found.version}"), list(found.notes)
+    except (PairmillError, *OPENING_ERRORS):
+        return None
+
+
+def keep(question: Question, session: "Session", published: "Published") -> None:
+    """Remember what a completed run came to, unless something that it reads has changed since it began."""
+    if question.inputs and question.inputs == inputs_digest(question.recipe, question.sources):
+        found = Finished(question.asked, question.inputs, published.name, published.version, session.lasting_notes)
+        with suppress(PairmillError, *OPENING_ERRORS):  # the run is complete; the next one runs
+            remember(session.writer, found)

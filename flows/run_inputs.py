@@ -1,0 +1,125 @@
+"""Digest all that a run reads beside its lake: code, libraries, models and sources, by the stamps of their files.
+
+None of it is imported or opened. What has no stamps here (S3, the web, endpoints, a model's name on the hub) cannot be
+told, and then there is no digest. A file that was touched has another stamp; that costs one run.
+"""
+
+import hashlib
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from catalog.lake.digest import file_stamp
+from catalog.recipe.plan import compile_plan
+from catalog.recipe.recipe import Recipe
+from catalog.terms.declared import declared
+from catalog.terms.error import PairmillError
+from catalog.terms.scores import SENTENCE_STRUCTURE
+from flows.settings import ROOT
+from ops.models.model_digest import ModelError, resolve
+from ops.read.places.file_table import FileTable
+from ops.read.places.tree import LocalTree, SourceError, local_tree
+
+CODE = ("catalog", "flows", "ops", "tasks")
+_FORMAT = re.compile(r"[a-z][a-z0-9_]{2,31}")
+
+
+class _Unknown(Exception):
+    """Something that a run reads has no stamps."""
+
+
+def inputs_digest(recipe: Recipe, sources: Sequence[str]) -> str:
+    """Return 64 hex digits, '' where something that the run would read cannot be told by stamps."""
+    digest = hashlib.sha256()
+    try:
+        for line in _lines(recipe, sources or recipe.sources):
+            digest.update(line.encode("utf-8", "surrogateescape") + b"\n")
+    except (_Unknown, ModelError, SourceError, PairmillError, OSError, RuntimeError, ValueError):
+        return ""  # the run itself says what is wrong, if anything is
+    return digest.hexdigest()
+
+
+def _lines(recipe: Recipe, sources: Sequence[str]) -> Iterator[str]:
+    yield sys.version
+    for name in CODE:
+        yield from _stamps(ROOT / name)
+    yield from _libraries()
+    yield from _declarations()
+    for spec in _models(recipe):
+        yield spec
+        yield from _stamps(_model_folder(spec))
+    if os.path.isfile(recipe.words.counts):
+        yield file_stamp(recipe.words.counts)
+    for uri in sources:
+        yield from _listing(uri)
+
+
+def _stamps(folder: Path) -> Iterator[str]:
+    """Yield name and stamp of every file below a folder, sorted; compiled Python is not among them."""
+    found = (file for file in folder.rglob("*") if file.suffix != ".pyc" and file.is_file())
+    yield from sorted(f"{file.relative_to(folder).as_posix()} {file_stamp(str(file))}" for file in found)
+
+
+def _libraries() -> Iterator[str]:
+    """Yield name and version of everything installed: the name of the folder that describes it."""
+    for place in sys.path:
+        if os.path.isdir(place):
+            yield from sorted(name for name in os.listdir(place) if name.endswith(".dist-info"))
+
+
+def _declarations() -> Iterator[str]:
+    """Yield what each score is declared to be, and the stamps of packages that bring one."""
+    packages = set()
+    for score in declared():
+        yield repr(score)
+        if score.package != "pairmill":
+            packages.add(score.op.partition(":")[0].partition(".")[0])
+    for name in sorted(packages):
+        spec = find_spec(name)
+        if spec is None or not spec.origin:
+            raise _Unknown
+        yield from _stamps(Path(spec.origin).parent) if spec.submodule_search_locations else [file_stamp(spec.origin)]
+
+
+def _models(recipe: Recipe) -> list[str]:
+    """List the specs of all models that the recipe names, or its scores have by default."""
+    defaults = {score.model: score.default_model for score in compile_plan(recipe, {}).scores if score.default_model}
+    if recipe.tags is not None and recipe.tags.mined:
+        defaults[SENTENCE_STRUCTURE.model] = SENTENCE_STRUCTURE.default_model
+    return sorted({*(defaults | recipe.models).values()})
+
+
+def _model_folder(spec: str) -> Path:
+    """Return a model's own folder on this machine. Raises _Unknown where only its client could say which it is."""
+    family, _, name = spec.partition(":")
+    name = name.removeprefix("local-dir:") if family == "open_clip" else name
+    is_folder = Path(name).expanduser().is_dir()
+    if family == "spacy" or (is_folder and (family == "hf" or spec.startswith("open_clip:local-dir:"))):
+        return resolve(spec)
+    raise _Unknown
+
+
+def _listing(uri: str) -> Iterator[str]:
+    """Yield what ingest sees of a source before it opens a file: every file with its size and etag."""
+    tree = _tree(uri)
+    yield f"{uri} {tree.place}"
+    files = FileTable()
+    for fault in tree.list_into(files):
+        yield f"{fault.item} {fault.reason} {fault.detail}"
+    for entry in files.beyond(()):
+        yield f"{entry.path} {entry.size} {entry.etag}"
+
+
+def _tree(uri: str) -> LocalTree:
+    """Open a local source as `open_source` does, by a name as `resolve_source` takes it, without the readers of all
+    formats. Raises _Unknown for another place, SourceError for none."""
+    if "://" in uri or "${" in uri:
+        raise _Unknown
+    format, colon, place = uri.partition(":")
+    if os.path.exists(uri) or not colon or not _FORMAT.fullmatch(format):
+        place = uri
+    there = os.path.exists(place) or not (ROOT / place).exists()
+    return local_tree(place if there else str(ROOT / place))

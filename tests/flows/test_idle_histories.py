@@ -1,0 +1,153 @@
+"""Over histories of changes, a run that is answered by an earlier one says what it would have said by running."""
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from catalog.lake.opening import create_or_open
+from catalog.write.lease import writing
+from flows import nothing_to_do
+from flows.command.cli import main
+from tests.worlds.shared import new_lake
+
+HISTORIES = int(os.environ.get("PAIRMILL_HISTORIES", "1"))
+STEPS = 6
+RECIPE = """
+name: small
+models: {{clip: "open_clip:local-dir:{model}"}}
+images: [{{name: short_side, keep: "least(width, height) >= 64"}}]
+sentences: [{{name: length, keep: "n_words between 3 and 81"}}]
+duplicates: {{cosine: 0.99999}}
+decoding: {{side: 64}}
+balance: {{cap: 3}}
+association: {{top_k: 2}}
+"""
+
+
+class History:
+    """A lake, a source and a model, and what happens to them; ``random`` decides what."""
+
+    def __init__(self, folder: Path, pages: Path, model: Path, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+        self.random, self.capsys = random.Random(seed), capsys
+        self.lake, self.pages = new_lake(folder / "lake"), folder / "pages"
+        self.pages.mkdir()
+        self.others = sorted(pages.rglob("*.html"))
+        for each in self.others[:3]:
+            self.take(each)
+        self.model = shutil.copytree(model, folder / "clip")
+        self.recipe = folder / "small.yaml"
+        self.recipe.write_text(RECIPE.format(model=self.model))
+        self.settings: dict[str, str] = {}
+        self.damaged: tuple[Path, bytes] | None = None
+
+    def take(self, page: Path) -> None:
+        for file in page.parent.glob(f"{page.stem}*"):
+            if file.is_file():
+                shutil.copy(file, self.pages / file.name)
+
+    def nothing(self) -> None:
+        return None
+
+    def add(self) -> None:
+        self.take(self.random.choice(self.others[:6]))
+
+    def remove(self) -> None:
+        if len(found := sorted(self.pages.glob("*.html"))) > 1:
+            self.random.choice(found).unlink()
+
+    def change(self) -> None:
+        page = self.random.choice(sorted(self.pages.glob("*.html")))
+        page.write_text(page.read_text(encoding="utf-8") + f"<p>Something new, number {self.random.random()}.</p>")
+
+    def set(self) -> None:
+        self.settings = {"balance.cap": str(self.random.choice((1, 2, 3)))}
+
+    def rule(self) -> None:
+        self.settings = {"images.short_side.keep": f"least(width, height) >= {self.random.choice((64, 100, 5000))}"}
+
+    def ban(self) -> None:
+        with create_or_open(self.lake) as lake, writing(lake, "ban", "test"):
+            lake.execute("INSERT INTO bans SELECT sha256, 'asked for', now() FROM images ORDER BY ALL LIMIT 1")
+
+    def replay(self) -> None:
+        with suppress(SystemExit):
+            main(["replay", "--reason", "missing", "--lake", str(self.lake)])
+
+    def touch_model(self) -> None:
+        os.utime(next(self.model.glob("*.safetensors")))
+
+    def kill(self) -> None:
+        """A run that ends in the middle leaves its row and what it committed."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("flows.curate.publish", _die)
+            self.told(patch, runs=True)
+
+    def damage(self) -> None:
+        files = sorted((self.lake / "data" / "main").rglob("*.parquet"))
+        file = self.random.choice([each for each in files if each.parts[-2] != "pairs"])
+        self.damaged = (file, file.read_bytes())
+        file.unlink()
+
+    def mend(self) -> None:
+        if self.damaged:
+            self.damaged[0].write_bytes(self.damaged[1])
+            self.damaged = None
+
+    def told(self, patch: pytest.MonkeyPatch, runs: bool) -> tuple[int, list[str], bool]:
+        """Run the command; return its status, its lines but those with seconds, and whether it was answered."""
+        answered: list[bool] = []
+        answer = nothing_to_do.answer
+
+        def asked(*args):
+            found = None if runs else answer(*args)
+            answered.append(found is not None)
+            return found
+
+        patch.setattr(nothing_to_do, "answer", asked)
+        arguments = ["run", str(self.recipe), "--source", str(self.pages), "--lake", str(self.lake), "--workers", "1"]
+        arguments += [each for key, value in self.settings.items() for each in ("--set", f"{key}={value}")]
+        self.capsys.readouterr()
+        status = main(arguments)
+        said = self.capsys.readouterr()
+        lines = [line for line in said.out.splitlines() + said.err.splitlines() if " items, " not in line]
+        return status, lines, answered == [True]
+
+
+def _die(session: object) -> None:
+    raise KeyboardInterrupt
+
+
+EVENTS: tuple[Callable[[History], None], ...] = (
+    History.nothing, History.nothing, History.nothing, History.add, History.remove, History.change, History.set,
+    History.rule, History.ban, History.replay, History.touch_model, History.kill, History.damage,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(HISTORIES))
+def test_an_answer_says_what_a_run_would_say(
+    seed: int, tmp_path: Path, few_pages: Path, settings: dict[str, str], capsys: pytest.CaptureFixture[str]
+):
+    model = Path(settings["models.clip"].removeprefix("open_clip:local-dir:"))
+    history = History(tmp_path, few_pages, model, seed, capsys)
+    happened: list[str] = []
+    n_answered = 0
+    for event in [History.nothing, History.nothing, *history.random.choices(EVENTS, k=STEPS)]:
+        event(history)
+        happened.append(event.__name__)
+        with pytest.MonkeyPatch.context() as patch:
+            *told, is_answered = history.told(patch, runs=False)
+        if is_answered:
+            n_answered += 1
+            with pytest.MonkeyPatch.context() as patch:
+                *ran, _ = history.told(patch, runs=True)
+            assert told == ran, happened
+        history.mend()
+    assert n_answered, happened  # the second of them is: nothing happened since the first
+    with capsys.disabled():
+        if HISTORIES > 1:
+            print(f"\nseed {seed}: {n_answered} of {len(happened)} answered: {' '.join(happened)}")

@@ -1,0 +1,243 @@
+"""A run over what has not changed is answered by the last one; each thing that a run reads, changed, has it run."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from catalog.lake.lake import Lake
+from catalog.lake.opening import create_or_open
+from catalog.terms.declared import declared
+from catalog.write import finished
+from catalog.write.finished import Finished, remember
+from catalog.write.lease import Writer, writing
+from catalog.write.sweep import checkpoint
+from flows import nothing_to_do, run_inputs
+from flows.settings import Compute, load_recipe
+from tests.worlds.shared import copied
+
+FORBIDDEN = ("torch", "ray", "prefect", "transformers", "pandas")
+
+
+@dataclass
+class Given:
+    """A lake whose last run is remembered, with a source, a model and a file of code that are this test's own."""
+
+    lake: Path
+    pages: Path
+    model: Path
+    code: Path
+    settings: dict[str, str]
+
+    def question(self, compute: Compute | None = None, notes: tuple[str, ...] = (), **settings: str):
+        recipe = load_recipe("demo", self.settings | {key.replace("__", "."): each for key, each in settings.items()})
+        return nothing_to_do.ask(recipe, [str(self.pages)], compute or Compute(), notes)
+
+    def is_answered(self, **asked) -> bool:
+        return nothing_to_do.answer(self.question(**asked), str(self.lake)) is not None
+
+    def write(self, change: Callable[[Lake, Writer], object]) -> None:
+        with create_or_open(self.lake) as lake, writing(lake, "run-of-a-test", "test") as writer:
+            change(lake, writer)
+
+
+@pytest.fixture
+def given(curated: Path, few_pages: Path, settings: dict[str, str], tmp_path: Path, monkeypatch) -> Given:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "op.py").write_text("VERSION = 1\n")
+    monkeypatch.setattr(run_inputs, "CODE", (*run_inputs.CODE, str(code)))
+    model = shutil.copytree(settings["models.clip"].removeprefix("open_clip:local-dir:"), tmp_path / "clip")
+    counts = tmp_path / "counts.txt"
+    counts.write_text("the\t100\n")
+    own = {"models.clip": f"open_clip:local-dir:{model}", "words.counts": str(counts)}
+    pages = shutil.copytree(few_pages, tmp_path / "pages")
+    made = Given(copied(curated, tmp_path / "lake"), pages, model, code, settings | own)
+    asked = made.question()
+    made.write(lambda lake, writer: remember(writer, Finished(asked.asked, asked.inputs, "demo", 1, ("a note",))))
+    return made
+
+
+def a_page(given: Given) -> Path:
+    return min(given.pages.rglob("*.html"))
+
+
+def test_what_did_not_change_is_answered_with_the_outcome_and_the_notes_that_last(given: Given):
+    found = nothing_to_do.answer(given.question(), str(given.lake))
+    assert found is not None
+    assert (str(found[0].dataset), found[1]) == ("demo@1", ["a note"])
+
+
+ASKED = {
+    "a setting": {"balance__cap": "7"},
+    "a rule": {"images__short_side__keep": "least(width, height) >= 65"},
+    "an option": {"compute": Compute(workers=3)},
+    "a note on the recipe": {"notes": ("with the small models …",)},
+    "a model on the hub": {"models__captioner": "hf:organisation/name"},
+    "a model behind an endpoint": {"models__captioner": "http:name@https://host.example/v1"},
+}
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_another_question_is_run(given: Given, what: str):
+    assert given.is_answered()
+    assert not given.is_answered(**ASKED[what])
+
+
+@pytest.mark.parametrize("source", ["s3://bucket/prefix", "https://host.example/list.parquet", "${PAGES}", "nowhere"])
+def test_a_source_without_stamps_is_run(given: Given, source: str):
+    assert nothing_to_do.ask(load_recipe("demo", given.settings), [source], Compute(), ()).inputs == ""
+
+
+BESIDE = {
+    "a new document": lambda given: shutil.copy(a_page(given), a_page(given).with_name("new.html")),
+    "a document that went": lambda given: a_page(given).unlink(),
+    "a changed document": lambda given: a_page(given).write_text("<p>Another text stands here now.</p>"),
+    "a document written again": lambda given: os.utime(a_page(given)),
+    "a hidden file": lambda given: (given.pages / ".new.html").touch(),
+    "a link to nothing": lambda given: (given.pages / "new.html").symlink_to("nowhere"),
+    "the source": lambda given: shutil.rmtree(given.pages),
+    "a model's file": lambda given: (given.model / "more.json").write_text("{}"),
+    "a model's bytes": lambda given: os.utime(next(given.model.glob("*.safetensors"))),
+    "the model": lambda given: shutil.rmtree(given.model),
+    "word counts": lambda given: Path(given.settings["words.counts"]).write_text("the\t101\n"),
+    "code": lambda given: (given.code / "op.py").write_text("VERSION = 2\n"),
+}
+
+
+@pytest.mark.parametrize("what", BESIDE)
+def test_a_changed_input_is_run(given: Given, what: str):
+    assert given.is_answered()
+    BESIDE[what](given)
+    assert not given.is_answered()
+
+
+def test_another_library_is_run(given: Given, tmp_path: Path, monkeypatch):
+    (tmp_path / "site" / "numpy-99.0.dist-info").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "site")])
+    assert not given.is_answered()
+
+
+def test_a_foreign_score_and_its_code_are_run(given: Given, tmp_path: Path, monkeypatch):
+    package = tmp_path / "site" / "foreign_score"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    foreign = replace(declared()[0], op="foreign_score.op:Op", package="foreign-score")
+    recipe, sources = load_recipe("demo", given.settings), [str(given.pages)]
+    before = run_inputs.inputs_digest(recipe, sources)
+    monkeypatch.setattr(run_inputs, "declared", lambda: (*declared(), foreign))
+    declares = run_inputs.inputs_digest(recipe, sources)
+    (package / "op.py").write_text("VERSION = 2\n")
+    assert len({"", before, declares, run_inputs.inputs_digest(recipe, sources)}) == 4
+
+
+def _begin(lake: Lake, writer: Writer) -> None:
+    writer.begin("something")
+    lake.retrying(lambda: lake.execute("INSERT INTO waves VALUES ('run', 1, 1, 1, 1, 1)"))
+
+
+LAKE = {
+    "a ban": lambda lake, _: lake.execute("INSERT INTO bans VALUES ('00', 'asked for', now())"),
+    "a row of quarantine": lambda lake, _: lake.execute(
+        "INSERT INTO quarantine BY NAME SELECT 'x' AS item, 'ingest' AS stage, 'missing' AS reason"
+    ),
+    "a reopened quarantine": lambda lake, _: lake.execute("DELETE FROM quarantine"),
+    "scores that went": lambda lake, _: lake.execute(
+        "DELETE FROM image_quality WHERE sha256 = (SELECT min(sha256) FROM image_quality)"
+    ),
+    "a threshold": lambda lake, _: lake.execute("INSERT INTO thresholds (rule) VALUES ('short_side')"),
+    "a version that went": lambda lake, _: lake.execute("DELETE FROM datasets"),
+    "another's commit": _begin,
+    "maintenance": lambda _, writer: checkpoint(writer),
+}
+
+
+@pytest.mark.parametrize("what", LAKE)
+def test_a_changed_lake_is_run(given: Given, what: str):
+    assert given.is_answered()
+    given.write(LAKE[what])
+    assert not given.is_answered()
+
+
+TOLD_ONLY = {
+    "runs": "INSERT INTO runs (run_id, state) VALUES ('other', 'completed')",
+    "run_recipes": "INSERT INTO run_recipes (run_id) VALUES ('other')",
+    "exports": "INSERT INTO exports (dataset) VALUES ('demo')",
+}
+
+
+@pytest.mark.parametrize("table", TOLD_ONLY)
+def test_what_only_tells_of_runs_and_exports_is_no_change(given: Given, table: str):
+    given.write(lambda lake, _: lake.execute(TOLD_ONLY[table]))
+    assert given.is_answered()
+
+
+def a_file(given: Given) -> Path:
+    return min((given.lake / "data" / "main" / "sentence_embedding").rglob("*.parquet"))
+
+
+FILES = {
+    "a data file that went": lambda given: a_file(given).unlink(),
+    "a data file written again": lambda given: os.utime(a_file(given)),
+    "a catalog that went": lambda given: (given.lake / "catalog.sqlite").unlink(),
+    "a lake that went": lambda given: shutil.rmtree(given.lake),
+}
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_a_lake_whose_files_changed_is_run(given: Given, what: str):
+    assert given.is_answered()
+    FILES[what](given)
+    assert not given.is_answered()
+
+
+def test_a_lake_that_is_written_to_or_whose_writer_was_killed_is_run(given: Given):
+    with create_or_open(given.lake) as lake, writing(lake, "run-of-a-test", "test"):
+        assert not given.is_answered()
+    assert given.is_answered()
+
+
+def test_a_run_is_not_remembered_when_its_source_changed_meanwhile(given: Given):
+    asked = given.question(balance__cap="7")
+    shutil.copy(a_page(given), a_page(given).with_name("new.html"))
+    session = SimpleNamespace(writer=None, lasting_notes=())  # is not asked for anything
+    nothing_to_do.keep(asked, session, SimpleNamespace(name="demo", version=1))
+    assert nothing_to_do.answer(asked, str(given.lake)) is None
+
+
+def test_of_many_questions_the_newest_are_kept(given: Given, monkeypatch):
+    monkeypatch.setattr(finished, "KEPT", 2)
+    asked = [given.question(balance__cap=cap) for cap in ("5", "6", "7")]
+    for each in asked:
+        given.write(lambda _, writer, each=each: remember(writer, Finished(each.asked, each.inputs, "demo", 1)))
+    assert [nothing_to_do.answer(each, str(given.lake)) is not None for each in asked] == [False, True, True]
+
+
+def run(lake: Path, pages: Path, settings: dict[str, str]) -> str:
+    """A run as a process of its own, which says at its end what it imported."""
+    arguments = ["run", "demo", "--source", str(pages), "--lake", str(lake)]
+    arguments += [each for key, value in settings.items() for each in ("--set", f"{key}={value}")]
+    code = f"import sys; from flows.command.cli import main; main({arguments!r}); print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout
+
+
+def test_a_run_is_answered_as_the_one_before_it_and_imports_no_model_library(
+    curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path
+):
+    lake = copied(curated, tmp_path / "lake")
+    *told, worked = run(lake, pages, settings).splitlines()
+    *again, imported = run(lake, pages, settings).splitlines()
+    assert again == told
+    assert "unchanged" in again[1]
+    assert "torch" in worked.split()
+    assert not set(FORBIDDEN) & set(imported.split())
+    with create_or_open(lake, read_only=True) as opened:
+        assert opened.query("SELECT count(*) FROM runs WHERE state = 'completed'") == [(2,)]
