@@ -130,10 +130,10 @@ EVENTS: tuple[Callable[[History], None], ...] = (
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
 def test_an_answer_says_what_a_run_would_say(
-    seed: int, tmp_path: Path, few_pages: Path, settings: dict[str, str], capsys: pytest.CaptureFixture[str]
+    seed: int, tmp_path: Path, pages: Path, settings: dict[str, str], capsys: pytest.CaptureFixture[str]
 ):
     model = Path(settings["models.clip"].removeprefix("open_clip:local-dir:"))
-    history = History(tmp_path, few_pages, model, seed, capsys)
+    history = History(tmp_path, pages, model, seed, capsys)
     happened: list[str] = []
     n_answered = 0
     for event in [History.nothing, History.nothing, *history.random.choices(EVENTS, k=STEPS)]:

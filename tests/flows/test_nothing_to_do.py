@@ -48,7 +48,7 @@ class Given:
 
 
 @pytest.fixture
-def given(curated: Path, few_pages: Path, settings: dict[str, str], tmp_path: Path, monkeypatch) -> Given:
+def given(curated: Path, pages: Path, settings: dict[str, str], tmp_path: Path, monkeypatch) -> Given:
     code = tmp_path / "code"
     code.mkdir()
     (code / "op.py").write_text("VERSION = 1\n")
@@ -57,8 +57,8 @@ def given(curated: Path, few_pages: Path, settings: dict[str, str], tmp_path: Pa
     counts = tmp_path / "counts.txt"
     counts.write_text("the\t100\n")
     own = {"models.clip": f"open_clip:local-dir:{model}", "words.counts": str(counts)}
-    pages = shutil.copytree(few_pages, tmp_path / "pages")
-    made = Given(copied(curated, tmp_path / "lake"), pages, model, code, settings | own)
+    own_pages = shutil.copytree(pages, tmp_path / "pages")
+    made = Given(copied(curated, tmp_path / "lake"), own_pages, model, code, settings | own)
     asked = made.question()
     made.write(lambda lake, writer: remember(writer, Finished(asked.asked, asked.inputs, "demo", 1, ("a note",))))
     return made
