@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import duckdb
 
+from catalog.lake.literals import quoted
 from catalog.recipe.predicate import written
 from catalog.terms.error import BadPredicate
 
@@ -157,7 +158,8 @@ def _sandbox() -> duckdb.DuckDBPyConnection:
 
 def _tree(sql: str) -> dict[str, Any]:
     with _sandbox().cursor() as connection:
-        text = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [f"SELECT (\n{sql}\n)"]).fetchall()[0][0]
+        statement = quoted(f"SELECT (\n{sql}\n)")  # with a parameter DuckDB would import pandas, 0.3 s
+        text = connection.execute(f"SELECT json_serialize_sql({statement})").fetchall()[0][0]
     return json.loads(text)["statements"][0]["node"]["select_list"][0]
 
 
