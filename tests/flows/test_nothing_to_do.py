@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ class Given:
 
     def question(self, compute: Compute | None = None, notes: tuple[str, ...] = (), **settings: str):
         recipe = load_recipe("demo", self.settings | {key.replace("__", "."): each for key, each in settings.items()})
-        return nothing_to_do.ask(recipe, [str(self.pages)], compute or Compute(), notes)
+        return nothing_to_do.ask(recipe, [str(self.pages)], compute or Compute.model_validate({}), notes)
 
     def is_answered(self, **asked) -> bool:
         return nothing_to_do.answer(self.question(**asked), str(self.lake)) is not None
@@ -77,7 +78,7 @@ def test_what_did_not_change_is_answered_with_the_outcome_and_the_notes_that_las
 ASKED = {
     "a setting": {"balance__cap": "7"},
     "a rule": {"images__short_side__keep": "least(width, height) >= 65"},
-    "an option": {"compute": Compute(workers=3)},
+    "an option": {"compute": Compute.model_validate({"workers": 3})},
     "a note on the recipe": {"notes": ("with the small models …",)},
     "a model on the hub": {"models__captioner": "hf:organisation/name"},
     "a model behind an endpoint": {"models__captioner": "http:name@https://host.example/v1"},
@@ -92,7 +93,7 @@ def test_another_question_is_run(given: Given, what: str):
 
 @pytest.mark.parametrize("source", ["s3://bucket/prefix", "https://host.example/list.parquet", "${PAGES}", "nowhere"])
 def test_a_source_without_stamps_is_run(given: Given, source: str):
-    assert nothing_to_do.ask(load_recipe("demo", given.settings), [source], Compute(), ()).inputs == ""
+    assert nothing_to_do.ask(load_recipe("demo", given.settings), [source], Compute.model_validate({}), ()).inputs == ""
 
 
 BESIDE = {
@@ -207,8 +208,9 @@ def test_a_lake_that_is_written_to_or_whose_writer_was_killed_is_run(given: Give
 def test_a_run_is_not_remembered_when_its_source_changed_meanwhile(given: Given):
     asked = given.question(balance__cap="7")
     shutil.copy(a_page(given), a_page(given).with_name("new.html"))
-    session = SimpleNamespace(writer=None, lasting_notes=())  # is not asked for anything
-    nothing_to_do.keep(asked, session, SimpleNamespace(name="demo", version=1))
+    session: Any = SimpleNamespace(writer=None, lasting_notes=())  # a writer that is asked for anything would fail
+    published: Any = SimpleNamespace(name="demo", version=1)
+    nothing_to_do.keep(asked, session, published)
     assert nothing_to_do.answer(asked, str(given.lake)) is None
 
 
