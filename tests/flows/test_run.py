@@ -47,12 +47,14 @@ def test_a_run_tells_funnel_pairs_report_and_where_to_go_on(tell: Tell, lake: st
 
 @pytest.mark.slow
 def test_a_lake_that_refers_to_its_pictures_publishes_the_same_dataset_and_exports_it(
-    tell: Tell, pages: Path, settings: dict[str, str], tmp_path: Path, curated_copy: Path
+    tell: Tell, pages: Path, settings: dict[str, str], tmp_path: Path
 ):
-    """All but the embedded ones stay where they are; an export needs every one of them."""
+    """All but the embedded ones stay where they are; an export needs every one of them. It bears the ids of images,
+    which are made of their places: both lakes are of one source."""
     source = shutil.copytree(pages, tmp_path / "pages")
-    lake, referring = str(curated_copy), str(tmp_path / "references")
-    curate(referring, source, settings=settings | {"ingest.payload": "reference"})
+    lake, referring = str(tmp_path / "copies"), str(tmp_path / "references")
+    for place, payload in ((lake, "copy"), (referring, "reference")):
+        curate(place, source, settings=settings | {"ingest.payload": payload})
     digest = "SELECT content_digest, n_pairs FROM datasets WHERE version = 1"
     assert rows(referring, digest) == rows(lake, digest)
     ((kept, total),) = rows(referring, "SELECT count(bytes), count(*) FROM payloads")
