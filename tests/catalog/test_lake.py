@@ -380,3 +380,9 @@ def test_a_changed_byte_of_the_catalog_is_found(tmp_path: Path) -> None:
     changed(catalog, catalog.read_bytes().index(b"cecause"))
     with create_or_open(tmp_path / "lake", read_only=True) as lake:
         assert lake.query("SELECT DISTINCT reason FROM bans") == [("because",)]
+
+
+def test_a_rule_that_overflows_on_some_rows_is_told_as_a_mistake_in_one_line(lake: Lake) -> None:
+    with pytest.raises(BadQuery, match="Overflow") as told:
+        lake.query("SELECT n * n FROM (VALUES (9223372036854775807)) rows (n) -- a rule\n")
+    assert "\n" not in str(told.value)

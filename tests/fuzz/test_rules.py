@@ -1,8 +1,19 @@
-"""A bounded run of random rules."""
+"""A bounded run of random rules, and those that fell before."""
 
-from tests.fuzz.rules import run
+import pytest
+
+from catalog.recipe.predicate import check
+from catalog.terms.error import BadPredicate
+from tests.fuzz.rules import COLUMNS, run
 
 
 def test_a_random_rule_is_refused_in_one_line_or_means_the_same_in_its_normal_form():
     found = run(times=400, seed=3)
     assert found["taken"] >= 15 and found["refused"] >= 200
+
+
+@pytest.mark.parametrize("rule", ['"width', "'''\n'", '"a\nb" > 3', "width >\n'x'::INTEGER[]"])
+def test_a_rule_with_a_line_end_is_refused_in_one_line(rule: str):
+    with pytest.raises(BadPredicate) as told:
+        check("r", rule, COLUMNS)
+    assert "\n" not in str(told.value)
