@@ -131,8 +131,8 @@ def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
     """Return kind and distance of every duplicate edge to another picture, as text by its sha256."""
     if "duplicate_edges" not in scope.filled:
         return {}
-    sql = """SELECT if(a = ?, b, a), string_agg(DISTINCT kind || ' distance ' || distance, ', ') FROM duplicate_edges
-        WHERE a = ? OR b = ? GROUP BY ALL"""
+    sql = """SELECT other, string_agg(DISTINCT said, ', ' ORDER BY said) FROM (SELECT if(a = ?, b, a) AS other,
+        kind || ' distance ' || distance AS said FROM duplicate_edges WHERE a = ? OR b = ?) GROUP BY other"""
     return dict(lake.query(sql, (sha256, sha256, sha256)))
 
 
