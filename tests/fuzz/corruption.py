@@ -1,7 +1,8 @@
 """Damage one file of a finished lake, run every command, and see that none gives anything wrong.
 
 A command may end as on the whole lake, word for word, or with a status other than 0 and one line that says the remedy.
-Long run, from the repository's root: ``python -m tests.fuzz.corruption --times 500 --seed 1``.
+Long run, from the repository's root: ``python -m tests.fuzz.corruption --times 500 --seed 1``; with ``--killed`` the
+lake is one whose last run was killed with a version committed, before it could close the lake.
 """
 
 import argparse
@@ -10,6 +11,8 @@ import io
 import random
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -43,11 +46,11 @@ class Answer:
 class Attack:
     """A finished lake, what every command answers on it, and copies of it to be damaged in ``place``.
 
-    ``without`` are names of commands that are not asked: those that take seconds.
+    ``without`` are names of commands that are not asked: those that take seconds. ``killed`` takes a killed run's lake.
     """
 
-    def __init__(self, place: Path, without: tuple[str, ...] = ()) -> None:
-        self.whole = made_once("small-lake", _make)
+    def __init__(self, place: Path, without: tuple[str, ...] = (), killed: bool = False) -> None:
+        self.whole = made_once("killed-lake", _make_killed) if killed else made_once("small-lake", _make)
         self.place, self.without = place, without
         with create_or_open(self.whole, read_only=True) as lake:
             ((self.image, self.text),) = lake.query(
@@ -151,6 +154,14 @@ def _make(place: Path) -> None:
         assert main(["run", "demo", "--source", str(_source()), "--lake", str(place), *overrides]) == 0
 
 
+def _make_killed(place: Path) -> None:
+    shutil.copytree(made_once("small-lake", _make), place)
+    overrides = [f"--set={key}={value}" for key, value in (small_settings() | {"balance.cap": "3"}).items()]
+    arguments = ["run", "demo", "--source", str(_source()), "--lake", str(place), *overrides]
+    done = subprocess.run([sys.executable, "-m", "tests.worlds.killed_in", "digests", *arguments], capture_output=True)
+    assert done.returncode == -9, done.stderr[-2000:]
+
+
 def _source() -> Path:
     return pages()
 
@@ -167,11 +178,11 @@ def _content(path: Path) -> tuple[str, bytes]:
     return path.name, data.rpartition(b"<!--")[0]  # its seal holds the id of the run
 
 
-def run(times: int, seed: int) -> Counter[str]:
+def run(times: int, seed: int, killed: bool = False) -> Counter[str]:
     """Damage ``times`` copies, each by a seed of its own. Returns how many answers were right, and how many refused."""
     found: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as place:
-        attack = Attack(Path(place))
+        attack = Attack(Path(place), killed=killed)
         for number in range(times):
             found += attack.once(random.Random(f"{seed} {number}"))
     return found
@@ -181,8 +192,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--times", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--killed", action="store_true", help="the lake is that of a killed run")
     arguments = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         shared.PLACE = Path(folder)
-        print(dict(run(arguments.times, arguments.seed)), f"{time.monotonic() - started:.0f} s")
+        print(dict(run(arguments.times, arguments.seed, arguments.killed)), f"{time.monotonic() - started:.0f} s")
