@@ -293,10 +293,11 @@ def test_a_reader_of_a_lake_that_is_being_made_waits_for_its_tables(tmp_path: Pa
         seen.wait(10)
         migrate(lake)
 
+    monkeypatch.setattr(empty, "SHIPPED", tmp_path / "nothing")
     monkeypatch.setattr(schema, "migrate", slowly)
     maker = threading.Thread(target=lambda: create_or_open(tmp_path / "lake").close())
     maker.start()
-    making.wait(60)
+    assert making.wait(60)
     threading.Timer(1.0, seen.set).start()
     with create_or_open(tmp_path / "lake", read_only=True) as lake:
         assert lake.query("SELECT count(*) FROM documents") == [(0,)]

@@ -2,7 +2,6 @@
 itself."""
 
 import pytest
-from tests.tasks.sleeping_model import Sleeps
 
 from catalog.pending.item import WorkItem
 from tasks.run import pool, stage
@@ -11,6 +10,7 @@ from tasks.run.placement import ModelPool, Placement
 from tasks.run.resources import Node
 from tasks.run.small_rounds import CLUSTER_ROWS, SMALL_ROWS, is_small, may_stay_here
 from tasks.run.stage import Stage
+from tests.worlds.sleeping_model import Sleeps
 
 LOCAL, CLUSTERS = ("", "local"), ("auto", "10.0.0.1:6379", "ray://head:10001")
 
