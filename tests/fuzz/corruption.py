@@ -155,7 +155,7 @@ def _make(place: Path) -> None:
 
 
 def _make_killed(place: Path) -> None:
-    """A lake whose newest version is of the run that every attack repeats, and that run was killed behind its commit."""
+    """A lake whose newest version is of the run that every attack repeats; that run was killed behind its commit."""
     shutil.copytree(made_once("small-lake", _make), place)
     arguments = ["run", "demo", "--source", str(_source()), "--lake", str(place)]
     overrides = [f"--set={key}={value}" for key, value in small_settings().items()]
