@@ -36,8 +36,8 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Without
 
 def bare_machine(folder: Path, without: tuple[str, ...]) -> dict[str, str]:
     """Copy what README says to copy into ``folder``; give an environment in which ``without`` are not installed."""
-    for part in ("ops", "catalog/terms", "infra/bench"):
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__", "results"))
+    for part, to in (("ops", "pairmill"), ("catalog/terms", "pairmill"), ("infra/bench", "")):
+        shutil.copytree(ROOT / part, folder / to / part, ignore=shutil.ignore_patterns("__pycache__", "results"))
     (folder / "sitecustomize.py").write_text(HOOK.format(refused=without))
     return {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from catalog.recipe.recipe import changed
-from flows.command.cli import main, parser
-from flows.settings import RECIPES, load_recipe
+from pairmill.catalog.recipe.recipe import changed
+from pairmill.flows.command.cli import main, parser
+from pairmill.flows.settings import RECIPES, load_recipe
 from tests.worlds.line import rows
 from tests.worlds.shared import new_lake
 
