@@ -59,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
     top = argparse.ArgumentParser(prog="pairmill", description="Curate image-text datasets from web documents.")
     commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _demo(commands)
     _run(commands)
     _recaption(commands)
     _up(commands)
@@ -66,6 +67,15 @@ def parser() -> argparse.ArgumentParser:
     _again(commands)
     _readers(commands)
     return top
+
+
+def _demo(commands: Any) -> None:
+    command = _command(commands, "demo", "pairmill_demo:demo", "make a small world of pages and curate it, in a minute")
+    command.set_defaults(interrupted=INTERRUPTED)
+    command.add_argument("--to", default="pairmill-demo", metavar="DIR",
+                         help="a new folder for pages and lake; default: pairmill-demo")  # fmt: skip
+    _setting_options(command)
+    _compute_options(command)
 
 
 def _run(commands: Any) -> None:

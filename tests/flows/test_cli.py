@@ -35,9 +35,9 @@ def page(folder: Path) -> str:
 def imported(*arguments: str) -> set[str]:
     """The packages that a command imports that does its work."""
     code = (
-        "import sys\nfrom flows.command.cli import main\n"
+        "import sys\nfrom pairmill.flows.command.cli import main\n"
         "try:\n    status = main(sys.argv[1:])\nexcept SystemExit as ended:\n    status = ended.code\n"
-        "names = {name.partition('.')[0] for name, module in sys.modules.items() if module}\n"
+        "names = {name.removeprefix('pairmill.').partition('.')[0] for name, module in sys.modules.items() if module}\n"
         "print('\\n' + ' '.join([str(status), *names]))"
     )
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)

@@ -1,0 +1,43 @@
+"""`pairmill demo`: make a small world of pages, curate it by the demo recipe, and name what to look at next."""
+
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.command.pairmill_run import run
+from pairmill.flows.command.terminal import console, shown
+from pairmill.flows.settings import ROOT
+
+GENERATOR = ROOT / "infra" / "demo" / "generate.py"
+SEED, DOCUMENTS = 7, 40  # curated in 25 s on two cores
+OWN = {"world", "lake"}
+
+
+def demo(args: Namespace) -> int:
+    """Curate a generated world without Prefect's server; a second call finds nothing to do.
+
+    Raises PairmillError for a folder that holds other files, and where the world cannot be written.
+    """
+    folder = Path(args.to)
+    others = sorted(path.name for path in folder.iterdir() if path.name not in OWN) if folder.is_dir() else []
+    if others or folder.is_file():
+        raise PairmillError(f"--to '{folder}' holds other files ({', '.join(others[:3])}); name a new folder.")
+    screen, world, lake = console(), folder / "world", folder / "lake"
+    if not (world / "truth" / "sentences.parquet").exists():  # the last file that is written
+        with screen.status(f"making {DOCUMENTS} pages with pictures"):
+            _generate(world)
+    args.recipe, args.source, args.lake = "demo", [str(world / "pages")], str(lake)
+    status = run(args)
+    screen.print(f"pages   {shown(world / 'pages')}")
+    screen.print(f"lake    {shown(lake)}: for the other commands, export PAIRMILL_LAKE={shown(lake.resolve())}")
+    return status
+
+
+def _generate(world: Path) -> None:
+    arguments = ["--seed", str(SEED), "--documents", str(DOCUMENTS), "--out", str(world)]
+    done = subprocess.run([sys.executable, str(GENERATOR), *arguments], capture_output=True, text=True)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise PairmillError(f"the demo world cannot be made in '{world}': {reason[:200]}. Name another folder by --to.")
