@@ -4,13 +4,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.ask import captioned
-from catalog.lake.opening import mark
-from catalog.pending.uncaptioned import count_uncaptioned
-from flows.outcome import reports_folder
-from tasks.caption_all import FIRST
-from tasks.out.caption_strip import write_strip
-from tasks.run.session import Session
+from pairmill.catalog.ask import captioned
+from pairmill.catalog.lake.opening import mark
+from pairmill.catalog.pending.uncaptioned import count_uncaptioned
+from pairmill.flows.outcome import reports_folder
+from pairmill.tasks.generate.caption_all import FIRST
+from pairmill.tasks.out.caption_strip import write_strip
+from pairmill.tasks.run.session import Session
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 
-from catalog.ask.captioned import Spent, spent
-from catalog.pending.uncaptioned import count_uncaptioned
-from tasks.run.session import Session
+from pairmill.catalog.ask.captioned import Spent, spent
+from pairmill.catalog.pending.uncaptioned import count_uncaptioned
+from pairmill.tasks.run.session import Session
 
 SHARE = 0.02  # of a run's time that may go into asking the lake how far it is
 

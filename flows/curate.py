@@ -3,22 +3,22 @@
 from collections.abc import Callable
 from typing import Any
 
-from tasks.associate import associate
-from tasks.balance import cluster_survivors
-from tasks.caption import caption
-from tasks.cluster import cluster
-from tasks.duplicates import group_duplicates
-from tasks.entropy import score_entropy
-from tasks.fetch import fetch
-from tasks.fusion import fuse
-from tasks.ingest import ingest
-from tasks.publish import Published, publish
-from tasks.run.session import Session
-from tasks.score_images import score_images
-from tasks.score_sentences import score_sentences
-from tasks.sentence_duplicates import group_sentences
-from tasks.tag import tag
-from tasks.waves import next_wave
+from pairmill.tasks.collect.fetch import fetch
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.generate.caption import caption
+from pairmill.tasks.generate.fusion import fuse
+from pairmill.tasks.generate.tag import tag
+from pairmill.tasks.generate.waves import next_wave
+from pairmill.tasks.measure.entropy import score_entropy
+from pairmill.tasks.measure.score_images import score_images
+from pairmill.tasks.measure.score_sentences import score_sentences
+from pairmill.tasks.publish import Published, publish
+from pairmill.tasks.relate.associate import associate
+from pairmill.tasks.relate.balance import cluster_survivors
+from pairmill.tasks.relate.cluster import cluster
+from pairmill.tasks.relate.duplicates import group_duplicates
+from pairmill.tasks.relate.sentence_duplicates import group_sentences
+from pairmill.tasks.run.session import Session
 
 RunStep = Callable[[Callable[[Session], Any], Session], Any]
 

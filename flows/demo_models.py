@@ -1,11 +1,11 @@
 """Swap a recipe's models for the small ones that ship, and leave out what these cannot judge."""
 
-from catalog.recipe.parts import Rule
-from catalog.recipe.plan import compile_plan, tables_of
-from catalog.recipe.predicate import columns_of
-from catalog.recipe.recipe import Recipe
-from catalog.terms.declared import declared
-from catalog.terms.score import Stage
+from pairmill.catalog.recipe.parts import Rule
+from pairmill.catalog.recipe.plan import compile_plan, tables_of
+from pairmill.catalog.recipe.predicate import columns_of
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.declared import declared
+from pairmill.catalog.terms.score import Stage
 
 DEMO_MODELS = {
     "clip": "open_clip:local-dir:infra/demo/models/clip",

@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from catalog.terms.error import PairmillError
+from pairmill.catalog.terms.error import PairmillError
 
 # One picture a prompt, no video, and no cache of pictures: none is asked about twice, and hashing each costs.
 ONE_PICTURE = '{"image": 1, "video": 0}'

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from catalog.recipe.plan import Plan
-from catalog.terms.error import PairmillError
-from ops.models.http.http_spec import PREFIX
-from tasks.run.placement import ModelPool, Prices
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.ops.models.http.http_spec import PREFIX
+from pairmill.tasks.run.placement import ModelPool, Prices
 
 MOST_GPUS, MOST_REPLICAS, MOST_FEEDERS, MOST_CONNECTIONS = 8, 10_000, 64, 4096
 DECIMALS, LEAST_PART = 4, 0.01  # of a GPU, in Ray; of 80 GB, less holds no model

@@ -12,17 +12,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from catalog.lake.opening import OPENING_ERRORS, create_or_open
-from catalog.recipe.recipe import Recipe
-from catalog.terms.error import PairmillError
-from catalog.write.finished import Finished, recall, remember
-from flows.outcome import Outcome, outcome_in
-from flows.run_inputs import inputs_digest
-from flows.settings import Compute
+from pairmill.catalog.lake.opening import OPENING_ERRORS, create_or_open
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.finished import Finished, recall, remember
+from pairmill.flows.outcome import Outcome, outcome_in
+from pairmill.flows.run_inputs import inputs_digest
+from pairmill.flows.settings import Compute
 
 if TYPE_CHECKING:  # the short way needs neither
-    from catalog.cut.publication import Published
-    from tasks.run.session import Session
+    from pairmill.catalog.cut.publication import Published
+    from pairmill.tasks.run.session import Session
 
 
 @dataclass(frozen=True)

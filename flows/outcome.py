@@ -4,11 +4,11 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from catalog.ask import datasets
-from catalog.ask.datasets import Dataset, FunnelStep
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open, mark
-from catalog.recipe.recipe import Recipe
+from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.datasets import Dataset, FunnelStep
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open, mark
+from pairmill.catalog.recipe.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def outcome_in(lake: Lake, name: str) -> Outcome:
 
 def written_report(lake: Lake, dataset: Dataset) -> str:
     """Return the path of the dataset's report, written now if it is missing, damaged or another lake's."""
-    from tasks.out.html_report import is_report_of, write_report
+    from pairmill.tasks.out.html_report import is_report_of, write_report
 
     path = report_path(lake.uri, dataset)
     if is_report_of(str(path), dataset):

@@ -4,23 +4,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, update_wrapper
 
-from catalog.lake.opening import check_is_lake, create_or_open
-from catalog.pending.quarantine import check_reason
-from catalog.recipe.recipe import Recipe
-from catalog.terms.error import BadRecipe
-from flows.caption_outcome import CaptionOutcome, caption_outcome
-from flows.curate import RunStep
-from flows.model_size import check_names, check_prices
-from flows.run_start import resolve_sources, session_on
-from flows.settings import Compute
-from tasks.caption_all import caption_first, caption_rest, use_captioner
-from tasks.fetch import fetch
-from tasks.ingest import ingest
-from tasks.out.caption_export import CaptionsExported, check_captions_place, export_captions
-from tasks.out.export import Format
-from tasks.reopen import replay
-from tasks.run import identity
-from tasks.run.session import Session
+from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+from pairmill.catalog.pending.quarantine import check_reason
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.error import BadRecipe
+from pairmill.flows.caption_outcome import CaptionOutcome, caption_outcome
+from pairmill.flows.curate import RunStep
+from pairmill.flows.model_size import check_names, check_prices
+from pairmill.flows.run_start import resolve_sources, session_on
+from pairmill.flows.settings import Compute
+from pairmill.tasks.collect.fetch import fetch
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.collect.reopen import replay
+from pairmill.tasks.generate.caption_all import caption_first, caption_rest, use_captioner
+from pairmill.tasks.out.caption_export import CaptionsExported, check_captions_place, export_captions
+from pairmill.tasks.out.export import Format
+from pairmill.tasks.run import identity
+from pairmill.tasks.run.session import Session
 
 Look = Callable[[CaptionOutcome], None]
 

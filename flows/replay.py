@@ -2,10 +2,10 @@
 
 from functools import partial, update_wrapper
 
-from catalog.cut.publication import Published
-from flows.curate import RunStep, curate_steps
-from tasks.reopen import replay
-from tasks.run.session import Session
+from pairmill.catalog.cut.publication import Published
+from pairmill.flows.curate import RunStep, curate_steps
+from pairmill.tasks.collect.reopen import replay
+from pairmill.tasks.run.session import Session
 
 
 def replay_steps(session: Session, reason: str, run_step: RunStep) -> Published:

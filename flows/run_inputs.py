@@ -12,16 +12,16 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from catalog.lake.digest import file_stamp
-from catalog.recipe.plan import compile_plan
-from catalog.recipe.recipe import Recipe
-from catalog.terms.declared import declared
-from catalog.terms.error import PairmillError
-from catalog.terms.scores import SENTENCE_STRUCTURE
-from flows.settings import ROOT
-from ops.models.model_digest import ModelError, resolve
-from ops.read.places.file_table import FileTable
-from ops.read.places.tree import LocalTree, SourceError, local_tree
+from pairmill.catalog.lake.digest import file_stamp
+from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.declared import declared
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE
+from pairmill.flows.settings import ROOT
+from pairmill.ops.models.model_digest import ModelError, resolve
+from pairmill.ops.read.places.file_table import FileTable
+from pairmill.ops.read.places.tree import LocalTree, SourceError, local_tree
 
 CODE = ("catalog", "flows", "ops", "tasks")
 _FORMAT = re.compile(r"[a-z][a-z0-9_]{2,31}")

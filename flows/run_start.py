@@ -5,19 +5,19 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.recipe.plan import Plan
-from catalog.recipe.recipe import Recipe
-from catalog.write import runs
-from catalog.write.lease import writing
-from catalog.write.scorer import Scorer
-from flows.model_size import check_names, check_prices
-from flows.settings import Compute, resolve_source
-from ops.read.source import SourceError, open_source
-from tasks import listing
-from tasks.run import fork_server, identity
-from tasks.run.session import Session
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.write import runs
+from pairmill.catalog.write.lease import writing
+from pairmill.catalog.write.scorer import Scorer
+from pairmill.flows.model_size import check_names, check_prices
+from pairmill.flows.settings import Compute, resolve_source
+from pairmill.ops.read.source import SourceError, open_source
+from pairmill.tasks.collect import listing
+from pairmill.tasks.run import fork_server, identity
+from pairmill.tasks.run.session import Session
 
 
 def _nothing_follows(session: Session) -> None:

@@ -7,13 +7,13 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from catalog.recipe.parts import check_vocabulary
-from catalog.recipe.recipe import Recipe, changed, load
-from catalog.terms.error import BadRecipe
-from flows.demo_models import left_out_notes, with_demo_defaults, with_demo_models
-from flows.model_size import ModelSize
-from ops.pair.class_names import class_names
-from tasks.run.placement import Placement, SmallRounds
+from pairmill.catalog.recipe.parts import check_vocabulary
+from pairmill.catalog.recipe.recipe import Recipe, changed, load
+from pairmill.catalog.terms.error import BadRecipe
+from pairmill.flows.demo_models import left_out_notes, with_demo_defaults, with_demo_models
+from pairmill.flows.model_size import ModelSize
+from pairmill.ops.pair.class_names import class_names
+from pairmill.tasks.run.placement import Placement, SmallRounds
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "flows" / "recipes"
@@ -140,7 +140,7 @@ def _resolve_model(spec: str) -> str:
 
 def resolve_source(uri: str) -> str:
     """Resolve a source named relative to the repository (the demo's is), from any working directory."""
-    from ops.read.source import split_format  # pyarrow and the readers of all formats: 0.3 s
+    from pairmill.ops.read.source import split_format  # pyarrow and the readers of all formats: 0.3 s
 
     _, place = split_format(uri)
     if "://" in place or Path(place).exists() or not (ROOT / place).exists():

@@ -7,19 +7,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from catalog.lake.lake import Lake
-from catalog.pending.item import WorkItem
-from catalog.pending.training import SURVIVORS
-from catalog.recipe.plan import Plan
-from catalog.write.lease import Writer
-from flows.curate import curate_steps
-from ops.read.source import SourceError
-from tasks.ingest import ingest
-from tasks.publish import publish
-from tasks.run.partition import Output
-from tasks.run.placement import Placement
-from tasks.run.session import Session
-from tasks.waves import WAVE, cost, next_wave
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.training import SURVIVORS
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.write.lease import Writer
+from pairmill.flows.curate import curate_steps
+from pairmill.ops.read.source import SourceError
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.generate.waves import WAVE, cost, next_wave
+from pairmill.tasks.publish import publish
+from pairmill.tasks.run.partition import Output
+from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.session import Session
 
 Step = Callable[[Session], Any]
 

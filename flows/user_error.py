@@ -5,14 +5,14 @@ import sys
 
 # Errors beside PairmillError that name their remedy. A module that is not imported has raised none, and these two
 # import the readers of all formats and an HTTP client: 0.5 CPU s.
-REMEDIES = (("ops.models.model_digest", "ModelError"), ("ops.read.source", "SourceError"))
+REMEDIES = (("pairmill.ops.models.model_digest", "ModelError"), ("pairmill.ops.read.source", "SourceError"))
 
 
 def user_message(error: BaseException) -> str | None:
     """Return the line to show for ``error``, without secrets and control codes; None for a fault of the program."""
-    from catalog.terms.controls import visible
-    from catalog.terms.error import PairmillError
-    from catalog.terms.secrets import without_users
+    from pairmill.catalog.terms.controls import visible
+    from pairmill.catalog.terms.error import PairmillError
+    from pairmill.catalog.terms.secrets import without_users
 
     others = (getattr(sys.modules[module], name) for module, name in REMEDIES if module in sys.modules)
     if isinstance(error, (PairmillError, *others)):

@@ -7,8 +7,8 @@ import gzip
 import tempfile
 from pathlib import Path
 
-from catalog.lake import empty
-from catalog.lake.opening import create_or_open
+from pairmill.catalog.lake import empty
+from pairmill.catalog.lake.opening import create_or_open
 
 
 def by_migrations(folder: Path) -> Path:

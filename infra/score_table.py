@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from catalog.terms.declared import IMAGE_COLUMNS, SENTENCE_COLUMNS, scores_of  # noqa: E402
-from catalog.terms.scores import OWN  # noqa: E402
 from infra.generated import rewrite  # noqa: E402
+from pairmill.catalog.terms.declared import IMAGE_COLUMNS, SENTENCE_COLUMNS, scores_of  # noqa: E402
+from pairmill.catalog.terms.scores import OWN  # noqa: E402
 
 START, END = "<!-- columns: made by infra/score_table.py -->", "<!-- end of columns -->"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog.terms.controls import printable
-from catalog.terms.reasons import REASONS
-from catalog.terms.secrets import without_users
+from pairmill.catalog.terms.controls import printable
+from pairmill.catalog.terms.reasons import REASONS
+from pairmill.catalog.terms.secrets import without_users
 
 
 @dataclass(frozen=True)

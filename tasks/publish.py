@@ -1,13 +1,13 @@
 """Publish: cut once more with all scores, measure recall, and write the next version unless the newest is it."""
 
-from catalog.ask.idle_rules import idle_rules
-from catalog.cut import publication
-from catalog.cut.cut import cut
-from catalog.cut.publication import Published
-from catalog.terms.score import Stage
-from tasks.calibrate import calibrate
-from tasks.recall import measure_recall
-from tasks.run.session import Session
+from pairmill.catalog.ask.idle_rules import idle_rules
+from pairmill.catalog.cut import publication
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.publication import Published
+from pairmill.catalog.terms.score import Stage
+from pairmill.tasks.measure.calibrate import calibrate
+from pairmill.tasks.relate.recall import measure_recall
+from pairmill.tasks.run.session import Session
 
 LOW_RECALL = 0.8
 

@@ -14,12 +14,12 @@ import pytest
 import yaml
 from PIL import Image
 
-from catalog.lake.connection import connect
-from catalog.lake.location import Location, locate
-from flows.command.cli import parser
-from flows.command.pairmill_run import compute_of
-from flows.settings import RECIPES
-from tasks.run.placement import ModelPool, Placement
+from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.lake.location import Location, locate
+from pairmill.flows.command.cli import parser
+from pairmill.flows.command.pairmill_run import compute_of
+from pairmill.flows.settings import RECIPES
+from pairmill.tasks.run.placement import ModelPool, Placement
 from tests.worlds.generated import generate
 from tests.worlds.shared import opened_new
 

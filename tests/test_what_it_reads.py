@@ -16,13 +16,13 @@ from PIL import Image
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from flows.command.cli import parser
-from flows.command.pairmill_run import compute_of, overrides
-from flows.run_start import session
-from flows.settings import load_recipe
-from ops.read.source import open_source
-from tasks.ingest import ingest
-from tasks.run import pool
+from pairmill.flows.command.cli import parser
+from pairmill.flows.command.pairmill_run import compute_of, overrides
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import load_recipe
+from pairmill.ops.read.source import open_source
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.run import pool
 from tests.worlds.packed import zipped
 from tests.worlds.s3 import fresh_filesystem, server, upload
 from tests.worlds.samples import documents, faults, jpeg, pictures, table_bytes, write

@@ -1,13 +1,13 @@
 """Read what every captioner of a version said of its pictures, not only the one whose text is the caption."""
 
-from catalog.ask.datasets import Dataset
-from catalog.ask.report import plan_of
-from catalog.lake.lake import Lake
-from catalog.lake.literals import quoted
-from catalog.pending.chosen_captions import rows_by
-from catalog.pending.scored_rows import text_digest
-from catalog.recipe.plan import Plan
-from catalog.terms.error import PairmillError
+from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.ask.report import plan_of
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.pending.chosen_captions import rows_by
+from pairmill.catalog.pending.scored_rows import text_digest
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.error import PairmillError
 
 
 def captions_of(lake: Lake, dataset: Dataset) -> str:

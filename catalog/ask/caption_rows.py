@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
-from catalog.cut.released_address import with_released_address
-from catalog.lake.lake import Lake
-from catalog.pending.superseded import gone_documents
-from catalog.pending.worklist import payload_paths
+from pairmill.catalog.cut.released_address import with_released_address
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.superseded import gone_documents
+from pairmill.catalog.pending.worklist import payload_paths
 
 CAPTION_COLUMNS = ("sha256", "url", "caption", "status", "n_tokens", "captioner", "prompt", "scorer", "alt_text",
                    "width", "height", "occurrences")  # fmt: skip

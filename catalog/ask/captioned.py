@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.cut.released_address import with_released_address
-from catalog.lake.lake import Lake
-from catalog.pending.superseded import gone_documents
+from pairmill.catalog.cut.released_address import with_released_address
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.superseded import gone_documents
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ Only pairs count: an image that both versions dropped, by whatever rule, is in n
 
 from dataclasses import dataclass
 
-from catalog.ask.datasets import Dataset
-from catalog.lake.lake import Lake
-from catalog.lake.literals import quoted
+from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
 
 COMPARED = ("raw_image_url", "text1", "text2", "text3", "syn_text", "caption", "alt_text", "tags", "width", "height",
         "similarity1", "similarity2", "similarity3", "best_similarity", "cluster")  # fmt: skip

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from catalog.lake.lake import Lake
-from catalog.lake.literals import quoted
-from catalog.terms.error import BadQuery
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.terms.error import BadQuery
 
 READING = frozenset(
     [

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
 
-from catalog.lake.lake import Lake
-from catalog.terms.error import PairmillError
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms.error import PairmillError
 
 _COLUMNS = "name, version, recipe, commit, content_digest, amended, n_pairs, recall, run_id, created_at, scorers"
 

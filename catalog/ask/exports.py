@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 import numpy as np
 import pyarrow as pa
 
-from catalog.ask.datasets import Dataset, find
-from catalog.lake.lake import Lake
-from catalog.lake.schema import columns
-from catalog.pending.worklist import payload_paths
-from catalog.terms.error import PairmillError
+from pairmill.catalog.ask.datasets import Dataset, find
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.schema import columns
+from pairmill.catalog.pending.worklist import payload_paths
+from pairmill.catalog.terms.error import PairmillError
 
 PAIR_COLUMNS = tuple(columns("pairs"))
 

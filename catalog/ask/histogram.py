@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from catalog.lake.lake import Lake
-from catalog.pending.eligible import current_scores
-from catalog.recipe.plan import Check, Plan, ScoreColumns
-from catalog.recipe.thresholds import NUMBERS, Quantity, quantities
-from catalog.terms.score import Stage
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.eligible import current_scores
+from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns
+from pairmill.catalog.recipe.thresholds import NUMBERS, Quantity, quantities
+from pairmill.catalog.terms.score import Stage
 
 BINS = 40
 TAIL = 0.005  # of the values at either end: gathered in the last bin where they would stretch the axis by over 30 %

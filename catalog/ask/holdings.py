@@ -1,6 +1,6 @@
 """Count a lake's documents, images, sentences and quarantined items, and list its sources."""
 
-from catalog.lake.lake import Lake
+from pairmill.catalog.lake.lake import Lake
 
 COUNTED = ("documents", "images", "sentences", "quarantine")
 

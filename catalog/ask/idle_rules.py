@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from catalog.ask.histogram import quantiles
-from catalog.lake.lake import Lake
-from catalog.recipe.plan import Check, Plan
-from catalog.recipe.thresholds import quantities
+from pairmill.catalog.ask.histogram import quantiles
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.recipe.plan import Check, Plan
+from pairmill.catalog.recipe.thresholds import quantities
 
 # Of fewer items a share says nothing, but that all are gone; and a rule that takes nine of ten is rarely meant.
 LEAST, MOST = 100, 0.9

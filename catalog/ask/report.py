@@ -3,15 +3,15 @@
 import json
 from typing import Any
 
-from catalog.ask.datasets import Dataset
-from catalog.lake.lake import Lake
-from catalog.lake.score_tables import undeclared
-from catalog.pending.eligible import current_scores
-from catalog.pending.training import CAPPED_BY
-from catalog.recipe.plan import Plan, compile_plan
-from catalog.recipe.recipe import Recipe
-from catalog.terms.declared import declared, scores_of
-from catalog.terms.score import Stage
+from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.score_tables import undeclared
+from pairmill.catalog.pending.eligible import current_scores
+from pairmill.catalog.pending.training import CAPPED_BY
+from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.declared import declared, scores_of
+from pairmill.catalog.terms.score import Stage
 
 CLUSTERS_SHOWN = 240
 LONGEST = 600  # characters of one text: a page of bad luck may hold a sentence of a megabyte

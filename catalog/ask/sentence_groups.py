@@ -1,8 +1,8 @@
 """Look up groups of duplicate sentences in the newest grouping in scope: members, and which text stands for whom."""
 
-from catalog.ask.why import Scope, rows_of_key
-from catalog.lake.lake import Lake
-from catalog.lake.literals import quoted
+from pairmill.catalog.ask.why import Scope, rows_of_key
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
 
 
 def members(lake: Lake, scope: Scope, content: str) -> list[str]:

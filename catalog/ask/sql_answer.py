@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import duckdb
 
-from catalog.ask.confined import REMEDY, check_reads_only, confine
-from catalog.lake.lake import Lake
-from catalog.lake.translation import in_a_line, translated
-from catalog.terms.error import BadQuery, PairmillError
+from pairmill.catalog.ask.confined import REMEDY, check_reads_only, confine
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.translation import in_a_line, translated
+from pairmill.catalog.terms.error import BadQuery, PairmillError
 
 # What DuckDB says where a lake's confinement is met: of a file or an address, and of a setting or a function that an
 # extension would bring (`current_setting('s3_region')`).

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from catalog.lake.lake import Lake
+from pairmill.catalog.lake.lake import Lake
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from catalog.ask.datasets import Dataset
-from catalog.ask.report import plan_of
-from catalog.lake.lake import Lake
-from catalog.lake.literals import quoted
-from catalog.pending import chosen_captions
-from catalog.recipe.plan import Check, Plan, ScoreColumns, tables_of
-from catalog.terms.declared import declared
+from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.ask.report import plan_of
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.pending import chosen_captions
+from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns, tables_of
+from pairmill.catalog.terms.declared import declared
 
 Facts = dict[str, Any]
 _DOCUMENT = "* EXCLUDE (shard)"

@@ -1,7 +1,7 @@
 """Collect what the lake knows of one document: whether it is superseded, decisions on its images, its sentences."""
 
-from catalog.ask.why import Facts, Scope, select_rows, superseded_at
-from catalog.lake.lake import Lake
+from pairmill.catalog.ask.why import Facts, Scope, select_rows, superseded_at
+from pairmill.catalog.lake.lake import Lake
 
 
 def explain_document(lake: Lake, origin: Facts, scope: Scope) -> Facts:

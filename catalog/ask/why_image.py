@@ -2,9 +2,9 @@
 
 import re
 
-from catalog.ask.all_captions import said
-from catalog.ask.sentence_groups import stands_for
-from catalog.ask.why import (
+from pairmill.catalog.ask.all_captions import said
+from pairmill.catalog.ask.sentence_groups import stands_for
+from pairmill.catalog.ask.why import (
     MOST,
     Facts,
     Scope,
@@ -16,11 +16,11 @@ from catalog.ask.why import (
     select_rows,
     superseded_at,
 )
-from catalog.lake.lake import Lake
-from catalog.lake.literals import quoted
-from catalog.pending.chosen_captions import chosen_rows
-from catalog.pending.superseded import gone_documents
-from catalog.pending.training import CAPPED_BY
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.pending.chosen_captions import chosen_rows
+from pairmill.catalog.pending.superseded import gone_documents
+from pairmill.catalog.pending.training import CAPPED_BY
 
 
 def explain_image(lake: Lake, image_id: str, scope: Scope) -> Facts:

@@ -1,10 +1,10 @@
 """Collect what the lake knows of one distinct sentence; its decision is computed here, no table holds it."""
 
-from catalog.ask.sentence_groups import members
-from catalog.ask.why import MOST, Facts, Scope, evaluate_rules, home_filter, scores, select_rows
-from catalog.lake.lake import Lake
-from catalog.lake.literals import quoted
-from catalog.pending.superseded import gone_sentences
+from pairmill.catalog.ask.sentence_groups import members
+from pairmill.catalog.ask.why import MOST, Facts, Scope, evaluate_rules, home_filter, scores, select_rows
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.pending.superseded import gone_sentences
 
 
 def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:

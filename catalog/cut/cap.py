@@ -5,8 +5,8 @@ A picture of which nobody knows yet whether it passes the rules on generated tex
 
 import numpy as np
 
-from catalog.lake.lake import Lake
-from catalog.recipe.plan import Plan
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.recipe.plan import Plan
 
 # SQL of a window over the pictures of a cluster in their order. Of its 64 bits two are equal in one of the clusters of
 # 10M images once in 10^9 lakes.

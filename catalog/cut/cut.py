@@ -23,15 +23,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from catalog.cut import facts
-from catalog.cut.cap import balance
-from catalog.cut.facts_tables import image_checks
-from catalog.cut.late import judge
-from catalog.cut.texts import assign_texts, choose_best, keepers_of
-from catalog.lake.lake import Lake
-from catalog.pending.eligible import decided, passed
-from catalog.recipe.plan import Plan
-from catalog.terms.error import Damaged
+from pairmill.catalog.cut import facts
+from pairmill.catalog.cut.cap import balance
+from pairmill.catalog.cut.facts_tables import image_checks
+from pairmill.catalog.cut.late import judge
+from pairmill.catalog.cut.texts import assign_texts, choose_best, keepers_of
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.eligible import decided, passed
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.error import Damaged
 
 Made = TypeVar("Made")
 

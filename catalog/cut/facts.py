@@ -17,13 +17,13 @@ from pathlib import Path
 
 import duckdb
 
-from catalog.cut.facts_tables import LAYOUT, fill, scorers_read, tables_read, texts_read
-from catalog.lake import snapshot, spill
-from catalog.lake.lake import Lake
-from catalog.lake.literals import quoted
-from catalog.pending.eligible import best_candidates
-from catalog.recipe.plan import Plan
-from catalog.terms.error import PairmillError
+from pairmill.catalog.cut.facts_tables import LAYOUT, fill, scorers_read, tables_read, texts_read
+from pairmill.catalog.lake import snapshot, spill
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.pending.eligible import best_candidates
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.error import PairmillError
 
 
 def attach(lake: Lake, plan: Plan) -> None:

@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from catalog.cut.released_address import with_released_address
-from catalog.lake.lake import Lake
-from catalog.pending.eligible import best_candidates, current_scores
-from catalog.pending.superseded import gone_documents, gone_sentences
-from catalog.recipe.plan import Check, Plan, ScoreColumns
-from catalog.terms.declared import declared
-from catalog.terms.score import Stage
+from pairmill.catalog.cut.released_address import with_released_address
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.eligible import best_candidates, current_scores
+from pairmill.catalog.pending.superseded import gone_documents, gone_sentences
+from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns
+from pairmill.catalog.terms.declared import declared
+from pairmill.catalog.terms.score import Stage
 
 # What is read of every plan, beside its scores: tables, and scorers by what they fill.
 TABLES = ("documents", "images", "image_groups", "clusters", "match_candidates", "sentences", "sentence_content",

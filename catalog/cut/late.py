@@ -1,8 +1,8 @@
 """Judge pictures by the rules on generated texts, as far as these are known."""
 
-from catalog.lake.lake import Lake
-from catalog.pending import generated
-from catalog.recipe.plan import Plan
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending import generated
+from pairmill.catalog.recipe.plan import Plan
 
 
 def judge(lake: Lake, plan: Plan) -> None:

@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from catalog.cut.released_address import with_released_address
-from catalog.cut.texts import surviving
-from catalog.lake.lake import Lake
-from catalog.pending.eligible import current_scores, image_rows, sentence_rows
-from catalog.pending.superseded import gone_documents
-from catalog.recipe.plan import Plan
-from catalog.recipe.recipe import Recipe
-from catalog.terms.score import Stage
+from pairmill.catalog.cut.released_address import with_released_address
+from pairmill.catalog.cut.texts import surviving
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.eligible import current_scores, image_rows, sentence_rows
+from pairmill.catalog.pending.superseded import gone_documents
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.score import Stage
 
 # Scores of generated texts that a pair shows, each the one column of its table; NULL where the recipe has none.
 PAIR_SIMILARITIES = ("caption_similarity", "synthetic_similarity")

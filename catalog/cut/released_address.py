@@ -12,8 +12,8 @@ So the same source has the same addresses wherever it stands. A table's row name
 absolute paths of another machine sometimes: such a one is no part of the source.
 """
 
-from catalog.terms.secrets import SIGNED_QUERY as SIGNED
-from catalog.terms.secrets import USER
+from pairmill.catalog.terms.secrets import SIGNED_QUERY as SIGNED
+from pairmill.catalog.terms.secrets import USER
 
 _ON_THE_NET = "regexp_matches({0}, '^(https?|ftp|s3)://', 'i')"
 # As `Source.uri` is made: the place, behind the name of a format where one was asked for.

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from catalog.lake.lake import Lake
-from catalog.pending.eligible import passed
-from catalog.recipe.plan import Plan
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.eligible import passed
+from pairmill.catalog.recipe.plan import Plan
 
 IMAGES_AT_ONCE, PAIRS_AT_ONCE = 200_000, 2_000_000
 LIVE = 50_000  # fewer than 2^16

@@ -12,10 +12,10 @@ texts than are needed, where up to 113 would make none too many (infra/SCALE.md)
 
 from dataclasses import dataclass
 
-from catalog.cut.cap import BEFORE, smallest_cap
-from catalog.cut.late import sentences
-from catalog.lake.lake import Lake
-from catalog.recipe.plan import Plan
+from pairmill.catalog.cut.cap import BEFORE, smallest_cap
+from pairmill.catalog.cut.late import sentences
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.recipe.plan import Plan
 
 # A cluster's own share counts from its known pictures on, that of all clusters as this many more.
 PRIOR = 10

@@ -4,7 +4,7 @@ from functools import cache
 
 import pyarrow as pa
 
-from catalog.lake.schema import columns
+from pairmill.catalog.lake.schema import columns
 
 TYPES = {
     "VARCHAR": pa.string(),

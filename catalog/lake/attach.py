@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 import duckdb
 
-from catalog.lake.literals import quoted
-from catalog.lake.location import Location
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.lake.location import Location
 
 _READER = ["READ_ONLY", "CREATE_IF_NOT_EXISTS false"]
 

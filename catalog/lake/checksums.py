@@ -20,11 +20,11 @@ from concurrent.futures import ThreadPoolExecutor
 from glob import glob
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from catalog.lake import snapshot
-from catalog.lake.digest import digest_in_name, file_digest, file_stamp
-from catalog.lake.location import Location
-from catalog.lake.metadata import Metadata
-from catalog.terms.error import Damaged
+from pairmill.catalog.lake import snapshot
+from pairmill.catalog.lake.digest import digest_in_name, file_digest, file_stamp
+from pairmill.catalog.lake.location import Location
+from pairmill.catalog.lake.metadata import Metadata
+from pairmill.catalog.terms.error import Damaged
 
 if TYPE_CHECKING:
     import pyarrow as pa  # 0.1 CPU s, which readers do without

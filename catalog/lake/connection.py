@@ -8,9 +8,9 @@ from pathlib import Path
 
 import duckdb
 
-from catalog.lake.digest import file_digest, file_stamp
-from catalog.lake.literals import quoted
-from catalog.terms.error import PairmillError
+from pairmill.catalog.lake.digest import file_digest, file_stamp
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.terms.error import PairmillError
 
 _DIGESTS = Path(__file__).with_name("extension_digests.json")
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from glob import iglob
 from pathlib import Path
 
-from catalog.lake.location import Location
+from pairmill.catalog.lake.location import Location
 
 SHIPPED = Path(__file__).with_name("empty_catalog.sqlite.gz")
 

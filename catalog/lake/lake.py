@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import duckdb
 
-from catalog.lake import snapshot
-from catalog.lake.attach import attach_pinned, detach_pinned
-from catalog.lake.checksums import Checksums
-from catalog.lake.literals import with_literals
-from catalog.lake.location import Location
-from catalog.lake.metadata import Metadata
-from catalog.lake.patience import patiently
-from catalog.terms.error import PairmillError
+from pairmill.catalog.lake import snapshot
+from pairmill.catalog.lake.attach import attach_pinned, detach_pinned
+from pairmill.catalog.lake.checksums import Checksums
+from pairmill.catalog.lake.literals import with_literals
+from pairmill.catalog.lake.location import Location
+from pairmill.catalog.lake.metadata import Metadata
+from pairmill.catalog.lake.patience import patiently
+from pairmill.catalog.terms.error import PairmillError
 
 if TYPE_CHECKING:
     import pyarrow as pa  # 0.1 CPU s, of which `sql` and `why` need nothing

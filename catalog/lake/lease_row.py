@@ -16,9 +16,9 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import psutil
 
-from catalog.lake.host import host_since_boot, is_running
-from catalog.lake.metadata import Metadata
-from catalog.terms.error import LeaseHeld, PairmillError
+from pairmill.catalog.lake.host import host_since_boot, is_running
+from pairmill.catalog.lake.metadata import Metadata
+from pairmill.catalog.terms.error import LeaseHeld, PairmillError
 
 BEAT_SECONDS = 20.0
 EXPIRY_SECONDS = 90.0

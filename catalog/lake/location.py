@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from catalog.terms.error import PairmillError
-from catalog.terms.mark import LAKE_CATALOG
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.mark import LAKE_CATALOG
 
 SETTINGS_NAME = "lake.yaml"
 # In a URL whatever stands between the first ':' and the last '@': a password may hold '/', '@' and '?'. Else by its
@@ -79,7 +79,7 @@ def _absolute(uri: str) -> Path:
 
 def _from_settings(uri: str, file: Path) -> Location:
     try:
-        from catalog.lake.yaml_text import parsed  # yaml, which a plain folder needs not
+        from pairmill.catalog.lake.yaml_text import parsed  # yaml, which a plain folder needs not
 
         content = parsed(file.read_text(encoding="utf-8")) or {}
     except (ValueError, OSError) as error:

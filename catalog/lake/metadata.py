@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
-from catalog.lake import seal
-from catalog.lake.literals import quoted, with_literals
-from catalog.lake.location import Location
-from catalog.lake.patience import patiently
-from catalog.terms.error import PairmillError
+from pairmill.catalog.lake import seal
+from pairmill.catalog.lake.literals import quoted, with_literals
+from pairmill.catalog.lake.location import Location
+from pairmill.catalog.lake.patience import patiently
+from pairmill.catalog.terms.error import PairmillError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,9 +3,9 @@
 import os
 from contextlib import suppress
 
-from catalog.lake.location import SETTINGS_NAME, Location
-from catalog.terms.error import PairmillError
-from catalog.terms.mark import LAKE_CATALOG, MARK
+from pairmill.catalog.lake.location import SETTINGS_NAME, Location
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.mark import LAKE_CATALOG, MARK
 
 # What a lake itself begins with, in its folder and in that of its data, beside its catalog and files of that name.
 # Hidden files (.gitkeep) are no one's pictures.

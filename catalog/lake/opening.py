@@ -8,18 +8,18 @@ from pathlib import Path
 
 import duckdb
 
-from catalog.lake import empty, schema, score_tables, seal, snapshot, spill
-from catalog.lake.attach import attach, extensions_for, use_s3_credentials
-from catalog.lake.connection import connect
-from catalog.lake.lake import Lake
-from catalog.lake.lease_row import hold, holder_of
-from catalog.lake.literals import quoted
-from catalog.lake.location import Location, locate
-from catalog.lake.metadata import Metadata
-from catalog.lake.new_place import check_new_place
-from catalog.lake.translation import translated
-from catalog.terms.error import NewerLake, PairmillError
-from catalog.terms.mark import LAKE_TEXT, MARK
+from pairmill.catalog.lake import empty, schema, score_tables, seal, snapshot, spill
+from pairmill.catalog.lake.attach import attach, extensions_for, use_s3_credentials
+from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.lease_row import hold, holder_of
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.lake.location import Location, locate
+from pairmill.catalog.lake.metadata import Metadata
+from pairmill.catalog.lake.new_place import check_new_place
+from pairmill.catalog.lake.translation import translated
+from pairmill.catalog.terms.error import NewerLake, PairmillError
+from pairmill.catalog.terms.mark import LAKE_TEXT, MARK
 
 OPENING_ERRORS = (duckdb.Error, OSError)
 WAIT_SECONDS = 60.0

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import duckdb
 
-from catalog.lake.translation import is_transient, translated
-from catalog.terms.error import PairmillError, stop_behind
+from pairmill.catalog.lake.translation import is_transient, translated
+from pairmill.catalog.terms.error import PairmillError, stop_behind
 
 SECONDS = 60.0
 Result = TypeVar("Result")

@@ -4,10 +4,10 @@ from functools import cache
 
 import duckdb
 
-from catalog.lake import snapshot
-from catalog.lake.lake import Lake
-from catalog.lake.metadata import LEASE_TABLE
-from catalog.terms.declared import find
+from pairmill.catalog.lake import snapshot
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.metadata import LEASE_TABLE
+from pairmill.catalog.terms.declared import find
 
 _TABLES = """
 CREATE TABLE documents (document_id VARCHAR, source VARCHAR, uri VARCHAR, title VARCHAR, metadata VARCHAR,

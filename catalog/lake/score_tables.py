@@ -1,10 +1,10 @@
 """Make the tables of declared scores when a lake is opened for writing; stand in empty ones for its readers."""
 
-from catalog.lake import schema
-from catalog.lake.lake import Lake
-from catalog.terms.declared import declared
-from catalog.terms.error import PairmillError
-from catalog.terms.score import Column, Score
+from pairmill.catalog.lake import schema
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms.declared import declared
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.score import Column, Score
 
 Columns = dict[str, str]
 

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from catalog.lake.digest import file_digest, file_stamp
-from catalog.lake.host import host_since_boot
-from catalog.lake.location import Location
-from catalog.terms.error import Damaged
+from pairmill.catalog.lake.digest import file_digest, file_stamp
+from pairmill.catalog.lake.host import host_since_boot
+from pairmill.catalog.lake.location import Location
+from pairmill.catalog.terms.error import Damaged
 
 SHARE = 20  # a change is sealed when the last sealing is this many times its duration ago
 # How long a seal that does not fit may be another process's that is just being replaced.

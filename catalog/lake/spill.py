@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from catalog.lake.host import host
+from pairmill.catalog.lake.host import host
 
 _NAME = re.compile(r"\.spill-(?P<host>.+)-(?P<pid>\d+)-[0-9a-f]{32}")
 

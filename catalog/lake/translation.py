@@ -4,7 +4,7 @@ import re
 
 import duckdb
 
-from catalog.terms.error import BadQuery, Damaged, PairmillError
+from pairmill.catalog.terms.error import BadQuery, Damaged, PairmillError
 
 TRANSIENT = ("is locked", "conflict", "could not serialize", "deadlock detected", "unique constraint",
              "duplicate key")  # fmt: skip

@@ -3,12 +3,12 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 
-from catalog.lake.lake import Lake
-from catalog.pending.index_ranges import score_paths
-from catalog.pending.item import WorkItem
-from catalog.pending.training import Kind
-from catalog.pending.worklist import rounds
-from catalog.recipe.plan import Plan
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.index_ranges import score_paths
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.training import Kind
+from pairmill.catalog.pending.worklist import rounds
+from pairmill.catalog.recipe.plan import Plan
 
 # Vectors of one item of an assignment: 1.3 GB of 1,024 dimensions in the worker. A smaller lake is cut into 64.
 ASSIGNED, MANY_ITEMS = 131_072, 64

@@ -5,15 +5,15 @@ All come in rounds of work items (worklist.ROUND keys), at least one, maybe empt
 
 from collections.abc import Iterator, Sequence
 
-from catalog.lake.lake import Lake
-from catalog.pending.eligible import current_scores, image_rows, matches
-from catalog.pending.generated import fusion_digest
-from catalog.pending.index_ranges import score_paths
-from catalog.pending.item import WorkItem
-from catalog.pending.scored_rows import text_digest
-from catalog.pending.worklist import by_rounds, payload_paths
-from catalog.recipe.plan import Plan
-from catalog.terms.score import Score, Stage
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.eligible import current_scores, image_rows, matches
+from pairmill.catalog.pending.generated import fusion_digest
+from pairmill.catalog.pending.index_ranges import score_paths
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.scored_rows import text_digest
+from pairmill.catalog.pending.worklist import by_rounds, payload_paths
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.score import Score, Stage
 
 # What a fused text's row holds of the answer.
 SYNTHETIC = ("prompt", "synthetic_text", "synthetic_status", "n_tokens", "seconds", "finish_reason",

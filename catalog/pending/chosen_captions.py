@@ -9,8 +9,8 @@
   another than that by which the cap draws, or every kept picture would be the same captioner's.
 """
 
-from catalog.pending.scored_rows import scored_rows, text_digest
-from catalog.recipe.plan import Plan
+from pairmill.catalog.pending.scored_rows import scored_rows, text_digest
+from pairmill.catalog.recipe.plan import Plan
 
 TABLES = ("captions", "caption_similarity")
 _BITS = 52  # of a hash: with one half added it is still exact in a DOUBLE, and u is neither 0 nor 1

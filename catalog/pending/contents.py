@@ -6,8 +6,8 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from catalog.lake.lake import Lake
-from catalog.pending import superseded
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending import superseded
 
 # A listed file: uri, size, etag, and what its owner makes of it again (a format or a reason, a detail or None).
 Row = tuple[str, int, str, str, str | None]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from catalog.lake.lake import Lake
+from pairmill.catalog.lake.lake import Lake
 
 GROUPED_AT_ONCE = 100_000
 

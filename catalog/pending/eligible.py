@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from catalog.lake.lake import Lake
-from catalog.pending import chosen_captions
-from catalog.pending.scored_rows import scored_rows
-from catalog.pending.superseded import gone_documents, gone_sentences
-from catalog.recipe.plan import Check, Plan, ScoreColumns
-from catalog.terms.score import Stage
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending import chosen_captions
+from pairmill.catalog.pending.scored_rows import scored_rows
+from pairmill.catalog.pending.superseded import gone_documents, gone_sentences
+from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns
+from pairmill.catalog.terms.score import Stage
 
 
 def image_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "") -> str:

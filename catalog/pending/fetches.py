@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from catalog.lake.lake import Lake
-from catalog.pending.item import WorkItem
-from catalog.pending.superseded import gone_documents
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.superseded import gone_documents
 
 # Addresses a work item. What a killed run fetches again is at most this many a worker.
 PORTION = 256

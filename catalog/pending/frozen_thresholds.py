@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-from catalog.lake.lake import Lake
-from catalog.pending.eligible import reaching
-from catalog.recipe.calibration import compared
-from catalog.recipe.plan import Check, Plan
-from catalog.recipe.predicate import normal_form
-from catalog.terms.ids import text_id
-from catalog.terms.score import Stage
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.eligible import reaching
+from pairmill.catalog.recipe.calibration import compared
+from pairmill.catalog.recipe.plan import Check, Plan
+from pairmill.catalog.recipe.predicate import normal_form
+from pairmill.catalog.terms.ids import text_id
+from pairmill.catalog.terms.score import Stage
 
 # A number of up to 9 digits is the same as text and as DOUBLE; scores below 100,000 with their 4 decimals are kept.
 DIGITS = 9

@@ -6,11 +6,11 @@ What is missing, or was made by another scorer or from other texts, is *unknown*
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from catalog.pending.chosen_captions import rows_by
-from catalog.pending.eligible import current_scores, value_of
-from catalog.pending.scored_rows import text_digest
-from catalog.recipe.plan import Check, Plan
-from catalog.terms.score import Stage
+from pairmill.catalog.pending.chosen_captions import rows_by
+from pairmill.catalog.pending.eligible import current_scores, value_of
+from pairmill.catalog.pending.scored_rows import text_digest
+from pairmill.catalog.recipe.plan import Check, Plan
+from pairmill.catalog.terms.score import Stage
 
 
 def late_checks(plan: Plan) -> list[Check]:

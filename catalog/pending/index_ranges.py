@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from catalog.lake.lake import Lake
-from catalog.pending.training import Trained
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.training import Trained
 
 # A worker that searches so many vectors of 512 dimensions peaks at 1.3 GB, 0.5 of which are torch.
 RANGE, FEWEST_RANGES = 125_000, 8

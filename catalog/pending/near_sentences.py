@@ -23,7 +23,7 @@ from math import ceil, sqrt
 import numpy as np
 import pyarrow as pa
 
-from catalog.lake.lake import Lake
+from pairmill.catalog.lake.lake import Lake
 
 WINDOW = 16
 FEWEST_BYTES, MOST_BYTES = 4, 8

@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
-from catalog.lake.lake import Lake
-from catalog.lake.literals import quoted
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
 
 _SEEN_ELSEWHERE = "FROM payloads p JOIN image_content c USING (sha256) WHERE p.shard <> c.shard AND "
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from catalog.lake.lake import Lake
-from catalog.terms.declared import declared
-from catalog.terms.error import PairmillError
-from catalog.terms.reasons import REASONS
-from catalog.terms.score import Score
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms.declared import declared
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.reasons import REASONS
+from pairmill.catalog.terms.score import Score
 
 
 class FaultCount(NamedTuple):

@@ -1,6 +1,6 @@
 """Write SQL for the rows that one scorer made: one valid row a key, with what it was made from."""
 
-from catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.plan import Plan
 
 
 def scored_rows(plan: Plan, table: str, key: str, upto: int | None, only: str) -> str:

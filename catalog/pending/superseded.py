@@ -11,7 +11,7 @@ A table is cut into row groups or ranges of bytes, and cut another way when it c
 
 from collections.abc import Callable, Sequence
 
-from catalog.lake.lake import Lake
+from pairmill.catalog.lake.lake import Lake
 
 # The key of a row of each table in which a document that was read again has a second row.
 _KEYS = {

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from catalog.lake.lake import Lake
-from catalog.pending.item import WorkItem
-from catalog.pending.training import SENTENCES, sampled
-from catalog.recipe.plan import Plan
-from catalog.terms.ids import text_id
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.training import SENTENCES, sampled
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.ids import text_id
 
 
 @dataclass(frozen=True)

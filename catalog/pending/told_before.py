@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from catalog.lake.lake import Lake
-from catalog.pending.item import WorkItem
-from catalog.write.scorer import Scorer
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.write.scorer import Scorer
 
 # Settings of a scorer that judge an answer, and do not make it.
 JUDGES = ("status", "unsupported")

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from catalog.lake.lake import Lake
-from catalog.pending.eligible import image_rows, sentence_rows
-from catalog.recipe.plan import Plan
-from catalog.terms.score import Stage
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.eligible import image_rows, sentence_rows
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.score import Stage
 
 if TYPE_CHECKING:
     import pyarrow as pa  # `why` reads this module's names alone

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from catalog.lake.lake import Lake
-from catalog.pending.item import WorkItem
-from catalog.pending.superseded import gone_documents
-from catalog.pending.worklist import by_rounds, payload_paths
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.superseded import gone_documents
+from pairmill.catalog.pending.worklist import by_rounds, payload_paths
 
 
 def uncaptioned(lake: Lake, scorer: str, most: int | None = None, item: int = 2**31) -> Iterator[list[WorkItem]]:

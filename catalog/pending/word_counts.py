@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from catalog.lake.lake import Lake
-from catalog.pending.item import WorkItem
-from catalog.pending.worklist import payload_paths, rounds
-from catalog.terms.ids import text_id
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.worklist import payload_paths, rounds
+from pairmill.catalog.terms.ids import text_id
 
 
 @dataclass(frozen=True)

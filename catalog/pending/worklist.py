@@ -6,12 +6,12 @@ the shard has contents are left out before the join on keys, so a finished lake 
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from catalog.lake.lake import Lake
-from catalog.pending.eligible import surviving_images, surviving_sentences
-from catalog.pending.index_ranges import score_paths
-from catalog.pending.item import WorkItem
-from catalog.recipe.plan import Plan
-from catalog.terms.score import Score, Stage
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.eligible import surviving_images, surviving_sentences
+from pairmill.catalog.pending.index_ranges import score_paths
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.score import Score, Stage
 
 # Keys of one round, which are held as Python texts: some 600 MB. 2.1B sentences are 420 rounds.
 ROUND = 5_000_000

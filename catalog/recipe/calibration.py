@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from catalog.recipe import predicate
-from catalog.terms.error import BadPredicate
+from pairmill.catalog.recipe import predicate
+from pairmill.catalog.terms.error import BadPredicate
 
 THRESHOLD = "{threshold}"
 EXAMPLE = "corpus_entropy >= {threshold}"

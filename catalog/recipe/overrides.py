@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from catalog.lake.yaml_text import parsed
-from catalog.terms.error import BadRecipe
+from pairmill.catalog.lake.yaml_text import parsed
+from pairmill.catalog.terms.error import BadRecipe
 
 
 def override(content: dict[str, Any], key: str, text: str) -> None:

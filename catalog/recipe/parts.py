@@ -19,10 +19,10 @@ from pydantic import (
     model_validator,
 )
 
-from catalog.recipe.calibration import THRESHOLD, compared, filled
-from catalog.recipe.predicate import columns_of
-from catalog.recipe.whole_number import WholeNumber
-from catalog.terms.error import BadPredicate
+from pairmill.catalog.recipe.calibration import THRESHOLD, compared, filled
+from pairmill.catalog.recipe.predicate import columns_of
+from pairmill.catalog.recipe.whole_number import WholeNumber
+from pairmill.catalog.terms.error import BadPredicate
 
 # Names under which the cut itself drops a picture or a sentence.
 RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "no_text", "balance", "max_uses", "same_text"})

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 
-from catalog.recipe import predicate
-from catalog.recipe.calibration import check_number
-from catalog.recipe.recipe import Recipe, Rule
-from catalog.terms.declared import IMAGE_COLUMNS, SENTENCE_COLUMNS, declared, scores_of
-from catalog.terms.error import BadRecipe
-from catalog.terms.score import Score, Stage
+from pairmill.catalog.recipe import predicate
+from pairmill.catalog.recipe.calibration import check_number
+from pairmill.catalog.recipe.recipe import Recipe, Rule
+from pairmill.catalog.terms.declared import IMAGE_COLUMNS, SENTENCE_COLUMNS, declared, scores_of
+from pairmill.catalog.terms.error import BadRecipe
+from pairmill.catalog.terms.score import Score, Stage
 
 READABLE = Rule.model_construct(name="readable", keep="brightness IS NOT NULL")
 

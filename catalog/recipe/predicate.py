@@ -12,8 +12,8 @@ from typing import Any
 
 import duckdb
 
-from catalog.lake.literals import quoted
-from catalog.terms.error import BadPredicate
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.terms.error import BadPredicate
 
 LONGEST = 4000
 REMEMBERED = 4096  # a run parses the same predicates 55 to 137 times, 2 ms each

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
-from catalog.lake.yaml_text import parsed
-from catalog.recipe.overrides import explain_fault, override, replace_alternatives
-from catalog.recipe.parts import (
+from pairmill.catalog.lake.yaml_text import parsed
+from pairmill.catalog.recipe.overrides import explain_fault, override, replace_alternatives
+from pairmill.catalog.recipe.parts import (
     Association,
     Balance,
     Captioner,
@@ -30,9 +30,9 @@ from catalog.recipe.parts import (
     Tags,
     Words,
 )
-from catalog.recipe.thresholds import refuse_empty
-from catalog.terms.error import BadRecipe
-from catalog.terms.secrets import without_secrets
+from pairmill.catalog.recipe.thresholds import refuse_empty
+from pairmill.catalog.terms.error import BadRecipe
+from pairmill.catalog.terms.secrets import without_secrets
 
 
 class Recipe(Settings):

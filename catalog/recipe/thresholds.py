@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import duckdb
 
-from catalog.lake.literals import quoted
-from catalog.recipe.predicate import written
-from catalog.terms.error import BadPredicate
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.recipe.predicate import written
+from pairmill.catalog.terms.error import BadPredicate
 
 _LOW = {"COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO"}
 _HIGH = {"COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO"}

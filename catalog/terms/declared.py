@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from catalog.terms.error import PairmillError
-from catalog.terms.score import INPUTS, RUN_AT, TYPES, Score, Stage
-from catalog.terms.scores import OWN
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.score import INPUTS, RUN_AT, TYPES, Score, Stage
+from pairmill.catalog.terms.scores import OWN
 
 GROUP = "pairmill.scorers"
 # What rules read of the picture or sentence itself, before anything is scored: name -> (SQL type, what it is).

@@ -1,6 +1,6 @@
 """Declare Pairmill's own scores, each once."""
 
-from catalog.terms.score import Column, Score, Stage
+from pairmill.catalog.terms.score import Column, Score, Stage
 
 IMAGE_QUALITY = Score(
     "image_quality",
@@ -12,7 +12,7 @@ IMAGE_QUALITY = Score(
         Column("image_entropy", "DOUBLE", "entropy of the luma histogram, 0 to 8 bits"),
     ),
     reads=("pixels", "luma"),
-    op="ops.image.image_quality:ImageQuality",
+    op="pairmill.ops.image.image_quality:ImageQuality",
     on_demand=False,
     unusable="brightness IS NULL",
 )
@@ -21,7 +21,7 @@ IMAGE_HASH = Score(
     "image",
     (Column("phash", "UBIGINT", "64-bit perceptual hash; near copies differ in few bits", rule=""),),
     reads=("luma",),
-    op="ops.image.phash:PerceptualHash",
+    op="pairmill.ops.image.phash:PerceptualHash",
     on_demand=False,
     unusable="phash IS NULL",
 )
@@ -31,7 +31,7 @@ IMAGE_EMBEDDING = Score(
     (Column("image_vector", "BLOB", "CLIP vector of unit length", rule=""),),
     stage=Stage.CLIP,
     reads=("pixels",),
-    op="ops.models.clip_scores:EmbedImages",
+    op="pairmill.ops.models.clip.clip_scores:EmbedImages",
     settings={"precision": "clip.precision", "batch_size": "clip.batch_size"},
     model="clip",
     on_demand=False,
@@ -156,7 +156,7 @@ SENTENCE_QUALITY = Score(
         Column("language", "VARCHAR", "ISO 639-1, a guess on fewer than five words"),
     ),
     reads=("text",),
-    op="ops.text.sentence_quality:SentenceQuality",
+    op="pairmill.ops.text.sentence_quality:SentenceQuality",
     on_demand=False,
 )
 SENTENCE_SIGNATURE = Score(
@@ -167,7 +167,7 @@ SENTENCE_SIGNATURE = Score(
         Column("sketch", "UBIGINT", "a bit of 64 minima; near copies differ in few", rule=""),
     ),
     reads=("text",),
-    op="ops.text.minhash:SentenceSignature",
+    op="pairmill.ops.text.minhash:SentenceSignature",
     needs="sentence_duplicates",
     on_demand=False,
 )
@@ -192,7 +192,7 @@ SENTENCE_STRUCTURE = Score(
     ),
     stage=Stage.PARSE,
     reads=("text",),
-    op="ops.text.sentence_structure:SentenceStructure",
+    op="pairmill.ops.text.sentence_structure:SentenceStructure",
     model="parser",
     default_model="spacy:en_core_web_sm",
     step="parse sentences",
@@ -210,7 +210,7 @@ PERPLEXITY = Score(
     ),
     stage=Stage.LANGUAGE,
     reads=("text",),
-    op="ops.models.perplexity:Perplexity",
+    op="pairmill.ops.models.language.perplexity:Perplexity",
     model="perplexity",
     default_model="hf:openai-community/gpt2-large",
     step="score perplexity",
@@ -221,7 +221,7 @@ SENTENCE_EMBEDDING = Score(
     (Column("sentence_vector", "BLOB", "CLIP vector of unit length", rule=""),),
     stage=Stage.CLIP,
     reads=("text",),
-    op="ops.models.clip_scores:EmbedSentences",
+    op="pairmill.ops.models.clip.clip_scores:EmbedSentences",
     settings={"precision": "clip.precision", "batch_size": "clip.batch_size"},
     model="clip",
     on_demand=False,

@@ -8,8 +8,8 @@ from dataclasses import asdict, astuple, dataclass
 import numpy as np
 import pyarrow as pa
 
-from catalog.lake.lake import Lake
-from catalog.terms.error import PairmillError
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms.error import PairmillError
 
 # Columns of `usage`, and of `unbelieved_usage` beside it.
 USAGE = ("prompt_tokens", "tokens", "discarded_tokens", "retries", "cost")

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from catalog.lake.lake import Lake
-from catalog.lake.lease_row import holder_of
-from catalog.lake.literals import quoted
-from catalog.lake.metadata import FINISHED, FINISHED_TABLE
-from catalog.write.lease import Writer
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.lease_row import holder_of
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.lake.metadata import FINISHED, FINISHED_TABLE
+from pairmill.catalog.write.lease import Writer
 
 KEPT = 100
 # Tables that say what was done and that no work list and no cut reads: a run that finds nothing writes into two.

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from catalog.lake.lake import Lake
-from catalog.lake.lease_row import hold, holder_of, show_waiting
-from catalog.terms.error import LeaseLost
-from catalog.write.commit import Committed, Manifest, commit
-from catalog.write.scorer import Scorer, register
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.lease_row import hold, holder_of, show_waiting
+from pairmill.catalog.terms.error import LeaseLost
+from pairmill.catalog.write.commit import Committed, Manifest, commit
+from pairmill.catalog.write.scorer import Scorer, register
 
 
 class Writer:

@@ -1,6 +1,6 @@
 """Keep what models behind endpoints said of the fixed pictures, by which another model is noticed."""
 
-from catalog.lake.lake import Lake
+from pairmill.catalog.lake.lake import Lake
 
 
 def first_answers(lake: Lake, model: str) -> tuple[str, ...]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from catalog.lake.lake import Lake
-from catalog.terms.error import PairmillError, stop_behind
-from catalog.terms.secrets import without_users
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms.error import PairmillError, stop_behind
+from pairmill.catalog.terms.secrets import without_users
 
 if TYPE_CHECKING:
-    from catalog.recipe.recipe import Recipe  # pydantic, which a list of runs needs not
+    from pairmill.catalog.recipe.recipe import Recipe  # pydantic, which a list of runs needs not
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def latest(lake: Lake, n: int) -> list[Run]:
 
 def latest_recipe(lake: Lake) -> "Recipe":
     """Return the recipe of the newest run, with its settings and models. Raises PairmillError when there is no run."""
-    from catalog.recipe.recipe import validated
+    from pairmill.catalog.recipe.recipe import validated
 
     rows = lake.query("SELECT p.recipe FROM run_recipes p JOIN runs USING (run_id) ORDER BY started_at DESC LIMIT 1")
     if not rows:

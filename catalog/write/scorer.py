@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from catalog.lake.lake import Lake
+from pairmill.catalog.lake.lake import Lake
 
 LIBRARIES = ("torch", "torchvision", "transformers", "open_clip_torch", "numpy", "pillow", "simplejpeg", "faiss-cpu",
              "sentencex", "py3langid", "nltk")  # fmt: skip

@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from catalog.write.commit import Manifest
-from catalog.write.lease import Writer
+from pairmill.catalog.write.commit import Manifest
+from pairmill.catalog.write.lease import Writer
 
 
 @dataclass(frozen=True)

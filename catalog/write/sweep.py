@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from catalog.lake.lake import Lake
-from catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
-from catalog.write.lease import Writer
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.schema import BOOKKEEPING, READ_BY_PATH
+from pairmill.catalog.write.lease import Writer
 
 SNAPSHOT_SECONDS = 7 * 86_400
 SMALL_BYTES = 1_000_000

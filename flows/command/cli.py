@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGHUP, _interrupt)
     if not args.lasts:
         return _run_command(args)
-    from flows.command.terminal import lasting_output
+    from pairmill.flows.command.terminal import lasting_output
 
     with lasting_output():
         return _run_command(args)
@@ -29,14 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_command(args: argparse.Namespace) -> int:
     module, function = args.command.split(":")  # a module of this folder
     try:
-        status = getattr(importlib.import_module(f"flows.command.{module}"), function)(args)
+        status = getattr(importlib.import_module(f"pairmill.flows.command.{module}"), function)(args)
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
         return _interrupted(args)
     except Exception as error:
-        from catalog.terms.error import stop_behind
-        from flows.user_error import user_message
+        from pairmill.catalog.terms.error import stop_behind
+        from pairmill.flows.user_error import user_message
 
         if isinstance(stop_behind(error), KeyboardInterrupt):
             return _interrupted(args)
@@ -236,7 +236,7 @@ def _network(text: str) -> str:
 
 
 def _model(text: str) -> tuple[str, Any]:
-    from flows.model_size import parse_size
+    from pairmill.flows.model_size import parse_size
 
     try:
         return parse_size(text)

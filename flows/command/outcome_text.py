@@ -3,9 +3,9 @@
 from rich.console import Console
 from rich.table import Table
 
-from catalog.ask.datasets import FunnelStep
-from flows.command.terminal import shown, table
-from flows.outcome import Outcome
+from pairmill.catalog.ask.datasets import FunnelStep
+from pairmill.flows.command.terminal import shown, table
+from pairmill.flows.outcome import Outcome
 
 
 def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bool = True) -> None:

@@ -12,11 +12,11 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-from catalog.ask import datasets
-from catalog.ask.sql_answer import answer, answer_confined
-from catalog.lake.opening import check_is_lake, create_or_open
-from catalog.pending import quarantine
-from catalog.terms.controls import visible
+from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.sql_answer import answer, answer_confined
+from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+from pairmill.catalog.pending import quarantine
+from pairmill.catalog.terms.controls import visible
 
 SHOWN = 100
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -63,9 +63,9 @@ def list_quarantine(args: Namespace) -> int:
 
 def write_export(args: Namespace) -> int:
     """Write a dataset's files; takes the lease for the moment of recording them in ``exports``."""
-    from flows.command.display import Display
-    from flows.command.terminal import console
-    from tasks.out.export import export
+    from pairmill.flows.command.display import Display
+    from pairmill.flows.command.terminal import console
+    from pairmill.tasks.out.export import export
 
     check_is_lake(args.lake)
     with create_or_open(args.lake) as lake, Display(console()) as display:
@@ -99,7 +99,7 @@ def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:
 
 
 def _show_table(columns: list[str], rows: Iterator[tuple]) -> None:
-    from flows.command.terminal import cell, console, shown, table  # rich, 0.1 s
+    from pairmill.flows.command.terminal import cell, console, shown, table  # rich, 0.1 s
 
     first = list(islice(rows, SHOWN))
     made = table("", [shown(name) for name in columns], [])

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from catalog.terms.error import PairmillError
-from flows.command.pairmill_run import compute_of, overrides
-from flows.command.terminal import console, shown
-from flows.settings import load_recipe
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.command.pairmill_run import compute_of, overrides
+from pairmill.flows.command.terminal import console, shown
+from pairmill.flows.settings import load_recipe
 
 if TYPE_CHECKING:
-    from flows.caption_outcome import CaptionOutcome
+    from pairmill.flows.caption_outcome import CaptionOutcome
 
 PRINTED = 12  # of the first captions; the strip has all
 
@@ -23,11 +23,11 @@ def recaption(args: Namespace) -> int:
     screen = console()
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
     with screen.status(f"recipe '{shown(recipe.name)}': checking its captioner and the sources"):
-        from catalog.ask.captioned import by_status
-        from catalog.pending.quarantine import fault_counts
-        from flows.caption_rate import CaptionRate
-        from flows.command.display import Display
-        from flows.recaption import recaption_session, recaption_steps  # torch, 3 s
+        from pairmill.catalog.ask.captioned import by_status
+        from pairmill.catalog.pending.quarantine import fault_counts
+        from pairmill.flows.caption_rate import CaptionRate
+        from pairmill.flows.command.display import Display
+        from pairmill.flows.recaption import recaption_session, recaption_steps  # torch, 3 s
     with recaption_session(recipe, args.source, args.lake, compute_of(args)) as session, Display(screen) as display:
         every = 5.0 if screen.is_terminal else 60.0  # in a log they are lines
         session.progress = CaptionRate(session, display.progress, lambda text, _: display.say(text), every)

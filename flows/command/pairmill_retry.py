@@ -4,28 +4,28 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from catalog.lake.lake import Lake
-from catalog.lake.opening import check_is_lake, create_or_open
-from catalog.pending import fetches, quarantine
-from catalog.recipe.parts import Fetch
-from catalog.recipe.plan import Plan, compile_plan
-from catalog.recipe.recipe import Recipe
-from catalog.terms.controls import visible
-from catalog.write import runs
-from catalog.write.scorer import Scorer
-from flows.command.pairmill_run import compute_of, named_recipe
-from flows.command.terminal import console, shown, table
-from flows.model_size import check_names, check_prices
-from flows.settings import Compute
-from tasks.run.session import Session
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+from pairmill.catalog.pending import fetches, quarantine
+from pairmill.catalog.recipe.parts import Fetch
+from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.controls import visible
+from pairmill.catalog.write import runs
+from pairmill.catalog.write.scorer import Scorer
+from pairmill.flows.command.pairmill_run import compute_of, named_recipe
+from pairmill.flows.command.terminal import console, shown, table
+from pairmill.flows.model_size import check_names, check_prices
+from pairmill.flows.settings import Compute
+from pairmill.tasks.run.session import Session
 
 
 def fetch_addresses(args: Namespace) -> int:
     """Ingest ``--source``, then fetch addresses: those not fetched yet, or those that failed for a passing reason."""
     with _open_session(args, "fetch", _without_models) as session:
-        from flows.command.display import Display
-        from tasks.fetch import fetch, fetch_again
-        from tasks.ingest import ingest
+        from pairmill.flows.command.display import Display
+        from pairmill.tasks.collect.fetch import fetch, fetch_again
+        from pairmill.tasks.collect.ingest import ingest
 
         with Display(console()) as display:
             session.progress = display.progress
@@ -45,13 +45,13 @@ def replay(args: Namespace) -> int:
     """Try items quarantined for ``--reason`` again, then curate with them."""
     quarantine.check_reason(args.reason)
     screen = console()
-    from tasks.run import identity
+    from pairmill.tasks.run import identity
 
     with _open_session(args, "replay", identity.plan) as session:
-        from flows.command.display import Display
-        from flows.command.outcome_text import print_outcome
-        from flows.outcome import outcome
-        from flows.replay import replay_steps
+        from pairmill.flows.command.display import Display
+        from pairmill.flows.command.outcome_text import print_outcome
+        from pairmill.flows.outcome import outcome
+        from pairmill.flows.replay import replay_steps
 
         before = _count_quarantined(session.lake, args.reason)
         with Display(screen) as display:
@@ -69,7 +69,7 @@ def _open_session(args: Namespace, flow: str, plan: Callable[[Recipe], tuple[Pla
 
     Raises PairmillError when there is no lake, or no recipe on record.
     """
-    from flows.run_start import resolve_sources, session_on
+    from pairmill.flows.run_start import resolve_sources, session_on
 
     named, compute = named_recipe(args), compute_of(args)
     checked = _checked(named, plan, compute) if named else None

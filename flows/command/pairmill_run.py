@@ -5,13 +5,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from catalog.recipe.recipe import Recipe
-from catalog.terms.error import BadRecipe, PairmillError
-from flows import nothing_to_do
-from flows.command.outcome_text import print_outcome
-from flows.command.terminal import console, shown
-from flows.model_size import AN_EXAMPLE
-from flows.settings import Compute, load_recipe, notes_on
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.error import BadRecipe, PairmillError
+from pairmill.flows import nothing_to_do
+from pairmill.flows.command.outcome_text import print_outcome
+from pairmill.flows.command.terminal import console, shown
+from pairmill.flows.model_size import AN_EXAMPLE
+from pairmill.flows.settings import Compute, load_recipe, notes_on
 
 
 def run(args: Namespace) -> int:
@@ -24,10 +24,10 @@ def run(args: Namespace) -> int:
         print_outcome(screen, *answered, is_new=False)
         return 0
     with screen.status(f"recipe '{shown(recipe.name)}': checking rules, models and sources"):
-        from flows.command.display import Display
-        from flows.curate import curate_steps  # torch, 3 s
-        from flows.outcome import outcome
-        from flows.run_start import session
+        from pairmill.flows.command.display import Display
+        from pairmill.flows.curate import curate_steps  # torch, 3 s
+        from pairmill.flows.outcome import outcome
+        from pairmill.flows.run_start import session
     found: list[Any] = []  # what was published
     with (
         session(

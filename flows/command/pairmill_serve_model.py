@@ -6,10 +6,10 @@ import urllib.request
 from argparse import Namespace
 from pathlib import Path
 
-from catalog.terms.error import PairmillError
-from flows.command.terminal import console, shown
-from flows.model_server import Service, service
-from flows.with_prefect.processes import start, stop, wait_for
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.command.terminal import console, shown
+from pairmill.flows.model_server import Service, service
+from pairmill.flows.with_prefect.processes import start, stop, wait_for
 
 # A model of 17B is read from a network's disk in minutes, and an engine compiles for some more.
 UP_SECONDS = 1800.0

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from catalog.ask import datasets, holdings
-from catalog.ask.token_usage import by_step
-from catalog.lake.lake import Lake
-from catalog.lake.lease_row import holder_of
-from catalog.lake.opening import create_or_open
-from catalog.write import runs
-from flows.command.terminal import console, shown, table
+from pairmill.catalog.ask import datasets, holdings
+from pairmill.catalog.ask.token_usage import by_step
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.lease_row import holder_of
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.write import runs
+from pairmill.flows.command.terminal import console, shown, table
 
 if TYPE_CHECKING:
-    from catalog.recipe.recipe import Recipe
+    from pairmill.catalog.recipe.recipe import Recipe
 
 RUNS = 5
 
@@ -76,9 +76,9 @@ def _print_usage(lake: Lake, screen: Console) -> None:
 
 
 def _print_pending(lake: Lake, recipe: "Recipe", sources: list[str], screen: Console) -> None:
-    from flows.settings import resolve_source
-    from flows.survey import survey  # all steps, 1 s
-    from tasks.run import identity
+    from pairmill.flows.settings import resolve_source
+    from pairmill.flows.survey import survey  # all steps, 1 s
+    from pairmill.tasks.run import identity
 
     plan, _ = identity.plan(recipe)
     seen = survey(lake, plan, [resolve_source(uri) for uri in sources])
@@ -100,13 +100,13 @@ def _named_recipe(args: Namespace) -> "Recipe | None":
     """Load the recipe of the command line; None, without what recipes import, where it names and changes none."""
     if not (args.recipe or args.set or args.models != "recipe"):
         return None
-    from flows.command.pairmill_run import named_recipe
+    from pairmill.flows.command.pairmill_run import named_recipe
 
     return named_recipe(args)
 
 
 def _recipe_of(dataset: datasets.Dataset) -> "Recipe":
-    from catalog.recipe.recipe import validated
+    from pairmill.catalog.recipe.recipe import validated
 
     return validated(json.loads(dataset.recipe), dataset.name)
 

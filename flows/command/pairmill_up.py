@@ -8,13 +8,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from catalog.terms.error import PairmillError
-from catalog.terms.secrets import has_secret, without_secrets
-from flows.command.pairmill_run import overrides
-from flows.command.terminal import console, shown
-from flows.settings import load_recipe, resolve_source
-from flows.with_prefect.local_prefect import deployments, prepare, server, worker
-from flows.with_prefect.processes import Child
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.secrets import has_secret, without_secrets
+from pairmill.flows.command.pairmill_run import overrides
+from pairmill.flows.command.terminal import console, shown
+from pairmill.flows.settings import load_recipe, resolve_source
+from pairmill.flows.with_prefect.local_prefect import deployments, prepare, server, worker
+from pairmill.flows.with_prefect.processes import Child
 
 POLL_SECONDS = 1.0
 NEWLINE = "\n"
@@ -60,8 +60,8 @@ def run_once(client, children: list[Child], args: Namespace, api: str, screen: C
 
     Raises PairmillError when the run does not complete.
     """
-    from flows.command.outcome_text import print_outcome
-    from flows.outcome import outcome
+    from pairmill.flows.command.outcome_text import print_outcome
+    from pairmill.flows.outcome import outcome
 
     deployment = client.read_deployment_by_name(args.once)
     run = client.create_flow_run_from_deployment(deployment.id, parameters=parameters(args))
@@ -102,7 +102,7 @@ def check_unsigned(given: list[str]) -> None:
 
 def _absolute(uri: str) -> str:
     """Make a local source absolute: the run has another working directory."""
-    from ops.read.source import split_format
+    from pairmill.ops.read.source import split_format
 
     _, place = split_format(uri)
     return (

@@ -5,18 +5,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from catalog.ask import datasets
-from catalog.ask.why import Resolved, Scope, resolve, scope_of
-from catalog.ask.why_document import explain_document
-from catalog.ask.why_image import decisions, explain_image
-from catalog.ask.why_sentence import explain_sentence
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.terms.error import PairmillError
-from catalog.terms.ids import text_id
-from catalog.terms.secrets import without_users
-from flows.command.terminal import console, shown
-from flows.command.why_text import (
+from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.why import Resolved, Scope, resolve, scope_of
+from pairmill.catalog.ask.why_document import explain_document
+from pairmill.catalog.ask.why_image import decisions, explain_image
+from pairmill.catalog.ask.why_sentence import explain_sentence
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.ids import text_id
+from pairmill.catalog.terms.secrets import without_users
+from pairmill.flows.command.terminal import console, shown
+from pairmill.flows.command.why_text import (
     decision_text,
     print_address,
     print_document,
@@ -24,7 +24,7 @@ from flows.command.why_text import (
     print_quarantine,
     print_sentence,
 )
-from ops.text.split import normalise
+from pairmill.ops.text.split import normalise
 
 IN_FULL = 1  # items printed in full; the others a line each
 

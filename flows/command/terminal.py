@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
 
-from catalog.terms.controls import visible
+from pairmill.catalog.terms.controls import visible
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -4,8 +4,8 @@ from typing import Any
 
 from rich.console import Console
 
-from catalog.ask.why import Facts
-from flows.command.terminal import shown
+from pairmill.catalog.ask.why import Facts
+from pairmill.flows.command.terminal import shown
 
 
 def print_image(facts: Facts, screen: Console) -> None:

@@ -20,11 +20,11 @@ from prefect.artifacts import (
 from prefect.exceptions import PrefectException
 from prefect.logging import get_logger
 
-from catalog.terms.controls import visible
-from flows.outcome import Outcome
+from pairmill.catalog.terms.controls import visible
+from pairmill.flows.outcome import Outcome
 
 if TYPE_CHECKING:
-    from flows.caption_outcome import CaptionOutcome
+    from pairmill.flows.caption_outcome import CaptionOutcome
 
 EVERY_SECONDS = 2.0  # an update is a request of some 20 ms
 

@@ -6,7 +6,7 @@ from prefect import flow, get_run_logger
 from prefect.states import Completed, Failed, State
 from pydantic import Field
 
-from flows.settings import RECIPES, Compute, default_lake, load_recipe, notes_on
+from pairmill.flows.settings import RECIPES, Compute, default_lake, load_recipe, notes_on
 
 NAMES = sorted(file.stem for file in RECIPES.glob("*.yaml"))
 RecipeName = Annotated[str, Field(pattern=rf"^({'|'.join(NAMES)}|.+\.ya?ml)$", examples=NAMES)]
@@ -42,7 +42,7 @@ def curate(
         overrides: Settings of the recipe to override, by dotted key, such as balance.cap or images.short_side.keep.
         compute: Where and how wide the run works.
     """
-    from flows.user_error import user_message
+    from pairmill.flows.user_error import user_message
 
     try:
         texts = {key: yaml_text(value) for key, value in overrides.items()}
@@ -57,12 +57,12 @@ def curate(
 
 
 def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute) -> State:
-    from catalog.terms.controls import visible
-    from flows.curate import curate_steps
-    from flows.outcome import outcome
-    from flows.run_start import session
-    from flows.with_prefect.artifacts import ProgressArtifacts, create_artifacts
-    from flows.with_prefect.step_as_task import as_task
+    from pairmill.catalog.terms.controls import visible
+    from pairmill.flows.curate import curate_steps
+    from pairmill.flows.outcome import outcome
+    from pairmill.flows.run_start import session
+    from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, create_artifacts
+    from pairmill.flows.with_prefect.step_as_task import as_task
 
     with session(recipe, sources, lake, compute) as opened:
         opened.notes += notes

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import yaml
 
-from catalog.terms.error import PairmillError
-from flows.settings import ROOT
-from flows.with_prefect.processes import Child, finish, listens, start, stop, wait_for
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.settings import ROOT
+from pairmill.flows.with_prefect.processes import Child, finish, listens, start, stop, wait_for
 
 POOL = "curate-pool"
 PORT = 4200
@@ -96,7 +96,7 @@ def prepare(client, api: str) -> list[str]:
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
-    from flows.with_prefect.heartbeats import watch
+    from pairmill.flows.with_prefect.heartbeats import watch
 
     try:
         client.read_work_pool(POOL)

@@ -14,7 +14,7 @@ from typing import IO
 
 import psutil
 
-from catalog.terms.error import PairmillError
+from pairmill.catalog.terms.error import PairmillError
 
 TAIL_LINES = 25
 GRACE_SECONDS = 20.0

@@ -7,8 +7,8 @@ from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
 from prefect.states import Completed, Failed, State
 
-from flows.settings import Compute, default_lake, load_recipe
-from flows.with_prefect.deployments import RecipeName, Setting, SourceUri, yaml_text
+from pairmill.flows.settings import Compute, default_lake, load_recipe
+from pairmill.flows.with_prefect.deployments import RecipeName, Setting, SourceUri, yaml_text
 
 WAIT_SECONDS = 14 * 24 * 3600  # a fortnight of holidays; then the run fails, and goes on when it is run again
 POLL_SECONDS = 5
@@ -48,7 +48,7 @@ def recaption(
         overrides: Settings of the recipe to override, by dotted key, such as captioners.main.prompt.
         compute: Where and how wide the run works.
     """
-    from flows.user_error import user_message
+    from pairmill.flows.user_error import user_message
 
     try:
         texts = {key: yaml_text(value) for key, value in overrides.items()}
@@ -71,12 +71,12 @@ def _recaptioned(
     retry: str,
     approve_first: bool,
 ) -> State:
-    from catalog.ask.captioned import by_status
-    from catalog.terms.controls import visible
-    from flows.caption_rate import CaptionRate
-    from flows.recaption import recaption_session, recaption_steps
-    from flows.with_prefect.artifacts import ProgressArtifacts, RateArtifact, create_first_captions
-    from flows.with_prefect.step_as_task import as_task
+    from pairmill.catalog.ask.captioned import by_status
+    from pairmill.catalog.terms.controls import visible
+    from pairmill.flows.caption_rate import CaptionRate
+    from pairmill.flows.recaption import recaption_session, recaption_steps
+    from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, RateArtifact, create_first_captions
+    from pairmill.flows.with_prefect.step_as_task import as_task
 
     def look(found: Any) -> None:
         create_first_captions(found)
@@ -97,7 +97,7 @@ def _recaptioned(
 
 def _wait_for_a_person(found: Any) -> None:
     """Pause the run, with its lease held, until it is resumed. Raises PairmillError unless it is approved."""
-    from catalog.terms.error import PairmillError
+    from pairmill.catalog.terms.error import PairmillError
 
     asked = (
         f"The first {len(found.captions):,} captions ({found.said}) are among the run's artifacts. Tick `approve` to "

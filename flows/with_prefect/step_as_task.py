@@ -8,8 +8,8 @@ from typing import Any
 from prefect import Task, get_run_logger
 from prefect.cache_policies import NO_CACHE
 
-from flows.user_error import user_message
-from tasks.run.session import Session
+from pairmill.flows.user_error import user_message
+from pairmill.tasks.run.session import Session
 
 
 def as_task(step: Callable[[Session], Any], session: Session) -> Any:

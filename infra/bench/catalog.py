@@ -17,18 +17,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from catalog.ask.changes import changes
-from catalog.ask.datasets import find, funnel
-from catalog.ask.why import resolve, scope_of
-from catalog.ask.why_image import explain_image
-from catalog.cut.cut import cut
-from catalog.cut.publication import publish
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.pending.worklist import pending_images
-from catalog.terms.score import Stage
 from infra.bench.made_lake import fill, plan
 from infra.bench.measure import Row, Seconds, cpu, exponent, finish, parser, peak_mb, timed, wall
+from pairmill.catalog.ask.changes import changes
+from pairmill.catalog.ask.datasets import find, funnel
+from pairmill.catalog.ask.why import resolve, scope_of
+from pairmill.catalog.ask.why_image import explain_image
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.publication import publish
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.worklist import pending_images
+from pairmill.catalog.terms.score import Stage
 
 LIMITS = {"work list": 10.0, "work list when all is done": 10.0, "cut of new rows": None, "re-cut": 10.0,
           "publish": None, "what differs between two versions": None, "funnel": 1.0, "why": 1.0}  # fmt: skip

@@ -18,24 +18,24 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from catalog.ask.datasets import find
-from catalog.ask.holdings import counts
-from catalog.ask.why import resolve, scope_of
-from catalog.ask.why_image import explain_image
-from catalog.cut import wanted
-from catalog.cut.cut import cut
-from catalog.cut.publication import publish
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.pending.by_text import pending_asked, pending_fusion, pending_similarity
-from catalog.pending.worklist import pending_images, pending_sentences
-from catalog.recipe.plan import Plan
-from catalog.terms.score import RUN_AT
 from infra.bench import made_texts
 from infra.bench.catalog import Notes, limit, opened, run
 from infra.bench.made_lake import LACKING, SHARD, add, add_homes, add_similarities, plan_30m
 from infra.bench.made_tables import TABLES
 from infra.bench.measure import Row, parser
+from pairmill.catalog.ask.datasets import find
+from pairmill.catalog.ask.holdings import counts
+from pairmill.catalog.ask.why import resolve, scope_of
+from pairmill.catalog.ask.why_image import explain_image
+from pairmill.catalog.cut import wanted
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.publication import publish
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.by_text import pending_asked, pending_fusion, pending_similarity
+from pairmill.catalog.pending.worklist import pending_images, pending_sentences
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.score import RUN_AT
 
 LIMITS = {"first facts": None, "ask for a wave's texts": None, "list a wave's captions": None,
           "list a wave's fused texts": None, "cut behind a wave": None, "work lists when all is done": 10.0,

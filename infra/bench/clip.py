@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import save_file
 
 from infra.bench.measure import Row, cpu, finish, interleaved, parser, ratio
-from ops.models.clip import Clip
-from ops.models.clip_loaded import load
+from pairmill.ops.models.clip.clip import Clip
+from pairmill.ops.models.clip.clip_loaded import load
 
 MODEL = "ViT-B-32"
 BATCH = 64

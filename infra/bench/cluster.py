@@ -11,7 +11,7 @@ import torch
 
 from infra.bench import topics
 from infra.bench.measure import Row, cpu, exponent, finish, interleaved, parser, peak_mb, ratio, timed
-from ops.whole import kmeans
+from pairmill.ops.whole import kmeans
 
 
 def by_faiss(vectors: np.ndarray, centroids: np.ndarray, probes: int) -> np.ndarray:

@@ -25,13 +25,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.lake.connection import connect
-from catalog.lake.opening import create_or_open
-from catalog.write import lease
-from catalog.write.commit import Manifest
-from catalog.write.lease import Writer
-from catalog.write.sweep import checkpoint, sweep
 from infra.bench.measure import Row, finish, parser, peak_mb
+from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.write import lease
+from pairmill.catalog.write.commit import Manifest
+from pairmill.catalog.write.lease import Writer
+from pairmill.catalog.write.sweep import checkpoint, sweep
 
 EVERY = 1_000
 

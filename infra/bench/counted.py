@@ -91,7 +91,7 @@ def main() -> None:
     if CPUS:
         os.sched_getaffinity = lambda pid: set(range(CPUS))
         os.cpu_count = lambda: CPUS
-    from flows.command.cli import main as pairmill
+    from pairmill.flows.command.cli import main as pairmill
 
     try:
         status = pairmill(words)

@@ -15,8 +15,8 @@ from PIL import Image
 
 from infra.bench import photographs
 from infra.bench.measure import Row, cpu, finish, interleaved, parser, ratio, wall
-from ops.image.decode import Decode, target
-from ops.image.phash import PerceptualHash
+from pairmill.ops.image.decode import Decode, target
+from pairmill.ops.image.phash import PerceptualHash
 
 SIDE = 224
 

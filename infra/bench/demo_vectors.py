@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from infra.bench.measure import ROOT
-from ops.models.clip import Clip
+from pairmill.ops.models.clip.clip import Clip
 
 sys.path.insert(0, str(ROOT / "infra" / "demo"))  # its modules import each other by their bare names
 

@@ -13,11 +13,11 @@ import torch
 
 from infra.bench import topics
 from infra.bench.measure import Row, cpu, exponent, finish, interleaved, parser, peak_mb, timed
-from ops.whole import kmeans
-from ops.whole.components import components
-from ops.whole.hamming import hamming_edges
-from ops.whole.ranking import unit
-from ops.whole.semantic import edges_within
+from pairmill.ops.whole import kmeans
+from pairmill.ops.whole.components import components
+from pairmill.ops.whole.hamming import hamming_edges
+from pairmill.ops.whole.ranking import unit
+from pairmill.ops.whole.semantic import edges_within
 
 RADIUS, THRESHOLD, PROBES, SAMPLE = 4, 0.96, 2, 20_000
 # What the methods' own theory says of their growth. The 64 bits are cut into radius + a bands; a pair within the radius

@@ -30,10 +30,11 @@ import torch
 from infra.bench import gpu_texts, photographs
 from infra.bench.feeder_processes import FeederProcesses, waited
 from infra.bench.measure import ROOT, Row, finish, parser
-from ops.image.decode import Decode
-from ops.models import clip_loaded, vlm_loaded
-from ops.models.engine import Engine
-from ops.models.picture_normalisation import normalisation
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.models.clip import clip_loaded
+from pairmill.ops.models.clip.picture_normalisation import normalisation
+from pairmill.ops.models.device.engine import Engine
+from pairmill.ops.models.vision_language import vlm_loaded
 
 MODELS = ROOT / "infra" / "demo" / "models"
 BATCH, PROMPT = 16, "Describe the picture in one sentence, with what is in front and what is behind."

@@ -25,9 +25,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.lake.opening import create_or_open
 from infra.bench import photographs, tree
 from infra.bench.measure import ROOT, Row, finish, parser
+from pairmill.catalog.lake.opening import create_or_open
 
 FEW = 100
 PEERS = {"img2dataset": [], "img2dataset, resize_mode=no": ["--resize_mode", "no"]}
@@ -79,7 +79,7 @@ def _run(scratch: Path, peer: str, name: str, n: int) -> tree.Used:
         command = [
             sys.executable,
             "-m",
-            "flows.command.cli",
+            "pairmill.flows.command.cli",
             "fetch",
             "30m",
             "--models",

@@ -54,8 +54,8 @@ def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
 
 def load(shape: Vlm) -> Any:
     """Make the model and hand it to the code that captions; on a CPU, to the steps that a GPU captures."""
-    from ops.models.captured_decoding import Decoder
-    from ops.models.vlm_loaded import LoadedVlm
+    from pairmill.ops.models.generate.captured_decoding import Decoder
+    from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm
 
     patch = shape.tower.patch * shape.tower.merge
     loaded = LoadedVlm(random_vlm(shape, device()), processor(shape.tower.side, patch, shape.decoder.vocabulary))
@@ -119,7 +119,7 @@ def _stage(loaded: Any, shape: Vlm, rows: int, prompts: list[str], model: float)
     if not find_spec("simplejpeg"):
         yield from (Seen(name, "", None, note="not measured: simplejpeg is absent") for name in what)
         return
-    from ops.models.engine import Engine
+    from pairmill.ops.models.device.engine import Engine
 
     made = pictures(rows)
     halves = FromBytes(loaded, prompts, shape)
@@ -135,7 +135,7 @@ class FromBytes:
     """The halves of an engine's job: JPEG bytes are decoded and prepared, then answered."""
 
     def __init__(self, loaded: Any, prompts: list[str], shape: Vlm) -> None:
-        from ops.image.decode import Decode
+        from pairmill.ops.image.decode import Decode
 
         self.loaded, self.prompts, self.shape = loaded, prompts, shape
         self.decode = Decode(side=shape.tower.side)

@@ -75,7 +75,7 @@ def _stage(size: str) -> Iterator[Seen]:
 
 def fed(clip: Any, side: int, feeders: int, pieces: list[list[bytes]], rounds: int) -> float:
     """Pictures a second of an engine with ``feeders``, the median of its rounds."""
-    from ops.models.engine import Engine
+    from pairmill.ops.models.device.engine import Engine
 
     engine = Engine(FromBytes(clip, side), feeders)
     engine.run(pieces[: feeders + 2])
@@ -88,7 +88,7 @@ class FromBytes:
     """The halves of an engine's job: JPEG bytes are decoded, embedded and copied back."""
 
     def __init__(self, clip: Any, side: int) -> None:
-        from ops.image.decode import Decode
+        from pairmill.ops.image.decode import Decode
 
         self.clip, self.decode = clip, Decode(side=side)
 
@@ -106,7 +106,7 @@ class OpenClip:
     """The pipeline's own CLIP in the three steps of an engine's job."""
 
     def __init__(self, spec: str) -> None:
-        from ops.models.clip_loaded import load
+        from pairmill.ops.models.clip.clip_loaded import load
 
         self.loaded = load(spec, "bf16" if device().type == "cuda" else "fp32")
 

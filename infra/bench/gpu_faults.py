@@ -65,7 +65,7 @@ def _leave_room(loaded: Any, shape: Vlm, rows: int) -> str:
 
 
 def _broken(size: str) -> Iterator[Seen]:
-    from ops.models.engine import BrokenDevice, Engine
+    from pairmill.ops.models.device.engine import BrokenDevice, Engine
 
     engine = Engine(Asserts(), 1)
     try:

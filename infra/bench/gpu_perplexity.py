@@ -40,7 +40,7 @@ def load(shape: dict[str, Any]) -> Any:
     """Make the model as `Perplexity` loads one: bf16 with an output layer in fp32 on a GPU, else fp32."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    from ops.models.perplexity_loaded import ExactHead, LoadedLanguageModel
+    from pairmill.ops.models.language.perplexity_loaded import ExactHead, LoadedLanguageModel
 
     torch.manual_seed(0)
     with torch.device(device()):

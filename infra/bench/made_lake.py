@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from catalog.lake.lake import Lake
-from catalog.pending.by_text import pending_similarity
-from catalog.recipe.plan import Plan, compile_plan
-from catalog.recipe.recipe import Recipe, load
-from catalog.write.commit import Manifest, commit
 from infra.bench.made_tables import GROUPS, TABLES, groups, rows
 from infra.bench.measure import ROOT
-from tasks.run.parquet_file import ParquetFile
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.by_text import pending_similarity
+from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.recipe import Recipe, load
+from pairmill.catalog.write.commit import Manifest, commit
+from pairmill.tasks.run.parquet_file import ParquetFile
 
 SHARD = 50_000
 # Scorers, by what they fill, of a recipe of cheap rules, and what `30m` has beside or in the place of them.

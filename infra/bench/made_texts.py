@@ -5,11 +5,11 @@ Half of the fused texts fit their picture as `30m` asks, three in a hundred brea
 
 from __future__ import annotations
 
-from catalog.lake.lake import Lake
-from catalog.pending.generated import fusion_digest
-from catalog.pending.scored_rows import text_digest
-from catalog.write.commit import commit
 from infra.bench.made_lake import write
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.generated import fusion_digest
+from pairmill.catalog.pending.scored_rows import text_digest
+from pairmill.catalog.write.commit import commit
 
 CAPTION = """SELECT sha256, 'main' AS captioner, 'a picture that shows ' || left(sha256, 12) AS text,
     if(hash(sha256) % 50 = 0, 'cut_off', 'ok') AS status, 40 AS n_tokens, 1.5 AS seconds"""

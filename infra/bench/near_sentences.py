@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse
 
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.pending.near_sentences import candidates
 from infra.bench.measure import Row, cpu, exponent, finish, interleaved, parser, peak_mb, ratio
-from ops.text.minhash import BANDS, SentenceSignature, grams, jaccard
-from ops.whole.neighbours import near_in_order
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.near_sentences import candidates
+from pairmill.ops.text.minhash import BANDS, SentenceSignature, grams, jaccard
+from pairmill.ops.whole.neighbours import near_in_order
 
 JACCARD = 0.8
 COMPARED = 10_000  # by the twin, whose products grow with the square

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.terms.ids import text_id
-from catalog.write.commit import Committed, known_partitions
 from infra.bench.measure import Row, exponent, finish, interleaved, parser, wall
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.ids import text_id
+from pairmill.catalog.write.commit import Committed, known_partitions
 
 SIZES = (32_000, 1_900_000)
 AT_ONCE = 200

@@ -17,8 +17,8 @@ import torch
 
 from infra.bench.measure import Row, cpu, finish, interleaved, parser, ratio
 from infra.demo import prose
-from ops.models.perplexity import Perplexity
-from ops.models.perplexity_loaded import load
+from pairmill.ops.models.language.perplexity import Perplexity
+from pairmill.ops.models.language.perplexity_loaded import load
 
 DEMO = Path(__file__).parents[1] / "demo" / "models" / "language"
 WIDTH, LAYERS, HEADS, VOCABULARY, CONTEXT = 1280, 36, 20, 50257, 1024  # GPT-2 large

@@ -9,13 +9,13 @@ import numpy as np
 
 from infra.bench.measure import Row, cpu, finish, interleaved, parser, ratio
 from infra.demo import prose
-from ops.models.dependency_parser import DependencyParser
-from ops.models.dependency_parser_loaded import load
-from ops.models.word import Word
-from ops.text.corpus_entropy import CorpusEntropy, count_words
-from ops.text.sentence_quality import SentenceQuality
-from ops.text.sentence_structure import SentenceStructure
-from ops.text.split import SentenceSplitter, normalise
+from pairmill.ops.models.language.dependency_parser import DependencyParser
+from pairmill.ops.models.language.dependency_parser_loaded import load
+from pairmill.ops.models.language.word import Word
+from pairmill.ops.text.corpus_entropy import CorpusEntropy, count_words
+from pairmill.ops.text.sentence_quality import SentenceQuality
+from pairmill.ops.text.sentence_structure import SentenceStructure
+from pairmill.ops.text.split import SentenceSplitter, normalise
 
 # Parsed: each takes some fifteen times as long as its flags do.
 PARSED = 4_000

@@ -23,13 +23,13 @@ import numpy as np
 import pyarrow as pa
 import simplejpeg
 
-from catalog.pending.item import WorkItem
 from infra.bench.measure import Row, finish, parser
-from ops.image.decode import Decode
-from tasks.run.model_job import Piece, one_by_one
-from tasks.run.partition import Output, Part
-from tasks.run.placement import ModelPool, Placement
-from tasks.run.stage import Stage
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.ops.image.decode import Decode
+from pairmill.tasks.run.model_job import Piece, one_by_one
+from pairmill.tasks.run.partition import Output, Part
+from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.tasks.run.stage import Stage
 
 BATCH, ITEMS, BATCHES = 16, 12, 10
 # What the model takes for a batch. Decoding one takes some 60 ms of a CPU, so two feeders are enough for it.

@@ -10,14 +10,17 @@ import numpy as np
 
 from infra.bench.measure import Row, cpu, finish, interleaved, parser, peak_mb, ratio, timed
 from infra.demo import prose
-from ops.pair.tags import ZeroShotTags
-from ops.text.noun_phrases import NounPhrases
-from ops.whole.grounding import grounding
-from ops.whole.ranking import unit
-from ops.whole.tag_thresholds import tag_thresholds
+from pairmill.ops.pair.tags import ZeroShotTags
+from pairmill.ops.text.noun_phrases import NounPhrases
+from pairmill.ops.whole.grounding import grounding
+from pairmill.ops.whole.ranking import unit
+from pairmill.ops.whole.tag_thresholds import tag_thresholds
 
 DIMENSIONS, DIRECTIONS = 512, 2_000
-SAMPLE, CANDIDATES = 20_000, 20_000  # as tasks/vocabulary.py takes them for 4,000 words of its own and 4,000 mined
+SAMPLE, CANDIDATES = (
+    20_000,
+    20_000,
+)  # as tasks/generate/vocabulary.py takes them for 4,000 words of its own and 4,000 mined
 PARSED = 2_000
 STRICT, TOP_K = 0.7, 5
 

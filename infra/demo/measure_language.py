@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from infra.demo.spoiled import COMMON, phrase_over, said_over, shuffled, swapped
-from ops.models.perplexity import Perplexity
+from pairmill.ops.models.language.perplexity import Perplexity
 
 MODEL = Path(__file__).parent / "models" / "language"
 GOOD = ("describes", "distractor")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ops.fault import Fault
+from pairmill.ops.fault import Fault
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 
 import aiohttp
 
-from ops.fault import Fault
-from ops.header_number import whole_number
-from ops.image.header import format_of, inspect
+from pairmill.ops.fault import Fault
+from pairmill.ops.header_number import whole_number
+from pairmill.ops.image.header import format_of, inspect
 
 # Enough to know any format by; an HTML page behind a picture's address is not read to its end.
 ENOUGH = 512

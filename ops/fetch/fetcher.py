@@ -19,13 +19,13 @@ from functools import cache
 import aiohttp
 from yarl import URL
 
-from ops.fault import Fault
-from ops.fetch.address import BlockedAddress, Reach, numeric
-from ops.fetch.answer import Answer
-from ops.fetch.body import read_body
-from ops.fetch.names import Lookup, Names, system_lookup
-from ops.fetch.refusal import AGENT, Banned, opted_out
-from ops.header_number import seconds_until
+from pairmill.ops.fault import Fault
+from pairmill.ops.fetch.address import BlockedAddress, Reach, numeric
+from pairmill.ops.fetch.answer import Answer
+from pairmill.ops.fetch.body import read_body
+from pairmill.ops.fetch.names import Lookup, Names, system_lookup
+from pairmill.ops.fetch.refusal import AGENT, Banned, opted_out
+from pairmill.ops.header_number import seconds_until
 
 HEADERS = {
     "User-Agent": f"{AGENT}/0.1 (image-text dataset curation; heeds X-Robots-Tag)",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from ops.fetch.address import BlockedAddress, Reach
+from pairmill.ops.fetch.address import BlockedAddress, Reach
 
 KEEP_SECONDS = 300.0
 # Lists of links name hosts by the hundred thousand; the oldest answers go first.

@@ -14,9 +14,9 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from ops.fault import Fault
-from ops.image.header import HOSTILE, Stored, inspect, stored_size
-from ops.image.orientation import upright
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.header import HOSTILE, Stored, inspect, stored_size
+from pairmill.ops.image.orientation import upright
 
 # libjpeg's messages for data that ends early; the rest of the picture would be gray.
 CUT_JPEG = re.compile(r"premature end", re.IGNORECASE)

@@ -6,7 +6,7 @@ import io
 
 from PIL import ExifTags, Image
 
-from ops.image.header import HOSTILE
+from pairmill.ops.image.header import HOSTILE
 
 # EXIF blocks of whole previews and maker notes exist; a person reads the first few tags.
 MOST_TAGS, MOST_LETTERS = 64, 200

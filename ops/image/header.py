@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from ops.fault import Fault
-from ops.image.animation import is_animated
-from ops.image.orientation import TURNED, orientation_of
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.animation import is_animated
+from pairmill.ops.image.orientation import TURNED, orientation_of
 
 # What decoders raise on hostile bytes.
 HOSTILE = (

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from ops.batch import Batch
-from ops.image.luma import with_luma
+from pairmill.ops.batch import Batch
+from pairmill.ops.image.luma import with_luma
 
 
 @dataclass(frozen=True)

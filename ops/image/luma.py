@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
-from ops.batch import Batch
+from pairmill.ops.batch import Batch
 
 
 def luma(pixels: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ops.batch import Batch
-from ops.image.luma import with_luma
+from pairmill.ops.batch import Batch
+from pairmill.ops.image.luma import with_luma
 
 if TYPE_CHECKING:
     import torch

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ops.models.generation import Answering
-from ops.models.http.http_model import HttpModel
-from ops.models.http.http_spec import PREFIX
-from ops.models.kind_of_model import sees_pictures
-from ops.models.language_model import LanguageModel
-from ops.models.vlm import VisionLanguageModel
+from pairmill.ops.models.generation import Answering
+from pairmill.ops.models.http.http_model import HttpModel
+from pairmill.ops.models.http.http_spec import PREFIX
+from pairmill.ops.models.language.language_model import LanguageModel
+from pairmill.ops.models.vision_language.kind_of_model import sees_pictures
+from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 
 
 def seeing(spec: str, precision: str, batch_size: int, encoding: str) -> VisionLanguageModel | HttpModel:

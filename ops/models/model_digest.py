@@ -16,8 +16,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from ops.models.http.http_spec import PREFIX, parse_http
-from ops.models.model_error import ModelError
+from pairmill.ops.models.http.http_spec import PREFIX, parse_http
+from pairmill.ops.models.model_error import ModelError
 
 # What decides a model's output: weights, config, tokenizer and processor files. README, scripts and images do not.
 MODEL_FILES = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import quote
 
-from catalog.terms.controls import printable
-from catalog.terms.secrets import without_users
-from ops.fault import Fault
-from ops.read.places.file_table import FileTable
-from ops.read.places.tree import Place, Tree
+from pairmill.catalog.terms.controls import printable
+from pairmill.catalog.terms.secrets import without_users
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places.file_table import FileTable
+from pairmill.ops.read.places.tree import Place, Tree
 
 WEB = ("https://", "http://", "ftp://")
 CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f]")

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from catalog.terms.controls import printable, printable_json
+from pairmill.catalog.terms.controls import printable, printable_json
 
 # One value of metadata is kept up to here: a similarity matrix or a page of EXIF must not outgrow its picture.
 MAX_TEXT = 65_536

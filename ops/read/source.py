@@ -16,17 +16,17 @@ from itertools import islice
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
-from catalog.terms.secrets import without_secrets
-from ops.fault import Fault
-from ops.read import formats
-from ops.read.document import Document, Format, Picture, Text, Unit
-from ops.read.formats import image_folder
-from ops.read.places.file_table import Entry, FileTable, Kept
-from ops.read.places.tree import LocalTree, SourceError, Tree, local_tree
-from ops.read.places.web import WebTree, web_tree
+from pairmill.catalog.terms.secrets import without_secrets
+from pairmill.ops.fault import Fault
+from pairmill.ops.read import formats
+from pairmill.ops.read.document import Document, Format, Picture, Text, Unit
+from pairmill.ops.read.formats import image_folder
+from pairmill.ops.read.places.file_table import Entry, FileTable, Kept
+from pairmill.ops.read.places.tree import LocalTree, SourceError, Tree, local_tree
+from pairmill.ops.read.places.web import WebTree, web_tree
 
 if TYPE_CHECKING:
-    from ops.read.places.s3 import S3Tree
+    from pairmill.ops.read.places.s3 import S3Tree
 
 __all__ = ["Document", "Picture", "Source", "SourceError", "Text", "Unit", "open_source"]
 
@@ -203,7 +203,7 @@ def split_format(uri: str) -> tuple[str, str]:
 def _tree(place: str) -> LocalTree | S3Tree | WebTree:
     scheme, marked, _ = place.partition("://")
     if marked and scheme == "s3":
-        from ops.read.places.s3 import s3_tree  # s3fs takes 0.5 s to import, which a local source need not pay
+        from pairmill.ops.read.places.s3 import s3_tree  # s3fs takes 0.5 s to import, which a local source need not pay
 
         return s3_tree(place, frozenset().union(*(reader.suffixes for reader in READERS)))
     if place.startswith(WEB):

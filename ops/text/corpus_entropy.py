@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ops.batch import Batch
+from pairmill.ops.batch import Batch
 
 if TYPE_CHECKING:
     from nltk.tokenize.destructive import NLTKWordTokenizer

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from ops.text.corpus_entropy import RAREST
+from pairmill.ops.text.corpus_entropy import RAREST
 
 WORDFREQ = "wordfreq:"
 EXPECTED = "give a Parquet file with columns word, n, or a text file of lines 'word<TAB>count'"

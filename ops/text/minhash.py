@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ops.batch import Batch
-from ops.text.split import normalise
+from pairmill.ops.batch import Batch
+from pairmill.ops.text.split import normalise
 
 GRAM = 3
 BANDS, BYTES = 16, 8

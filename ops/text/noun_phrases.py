@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ops.batch import Batch
-from ops.models.dependency_parser import DependencyParser
-from ops.models.word import Word
-from ops.text.sentence_structure import english_parses
+from pairmill.ops.batch import Batch
+from pairmill.ops.models.language.dependency_parser import DependencyParser
+from pairmill.ops.models.language.word import Word
+from pairmill.ops.text.sentence_structure import english_parses
 
 # Labels of the words before a noun that make a phrase with it: "red wine", "wine glass".
 MODIFIERS = {"amod", "compound", "nmod"}

@@ -7,8 +7,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from ops.batch import Batch
-from ops.text.language import language_of
+from pairmill.ops.batch import Batch
+from pairmill.ops.text.language import language_of
 
 # Letters, digits and marks, with apostrophes and hyphens inside: "don't" and "well-known" are one word each.
 WORD = re.compile(r"\w+(?:['’\-]\w+)*")

@@ -29,11 +29,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ops.batch import Batch
-from ops.models.dependency_parser import DependencyParser
-from ops.models.word import Word
-from ops.text.language import language_of
-from ops.text.sentence_quality import WORD
+from pairmill.ops.batch import Batch
+from pairmill.ops.models.language.dependency_parser import DependencyParser
+from pairmill.ops.models.language.word import Word
+from pairmill.ops.text.language import language_of
+from pairmill.ops.text.sentence_quality import WORD
 
 OBJECTS = {"NOUN", "PROPN"}
 # Labels of words below a noun, each an attribute of it: "red", "two", "brick", "the boy's", "chasing a cat".

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ops.whole.ranking import blocks
+from pairmill.ops.whole.ranking import blocks
 
 VERSION = 1  # counts up when the same vectors give other values
 TOP = 4

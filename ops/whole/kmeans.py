@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ops.whole.ranking import blocks, nearest, unit
+from pairmill.ops.whole.ranking import blocks, nearest, unit
 
 TRAIN_VERSION = 1  # counts up when the same vectors give other centroids
 ASSIGN_VERSION = 1  # counts up when a vector is given other centroids
@@ -135,7 +135,7 @@ def assign(
     probes = min(probes, len(centroids))
     found = np.empty((len(vectors), probes), dtype=np.int32)
     if router is not None:
-        from ops.whole.search import top_k
+        from pairmill.ops.whole.search import top_k
 
         near = assign(vectors, router.heads, min(groups, len(router.heads)))
         inside, _ = top_k(vectors, near, centroids[router.members], router.offsets, probes)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ops.whole.ranking import blocks, nearest
+from pairmill.ops.whole.ranking import blocks, nearest
 
 VERSION = 1  # counts up when other vectors are found, or in another order
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ops.whole.ranking import ROUNDING, blocks, products
+from pairmill.ops.whole.ranking import ROUNDING, blocks, products
 
 VERSION = 1  # counts up when other pairs are found
 # Rows compared at once. Of a cluster of 400 new ones two thirds of the square are computed, of larger ones nearly half;

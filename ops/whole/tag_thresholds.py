@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ops.whole.ranking import blocks
+from pairmill.ops.whole.ranking import blocks
 
 VERSION = 1  # counts up when the same vectors give other values
 # One also-ran in a hundred is higher than what a word gets as one. Of fewer than a hundred it is the highest.

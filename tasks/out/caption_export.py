@@ -17,14 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.ask import caption_rows, captioned, exports
-from catalog.ask.caption_rows import CAPTION_COLUMNS
-from catalog.lake.lake import Lake
-from catalog.terms.error import PairmillError
-from catalog.terms.mark import MARK
-from tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
-from tasks.out.export import SUFFIX, Format, spans
-from tasks.out.webdataset_tars import Sample, write_tar
+from pairmill.catalog.ask import caption_rows, captioned, exports
+from pairmill.catalog.ask.caption_rows import CAPTION_COLUMNS
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.mark import MARK
+from pairmill.tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
+from pairmill.tasks.out.export import SUFFIX, Format, spans
+from pairmill.tasks.out.webdataset_tars import Sample, write_tar
 
 SAMPLE = Sample("sha256", "caption", CAPTION_COLUMNS)
 _FILE = re.compile(r"captions-\d{6}\.(tar|parquet)")

@@ -4,10 +4,10 @@ import os
 from collections import Counter
 from typing import Any
 
-from catalog.lake.lake import Lake
-from catalog.recipe.recipe import Recipe
-from tasks.out.html_report import template
-from tasks.out.thumbnails import thumbnails
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.tasks.out.html_report import template
+from pairmill.tasks.out.thumbnails import thumbnails
 
 LONGEST = 2000  # characters shown of one caption
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from catalog.ask.histogram import Histogram, passing
+from pairmill.catalog.ask.histogram import Histogram, passing
 
 
 @dataclass(frozen=True)

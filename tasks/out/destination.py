@@ -12,8 +12,8 @@ from typing import Any
 import fsspec
 from botocore.exceptions import BotoCoreError, ClientError
 
-from catalog.terms.error import PairmillError
-from catalog.terms.mark import EXPORT_LISTS
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.mark import EXPORT_LISTS
 
 MANIFEST, PROGRESS = EXPORT_LISTS
 # Gives up after some 20 s without an answer.

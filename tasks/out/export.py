@@ -16,15 +16,15 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow.parquet as pq
 
-from catalog.ask import datasets, exports
-from catalog.ask.all_captions import captions_of
-from catalog.ask.datasets import Dataset
-from catalog.lake.lake import Lake
-from catalog.terms.error import PairmillError
-from catalog.terms.mark import EXPORT_FILE, MARK
-from catalog.write import lease
-from tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
-from tasks.out.webdataset_tars import write_tar
+from pairmill.catalog.ask import datasets, exports
+from pairmill.catalog.ask.all_captions import captions_of
+from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.mark import EXPORT_FILE, MARK
+from pairmill.catalog.write import lease
+from pairmill.tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
+from pairmill.tasks.out.webdataset_tars import write_tar
 
 Format = Literal["webdataset", "parquet"]
 Captions = Literal["chosen", "all"]

@@ -9,15 +9,15 @@ from typing import Any
 import jinja2
 import yaml
 
-from catalog.ask import datasets, report
-from catalog.ask.datasets import Dataset
-from catalog.ask.histogram import histograms
-from catalog.ask.token_usage import by_step
-from catalog.lake.lake import Lake
-from catalog.recipe.parts import RESERVED, Balance
-from catalog.recipe.plan import Plan
-from tasks.out import charts
-from tasks.out.thumbnails import thumbnails
+from pairmill.catalog.ask import datasets, report
+from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.ask.histogram import histograms
+from pairmill.catalog.ask.token_usage import by_step
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.recipe.parts import RESERVED, Balance
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.tasks.out import charts
+from pairmill.tasks.out.thumbnails import thumbnails
 
 PAIRS_SHOWN = 24
 _STEPS = {

@@ -6,12 +6,12 @@ from collections import defaultdict
 
 from PIL import Image
 
-from catalog.lake.lake import Lake
-from catalog.pending.item import WorkItem
-from catalog.pending.worklist import payload_paths
-from ops.fault import Fault
-from ops.image.decode import Decode
-from tasks.run.payloads import payloads
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.worklist import payload_paths
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.decode import Decode
+from pairmill.tasks.run.payloads import payloads
 
 SIDE = 160  # pixels of the longer side: 24 of them are some 150 KB
 

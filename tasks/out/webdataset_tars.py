@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from catalog.ask.exports import PAIR_COLUMNS
-from catalog.pending.item import WorkItem
-from catalog.terms.error import PairmillError
-from ops.fault import Fault
-from ops.read.places.tree import SourceError
-from tasks.out.destination import HashingFile
-from tasks.run.payloads import payloads
+from pairmill.catalog.ask.exports import PAIR_COLUMNS
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places.tree import SourceError
+from pairmill.tasks.out.destination import HashingFile
+from pairmill.tasks.run.payloads import payloads
 
 _EXTENSION = {"jpeg": "jpg", "tiff": "tif"}
 

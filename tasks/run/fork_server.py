@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import forkserver
 
-from tasks.run.preload import modules_for
-from tasks.run.remains import sweep
-from tasks.run.worker import ONE_THREAD
+from pairmill.tasks.run.preload import modules_for
+from pairmill.tasks.run.remains import sweep
+from pairmill.tasks.run.worker import ONE_THREAD
 
 # Two of the libraries ask when they are imported whether there is a GPU. CUDA's own answer would break CUDA in a fork;
 # so asked, torch says no without it. Workers that have a GPU are no forks.

@@ -6,25 +6,25 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache, reduce
 from typing import Any
 
-from catalog.recipe.parts import Captioner, Fuse
-from catalog.recipe.plan import Plan, compile_plan
-from catalog.recipe.recipe import Recipe
-from catalog.terms.error import BadRecipe, PairmillError
-from catalog.terms.score import Score
-from catalog.terms.scores import IMAGE_EMBEDDING, SENTENCE_STRUCTURE
-from catalog.write.scorer import Scorer
-from ops.batch import Batch
-from ops.image.decode import Decode
-from ops.models.backends import fusing, seeing, settings_of
-from ops.models.clip import Clip
-from ops.models.http.http_model import HttpModel
-from ops.models.kind_of_model import sees_pictures
-from ops.models.language_model import LanguageModel
-from ops.models.model_digest import ModelError, model_digest
-from ops.models.vlm import VisionLanguageModel
-from ops.pair import fuse
-from ops.text import generation_status, unsupported
-from ops.text.noun_phrases import NounPhrases
+from pairmill.catalog.recipe.parts import Captioner, Fuse
+from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.error import BadRecipe, PairmillError
+from pairmill.catalog.terms.score import Score
+from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, SENTENCE_STRUCTURE
+from pairmill.catalog.write.scorer import Scorer
+from pairmill.ops.batch import Batch
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.models.backends import fusing, seeing, settings_of
+from pairmill.ops.models.clip.clip import Clip
+from pairmill.ops.models.http.http_model import HttpModel
+from pairmill.ops.models.language.language_model import LanguageModel
+from pairmill.ops.models.model_digest import ModelError, model_digest
+from pairmill.ops.models.vision_language.kind_of_model import sees_pictures
+from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
+from pairmill.ops.pair import fuse
+from pairmill.ops.text import generation_status, unsupported
+from pairmill.ops.text.noun_phrases import NounPhrases
 
 # Fields of an op that are no setting: hashed by themselves, or placement.
 _OWN_FIELDS = {"version", "model", "batch_size"}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.write.commit import Manifest
+from pairmill.catalog.write.commit import Manifest
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from catalog.pending.item import WorkItem
-from tasks.run.partition import Job, Part
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.tasks.run.partition import Job, Part
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Piece:
 @runtime_checkable
 class ModelJob(Job, Protocol):
     """A job in halves: ``pieces`` reads, ``prepare`` works on a CPU, ``infer`` and ``fetch`` alone talk to the device
-    (`ops.models.engine.Halves`), ``parts`` makes rows of all that was found, in the order of the pieces.
+    (`ops.models.device.engine.Halves`), ``parts`` makes rows of all that was found, in the order of the pieces.
 
     ``model`` is the recipe's name of it, by which its resources are set. ``load`` loads it before any row is in hand: a
     process that dies of that blames none. ``rows`` is how many rows a piece has at most; 0 means the model's own

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from catalog.pending.item import WorkItem
-from catalog.write.commit import Manifest
-from ops.models.engine import Engine, Relay
-from tasks.run import time_limit
-from tasks.run.messages import Hold
-from tasks.run.model_job import ModelJob, Piece
-from tasks.run.partition import Output, with_seconds, write_parts
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.write.commit import Manifest
+from pairmill.ops.models.device.engine import Engine, Relay
+from pairmill.tasks.run import time_limit
+from pairmill.tasks.run.messages import Hold
+from pairmill.tasks.run.model_job import ModelJob, Piece
+from pairmill.tasks.run.partition import Output, with_seconds, write_parts
 
 # A batch that takes ten times as long as the median of the last ones is stuck; one of a model that loads or compiles at
 # its first batches may take half an hour, and no honest one is called stuck within a minute.

@@ -17,16 +17,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from catalog.pending.item import WorkItem
-from catalog.terms.error import PairmillError
-from catalog.write.commit import Manifest
-from tasks.run.partition import Output
-from tasks.run.placement import Placement
-from tasks.run.pool import run_item
-from tasks.run.process import LOG, Process
-from tasks.run.resources import Node, Resources, refusal
-from tasks.run.waiting import Waiting
-from tasks.run.worker import ONE_THREAD, JobWorker
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.commit import Manifest
+from pairmill.tasks.run.partition import Output
+from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.pool import run_item
+from pairmill.tasks.run.process import LOG, Process
+from pairmill.tasks.run.resources import Node, Resources, refusal
+from pairmill.tasks.run.waiting import Waiting
+from pairmill.tasks.run.worker import ONE_THREAD, JobWorker
 
 # How often it is looked whether machines can give what is asked for, and how long one that is there may say nothing.
 LOOK_SECONDS, SILENT_SECONDS = 4.0, 15.0

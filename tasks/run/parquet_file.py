@@ -8,7 +8,7 @@ import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.lake.digest import named_by
+from pairmill.catalog.lake.digest import named_by
 
 # Columns looked up by one value get a bloom filter: for 1.3 bytes a row a file without it costs a tenth of a read.
 BLOOM_FILTERED = {"image_id", "sentence_id", "document_id", "sha256", "content", "key", "url", "uri"}

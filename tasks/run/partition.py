@@ -9,11 +9,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from catalog.lake.arrow import arrow_schema
-from catalog.pending.item import WorkItem
-from catalog.terms.ids import text_id
-from catalog.write.commit import Manifest, Usage
-from tasks.run.parquet_file import ParquetFile
+from pairmill.catalog.lake.arrow import arrow_schema
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.ids import text_id
+from pairmill.catalog.write.commit import Manifest, Usage
+from pairmill.tasks.run.parquet_file import ParquetFile
 
 
 @dataclass(frozen=True)

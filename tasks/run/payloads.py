@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.pending.item import WorkItem
-from catalog.terms.ids import content_id
-from ops.fault import Fault
-from ops.read.places.referenced import Reference, contents
-from ops.read.places.tree import SourceError
-from tasks.run import time_limit
-from tasks.run.rows import opened
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.ids import content_id
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places.referenced import Reference, contents
+from pairmill.ops.read.places.tree import SourceError
+from pairmill.tasks.run import time_limit
+from pairmill.tasks.run.rows import opened
 
 # Pictures held as bytes at once, and their bytes: at 100 KB each 6 MB; the largest allowed (50 MB) come one by one.
 CHUNK, CHUNK_BYTES = 64, 32_000_000

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from catalog.pending.item import WorkItem
-from catalog.terms.error import PairmillError
-from catalog.write.commit import Manifest
-from ops.fault import Fault
-from tasks.run.partition import Job, Output, Part, write_parts
-from tasks.run.rows import quarantine
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.commit import Manifest
+from pairmill.ops.fault import Fault
+from pairmill.tasks.run.partition import Job, Output, Part, write_parts
+from pairmill.tasks.run.rows import quarantine
 
 Result = TypeVar("Result")
 

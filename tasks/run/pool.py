@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from catalog.pending.item import WorkItem
-from catalog.write.commit import Manifest
-from tasks.run.fork_server import start_fork_server
-from tasks.run.pace import Pace
-from tasks.run.partition import Output
-from tasks.run.poison import Lost, quarantine_killers
-from tasks.run.process import Process
-from tasks.run.worker import JobWorker
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.write.commit import Manifest
+from pairmill.tasks.run.fork_server import start_fork_server
+from pairmill.tasks.run.pace import Pace
+from pairmill.tasks.run.partition import Output
+from pairmill.tasks.run.poison import Lost, quarantine_killers
+from pairmill.tasks.run.process import Process
+from pairmill.tasks.run.worker import JobWorker
 
 Argument = TypeVar("Argument")
 Piece = TypeVar("Piece")

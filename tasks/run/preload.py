@@ -18,7 +18,7 @@ BY_MODEL = {
     "spacy:": ("spacy",),
 }
 # Imported last: what there is by then is left alone by the garbage collector, whose marks would copy a worker's pages.
-FREEZE = "tasks.run.freeze"
+FREEZE = "pairmill.tasks.run.freeze"
 
 
 def modules_for(specs: Iterable[str]) -> list[str]:

@@ -13,15 +13,15 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-from catalog.pending.item import WorkItem
-from catalog.terms.error import PairmillError
-from catalog.write.commit import Manifest
-from tasks.run import time_limit
-from tasks.run.fork_server import one_thread_each, start_fork_server
-from tasks.run.messages import Done, Found, Hold, Order
-from tasks.run.partition import Output
-from tasks.run.poison import Lost
-from tasks.run.worker import BROKEN_DEVICE, serve
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.commit import Manifest
+from pairmill.tasks.run import time_limit
+from pairmill.tasks.run.fork_server import one_thread_each, start_fork_server
+from pairmill.tasks.run.messages import Done, Found, Hold, Order
+from pairmill.tasks.run.partition import Output
+from pairmill.tasks.run.poison import Lost
+from pairmill.tasks.run.worker import BROKEN_DEVICE, serve
 
 LOG = logging.getLogger("pairmill.workers")
 LOG.setLevel(logging.INFO)  # a terminal shows its warnings, Prefect's task all of it

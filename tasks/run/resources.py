@@ -6,7 +6,7 @@ from itertools import takewhile
 from math import floor
 from pathlib import Path
 
-from tasks.run.placement import ModelPool, Placement
+from pairmill.tasks.run.placement import ModelPool, Placement
 
 # Items that a model's process has in flight: one is written, one is on the device, one is read.
 LANES = 3

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.lake.arrow import TYPES
-from catalog.pending.item import WorkItem
-from catalog.terms.controls import printable
-from catalog.terms.error import Damaged, PairmillError
-from catalog.terms.score import Score
-from ops.batch import Batch
+from pairmill.catalog.lake.arrow import TYPES
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.controls import printable
+from pairmill.catalog.terms.error import Damaged, PairmillError
+from pairmill.catalog.terms.score import Score
+from pairmill.ops.batch import Batch
 
 OWN = Score.__dataclass_fields__["package"].default
 

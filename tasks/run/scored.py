@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from ops.batch import Batch
-from ops.fault import Fault
-from tasks.run.identity import Bound
-from tasks.run.partition import Part
-from tasks.run.payloads import CHUNK
-from tasks.run.rows import measured, quarantine, score_rows
+from pairmill.ops.batch import Batch
+from pairmill.ops.fault import Fault
+from pairmill.tasks.run.identity import Bound
+from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.payloads import CHUNK
+from pairmill.tasks.run.rows import measured, quarantine, score_rows
 
 
 class Halves(Protocol):
-    """An op that runs a model in halves, as `ops.models.engine.Halves`: ``fetch`` gives the columns that it adds and,
+    """An op that runs a model in halves, as `ops.models.device.engine.Halves`: ``fetch`` gives the columns that it adds and,
     where it may fail at a row, ``fault``: None, or the Fault of a row that it gives no values for."""
 
     def prepare(self, batch: Batch, /) -> Any: ...

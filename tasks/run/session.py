@@ -5,18 +5,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from catalog.lake.lake import Lake
-from catalog.pending.item import WorkItem
-from catalog.recipe.plan import Plan
-from catalog.recipe.recipe import Recipe
-from catalog.write.commit import Manifest
-from catalog.write.lease import Writer
-from catalog.write.scorer import Scorer
-from catalog.write.stream import commit_stream
-from tasks.run.budget import Budget
-from tasks.run.partition import Job, Output, Part, write_parts
-from tasks.run.placement import Placement
-from tasks.run.stage import Stage
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.write.commit import Manifest
+from pairmill.catalog.write.lease import Writer
+from pairmill.catalog.write.scorer import Scorer
+from pairmill.catalog.write.stream import commit_stream
+from pairmill.tasks.run.budget import Budget
+from pairmill.tasks.run.partition import Job, Output, Part, write_parts
+from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.stage import Stage
 
 
 def _no_progress(step: str, done: int, total: int) -> None:

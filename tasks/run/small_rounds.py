@@ -9,8 +9,8 @@ quarantined. A model on a cluster's GPU stays there always.
 
 from collections.abc import Sequence
 
-from catalog.pending.item import WorkItem
-from tasks.run.placement import Placement
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.tasks.run.placement import Placement
 
 # On this machine: at 0.7 ms, what the cheapest scores of a sentence take, so many rows take as long as Ray's start.
 SMALL_ROWS = 50_000

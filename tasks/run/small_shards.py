@@ -9,7 +9,7 @@ run goes on whichever way they were when it was killed.
 
 from collections.abc import Iterator, Sequence
 
-from catalog.pending.item import WorkItem, join
+from pairmill.catalog.pending.item import WorkItem, join
 
 # Fewer make no batch: below this a share of the work for every replica is worth less than full batches.
 LEAST_ROWS = 64

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 
-from catalog.pending.item import WorkItem
-from catalog.terms.error import PairmillError
-from catalog.write.commit import Manifest
-from tasks.run import pool
-from tasks.run.model_job import ModelJob
-from tasks.run.on_ray import OnRay, started
-from tasks.run.partition import Job, Output
-from tasks.run.placement import Placement
-from tasks.run.resources import (
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.commit import Manifest
+from pairmill.tasks.run import pool
+from pairmill.tasks.run.model_job import ModelJob
+from pairmill.tasks.run.on_ray import OnRay, started
+from pairmill.tasks.run.partition import Job, Output
+from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.resources import (
     Node,
     Resources,
     at_a_server,
@@ -32,9 +32,9 @@ from tasks.run.resources import (
     resources,
     this_machine,
 )
-from tasks.run.small_rounds import is_small, may_stay_here
-from tasks.run.small_shards import join_small
-from tasks.run.worker import JobWorker
+from pairmill.tasks.run.small_rounds import is_small, may_stay_here
+from pairmill.tasks.run.small_shards import join_small
+from pairmill.tasks.run.worker import JobWorker
 
 # How long a cluster may lack what one worker asks for: a machine may be coming. Others see it within 4 s.
 PATIENCE_SECONDS = 20.0

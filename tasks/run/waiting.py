@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from tasks.run.process import LOG
-from tasks.run.resources import Resources
+from pairmill.tasks.run.process import LOG
+from pairmill.tasks.run.resources import Resources
 
 
 class Waiting:

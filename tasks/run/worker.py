@@ -13,14 +13,14 @@ from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from typing import Any
 
-from catalog.pending.item import WorkItem
-from catalog.write.commit import Manifest
-from ops.models.engine import BrokenDevice
-from tasks.run import time_limit
-from tasks.run.messages import Done, Found, Hold, Order
-from tasks.run.model_job import ModelJob, one_by_one
-from tasks.run.model_line import ModelLine
-from tasks.run.partition import Job, Output, timed_parts
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.write.commit import Manifest
+from pairmill.ops.models.device.engine import BrokenDevice
+from pairmill.tasks.run import time_limit
+from pairmill.tasks.run.messages import Done, Found, Hold, Order
+from pairmill.tasks.run.model_job import ModelJob, one_by_one
+from pairmill.tasks.run.model_line import ModelLine
+from pairmill.tasks.run.partition import Job, Output, timed_parts
 
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -90,7 +90,7 @@ class _Desk:
         if not isinstance(worker, JobWorker):
             return worker
         if worker.share:
-            from ops.models.device import keep_to_share
+            from pairmill.ops.models.device.device import keep_to_share
 
             keep_to_share(worker.share)
         job = worker.job

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from catalog.cut import wanted
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.pending.by_text import pending_asked, pending_fusion, pending_similarity
-from catalog.pending.worklist import pending_images
-from catalog.terms.score import Stage
 from infra.bench import catalog_30m, made_lake
 from infra.bench.catalog_30m import linked, new_pages, rows_of, unmeasured, waves, work_lists
 from infra.bench.made_lake import fill, plan_30m
+from pairmill.catalog.cut import wanted
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.by_text import pending_asked, pending_fusion, pending_similarity
+from pairmill.catalog.pending.worklist import pending_images
+from pairmill.catalog.terms.score import Stage
 
 N = 2_000
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.lake.lake import Lake
+from pairmill.catalog.lake.lake import Lake
 from tests.worlds.shared import opened_new
 
 

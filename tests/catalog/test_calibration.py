@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from catalog.lake.lake import Lake
-from catalog.pending.frozen_thresholds import digest, frozen, measured, rounded, row, unset
-from catalog.recipe.calibration import Compared, compared
-from catalog.recipe.plan import Plan, compile_plan
-from catalog.recipe.recipe import Recipe, validated
-from catalog.terms.error import BadPredicate, BadRecipe
-from catalog.terms.score import Stage
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.frozen_thresholds import digest, frozen, measured, rounded, row, unset
+from pairmill.catalog.recipe.calibration import Compared, compared
+from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.recipe import Recipe, validated
+from pairmill.catalog.terms.error import BadPredicate, BadRecipe
+from pairmill.catalog.terms.score import Stage
 from tests.examples import examples
 
 BASE = {"name": "small", "models": {"clip": "open_clip:A/b"}}

@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from catalog.lake.lake import Lake
-from catalog.pending.chosen_captions import asked_of, asked_shares
-from catalog.pending.eligible import current_scores
-from catalog.recipe.plan import Plan
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.chosen_captions import asked_of, asked_shares
+from pairmill.catalog.pending.eligible import current_scores
+from pairmill.catalog.recipe.plan import Plan
 from tests.worlds.generator import digest, drawn, plan
 from tests.worlds.shared import opened_new
 

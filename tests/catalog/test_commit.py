@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.terms.error import LeaseLost, PairmillError
-from catalog.write import lease
-from catalog.write.commit import Manifest, Usage, commit
-from catalog.write.stream import commit_stream
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import LeaseLost, PairmillError
+from pairmill.catalog.write import lease
+from pairmill.catalog.write.commit import Manifest, Usage, commit
+from pairmill.catalog.write.stream import commit_stream
 from tests.worlds.partitions import partition
 from tests.worlds.shared import opened_new
 
@@ -195,8 +195,8 @@ def test_whoever_lost_the_lease_commits_nothing_more(lake: Lake) -> None:
 WORKER = """
 import sys
 from pathlib import Path
-from catalog.write import lease
-from catalog.lake.opening import create_or_open
+from pairmill.catalog.write import lease
+from pairmill.catalog.lake.opening import create_or_open
 from tests.worlds.partitions import partition
 with create_or_open(sys.argv[1]) as lake, lease.writing(lake, sys.argv[2], "work") as writer:
     number = writer.begin("step")

@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from catalog.lake import connection
-from catalog.lake.connection import connect
+from pairmill.catalog.lake import connection
+from pairmill.catalog.lake.connection import connect
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.terms.controls import printable, printable_json, visible
-from catalog.terms.secrets import has_secret, without_secrets, without_users
+from pairmill.catalog.terms.controls import printable, printable_json, visible
+from pairmill.catalog.terms.secrets import has_secret, without_secrets, without_users
 
 ACTING = "\x1b]52;c;aGk=\x07 \x9b31m \x7f \x00 \x08 \u202eabc\u2066"
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.cut import facts_tables
-from catalog.cut.cut import cut
-from catalog.cut.publication import image_funnel, publish, sentence_funnel
-from catalog.lake.lake import Lake
-from catalog.recipe.parts import RESERVED, Rule
-from catalog.recipe.plan import compile_plan
-from catalog.recipe.recipe import Recipe
+from pairmill.catalog.cut import facts_tables
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.publication import image_funnel, publish, sentence_funnel
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.recipe.parts import RESERVED, Rule
+from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
 from tests.examples import examples
 from tests.reference import cut as slow
 from tests.worlds.random_lake import CAP, MAX_USES, RULES, SCORERS, SEED, TOP_K, fill, plan, refill, world
@@ -63,7 +63,7 @@ def test_the_cut_equals_its_slow_twin(several: Lake, seed: int, at_once: int, re
     refill(several, images, words)
     with pytest.MonkeyPatch.context() as patched:
         for name in ("IMAGES_AT_ONCE", "PAIRS_AT_ONCE", "LIVE"):
-            patched.setattr(f"catalog.cut.texts.{name}", at_once)
+            patched.setattr(f"pairmill.catalog.cut.texts.{name}", at_once)
         patched.setattr(facts_tables, "SORTED_AT_ONCE", 100)
         for recipe in recipes:
             agrees_with_its_slow_twin(several, images, words, *recipe)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.ask.why import Scope
-from catalog.ask.why_sentence import explain_sentence
-from catalog.cut.cut import cut
-from catalog.cut.publication import publish, sentence_funnel
-from catalog.lake.lake import Lake
-from catalog.recipe.plan import Plan, compile_plan
-from catalog.recipe.recipe import Recipe
+from pairmill.catalog.ask.why import Scope
+from pairmill.catalog.ask.why_sentence import explain_sentence
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.publication import publish, sentence_funnel
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
 from tests.examples import examples
 from tests.reference import cut as slow
 from tests.worlds import random_lake

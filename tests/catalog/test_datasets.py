@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from catalog.ask import datasets
-from catalog.lake.lake import Lake
-from catalog.terms.error import PairmillError
+from pairmill.catalog.ask import datasets
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms.error import PairmillError
 from tests.worlds.shared import opened_new
 
 

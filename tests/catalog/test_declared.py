@@ -10,24 +10,24 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from catalog.ask.datasets import Dataset
-from catalog.ask.report import plan_of
-from catalog.cut import facts
-from catalog.cut.cut import cut
-from catalog.cut.facts_tables import score_tables, tables_read
-from catalog.lake import schema
-from catalog.lake.arrow import arrow_schema
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.lake.score_tables import undeclared
-from catalog.pending.item import WorkItem
-from catalog.pending.worklist import pending_images
-from catalog.recipe.plan import compile_plan
-from catalog.recipe.recipe import Recipe
-from catalog.terms.declared import checked, declared
-from catalog.terms.error import BadPredicate, BadRecipe, PairmillError
-from catalog.terms.score import Column, Score, Stage
-from catalog.terms.scores import OWN
+from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.ask.report import plan_of
+from pairmill.catalog.cut import facts
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.facts_tables import score_tables, tables_read
+from pairmill.catalog.lake import schema
+from pairmill.catalog.lake.arrow import arrow_schema
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.score_tables import undeclared
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.worklist import pending_images
+from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.declared import checked, declared
+from pairmill.catalog.terms.error import BadPredicate, BadRecipe, PairmillError
+from pairmill.catalog.terms.score import Column, Score, Stage
+from pairmill.catalog.terms.scores import OWN
 from tests.worlds.filled_lake import kept, lake_of
 from tests.worlds.random_lake import SCORERS, fill, plan, world
 from tests.worlds.shared import opened_new
@@ -48,7 +48,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
         (information / "entry_points.txt").write_text(f"[pairmill.scorers]\nscore = {package}_scores:SCORE\n")
         (place / f"{package}_scores.py").write_text(
-            f"from catalog.terms.score import Column, Score, Stage\nSCORE = {declaration}\n"
+            f"from pairmill.catalog.terms.score import Column, Score, Stage\nSCORE = {declaration}\n"
         )
         forget()
 
@@ -210,7 +210,7 @@ def test_a_column_added_by_a_newer_version_is_null_before_it_and_another_type_is
 
 def _declare(tmp_path: Path, declaration: str) -> None:
     (tmp_path / "site/colours_scores.py").write_text(
-        f"from catalog.terms.score import Column, Score, Stage\nSCORE = {declaration}\n"
+        f"from pairmill.catalog.terms.score import Column, Score, Stage\nSCORE = {declaration}\n"
     )
     forget()
 

@@ -17,19 +17,19 @@ import pytest
 import s3fs
 from moto.server import ThreadedMotoServer
 
-from catalog.ask.sql_answer import answer, answer_confined
-from catalog.cut.cut import cut
-from catalog.lake import lease_row
-from catalog.lake.attach import use_s3_credentials
-from catalog.lake.connection import connect
-from catalog.lake.lake import Lake
-from catalog.lake.location import locate
-from catalog.lake.opening import create_or_open
-from catalog.lake.schema import NEWEST
-from catalog.terms.error import BadQuery, LeaseHeld, PairmillError
-from catalog.write import lease
-from catalog.write.commit import Manifest
-from catalog.write.sweep import sweep
+from pairmill.catalog.ask.sql_answer import answer, answer_confined
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.lake import lease_row
+from pairmill.catalog.lake.attach import use_s3_credentials
+from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.location import locate
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.schema import NEWEST
+from pairmill.catalog.terms.error import BadQuery, LeaseHeld, PairmillError
+from pairmill.catalog.write import lease
+from pairmill.catalog.write.commit import Manifest
+from pairmill.catalog.write.sweep import sweep
 from tests.worlds.random_lake import fill, plan, world
 
 
@@ -291,9 +291,9 @@ def test_a_lake_yaml_speaks_of_its_own_folder(tmp_path: Path, monkeypatch: pytes
 
 FULL = """
 import os, sys
-from catalog.write import lease
-from catalog.terms.error import PairmillError
-from catalog.lake.opening import create_or_open
+from pairmill.catalog.write import lease
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.lake.opening import create_or_open
 from tests.worlds.partitions import partition
 place = sys.argv[1]
 with create_or_open(place) as lake, lease.writing(lake, "run", "test") as writer:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from catalog.cut import facts, facts_tables
-from catalog.cut.cut import cut, survivors
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.lake.schema import released
-from catalog.recipe.plan import Plan
-from catalog.terms.error import BadQuery
+from pairmill.catalog.cut import facts, facts_tables
+from pairmill.catalog.cut.cut import cut, survivors
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.schema import released
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.error import BadQuery
 from tests.worlds.filled_lake import kept, lake_of
 from tests.worlds.random_lake import plan
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.lake.location import locate
-from catalog.lake.opening import create_or_open
-from catalog.lake.yaml_text import parsed
-from catalog.recipe.plan import compile_plan
-from catalog.terms.error import BadRecipe, PairmillError
-from flows.settings import load_recipe
+from pairmill.catalog.lake.location import locate
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.yaml_text import parsed
+from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.terms.error import BadRecipe, PairmillError
+from pairmill.flows.settings import load_recipe
 
 DEEP = "[" * 20_000 + "]" * 20_000
 NO_YAML = [DEEP, "{a: " * 5_000 + "1" + "}" * 5_000, "\n".join(" " * n + "a:" for n in range(2_000)), "1" * 5_000,

@@ -3,7 +3,7 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.terms.ids import content_id, text_id
+from pairmill.catalog.terms.ids import content_id, text_id
 
 
 def test_a_content_id_is_the_first_128_bits_of_the_sha256():

@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from catalog.lake import seal
-from catalog.lake.host import host_since_boot
-from catalog.lake.location import locate
-from catalog.lake.opening import create_or_open
-from catalog.terms.error import Damaged
-from catalog.write import lease
+from pairmill.catalog.lake import seal
+from pairmill.catalog.lake.host import host_since_boot
+from pairmill.catalog.lake.location import locate
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import Damaged
+from pairmill.catalog.write import lease
 from tests.worlds.partitions import partition
 from tests.worlds.shared import new_lake
 
 WRITER = """
 import sys, time
-from catalog.lake import seal
-from catalog.lake.connection import connect
-from catalog.lake.opening import create_or_open
-from catalog.write import lease
+from pairmill.catalog.lake import seal
+from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.write import lease
 from tests.worlds.partitions import partition
 place, log = sys.argv[1:]
 seal.SHARE = 0  # on a busy machine a short sealing takes long, and the next changes would go without
@@ -44,7 +44,7 @@ with create_or_open(place) as lake, lease.writing(lake, "run", "work") as writer
 """
 READER = """
 import sys
-from catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.opening import create_or_open
 for _ in range(12):
     with create_or_open(sys.argv[1], read_only=True) as lake:
         lake.query("SELECT count(*) FROM image_hash")
@@ -135,7 +135,7 @@ def test_a_seal_that_is_being_replaced_is_waited_for(
         if len(waited) == 2:
             file.write_text(fitting)
 
-    monkeypatch.setattr("catalog.lake.seal.time.sleep", replace)
+    monkeypatch.setattr("pairmill.catalog.lake.seal.time.sleep", replace)
     seal.check(locate(place))
     assert len(waited) == 2
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from catalog.lake import empty, patience, schema
-from catalog.lake.connection import connect
-from catalog.lake.digest import file_stamp
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.terms.error import BadQuery, Damaged, NewerLake, PairmillError
-from catalog.write import lease
+from pairmill.catalog.lake import empty, patience, schema
+from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.lake.digest import file_stamp
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import BadQuery, Damaged, NewerLake, PairmillError
+from pairmill.catalog.write import lease
 from tests.worlds.partitions import partition
 from tests.worlds.shared import opened_new
 
@@ -118,8 +118,8 @@ def test_a_read_only_lake_changes_nothing_and_must_exist(tmp_path: Path) -> None
 
 READER = """
 import sys
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
 last = 0
 print("ready", flush=True)
 while last < int(sys.argv[2]):
@@ -248,7 +248,7 @@ def as_another_user() -> list[str]:
 
 def test_a_lake_that_may_not_be_written_says_so_and_can_still_be_read() -> None:
     script = (
-        "import sys; from catalog.lake.opening import create_or_open\n"
+        "import sys; from pairmill.catalog.lake.opening import create_or_open\n"
         "print(create_or_open(sys.argv[1], read_only=True).query('SELECT count(*) FROM images'))\n"
         "try: create_or_open(sys.argv[1])\nexcept Exception as error: print(type(error).__name__, error)\n"
     )

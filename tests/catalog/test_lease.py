@@ -10,12 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from catalog.lake import lease_row, schema
-from catalog.lake.host import host_since_boot
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.terms.error import LeaseHeld, LeaseLost
-from catalog.write import lease
+from pairmill.catalog.lake import lease_row, schema
+from pairmill.catalog.lake.host import host_since_boot
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import LeaseHeld, LeaseLost
+from pairmill.catalog.write import lease
 from tests.worlds.partitions import partition
 from tests.worlds.shared import opened_new
 
@@ -219,9 +219,9 @@ def test_a_writer_that_stood_still_while_another_took_over_writes_nothing_more(
 
 RACER = """
 import sys
-from catalog.write import lease
-from catalog.terms.error import LeaseHeld
-from catalog.lake.opening import create_or_open
+from pairmill.catalog.write import lease
+from pairmill.catalog.terms.error import LeaseHeld
+from pairmill.catalog.lake.opening import create_or_open
 with create_or_open(sys.argv[1]) as lake:
     print("ready", flush=True)
     sys.stdin.readline()
@@ -252,7 +252,7 @@ def test_of_many_processes_that_race_for_the_lease_one_wins(tmp_path: Path) -> N
 
 
 def test_processes_that_create_a_lake_together_all_get_it(tmp_path: Path) -> None:
-    script = "import sys; from catalog.lake.opening import create_or_open; create_or_open(sys.argv[1]).close()"
+    script = "import sys; from pairmill.catalog.lake.opening import create_or_open; create_or_open(sys.argv[1]).close()"
     command = [sys.executable, "-c", script, str(tmp_path / "lake")]
     creators = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     ends = [(creator.communicate(timeout=100)[1], creator.returncode) for creator in creators]

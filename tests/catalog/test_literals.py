@@ -4,7 +4,7 @@ import duckdb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.lake.literals import with_literals
+from pairmill.catalog.lake.literals import with_literals
 
 TEXTS = st.text(alphabet=st.one_of(st.characters(codec="utf-8"), st.sampled_from("'\"?$-;\n")), max_size=20)
 NUMBERS = st.one_of(st.integers(-(2**63) + 1, 2**63 - 1), st.floats(allow_nan=True, allow_infinity=True))

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.recipe.predicate import FUNCTIONS, check, columns_of, normal_form
-from catalog.terms.error import BadPredicate
+from pairmill.catalog.recipe.predicate import FUNCTIONS, check, columns_of, normal_form
+from pairmill.catalog.terms.error import BadPredicate
 from tests.examples import examples
 
 KNOWN = {"width": "INTEGER", "height": "INTEGER", "sharpness": "DOUBLE", "has_url": "BOOLEAN", "language": "VARCHAR",

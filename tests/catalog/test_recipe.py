@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prefect.utilities.callables import parameter_schema
 
-from catalog.recipe.parts import Balance, Duplicates
-from catalog.recipe.recipe import Recipe, changed, load
-from catalog.terms.error import BadRecipe
+from pairmill.catalog.recipe.parts import Balance, Duplicates
+from pairmill.catalog.recipe.recipe import Recipe, changed, load
+from pairmill.catalog.terms.error import BadRecipe
 
 FOLDER = Path(__file__).parents[2] / "flows" / "recipes"
 SMALL = {

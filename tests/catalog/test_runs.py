@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from catalog.lake.lake import Lake
-from catalog.write import runs
-from flows.settings import load_recipe
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.write import runs
+from pairmill.flows.settings import load_recipe
 
 
 class Stopped(BaseException):

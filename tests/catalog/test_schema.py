@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from catalog.lake import empty, schema
-from catalog.lake.lake import Lake
-from catalog.lake.lease_row import holder_of
-from catalog.lake.opening import create_or_open
-from catalog.terms.error import BadQuery, LeaseHeld
-from catalog.write import lease
 from infra.empty_catalog import by_migrations
+from pairmill.catalog.lake import empty, schema
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.lease_row import holder_of
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import BadQuery, LeaseHeld
+from pairmill.catalog.write import lease
 from tests.worlds.partitions import partition
 
 OLDER = 1
@@ -87,7 +87,7 @@ def test_a_migration_that_fails_leaves_the_lake_as_it_was(tmp_path: Path, monkey
 
 
 def test_no_one_migrates_under_a_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.lake.opening.WAIT_SECONDS", 0)
+    monkeypatch.setattr("pairmill.catalog.lake.opening.WAIT_SECONDS", 0)
     with monkeypatch.context() as patch:
         patch.setattr(empty, "SHIPPED", tmp_path / "nothing")
         patch.setattr(schema, "NEWEST", OLDER)

@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from catalog.lake.lake import Lake
-from catalog.write.scorer import Scorer, register
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.write.scorer import Scorer, register
 
 SCORER = Scorer("clip", "image_embedding", 1, {"precision": "fp32", "sides": [224, 336]}, "m" * 32, ("a", "b"))
 

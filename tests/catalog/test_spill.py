@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from catalog.lake import spill
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
+from pairmill.catalog.lake import spill
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
 from tests.worlds.shared import opened_new
 
 ROWS = "SELECT hash(range) AS h, repeat('x', 40) AS x FROM range(2_000_000)"
@@ -44,7 +44,7 @@ def test_nothing_is_left_when_a_lake_is_closed(tmp_path: Path):
 
 def test_what_a_killed_process_left_is_removed_and_that_of_a_running_one_is_not(tmp_path: Path):
     code = (
-        "import os, sys; from catalog.lake import spill; path = spill.folder(sys.argv[1]); os.makedirs(path); "
+        "import os, sys; from pairmill.catalog.lake import spill; path = spill.folder(sys.argv[1]); os.makedirs(path); "
         "open(path + '/duckdb_temp_storage_DEFAULT-0.tmp', 'w').write('left'); print(path)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)

@@ -5,13 +5,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.lake.arrow import arrow_schema
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.write import lease
-from catalog.write.commit import Manifest
-from catalog.write.stream import commit_stream
-from catalog.write.sweep import checkpoint, sweep
+from pairmill.catalog.lake.arrow import arrow_schema
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.write import lease
+from pairmill.catalog.write.commit import Manifest
+from pairmill.catalog.write.stream import commit_stream
+from pairmill.catalog.write.sweep import checkpoint, sweep
 from tests.worlds.partitions import partition
 from tests.worlds.shared import opened_new
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.ask.histogram import BINS, bins, passing
-from catalog.recipe.plan import compile_plan, tables_of
-from catalog.recipe.recipe import validated
-from catalog.recipe.thresholds import Quantity, quantities
-from catalog.terms.declared import declared
+from pairmill.catalog.ask.histogram import BINS, bins, passing
+from pairmill.catalog.recipe.plan import compile_plan, tables_of
+from pairmill.catalog.recipe.recipe import validated
+from pairmill.catalog.recipe.thresholds import Quantity, quantities
+from pairmill.catalog.terms.declared import declared
 
 TYPES = {column: kind for table in tables_of("image", declared()) for column, kind in table.columns.items()}
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.cut import wanted
-from catalog.cut.cap import smallest_cap
-from catalog.cut.cut import cut
-from catalog.lake.lake import Lake
-from catalog.pending.eligible import current_scores
-from catalog.recipe.plan import Plan
+from pairmill.catalog.cut import wanted
+from pairmill.catalog.cut.cap import smallest_cap
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.eligible import current_scores
+from pairmill.catalog.recipe.plan import Plan
 from tests.examples import examples
 from tests.reference import cut as slow
 from tests.worlds import random_lake as rules

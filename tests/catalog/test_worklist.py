@@ -8,15 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from catalog.lake.lake import Lake
-from catalog.pending import worklist
-from catalog.pending.assignment import grouped
-from catalog.pending.eligible import current_scores, sentence_rows, surviving_sentences
-from catalog.pending.item import WorkItem
-from catalog.pending.worklist import pending_images, pending_sentences, rounds
-from catalog.recipe.plan import Plan, compile_plan
-from catalog.recipe.recipe import Recipe
-from catalog.terms.score import Stage
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending import worklist
+from pairmill.catalog.pending.assignment import grouped
+from pairmill.catalog.pending.eligible import current_scores, sentence_rows, surviving_sentences
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.worklist import pending_images, pending_sentences, rounds
+from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.score import Stage
 from tests.examples import examples
 
 SCORERS = {"image_quality": "q", "image_embedding": "e", "sentence_quality": "s", "image_similarity": "i"}

@@ -8,7 +8,7 @@ import pytest
 
 from infra.demo.measure_language import COMMON, MODEL, SPOILED
 from infra.demo.prose import BOILERPLATE, sentence
-from ops.models.perplexity import Perplexity
+from pairmill.ops.models.language.perplexity import Perplexity
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,8 +8,8 @@ import numpy as np
 from infra.demo.prose import sentence
 from infra.demo.render import NOTHING, draw_bare, draw_rendering, draw_sign
 from infra.demo.signs import phrases
-from ops.models.clip import Clip
-from ops.models.vlm import VisionLanguageModel
+from pairmill.ops.models.clip.clip import Clip
+from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 
 MODELS = Path(__file__).resolve().parents[2] / "infra/demo/models"
 LOW, HIGH = 0.48, 0.65  # the ends of the demo recipe's rule

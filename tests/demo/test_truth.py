@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.opening import create_or_open
 from tests.demo.truth import Figures, measure
 from tests.worlds.generated import ROOT, generate
 from tests.worlds.line import curate

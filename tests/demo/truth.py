@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
 from infra.demo.prose import Concepts
 from infra.demo.sheets import names
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
 from tests.worlds.generated import generate
 from tests.worlds.line import curate
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.command.cli import main
+from pairmill.flows.command.cli import main
 from tests.worlds import generated
 from tests.worlds.commands import Tell
 from tests.worlds.line import curated_lake

@@ -10,8 +10,8 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from flows.with_prefect.artifacts import ProgressArtifacts, _Bar, _code, _plain
-from flows.with_prefect.local_prefect import free_port
+from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, _Bar, _code, _plain
+from pairmill.flows.with_prefect.local_prefect import free_port
 
 
 def test_progress_that_the_server_does_not_take_is_a_warning(caplog: pytest.LogCaptureFixture):

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.lake.opening import create_or_open
-from catalog.pending import training
-from catalog.pending.training import IMAGES, SURVIVORS, Kind
-from flows.settings import load_recipe
-from flows.survey import Pending, survey
-from tasks.cluster import Clustering
-from tasks.out.html_report import write_report
-from tasks.run import identity
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending import training
+from pairmill.catalog.pending.training import IMAGES, SURVIVORS, Kind
+from pairmill.flows.settings import load_recipe
+from pairmill.flows.survey import Pending, survey
+from pairmill.tasks.out.html_report import write_report
+from pairmill.tasks.relate.cluster import Clustering
+from pairmill.tasks.run import identity
 from tests.worlds.commands import Tell
 from tests.worlds.line import curate, rows, work_done
 

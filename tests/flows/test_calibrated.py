@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from catalog.ask.datasets import find
-from catalog.ask.report import plan_of
-from catalog.lake.opening import create_or_open
-from catalog.pending.eligible import image_rows, sentence_rows
-from catalog.terms.score import Stage
+from pairmill.catalog.ask.datasets import find
+from pairmill.catalog.ask.report import plan_of
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.eligible import image_rows, sentence_rows
+from pairmill.catalog.terms.score import Stage
 from tests.worlds.commands import Tell
 from tests.worlds.line import rows
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from catalog.recipe.recipe import changed
-from flows.command.cli import main, parser
-from flows.settings import RECIPES, load_recipe
+from pairmill.catalog.recipe.recipe import changed
+from pairmill.flows.command.cli import main, parser
+from pairmill.flows.settings import RECIPES, load_recipe
 from tests.worlds.line import rows
 from tests.worlds.shared import new_lake
 
@@ -35,7 +35,7 @@ def page(folder: Path) -> str:
 def imported(*arguments: str) -> set[str]:
     """The packages that a command imports that does its work."""
     code = (
-        "import sys\nfrom flows.command.cli import main\n"
+        "import sys\nfrom pairmill.flows.command.cli import main\n"
         "try:\n    status = main(sys.argv[1:])\nexcept SystemExit as ended:\n    status = ended.code\n"
         "names = {name.partition('.')[0] for name, module in sys.modules.items() if module}\n"
         "print('\\n' + ' '.join([str(status), *names]))"

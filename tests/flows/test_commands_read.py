@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from catalog.ask import datasets
-from catalog.ask.why import scope_of
-from catalog.ask.why_image import explain_image
-from catalog.lake.opening import create_or_open
-from catalog.terms.ids import content_id, text_id
-from catalog.write import lease
-from flows.command.cli import main
+from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.why import scope_of
+from pairmill.catalog.ask.why_image import explain_image
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.ids import content_id, text_id
+from pairmill.catalog.write import lease
+from pairmill.flows.command.cli import main
 from tests.worlds.commands import run_unread
 from tests.worlds.published import SENTENCES, picture, published
 

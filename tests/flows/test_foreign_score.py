@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.settings import RECIPES, ROOT
+from pairmill.flows.settings import RECIPES, ROOT
 from tests.worlds.line import rows
 
 PACKAGE = Path(__file__).parents[1] / "packages" / "vividness"
@@ -43,7 +43,7 @@ def recipe(folder: Path, settings: dict[str, str], **more: object) -> Path:
 def pairmill(*arguments: object, path: Path | None) -> subprocess.CompletedProcess[str]:
     places = [str(place) for place in (path, ROOT) if place]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
-    command = [sys.executable, "-m", "flows.command.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "pairmill.flows.command.cli", *map(str, arguments)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 

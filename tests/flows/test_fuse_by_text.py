@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from catalog.recipe.parts import FUSE_PROMPT
-from catalog.terms.controls import printable
-from flows.settings import load_recipe
-from ops.image.decode import Decode
-from ops.models.language_model import LanguageModel
-from ops.models.model_digest import ModelError, model_digest
-from ops.models.vlm import VisionLanguageModel
-from ops.pair import fuse
-from ops.text import generation_status
-from tasks.run import identity
+from pairmill.catalog.recipe.parts import FUSE_PROMPT
+from pairmill.catalog.terms.controls import printable
+from pairmill.flows.settings import load_recipe
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.models.language.language_model import LanguageModel
+from pairmill.ops.models.model_digest import ModelError, model_digest
+from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
+from pairmill.ops.pair import fuse
+from pairmill.ops.text import generation_status
+from pairmill.tasks.run import identity
 from tests.worlds.line import curate, rows, work_done
 from tests.worlds.shared import made_once
 from tests.worlds.tiny_chat import save_chat_model

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from catalog.terms.error import PairmillError
-from flows.curate import curate_steps
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from tasks.run.session import Session
-from tasks.waves import next_wave
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.curate import curate_steps
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.tasks.generate.waves import next_wave
+from pairmill.tasks.run.session import Session
 from tests.worlds.line import curate, rows, stopped
 from tests.worlds.shared import made_once, new_lake
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from catalog.lake import schema
-from catalog.lake.opening import create_or_open
-from tasks.out.html_report import write_report
+from pairmill.catalog.lake import schema
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.tasks.out.html_report import write_report
 from tests.worlds.commands import Tell
 from tests.worlds.line import curate, rows, work_done
 

@@ -13,7 +13,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.events.schemas.automations import AutomationCore
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from flows.with_prefect import heartbeats
+from pairmill.flows.with_prefect import heartbeats
 
 RUN = """
 import os, sys, time

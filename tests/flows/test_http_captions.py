@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from catalog.cut.publication import Published
-from catalog.terms.error import PairmillError
-from flows.curate import curate_steps
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from flows.with_prefect.local_prefect import free_port
-from ops.models.http.probe import questions
-from ops.models.model_error import ModelError
-from tasks.answers import shown
+from pairmill.catalog.cut.publication import Published
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.curate import curate_steps
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.with_prefect.local_prefect import free_port
+from pairmill.ops.models.http.probe import questions
+from pairmill.ops.models.model_error import ModelError
+from pairmill.tasks.generate.answers import shown
 from tests.worlds.chat_server import FAILURES, chat_server, log, picture_hash
 from tests.worlds.line import rows
 

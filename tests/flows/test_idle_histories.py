@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from catalog.lake.opening import create_or_open
-from catalog.write.lease import writing
-from flows import nothing_to_do
-from flows.command.cli import main
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.write.lease import writing
+from pairmill.flows import nothing_to_do
+from pairmill.flows.command.cli import main
 from tests.worlds.shared import new_lake
 
 HISTORIES = int(os.environ.get("PAIRMILL_HISTORIES", "1"))
@@ -84,7 +84,7 @@ class History:
     def kill(self) -> None:
         """A run that ends in the middle leaves its row and what it committed."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("flows.curate.publish", _die)
+            patch.setattr("pairmill.flows.curate.publish", _die)
             self.told(patch, runs=True)
 
     def damage(self) -> None:

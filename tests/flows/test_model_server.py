@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.terms.error import PairmillError
-from flows.model_server import Service, service
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.model_server import Service, service
 
 
 def environment(folder: Path, **packages: str) -> Path:

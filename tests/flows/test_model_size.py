@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from catalog.recipe.plan import compile_plan
-from catalog.recipe.recipe import validated
-from catalog.terms.error import PairmillError
-from flows.command.cli import main, parser
-from flows.command.pairmill_run import compute_of
-from flows.model_size import AN_EXAMPLE, ModelSize, check_names, parse_size
-from flows.settings import Compute
-from tasks.run.placement import ModelPool, Placement
+from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.recipe.recipe import validated
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.command.cli import main, parser
+from pairmill.flows.command.pairmill_run import compute_of
+from pairmill.flows.model_size import AN_EXAMPLE, ModelSize, check_names, parse_size
+from pairmill.flows.settings import Compute
+from pairmill.tasks.run.placement import ModelPool, Placement
 
 
 def placed(*options: str) -> Placement:

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.terms.declared import declared
-from catalog.write import finished
-from catalog.write.finished import Finished, remember
-from catalog.write.lease import Writer, writing
-from catalog.write.sweep import checkpoint
-from flows import nothing_to_do, run_inputs
-from flows.settings import Compute, load_recipe
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.declared import declared
+from pairmill.catalog.write import finished
+from pairmill.catalog.write.finished import Finished, remember
+from pairmill.catalog.write.lease import Writer, writing
+from pairmill.catalog.write.sweep import checkpoint
+from pairmill.flows import nothing_to_do, run_inputs
+from pairmill.flows.settings import Compute, load_recipe
 from tests.worlds.shared import copied
 
 FORBIDDEN = ("torch", "ray", "prefect", "transformers", "pandas")
@@ -226,7 +226,7 @@ def run(lake: Path, pages: Path, settings: dict[str, str]) -> str:
     """A run as a process of its own, which says at its end what it imported."""
     arguments = ["run", "demo", "--source", str(pages), "--lake", str(lake)]
     arguments += [each for key, value in settings.items() for each in ("--set", f"{key}={value}")]
-    code = f"import sys; from flows.command.cli import main; main({arguments!r}); print(*sorted(sys.modules))"
+    code = f"import sys; from pairmill.flows.command.cli import main; main({arguments!r}); print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
     return done.stdout
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from catalog.cut.cut import cut
-from catalog.cut.publication import publish
-from catalog.lake.opening import create_or_open
-from catalog.write import lease
-from flows.settings import load_recipe
-from flows.survey import survey
-from tasks.run import identity
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.publication import publish
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.write import lease
+from pairmill.flows.settings import load_recipe
+from pairmill.flows.survey import survey
+from pairmill.tasks.run import identity
 from tests.worlds import lakes
 
 PUBLISHED = ("demo", 1, "861e75143de5b90de022a01d141b3978")

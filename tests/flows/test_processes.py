@@ -9,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from catalog.terms.error import PairmillError
-from flows.with_prefect import processes
-from flows.with_prefect.local_prefect import free_port
-from flows.with_prefect.processes import Child, finish, listens, start, stop, wait_for
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.with_prefect import processes
+from pairmill.flows.with_prefect.local_prefect import free_port
+from pairmill.flows.with_prefect.processes import Child, finish, listens, start, stop, wait_for
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {STUBBORN!r}])"

@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.ask.captioned import Spent
-from catalog.lake.opening import create_or_open
-from flows.caption_rate import duration, figures
-from flows.command.cli import main
-from tasks import caption_all
-from tasks.run.session import Session
+from pairmill.catalog.ask.captioned import Spent
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.flows.caption_rate import duration, figures
+from pairmill.flows.command.cli import main
+from pairmill.tasks.generate import caption_all
+from pairmill.tasks.run.session import Session
 from tests.worlds.commands import Tell
 from tests.worlds.data_bucket import bucket  # noqa: F401
 from tests.worlds.line import curate, rows, scored_twice, work_done
@@ -173,7 +173,7 @@ def test_what_a_later_run_adds_goes_into_further_files(captioned: Path, tmp_path
 def test_a_killed_export_goes_on_in_its_folder(
     captioned: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell
 ):
-    monkeypatch.setattr("tasks.out.export.TAR_ROWS", TAR_ROWS)
+    monkeypatch.setattr("pairmill.tasks.out.export.TAR_ROWS", TAR_ROWS)
     whole, out = tmp_path / "whole", tmp_path / "out"
     tell("recaption", *DEMO, "--lake", str(captioned), "--to", str(whole))
     killed(captioned, photos, "export captions", 2 * TAR_ROWS, str(out))
@@ -189,7 +189,7 @@ def test_a_killed_export_goes_on_in_its_folder(
 def test_a_file_whose_pictures_are_found_elsewhere_too_is_made_anew_and_no_other(
     captioned: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell
 ):
-    monkeypatch.setattr("tasks.out.export.TAR_ROWS", TAR_ROWS)
+    monkeypatch.setattr("pairmill.tasks.out.export.TAR_ROWS", TAR_ROWS)
     again, out, whole = tmp_path / "again", tmp_path / "out", tmp_path / "whole"
     command = ["recaption", *DEMO, "--lake", str(captioned), "--to"]
     tell(*command, str(out))
@@ -215,7 +215,7 @@ def test_what_could_not_be_read_is_said_and_captioned_when_it_is_tried_again(
         (photos / "0002.jpg").rename(away)
 
     with monkeypatch.context() as between:
-        between.setattr("flows.recaption.caption_first", caption_first)
+        between.setattr("pairmill.flows.recaption.caption_first", caption_first)
         said = tell(*command, "--source", str(photos))
     assert "3 ok, 1 empty" in said and "in quarantine: 1 missing; pairmill quarantine" in said
     away.rename(photos / "0002.jpg")

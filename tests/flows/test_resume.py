@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.run import pool
+from pairmill.tasks.run import pool
 from tests.worlds.killed import killed
 from tests.worlds.line import curate, rows, scored_twice, stopped, work_done
 from tests.worlds.tiny_vlm import save_vlm

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.command.cli import main
+from pairmill.flows.command.cli import main
 from tests.worlds.commands import Tell
 from tests.worlds.line import rows
 from tests.worlds.web import Web, photograph, picture, status, web

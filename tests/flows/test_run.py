@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from catalog.lake.opening import create_or_open
-from catalog.terms.error import PairmillError
-from flows.settings import load_recipe
-from flows.survey import Survey, survey
-from tasks.out.export import export
-from tasks.run import identity
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.settings import load_recipe
+from pairmill.flows.survey import Survey, survey
+from pairmill.tasks.out.export import export
+from pairmill.tasks.run import identity
 from tests.worlds.commands import Tell, run_unread
 from tests.worlds.line import curate, rows, work_done
 from tests.worlds.shared import copied, new_lake

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from flows.with_prefect.local_prefect import free_port
+from pairmill.flows.with_prefect.local_prefect import free_port
 from tests.worlds.generated import ROOT
 from tests.worlds.line import curate, rows
 from tests.worlds.shared import made_once
@@ -53,7 +53,7 @@ def served(model: Path | str, engine: str, packages: Sequence[str], log: Path, *
         assert done.returncode == 0, done.stderr
 
     env, port = made_once(f"serving-{engine}", install) / "env", free_port(0)
-    command = [sys.executable, "-m", "flows.command.cli", "serve-model", f"hf:{model}", "--engine", engine]
+    command = [sys.executable, "-m", "pairmill.flows.command.cli", "serve-model", f"hf:{model}", "--engine", engine]
     command += ["--env", str(env), "--port", str(port), "--dtype", "float32", *settings]
     own = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "DO_NOT_TRACK": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
     with log.open("w+") as output:

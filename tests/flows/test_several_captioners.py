@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.ask.datasets import find
-from catalog.ask.report import generated, plan_of
-from catalog.lake.opening import create_or_open
-from flows.command.cli import main
-from flows.settings import load_recipe
+from pairmill.catalog.ask.datasets import find
+from pairmill.catalog.ask.report import generated, plan_of
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.flows.command.cli import main
+from pairmill.flows.settings import load_recipe
 from tests.worlds.commands import Tell
 from tests.worlds.generator import drawn
 from tests.worlds.line import curate, rows, stopped

@@ -10,21 +10,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.pending import contents, fetches
-from catalog.recipe.recipe import load
-from catalog.write import lease, runs
-from flows.command.cli import main
-from flows.command.pairmill_up import check_unsigned
-from flows.run_start import resolve_sources
-from flows.settings import RECIPES
-from ops.fetch.fetcher import Fetcher
-from ops.read.places.tree import LocalTree
-from ops.read.source import SourceError, open_source
-from tasks.fetch import FetchPictures
-from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
-from tasks.run.partition import Output, write_parts
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending import contents, fetches
+from pairmill.catalog.recipe.recipe import load
+from pairmill.catalog.write import lease, runs
+from pairmill.flows.command.cli import main
+from pairmill.flows.command.pairmill_up import check_unsigned
+from pairmill.flows.run_start import resolve_sources
+from pairmill.flows.settings import RECIPES
+from pairmill.ops.fetch.fetcher import Fetcher
+from pairmill.ops.read.places.tree import LocalTree
+from pairmill.ops.read.source import SourceError, open_source
+from pairmill.tasks.collect.fetch import FetchPictures
+from pairmill.tasks.collect.ingest import Ingest, IngestSettings, reader_names, shard_item
+from pairmill.tasks.run.partition import Output, write_parts
 from tests.worlds.packed import sample, tar
 from tests.worlds.samples import jpeg, write
 from tests.worlds.shared import opened_new

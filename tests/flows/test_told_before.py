@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from catalog.pending.item import WorkItem
-from catalog.pending.told_before import asks_alike
-from catalog.write import lease
-from catalog.write.scorer import Scorer, register
-from ops.text import generation_status
-from tasks.answers import TellAgain
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.told_before import asks_alike
+from pairmill.catalog.write import lease
+from pairmill.catalog.write.scorer import Scorer, register
+from pairmill.ops.text import generation_status
+from pairmill.tasks.generate.answers import TellAgain
 from tests.worlds.jobs import CAPTIONS, FUSED
 from tests.worlds.line import curate, rows
 from tests.worlds.shared import opened_new

@@ -19,8 +19,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from catalog.lake.opening import create_or_open
-from flows.command.cli import main
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.flows.command.cli import main
 from tests.worlds import shared
 from tests.worlds.generated import pages, small_settings
 from tests.worlds.line import curated_lake

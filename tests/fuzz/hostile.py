@@ -210,14 +210,14 @@ def measured(folder: Path) -> dict[str, object]:
     """List the folder, ingest and decode it as a worker does, and return what that took."""
     import pyarrow.parquet as pq
 
-    from catalog.pending.item import WorkItem
-    from ops.fault import Fault
-    from ops.image.decode import Decode
-    from ops.read.source import open_source
-    from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
-    from tasks.run.partition import Output
-    from tasks.run.payloads import payloads
-    from tasks.run.worker import JobWorker
+    from pairmill.catalog.pending.item import WorkItem
+    from pairmill.ops.fault import Fault
+    from pairmill.ops.image.decode import Decode
+    from pairmill.ops.read.source import open_source
+    from pairmill.tasks.collect.ingest import Ingest, IngestSettings, reader_names, shard_item
+    from pairmill.tasks.run.partition import Output
+    from pairmill.tasks.run.payloads import payloads
+    from pairmill.tasks.run.worker import JobWorker
 
     forget_peak()
     source = open_source(str(folder))

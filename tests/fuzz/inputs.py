@@ -18,10 +18,10 @@ from pathlib import Path
 import pyarrow as pa
 from PIL import Image
 
-from ops.fault import Fault
-from ops.image.decode import Decode
-from ops.image.header import inspect
-from ops.read.source import Document, Picture, SourceError, Text, open_source
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.image.header import inspect
+from pairmill.ops.read.source import Document, Picture, SourceError, Text, open_source
 from tests.worlds.packed import sample, tar, zipped
 from tests.worlds.samples import jpeg, table_bytes
 

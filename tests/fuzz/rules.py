@@ -9,9 +9,9 @@ from collections import Counter
 
 import duckdb
 
-from catalog.recipe import predicate
-from catalog.recipe.thresholds import refuse_empty
-from catalog.terms.error import BadPredicate
+from pairmill.catalog.recipe import predicate
+from pairmill.catalog.recipe.thresholds import refuse_empty
+from pairmill.catalog.terms.error import BadPredicate
 
 COLUMNS = {"width": "INTEGER", "sharpness": "DOUBLE", "format": "VARCHAR", "animated": "BOOLEAN", "tags": "VARCHAR[]",
            "n_bytes": "BIGINT"}  # fmt: skip

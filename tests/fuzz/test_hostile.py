@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from tasks.ingest import ingest
-from tasks.run import pool
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.run import pool
 from tests.fuzz import hostile
 from tests.worlds.shared import new_lake
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from catalog.recipe.predicate import check
-from catalog.terms.error import BadPredicate
+from pairmill.catalog.recipe.predicate import check
+from pairmill.catalog.terms.error import BadPredicate
 from tests.fuzz.rules import COLUMNS, run
 
 

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from ops.fault import REASONS, Fault
+from pairmill.ops.fault import REASONS, Fault
 
 
 def test_a_reason_outside_the_closed_list_is_a_bug_and_raises():

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ops.pair import fuse, similarity
-from ops.text import generation_status
-from ops.text.split import SentenceSplitter, normalise
-from ops.whole import components, hamming, kmeans, search, semantic
-from ops.whole.ranking import unit
+from pairmill.ops.pair import fuse, similarity
+from pairmill.ops.text import generation_status
+from pairmill.ops.text.split import SentenceSplitter, normalise
+from pairmill.ops.whole import components, hamming, kmeans, search, semantic
+from pairmill.ops.whole.ranking import unit
 from tests.worlds.golden import check_golden
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,11 +2,11 @@
 
 import pytest
 
-from catalog.pending.item import WorkItem
-from catalog.terms.error import PairmillError
-from catalog.write.commit import Manifest, Usage
-from tasks.run.budget import Budget
-from tasks.run.placement import Prices
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.commit import Manifest, Usage
+from pairmill.tasks.run.budget import Budget
+from pairmill.tasks.run.placement import Prices
 
 PRICES = Prices(prompt=1.0, answer=4.0)
 

@@ -8,23 +8,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from catalog.cut.cut import cut
-from catalog.lake import empty, schema
-from catalog.lake.opening import create_or_open
-from catalog.recipe.plan import compile_plan
-from catalog.recipe.recipe import Recipe, validated
-from catalog.terms.score import Stage
-from catalog.write import lease
-from flows.run_start import session
-from flows.settings import Compute
-from flows.survey import survey
-from tasks import calibrate as steps
-from tasks.calibrate import calibrate_late
-from tasks.entropy import score_entropy
-from tasks.ingest import ingest
-from tasks.run.placement import Placement
-from tasks.run.session import Session
-from tasks.score_sentences import score_sentences
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.lake import empty, schema
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.recipe.recipe import Recipe, validated
+from pairmill.catalog.terms.score import Stage
+from pairmill.catalog.write import lease
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute
+from pairmill.flows.survey import survey
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.measure import calibrate as steps
+from pairmill.tasks.measure.calibrate import calibrate_late
+from pairmill.tasks.measure.entropy import score_entropy
+from pairmill.tasks.measure.score_sentences import score_sentences
+from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.session import Session
 from tests.worlds.published import IMAGE_RULES, insert_fused, published
 from tests.worlds.published import plan_of as given_plan
 from tests.worlds.shared import made_once, new_lake

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from catalog.ask.histogram import Histogram, bins
-from catalog.recipe.thresholds import Quantity
-from tasks.out.charts import chart, number
+from pairmill.catalog.ask.histogram import Histogram, bins
+from pairmill.catalog.recipe.thresholds import Quantity
+from pairmill.tasks.out.charts import chart, number
 
 
 def drawn(values: list[float], low: float | None = None, high: float | None = None, whole: bool = False) -> Histogram:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from catalog.terms.error import BadRecipe
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from flows.survey import survey
-from ops.text.corpus_entropy import CorpusEntropy, count_words
-from tasks.entropy import score_entropy
-from tasks.ingest import ingest
+from pairmill.catalog.terms.error import BadRecipe
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.survey import survey
+from pairmill.ops.text.corpus_entropy import CorpusEntropy, count_words
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.measure.entropy import score_entropy
 from tests.worlds.shared import new_lake
 
 ENTROPY = {"scores.corpus_entropy": "{}", "ingest.documents_per_shard": "2"}

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
-from catalog.terms.error import LeaseHeld, PairmillError
-from catalog.terms.ids import text_id
-from catalog.write import lease
-from ops.read.source import open_source
-from tasks.out.destination import Destination
-from tasks.out.export import REALSYN, TAR_BYTES, export, spans
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import LeaseHeld, PairmillError
+from pairmill.catalog.terms.ids import text_id
+from pairmill.catalog.write import lease
+from pairmill.ops.read.source import open_source
+from pairmill.tasks.out.destination import Destination
+from pairmill.tasks.out.export import REALSYN, TAR_BYTES, export, spans
 from tests.worlds.data_bucket import bucket
 from tests.worlds.published import picture, published
 from tests.worlds.samples import write
@@ -49,7 +49,7 @@ def lake(folder: Path):
 
 @pytest.fixture
 def small_tars(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tasks.out.export.TAR_ROWS", 4)
+    monkeypatch.setattr("pairmill.tasks.out.export.TAR_ROWS", 4)
 
 
 def files(place: Path) -> dict[str, bytes]:
@@ -131,7 +131,7 @@ def test_the_manifest_counts_and_digests_every_file(lake: Lake, tmp_path: Path, 
 def test_parquet_has_the_columns_of_realsyn_first_and_the_rows_of_pairs(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("tasks.out.export.TABLE_ROWS", 5)
+    monkeypatch.setattr("pairmill.tasks.out.export.TABLE_ROWS", 5)
     found = export(lake, "small", 1, str(tmp_path), "parquet")
     assert (found.files, found.rows) == (3, N)
     tables = [pq.read_table(tmp_path / f"small-v1-{n:06d}.parquet") for n in range(3)]
@@ -322,7 +322,7 @@ def test_what_cannot_be_exported_is_said_before_any_work(lake: Lake, tmp_path: P
 @given(st.lists(st.integers(1, 400_000_000), max_size=60), st.integers(1, 12))
 def test_files_take_all_rows_in_order_and_keep_to_both_limits(sizes: list[int], most: int):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tasks.out.export.TAR_ROWS", most)
+        patch.setattr("pairmill.tasks.out.export.TAR_ROWS", most)
         cut = list(spans(np.array(sizes, np.int64), "webdataset"))
     assert [row for first, last in cut for row in range(first, last)] == list(range(len(sizes)))
     for first, last in cut:
@@ -333,7 +333,7 @@ def test_files_take_all_rows_in_order_and_keep_to_both_limits(sizes: list[int], 
 
 
 def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Path, bucket, small_tars, monkeypatch):
-    from tasks.out import webdataset_tars
+    from pairmill.tasks.out import webdataset_tars
 
     def names() -> list[str]:
         return [item["Key"] for item in bucket.list_objects_v2(Bucket="data", Prefix="out/").get("Contents", [])]

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from catalog.pending import fetches
-from catalog.terms.ids import content_id, text_id
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from tasks.fetch import fetch, fetch_again
-from tasks.ingest import ingest
-from tasks.run.session import Session
+from pairmill.catalog.pending import fetches
+from pairmill.catalog.terms.ids import content_id, text_id
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.tasks.collect.fetch import fetch, fetch_again
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.run.session import Session
 from tests.worlds.shared import new_lake
 from tests.worlds.web import Handler, Web, photograph, picture, redirect, status, web
 

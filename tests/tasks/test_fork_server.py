@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from catalog.pending.item import WorkItem
-from tasks.run import pool
-from tasks.run.fork_server import WITHOUT_CUDA
-from tasks.run.pace import Pace, wanted
-from tasks.run.partition import Output, Part
-from tasks.run.pool import Shape, run_in_pool
-from tasks.run.preload import BY_MODEL, modules_for
-from tasks.run.worker import ONE_THREAD, JobWorker
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.tasks.run import pool
+from pairmill.tasks.run.fork_server import WITHOUT_CUDA
+from pairmill.tasks.run.pace import Pace, wanted
+from pairmill.tasks.run.partition import Output, Part
+from pairmill.tasks.run.pool import Shape, run_in_pool
+from pairmill.tasks.run.preload import BY_MODEL, modules_for
+from pairmill.tasks.run.worker import ONE_THREAD, JobWorker
 from tests.tasks.test_pool import Notes, tries
 
 ALL = [f"{prefix}x" for prefix in BY_MODEL if prefix]
@@ -37,8 +37,8 @@ print("duckdb", "duckdb" in sys.modules)
 
 WORKER = """
 import sys
-from tasks.run import fork_server
-from tasks.run.process import Process
+from pairmill.tasks.run import fork_server
+from pairmill.tasks.run.process import Process
 from tests.tasks.test_fork_server import computed, streamed
 if __name__ == "__main__":
     fork_server.preload(sys.argv[1:])

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from catalog.ask.idle_rules import idle_rules
-from catalog.lake.opening import create_or_open
+from pairmill.catalog.ask.idle_rules import idle_rules
+from pairmill.catalog.lake.opening import create_or_open
 from tests.worlds.published import plan_of, published
 
 RULES = (

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.pending.item import WorkItem
-from ops.read.source import open_source
-from tasks import ingest
-from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
-from tasks.run.partition import Output, Part, write_parts
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.ops.read.source import open_source
+from pairmill.tasks.collect import ingest
+from pairmill.tasks.collect.ingest import Ingest, IngestSettings, reader_names, shard_item
+from pairmill.tasks.run.partition import Output, Part, write_parts
 from tests.worlds.packed import sample, tar
 from tests.worlds.samples import jpeg, write
 

@@ -7,30 +7,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.pending.item import WorkItem
-from catalog.terms.controls import printable
-from catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_HASH, IMAGE_QUALITY, SENTENCE_EMBEDDING
-from ops.image.decode import Decode
-from ops.image.image_quality import ImageQuality
-from ops.image.phash import PerceptualHash
-from ops.models.clip import Clip
-from ops.models.clip_scores import EmbedImages, EmbedSentences
-from ops.models.generation import Generation
-from ops.models.http.http_model import HttpModel
-from ops.models.language_model import LanguageModel
-from ops.pair.tags import ZeroShotTags
-from ops.read.places import retries
-from ops.read.source import open_source
-from tasks.answers import Answers, AskOfPictures, AskOfTexts
-from tasks.fusion import FuseTexts
-from tasks.ingest import Ingest, IngestSettings, reader_names, shard_item
-from tasks.run.identity import Bound
-from tasks.run.partition import Job, Output, write_parts
-from tasks.run.rows import to_blobs
-from tasks.score_images import ScoreImages
-from tasks.score_sentences import ScoreSentences
-from tasks.tag import TagPictures
-from tasks.text_similarity import ScoreTexts
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.controls import printable
+from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_HASH, IMAGE_QUALITY, SENTENCE_EMBEDDING
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.image.image_quality import ImageQuality
+from pairmill.ops.image.phash import PerceptualHash
+from pairmill.ops.models.clip.clip import Clip
+from pairmill.ops.models.clip.clip_scores import EmbedImages, EmbedSentences
+from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.http.http_model import HttpModel
+from pairmill.ops.models.language.language_model import LanguageModel
+from pairmill.ops.pair.tags import ZeroShotTags
+from pairmill.ops.read.places import retries
+from pairmill.ops.read.source import open_source
+from pairmill.tasks.collect.ingest import Ingest, IngestSettings, reader_names, shard_item
+from pairmill.tasks.generate.answers import Answers, AskOfPictures, AskOfTexts
+from pairmill.tasks.generate.fusion import FuseTexts
+from pairmill.tasks.generate.tag import TagPictures
+from pairmill.tasks.generate.text_similarity import ScoreTexts
+from pairmill.tasks.measure.score_images import ScoreImages
+from pairmill.tasks.measure.score_sentences import ScoreSentences
+from pairmill.tasks.run.identity import Bound
+from pairmill.tasks.run.partition import Job, Output, write_parts
+from pairmill.tasks.run.rows import to_blobs
 from tests.worlds.jobs import CAPTIONS, FUSED
 from tests.worlds.s3 import bucket, fresh_filesystem, server
 from tests.worlds.s3_fast import fill, quick

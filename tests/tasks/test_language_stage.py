@@ -5,16 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from catalog.lake.opening import create_or_open
-from catalog.recipe.plan import Plan
-from catalog.recipe.recipe import validated
-from catalog.write import lease
-from catalog.write.scorer import Scorer
-from ops.models.perplexity import Perplexity
-from tasks.run.identity import plan
-from tasks.run.placement import Placement
-from tasks.run.session import Session
-from tasks.score_sentences import score_sentences
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.recipe import validated
+from pairmill.catalog.write import lease
+from pairmill.catalog.write.scorer import Scorer
+from pairmill.ops.models.language.perplexity import Perplexity
+from pairmill.tasks.measure.score_sentences import score_sentences
+from pairmill.tasks.run.identity import plan
+from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.session import Session
 from tests.worlds.published import published
 from tests.worlds.tiny import save_clip
 from tests.worlds.tiny_language import save_language_model

@@ -11,14 +11,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.pending.item import WorkItem
-from catalog.terms.error import PairmillError
-from catalog.write.commit import Manifest
-from tasks.run import pool
-from tasks.run.partition import Output
-from tasks.run.placement import Placement
-from tasks.run.resources import LANES
-from tasks.run.stage import Stage
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.commit import Manifest
+from pairmill.tasks.run import pool
+from pairmill.tasks.run.partition import Output
+from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.resources import LANES
+from pairmill.tasks.run.stage import Stage
 from tests.worlds.placements import FED
 from tests.worlds.sleeping_model import Sleeps, noted
 

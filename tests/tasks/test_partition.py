@@ -5,10 +5,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.lake.connection import connect
-from catalog.pending.item import WorkItem
-from tasks.run.parquet_file import ParquetFile
-from tasks.run.partition import Output, Part, write_parts
+from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.tasks.run.parquet_file import ParquetFile
+from pairmill.tasks.run.partition import Output, Part, write_parts
 
 
 def test_a_file_can_tell_that_it_does_not_hold_an_id(tmp_path: Path):

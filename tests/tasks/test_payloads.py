@@ -7,24 +7,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.pending.item import WorkItem
-from catalog.pending.uncaptioned import uncaptioned
-from catalog.pending.worklist import in_file_order
-from catalog.terms.error import Damaged
-from catalog.terms.ids import content_id
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from ops.fault import Fault
-from ops.image.decode import Decode
-from ops.models.vlm import VisionLanguageModel
-from tasks.answers import AskOfPictures
-from tasks.caption import CaptionPictures
-from tasks.fusion import FuseTexts
-from tasks.ingest import ingest
-from tasks.reopen import replay
-from tasks.run.payloads import payloads
-from tasks.run.session import Session
-from tasks.score_images import score_images
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.uncaptioned import uncaptioned
+from pairmill.catalog.pending.worklist import in_file_order
+from pairmill.catalog.terms.error import Damaged
+from pairmill.catalog.terms.ids import content_id
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.collect.reopen import replay
+from pairmill.tasks.generate.answers import AskOfPictures
+from pairmill.tasks.generate.caption import CaptionPictures
+from pairmill.tasks.generate.fusion import FuseTexts
+from pairmill.tasks.measure.score_images import score_images
+from pairmill.tasks.run.payloads import payloads
+from pairmill.tasks.run.session import Session
 from tests.worlds.noise import picture
 from tests.worlds.shared import new_lake
 

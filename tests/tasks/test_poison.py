@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.pending.item import WorkItem
-from catalog.terms.error import PairmillError
-from tasks.run import poison
-from tasks.run.partition import Output, Part
-from tasks.run.placement import Placement
-from tasks.run.poison import Lost
-from tasks.run.stage import Stage
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.tasks.run import poison
+from pairmill.tasks.run.partition import Output, Part
+from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.poison import Lost
+from pairmill.tasks.run.stage import Stage
 
 DIED = Lost("poison", "a worker process that ran it alone died")
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.pending.item import WorkItem
-from catalog.terms.error import PairmillError
-from catalog.write.commit import Manifest
-from tasks.run import time_limit
-from tasks.run.partition import Output, Part
-from tasks.run.pool import Shape, run_in_pool, stream_apart
-from tasks.run.worker import JobWorker
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.commit import Manifest
+from pairmill.tasks.run import time_limit
+from pairmill.tasks.run.partition import Output, Part
+from pairmill.tasks.run.pool import Shape, run_in_pool, stream_apart
+from pairmill.tasks.run.worker import JobWorker
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.pending.item import WorkItem
-from tasks.associate import Search
-from tasks.duplicate_groups import SemanticEdges
-from tasks.run.rows import to_blobs
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.tasks.relate.associate import Search
+from pairmill.tasks.relate.duplicate_groups import SemanticEdges
+from pairmill.tasks.run.rows import to_blobs
 
 CLUSTERS = 6
 

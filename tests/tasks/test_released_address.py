@@ -10,17 +10,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from catalog.ask.why import resolve
-from catalog.cut.cut import cut
-from catalog.cut.publication import publish
-from catalog.cut.released_address import with_released_address
-from catalog.lake.lake import Lake
-from catalog.recipe.plan import compile_plan
-from catalog.recipe.recipe import Recipe
-from flows.command.cli import main
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from tasks.ingest import ingest
+from pairmill.catalog.ask.why import resolve
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.publication import publish
+from pairmill.catalog.cut.released_address import with_released_address
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.flows.command.cli import main
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.tasks.collect.ingest import ingest
 from tests.worlds.packed import tar
 from tests.worlds.samples import table_bytes, write
 from tests.worlds.shared import new_lake, opened_new

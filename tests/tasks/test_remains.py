@@ -9,7 +9,7 @@ from pathlib import Path
 STARTED = """
 import multiprocessing, os, sys
 from multiprocessing import forkserver
-from tasks.run.remains import sweep
+from pairmill.tasks.run.remains import sweep
 
 if __name__ == "__main__":
     sweep()

@@ -7,19 +7,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from catalog.pending import quarantine
-from catalog.pending.index_ranges import score_paths
-from catalog.pending.item import WorkItem
-from catalog.terms.error import PairmillError
-from catalog.write.sweep import sweep
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from tasks.ingest import ingest
-from tasks.reopen import replay
-from tasks.run.partition import Output, Part, write_parts
-from tasks.run.rows import read_rows, to_vectors
-from tasks.run.session import Session
-from tasks.score_images import score_images
+from pairmill.catalog.pending import quarantine
+from pairmill.catalog.pending.index_ranges import score_paths
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.sweep import sweep
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.collect.reopen import replay
+from pairmill.tasks.measure.score_images import score_images
+from pairmill.tasks.run.partition import Output, Part, write_parts
+from pairmill.tasks.run.rows import read_rows, to_vectors
+from pairmill.tasks.run.session import Session
 from tests.worlds.shared import new_lake
 from tests.worlds.web import photograph
 
@@ -141,7 +141,7 @@ def test_a_picture_that_was_scored_at_the_second_try_is_read_as_then(place: Path
             files = score_paths(held.lake, "image_embedding", scorer, [shard])[shard]
             rows = read_rows(WorkItem(shard, (victim,), files), ["sha256", "image_vector"], "sha256")
             assert to_vectors(rows["image_vector"]).shape[0] == 1
-            monkeypatch.setattr("catalog.write.sweep.SNAPSHOT_SECONDS", 0)
+            monkeypatch.setattr("pairmill.catalog.write.sweep.SNAPSHOT_SECONDS", 0)
             sweep(held.writer, older_than_seconds=0)
         assert not Path(null[0].path).exists()
 

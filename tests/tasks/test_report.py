@@ -11,14 +11,14 @@ import yaml
 from lxml import html
 from PIL import Image
 
-from catalog.ask.datasets import find
-from catalog.lake.opening import create_or_open
-from catalog.recipe.recipe import validated
-from catalog.terms.error import PairmillError
-from catalog.terms.ids import text_id
-from flows.outcome import written_report
-from tasks.out.html_report import PAIRS_SHOWN, is_report_of, write_report
-from tasks.out.thumbnails import SIDE, thumbnail
+from pairmill.catalog.ask.datasets import find
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.recipe import validated
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.ids import text_id
+from pairmill.flows.outcome import written_report
+from pairmill.tasks.out.html_report import PAIRS_SHOWN, is_report_of, write_report
+from pairmill.tasks.out.thumbnails import SIDE, thumbnail
 from tests.worlds.published import picture, published
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202e & so on'

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.pending.item import WorkItem
-from catalog.terms.error import PairmillError
-from tasks.run.partition import Output, Part
-from tasks.run.placement import ModelPool, Placement
-from tasks.run.resources import (
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.tasks.run.partition import Output, Part
+from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.tasks.run.resources import (
     LANES,
     MOST_FEEDERS,
     UNBOUNDED,
@@ -27,7 +27,7 @@ from tasks.run.resources import (
     resources,
     this_machine,
 )
-from tasks.run.stage import Stage
+from pairmill.tasks.run.stage import Stage
 from tests.worlds.sleeping_model import Sleeps, note, noted
 
 CPUS, CARD, POOR = [Node(16, 0)], [Node(16, 1)], [Node(1, 1)]

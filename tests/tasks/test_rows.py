@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.terms.error import PairmillError
-from catalog.terms.score import Column, Score, Stage
-from tasks.run.rows import measured, scalars, score_rows, to_blobs, to_vectors
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.score import Column, Score, Stage
+from pairmill.tasks.run.rows import measured, scalars, score_rows, to_blobs, to_vectors
 from tests.examples import examples
 
 

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from catalog.recipe.recipe import Recipe
-from flows.run_start import session
-from flows.settings import Compute
-from tasks.ingest import ingest
-from tasks.run.session import Session
-from tasks.score_sentences import score_sentences
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.measure.score_sentences import score_sentences
+from pairmill.tasks.run.session import Session
 from tests.worlds.shared import new_lake
 from tests.worlds.tiny import save_clip
 from tests.worlds.tiny_language import save_language_model

@@ -7,16 +7,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.lake.lake import Lake
-from catalog.pending.item import WorkItem
-from catalog.pending.worklist import pending_vectors
-from catalog.recipe.plan import compile_plan
-from catalog.recipe.recipe import Recipe
-from catalog.terms.score import Column, Score, Stage
-from catalog.terms.scores import OWN
-from tasks.run.identity import Bound
-from tasks.run.rows import to_blobs
-from tasks.score_vectors import ScoreVectors
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.worklist import pending_vectors
+from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.score import Column, Score, Stage
+from pairmill.catalog.terms.scores import OWN
+from pairmill.tasks.measure.score_vectors import ScoreVectors
+from pairmill.tasks.run.identity import Bound
+from pairmill.tasks.run.rows import to_blobs
 from tests.worlds.shared import opened_new
 
 HEAD = Score("first", "image", (Column("first_value", "DOUBLE", "the first dimension"),), Stage.CLIP, ("image_vector",),

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from catalog.pending import near_sentences
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from flows.survey import survey
-from ops.text.split import normalise
-from tasks.cluster import cluster
-from tasks.ingest import ingest
-from tasks.run.rows import to_vectors
-from tasks.run.session import Session
-from tasks.score_sentences import score_sentences
-from tasks.sentence_duplicates import group_sentences
+from pairmill.catalog.pending import near_sentences
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.survey import survey
+from pairmill.ops.text.split import normalise
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.measure.score_sentences import score_sentences
+from pairmill.tasks.relate.cluster import cluster
+from pairmill.tasks.relate.sentence_duplicates import group_sentences
+from pairmill.tasks.run.rows import to_vectors
+from pairmill.tasks.run.session import Session
 from tests.reference.components import walk
 from tests.reference.near_strings import all_pairs
 from tests.worlds.generated import small_settings

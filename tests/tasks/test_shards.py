@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.ingest import SHARD_BYTES, new_portions
+from pairmill.tasks.collect.ingest import SHARD_BYTES, new_portions
 
 SIZES = st.lists(st.sampled_from([0, 10, SHARD_BYTES // 3, SHARD_BYTES, 2 * SHARD_BYTES]), max_size=40)
 

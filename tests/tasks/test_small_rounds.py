@@ -3,13 +3,13 @@ itself."""
 
 import pytest
 
-from catalog.pending.item import WorkItem
-from tasks.run import pool, stage
-from tasks.run.partition import Output
-from tasks.run.placement import ModelPool, Placement
-from tasks.run.resources import Node
-from tasks.run.small_rounds import CLUSTER_ROWS, SMALL_ROWS, is_small, may_stay_here
-from tasks.run.stage import Stage
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.tasks.run import pool, stage
+from pairmill.tasks.run.partition import Output
+from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.tasks.run.resources import Node
+from pairmill.tasks.run.small_rounds import CLUSTER_ROWS, SMALL_ROWS, is_small, may_stay_here
+from pairmill.tasks.run.stage import Stage
 from tests.worlds.sleeping_model import Sleeps
 
 LOCAL, CLUSTERS = ("", "local"), ("auto", "10.0.0.1:6379", "ray://head:10001")

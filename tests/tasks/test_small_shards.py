@@ -11,16 +11,16 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.pending.item import WorkItem, join
-from catalog.write.commit import Manifest, Usage
-from ops.fault import Fault
-from tasks.run.partition import Output, Part, with_seconds, write_parts
-from tasks.run.payloads import payloads
-from tasks.run.placement import Placement
-from tasks.run.resources import Node, Resources, places
-from tasks.run.rows import quarantine
-from tasks.run.small_shards import LEAST_ROWS, join_small
-from tasks.run.stage import Stage
+from pairmill.catalog.pending.item import WorkItem, join
+from pairmill.catalog.write.commit import Manifest, Usage
+from pairmill.ops.fault import Fault
+from pairmill.tasks.run.partition import Output, Part, with_seconds, write_parts
+from pairmill.tasks.run.payloads import payloads
+from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.resources import Node, Resources, places
+from pairmill.tasks.run.rows import quarantine
+from pairmill.tasks.run.small_shards import LEAST_ROWS, join_small
+from pairmill.tasks.run.stage import Stage
 from tests.examples import examples
 from tests.worlds.noise import picture
 from tests.worlds.placements import FED
@@ -166,7 +166,7 @@ def test_a_row_that_kills_its_worker_in_a_joined_item_costs_its_neighbours_of_ot
 
 
 def test_pictures_of_a_joined_item_are_read_of_each_shards_own_file(tmp_path: Path):
-    from catalog.terms.ids import content_id
+    from pairmill.catalog.terms.ids import content_id
 
     items, expected = [], {}
     for n in range(3):

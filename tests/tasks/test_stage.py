@@ -12,17 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.pending.item import WorkItem
-from catalog.terms.error import PairmillError
-from catalog.terms.scores import SENTENCE_QUALITY
-from catalog.write.commit import Manifest
-from ops.text.sentence_quality import SentenceQuality
-from tasks.run import pool
-from tasks.run.identity import Bound
-from tasks.run.partition import Job, Output, Part, write_parts
-from tasks.run.placement import ModelPool, Placement
-from tasks.run.stage import Stage
-from tasks.score_sentences import ScoreSentences
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.scores import SENTENCE_QUALITY
+from pairmill.catalog.write.commit import Manifest
+from pairmill.ops.text.sentence_quality import SentenceQuality
+from pairmill.tasks.measure.score_sentences import ScoreSentences
+from pairmill.tasks.run import pool
+from pairmill.tasks.run.identity import Bound
+from pairmill.tasks.run.partition import Job, Output, Part, write_parts
+from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.tasks.run.stage import Stage
 
 JOB = ScoreSentences((Bound(SENTENCE_QUALITY, SentenceQuality(), "a-scorer"),))
 SENTENCES = ["A red fox sleeps.", "See www.example.com now", "Nothing", "The old bridge crosses the river twice."]
@@ -137,8 +137,8 @@ def test_a_ray_of_its_own_is_started_whatever_another_left_behind(items: list[Wo
     """An address that nobody answers at, as a killed Ray leaves it."""
     program = (
         "import pickle, sys\n"
-        "from tasks.run.placement import Placement\n"
-        "from tasks.run.stage import Stage\n"
+        "from pairmill.tasks.run.placement import Placement\n"
+        "from pairmill.tasks.run.stage import Stage\n"
         "items, job, output = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
         "with Stage(job, Placement(workers=1, ray_address='local', small_rounds='ray')) as stage:\n"
         "    print(sum(len(made) for made in stage.run(items, output)))\n"

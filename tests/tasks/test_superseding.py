@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from catalog.ask.why import Scope, superseded_at
-from catalog.ask.why_image import explain_image
-from catalog.cut.cut import cut
-from catalog.cut.publication import sentence_funnel
-from catalog.lake.opening import create_or_open
-from catalog.pending.superseded import gone_documents, gone_sentences
-from flows.survey import survey
-from ops.read.source import FORMATS, open_source
-from ops.text.split import SentenceSplitter
-from tasks.reopen import replay
-from tasks.run.session import Session
+from pairmill.catalog.ask.why import Scope, superseded_at
+from pairmill.catalog.ask.why_image import explain_image
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.publication import sentence_funnel
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.superseded import gone_documents, gone_sentences
+from pairmill.flows.survey import survey
+from pairmill.ops.read.source import FORMATS, open_source
+from pairmill.ops.text.split import SentenceSplitter
+from pairmill.tasks.collect.reopen import replay
+from pairmill.tasks.run.session import Session
 from tests.worlds.superseding import alive, ingested, newest
 from tests.worlds.web import photograph
 
@@ -118,7 +118,7 @@ def test_a_killed_run_leaves_the_comparison_to_the_next(tmp_path: Path, monkeypa
 
     try:
         with monkeypatch.context() as patch:
-            patch.setattr("catalog.pending.contents.superseded.supersede", die)
+            patch.setattr("pairmill.catalog.pending.contents.superseded.supersede", die)
             with ingested(tmp_path):
                 raise AssertionError("was to be killed")
     except Killed:
@@ -159,7 +159,7 @@ def test_a_lake_in_which_a_source_stands_as_it_was_typed_loses_and_doubles_nothi
     for n, (name, text) in enumerate(texts.items()):
         page(tmp_path, name, text, n, at=1)
     with monkeypatch.context() as patch:
-        patch.setattr("tasks.ingest.open_source", lambda uri: replace(open_source(uri), uri="pages"))
+        patch.setattr("pairmill.tasks.collect.ingest.open_source", lambda uri: replace(open_source(uri), uri="pages"))
         with ingested(tmp_path) as held:
             assert held.lake.query("SELECT DISTINCT source FROM documents") == [("pages",)]
             before, was = newest(held), alive(held)
@@ -243,7 +243,7 @@ def test_a_listing_of_many_rounds_gives_the_shards_of_one(tmp_path: Path, monkey
         page(tmp_path, f"p{n}", f"These are the words of page {n}.", at=1)
     found = []
     for units in (1000, 3):
-        monkeypatch.setattr("tasks.ingest.ROUND_UNITS", units)
+        monkeypatch.setattr("pairmill.tasks.collect.ingest.ROUND_UNITS", units)
         with ingested(tmp_path) as held:
             rounds = held.lake.query("SELECT count(*) FROM commits WHERE step = 'ingest'")[0][0]
             shards = held.lake.query("SELECT shard, uri FROM documents ORDER BY ALL")

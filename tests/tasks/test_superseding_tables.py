@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from ops.read.records import tables
-from tasks.reopen import replay
-from tasks.run.session import Session
+from pairmill.ops.read.records import tables
+from pairmill.tasks.collect.reopen import replay
+from pairmill.tasks.run.session import Session
 from tests.worlds.samples import table_bytes
 from tests.worlds.superseding import alive, ingested, newest
 from tests.worlds.web import photograph
@@ -176,7 +176,7 @@ def kill(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr("catalog.pending.contents.superseded.supersede", die)
+        patch.setattr("pairmill.catalog.pending.contents.superseded.supersede", die)
         with ingested(place):
             raise AssertionError("was to be killed")
 

@@ -4,22 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from catalog.cut import wanted
-from catalog.cut.cut import cut
-from catalog.lake.opening import create_or_open
-from catalog.pending.by_text import pending_fusion
-from catalog.pending.eligible import current_scores
-from catalog.pending.item import WorkItem
-from catalog.pending.told_before import answered
-from catalog.recipe.plan import Plan, compile_plan
-from catalog.recipe.recipe import validated
-from catalog.write import lease
-from catalog.write.lease import Writer
-from ops.image.decode import Decode
-from ops.models.vlm import VisionLanguageModel
-from tasks.answers import AskOfPictures, TellAgain
-from tasks.fusion import FuseTexts
-from tasks.run.partition import Output, write_parts
+from pairmill.catalog.cut import wanted
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.by_text import pending_fusion
+from pairmill.catalog.pending.eligible import current_scores
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.told_before import answered
+from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.recipe import validated
+from pairmill.catalog.write import lease
+from pairmill.catalog.write.lease import Writer
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
+from pairmill.tasks.generate.answers import AskOfPictures, TellAgain
+from pairmill.tasks.generate.fusion import FuseTexts
+from pairmill.tasks.run.partition import Output, write_parts
 from tests.worlds.published import IMAGE_RULES, plan_of, published
 
 FUSE = {"prompt": "{caption} {sentence}", "max_tokens": 4, "side": 64, "precision": "fp32"}

@@ -11,23 +11,23 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from catalog.lake.opening import create_or_open
-from catalog.terms.error import BadRecipe
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from flows.survey import survey
-from ops.models.model_digest import ModelError
-from tasks.associate import associate
-from tasks.balance import cluster_survivors
-from tasks.cluster import cluster
-from tasks.duplicates import group_duplicates
-from tasks.ingest import ingest
-from tasks.run import identity
-from tasks.run.session import Session
-from tasks.score_images import score_images
-from tasks.score_sentences import score_sentences
-from tasks.tag import tag
-from tasks.waves import next_wave
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import BadRecipe
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.flows.survey import survey
+from pairmill.ops.models.model_digest import ModelError
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.generate.tag import tag
+from pairmill.tasks.generate.waves import next_wave
+from pairmill.tasks.measure.score_images import score_images
+from pairmill.tasks.measure.score_sentences import score_sentences
+from pairmill.tasks.relate.associate import associate
+from pairmill.tasks.relate.balance import cluster_survivors
+from pairmill.tasks.relate.cluster import cluster
+from pairmill.tasks.relate.duplicates import group_duplicates
+from pairmill.tasks.run import identity
+from pairmill.tasks.run.session import Session
 from tests.worlds.generated import small_settings, world
 from tests.worlds.shared import copied, made_once, new_lake
 

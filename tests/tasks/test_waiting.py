@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from catalog.lake.opening import create_or_open
-from catalog.write import lease
-from flows.command.cli import main
-from tasks.run.resources import Resources
-from tasks.run.waiting import Waiting
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.write import lease
+from pairmill.flows.command.cli import main
+from pairmill.tasks.run.resources import Resources
+from pairmill.tasks.run.waiting import Waiting
 from tests.worlds.growing_cluster import growing_cluster
 from tests.worlds.shared import new_lake, opened_new
 
@@ -100,7 +100,7 @@ def go_on(run: subprocess.Popen) -> None:
 
 
 def status(lake: str) -> list[str]:
-    command = [sys.executable, "-m", "flows.command.cli", "status", "--lake", lake]
+    command = [sys.executable, "-m", "pairmill.flows.command.cli", "status", "--lake", lake]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from tasks.waves import _keep_record
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.tasks.generate.waves import _keep_record
 from tests.worlds.shared import new_lake
 
 

@@ -16,28 +16,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from catalog.pending.item import WorkItem
-from catalog.recipe.recipe import Recipe
-from catalog.terms.ids import content_id
-from catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_QUALITY, PERPLEXITY, SENTENCE_EMBEDDING
-from flows.curate import curate_steps
-from flows.run_start import session
-from flows.settings import Compute
-from ops.image.decode import Decode
-from ops.image.image_quality import ImageQuality
-from ops.models.clip_scores import EmbedImages, EmbedSentences
-from ops.models.engine import Engine
-from ops.models.perplexity import Perplexity
-from tasks import score_images, score_sentences
-from tasks.ingest import ingest
-from tasks.reopen import replay
-from tasks.run.identity import Bound
-from tasks.run.model_job import ModelJob
-from tasks.run.partition import Part
-from tasks.run.rows import to_vectors
-from tasks.run.session import Session
-from tasks.score_images import ScoreImages
-from tasks.score_sentences import ScoreSentences
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.ids import content_id
+from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_QUALITY, PERPLEXITY, SENTENCE_EMBEDDING
+from pairmill.flows.curate import curate_steps
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.image.image_quality import ImageQuality
+from pairmill.ops.models.clip.clip_scores import EmbedImages, EmbedSentences
+from pairmill.ops.models.device.engine import Engine
+from pairmill.ops.models.language.perplexity import Perplexity
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.collect.reopen import replay
+from pairmill.tasks.measure import score_images, score_sentences
+from pairmill.tasks.measure.score_images import ScoreImages
+from pairmill.tasks.measure.score_sentences import ScoreSentences
+from pairmill.tasks.run.identity import Bound
+from pairmill.tasks.run.model_job import ModelJob
+from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.rows import to_vectors
+from pairmill.tasks.run.session import Session
 from tests.examples import examples
 from tests.worlds.cramped import Cramped, inputs
 from tests.worlds.shared import new_lake

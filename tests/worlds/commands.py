@@ -12,7 +12,7 @@ def run_unread(arguments: list[str]) -> subprocess.CompletedProcess[str]:
     """Run `pairmill` as a process whose standard output nobody reads."""
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-m", "flows.command.cli", *arguments]
+    command = [sys.executable, "-m", "pairmill.flows.command.cli", *arguments]
     try:
         return subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=300)
     finally:

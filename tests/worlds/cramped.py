@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from ops.batch import Batch
-from ops.models.clip_scores import EmbedImages, EmbedSentences
-from ops.models.perplexity import Perplexity
+from pairmill.ops.batch import Batch
+from pairmill.ops.models.clip.clip_scores import EmbedImages, EmbedSentences
+from pairmill.ops.models.language.perplexity import Perplexity
 
 # Where the loaded weights of an op are, and the method that runs them.
 FORWARD: dict[type, tuple[Callable[[Any], Any], str]] = {

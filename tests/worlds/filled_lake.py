@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
 from tests.worlds.random_lake import fill, world
 from tests.worlds.shared import made_once
 

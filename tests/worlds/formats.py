@@ -1,7 +1,7 @@
 """Which of the fuzzed seeds each format reads, and what a source gives, its own address left out."""
 
-from ops.fault import Fault
-from ops.read.source import Document, Picture, Text
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.source import Document, Picture, Text
 from tests.worlds.samples import everything
 
 GROUPS = {

@@ -8,11 +8,11 @@ from functools import partial
 
 import pyarrow as pa
 
-from catalog.cut.late import judge
-from catalog.lake.lake import Lake
-from catalog.pending.chosen_captions import asked_of
-from catalog.recipe.plan import Plan, compile_plan
-from catalog.recipe.recipe import Recipe
+from pairmill.catalog.cut.late import judge
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.chosen_captions import asked_of
+from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
 from tests.reference import cut as slow
 from tests.worlds import random_lake as rules
 

@@ -1,10 +1,10 @@
 """Jobs that ask one small vision-language model: captions and fused texts."""
 
-from ops.image.decode import Decode
-from ops.models.vlm import VisionLanguageModel
-from tasks.answers import AskOfPictures
-from tasks.caption import CaptionPictures
-from tasks.fusion import FuseTexts
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
+from pairmill.tasks.generate.answers import AskOfPictures
+from pairmill.tasks.generate.caption import CaptionPictures
+from pairmill.tasks.generate.fusion import FuseTexts
 
 MODEL = VisionLanguageModel("hf:nowhere")
 ASK = AskOfPictures(MODEL, Decode(), 8, "Describe.")

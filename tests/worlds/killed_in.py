@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from catalog.lake.checksums import Checksums
-from catalog.lake.lake import Lake
-from flows.command.cli import main
-from tasks import publish
-from tasks.out import export
+from pairmill.catalog.lake.checksums import Checksums
+from pairmill.catalog.lake.lake import Lake
+from pairmill.flows.command.cli import main
+from pairmill.tasks import publish
+from pairmill.tasks.out import export
 from tests.worlds.line import kill
 
 STATES = ("lease", "publish", "digests", "seal", "export")

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from catalog.cut.publication import Published
-from catalog.lake.opening import create_or_open
-from flows.curate import curate_steps
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from tasks.run.placement import SmallRounds
+from pairmill.catalog.cut.publication import Published
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.flows.curate import curate_steps
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.tasks.run.placement import SmallRounds
 from tests.worlds.generated import pages, small_settings
 from tests.worlds.shared import made_once, new_lake
 

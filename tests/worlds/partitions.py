@@ -5,9 +5,9 @@ import os
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.lake.digest import file_digest, named_by
-from catalog.lake.lake import Lake
-from catalog.write.commit import Manifest
+from pairmill.catalog.lake.digest import file_digest, named_by
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.write.commit import Manifest
 
 
 def partition(

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 from filelock import FileLock
 
-from flows.with_prefect.local_prefect import answers, free_port
-from flows.with_prefect.processes import start, wait_for
+from pairmill.flows.with_prefect.local_prefect import answers, free_port
+from pairmill.flows.with_prefect.processes import start, wait_for
 from tests.worlds import shared
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-COMMAND = [sys.executable, "-m", "flows.command.cli", "up"]
+COMMAND = [sys.executable, "-m", "pairmill.flows.command.cli", "up"]
 
 
 def environment(home: Path, api: str = "") -> dict[str, str]:

@@ -7,21 +7,21 @@ from pathlib import Path
 import pyarrow as pa
 from PIL import Image
 
-from catalog.cut import wanted
-from catalog.cut.cut import cut
-from catalog.cut.publication import Published, publish
-from catalog.lake.lake import Lake
-from catalog.lake.schema import columns
-from catalog.pending import contents
-from catalog.pending.eligible import current_scores
-from catalog.pending.generated import fusion_digest
-from catalog.pending.item import WorkItem
-from catalog.recipe import recipe
-from catalog.recipe.plan import Plan, compile_plan
-from catalog.terms.ids import content_id, text_id
-from catalog.write import lease
-from catalog.write.scorer import Scorer
-from tasks.run.partition import Output, Part, write_parts
+from pairmill.catalog.cut import wanted
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.publication import Published, publish
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.schema import columns
+from pairmill.catalog.pending import contents
+from pairmill.catalog.pending.eligible import current_scores
+from pairmill.catalog.pending.generated import fusion_digest
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.recipe import recipe
+from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.terms.ids import content_id, text_id
+from pairmill.catalog.write import lease
+from pairmill.catalog.write.scorer import Scorer
+from pairmill.tasks.run.partition import Output, Part, write_parts
 from tests.worlds.shared import opened_new
 
 SENTENCES = ("A red fox sleeps in the sun.", "The old bridge crosses the river twice.", "Two boats wait for the wind.")

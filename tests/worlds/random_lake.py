@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from catalog.lake.lake import Lake
-from catalog.recipe.plan import Plan, compile_plan
-from catalog.recipe.recipe import Recipe
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.recipe import Recipe
 from tests.reference import cut as slow
 
 SCORERS = {

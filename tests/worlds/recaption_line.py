@@ -6,10 +6,10 @@ import os
 import signal
 import sys
 
-from flows.recaption import recaption_session, recaption_steps
-from flows.settings import Compute, load_recipe
-from tasks import caption_all
-from tasks.out import export
+from pairmill.flows.recaption import recaption_session, recaption_steps
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.tasks.generate import caption_all
+from pairmill.tasks.out import export
 from tests.worlds.shared import new_lake
 
 FIRST = 8  # of 40 pictures: some are first, most are not

@@ -6,7 +6,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from ops.read.places import s3_requests
+from pairmill.ops.read.places import s3_requests
 
 
 @pytest.fixture(scope="module")

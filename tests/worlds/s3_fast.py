@@ -4,7 +4,7 @@ import pytest
 from botocore.retries import standard
 from moto.s3.models import s3_backends
 
-from ops.read.places import s3_requests
+from pairmill.ops.read.places import s3_requests
 
 
 def fill(files: dict[str, bytes]) -> None:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from ops.fault import Fault
-from ops.read.source import Document, Picture, Source, Text, Unit
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.source import Document, Picture, Source, Text, Unit
 
 
 def jpeg(colour: str = "red", size: tuple[int, int] = (8, 6)) -> bytes:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from catalog.lake.lake import Lake
-from catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
 
 PLACE: Path | None = None
 

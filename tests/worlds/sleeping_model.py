@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from catalog.pending.item import WorkItem
-from ops.models.engine import BrokenDevice
-from tasks.run import model_line
-from tasks.run.model_job import Piece, one_by_one
-from tasks.run.partition import Part
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.ops.models.device.engine import BrokenDevice
+from pairmill.tasks.run import model_line
+from pairmill.tasks.run.model_job import Piece, one_by_one
+from pairmill.tasks.run.partition import Part
 
 
 @cache

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from catalog.pending.eligible import image_rows, sentence_rows
-from catalog.terms.score import Stage
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from tasks.ingest import ingest
-from tasks.run.session import Session
+from pairmill.catalog.pending.eligible import image_rows, sentence_rows
+from pairmill.catalog.terms.score import Stage
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.run.session import Session
 from tests.worlds.shared import new_lake
 
 

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import ray
 from ray.cluster_utils import Cluster
 
-from catalog.pending.item import WorkItem
-from catalog.terms.error import PairmillError
-from catalog.write.commit import Manifest
-from tasks.run.model_job import Piece, one_by_one
-from tasks.run.partition import Output, Part
-from tasks.run.placement import ModelPool, Placement
-from tasks.run.stage import Stage
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.commit import Manifest
+from pairmill.tasks.run.model_job import Piece, one_by_one
+from pairmill.tasks.run.partition import Output, Part
+from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.tasks.run.stage import Stage
 from tests.worlds.sleeping_model import note, noted
 
 

@@ -9,13 +9,13 @@ import os
 import sys
 from typing import Any
 
-from catalog.lake.opening import create_or_open
-from catalog.recipe.plan import Plan
-from catalog.terms.error import PairmillError
-from catalog.write import lease
-from flows.settings import load_recipe
-from tasks.run.placement import ModelPool, Placement
-from tasks.run.session import Session
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write import lease
+from pairmill.flows.settings import load_recipe
+from pairmill.tasks.run.placement import ModelPool, Placement
+from pairmill.tasks.run.session import Session
 from tests.worlds.two_nodes import OnGpu, items
 
 

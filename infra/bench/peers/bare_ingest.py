@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ops.image.header import inspect
+from pairmill.ops.image.header import inspect
 
 Sample = tuple[str, bytes, dict]
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from ops.image.decode import Decode
-from ops.image.image_quality import ImageQuality
-from ops.image.luma import with_luma
-from ops.image.phash import PerceptualHash
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.image.image_quality import ImageQuality
+from pairmill.ops.image.luma import with_luma
+from pairmill.ops.image.phash import PerceptualHash
 
 CHUNK = 64
 

@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 
-from flows.curate import curate_steps
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from tasks import cluster, duplicates
-from tasks.run import fork_server, stage
+from pairmill.flows.curate import curate_steps
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.tasks.relate import cluster, duplicates
+from pairmill.tasks.run import fork_server, stage
 
 # Ops that the flow process itself runs, where its tasks look them up.
 GLOBAL_OPS = ((cluster.kmeans, "train"), (duplicates, "hamming_edges"), (duplicates, "recut"))

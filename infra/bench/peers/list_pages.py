@@ -13,17 +13,17 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from catalog.lake.opening import create_or_open
-from catalog.pending import contents
-from catalog.terms.ids import text_id
-from flows.settings import load_recipe
 from infra.bench.measure import peak_mb
-from ops.fault import Fault
-from ops.read.places.file_table import Entry, FileTable
-from ops.read.places.tree import LocalTree
-from ops.read.source import FORMATS, Source, row_of
-from tasks.ingest import first_readers, new_rounds, reader_names, shard_item
-from tasks.run.session import Session
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending import contents
+from pairmill.catalog.terms.ids import text_id
+from pairmill.flows.settings import load_recipe
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places.file_table import Entry, FileTable
+from pairmill.ops.read.places.tree import LocalTree
+from pairmill.ops.read.source import FORMATS, Source, row_of
+from pairmill.tasks.collect.ingest import first_readers, new_rounds, reader_names, shard_item
+from pairmill.tasks.run.session import Session
 
 
 class MadeTree(LocalTree):

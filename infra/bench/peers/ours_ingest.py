@@ -7,9 +7,9 @@ from pathlib import Path
 
 import psutil
 
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from tasks.ingest import ingest
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.tasks.collect.ingest import ingest
 
 
 def peak_mb(pid: int) -> int:

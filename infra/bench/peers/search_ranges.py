@@ -1,6 +1,6 @@
 """The stage's own search over a vector index on disk: ``python -m infra.bench.peers.search_ranges FOLDER K N``.
 
-FOLDER holds ``sentences-*.parquet`` and ``routes.parquet`` as ``tasks.cluster.Index`` writes them, K clusters over N
+FOLDER holds ``sentences-*.parquet`` and ``routes.parquet`` as ``tasks.relate.cluster.Index`` writes them, K clusters over N
 sentences. One cluster range after another, as a worker would; prints how many candidates were found.
 """
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 
-from catalog.pending.index_ranges import ranges
-from catalog.pending.item import WorkItem
-from catalog.pending.training import Trained
-from tasks.associate import Search
+from pairmill.catalog.pending.index_ranges import ranges
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.training import Trained
+from pairmill.tasks.relate.associate import Search
 
 
 def main(folder: str, k: str, n: str) -> None:

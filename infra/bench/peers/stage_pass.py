@@ -1,16 +1,16 @@
 """The stage itself: ``python -m infra.bench.peers.stage_pass ingest|score FOLDER LAKE PLACEMENT``.
 
-PLACEMENT is pool or ray. ``ingest`` makes the lake, ``score`` does what ``tasks.score_images`` does, without CLIP.
+PLACEMENT is pool or ray. ``ingest`` makes the lake, ``score`` does what ``tasks.measure.score_images`` does, without CLIP.
 """
 
 import sys
 
-from catalog.pending.worklist import pending_images
-from catalog.terms.score import Stage
-from flows.run_start import session
-from flows.settings import Compute, load_recipe
-from tasks.ingest import ingest
-from tasks.score_images import image_job
+from pairmill.catalog.pending.worklist import pending_images
+from pairmill.catalog.terms.score import Stage
+from pairmill.flows.run_start import session
+from pairmill.flows.settings import Compute, load_recipe
+from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.measure.score_images import image_job
 
 
 def main(what: str, folder: str, lake: str, placement: str) -> None:

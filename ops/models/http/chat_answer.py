@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ops.header_number import seconds_until
-from ops.models.generation import Generation
-from ops.models.http.bounds import Bounds
-from ops.models.http.cleaned import Cleaner
-from ops.models.model_error import ModelError
+from pairmill.ops.header_number import seconds_until
+from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.http.bounds import Bounds
+from pairmill.ops.models.http.cleaned import Cleaner
+from pairmill.ops.models.model_error import ModelError
 
 # What servers say of a prompt that does not fit their model: vLLM, SGLang, OpenAI, llama.cpp, in turn.
 TOO_LONG = re.compile(

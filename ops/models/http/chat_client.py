@@ -15,14 +15,14 @@ from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ops.models.generation import Generation
-from ops.models.http.chat_answer import Again, Refused
-from ops.models.http.chat_connection import ChatConnection
-from ops.models.http.concurrency import Concurrency
-from ops.models.http.endpoint import Endpoint
-from ops.models.http.http_spec import HttpSpec
-from ops.models.http.watch import Watch, pause
-from ops.models.model_error import ModelError
+from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.http.chat_answer import Again, Refused
+from pairmill.ops.models.http.chat_connection import ChatConnection
+from pairmill.ops.models.http.concurrency import Concurrency
+from pairmill.ops.models.http.endpoint import Endpoint
+from pairmill.ops.models.http.http_spec import HttpSpec
+from pairmill.ops.models.http.watch import Watch, pause
+from pairmill.ops.models.model_error import ModelError
 
 # A request that fails so often, while others are answered, is at fault itself. Once its connection broke twice it has
 # an endpoint to itself: an engine that it kills then takes no other's answer with it.

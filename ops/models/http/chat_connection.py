@@ -16,14 +16,14 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 
-from ops.models.generation import Generation
-from ops.models.http import chat_answer, chat_request
-from ops.models.http.bounds import Bounds
-from ops.models.http.chat_answer import Again, Refused
-from ops.models.http.cleaned import Cleaner
-from ops.models.http.endpoint import Endpoint
-from ops.models.http.http_spec import HttpSpec
-from ops.models.model_error import ModelError
+from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.http import chat_answer, chat_request
+from pairmill.ops.models.http.bounds import Bounds
+from pairmill.ops.models.http.chat_answer import Again, Refused
+from pairmill.ops.models.http.cleaned import Cleaner
+from pairmill.ops.models.http.endpoint import Endpoint
+from pairmill.ops.models.http.http_spec import HttpSpec
+from pairmill.ops.models.model_error import ModelError
 
 # From so many answers on it is known what is long for a request: ten times their median.
 TIMES_MEDIAN, ANSWERS_TO_TELL = 10, 20

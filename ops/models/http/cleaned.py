@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from catalog.terms.controls import printable
+from pairmill.catalog.terms.controls import printable
 
 KEY = "(key)"
 # What people give a server that asks for no key ("x", "EMPTY") is no secret, and stands in other words. Of a generated

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from ops.models.http.concurrency import Concurrency
+from pairmill.ops.models.http.concurrency import Concurrency
 
 # A lost endpoint is tried again after this many seconds, twice as long each time.
 FIRST_PAUSE, MOST_PAUSE = 0.5, 30.0

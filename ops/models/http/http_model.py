@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ops.models.generation import Generation
-from ops.models.http.chat_client import ChatClient
-from ops.models.http.chat_request import messages
-from ops.models.http.http_spec import parse_http
+from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.http.chat_client import ChatClient
+from pairmill.ops.models.http.chat_request import messages
+from pairmill.ops.models.http.http_spec import parse_http
 
 # Requests that may be under way or answered and not yet taken: few bytes each, and one that is slow holds up no other.
 UNDER_WAY = 1024

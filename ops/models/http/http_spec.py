@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from ops.models.model_error import ModelError
+from pairmill.ops.models.model_error import ModelError
 
 PREFIX = "http:"
 FORM = "'http:NAME@https://host:8000/v1' (more endpoints of the same model behind commas)"

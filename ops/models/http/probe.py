@@ -7,8 +7,8 @@ from functools import cache
 
 import numpy as np
 
-from ops.models.http.chat_request import messages
-from ops.models.model_error import ModelError
+from pairmill.ops.models.http.chat_request import messages
+from pairmill.ops.models.model_error import ModelError
 
 PROMPT = "Describe the picture."
 PROBE_TOKENS = 32

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ops.models.generation import Generation
-from ops.models.http.chat_answer import Again, Refused
-from ops.models.http.chat_connection import ChatConnection
-from ops.models.http.endpoint import Endpoint
-from ops.models.http.probe import PROBE_TOKENS, check, questions
-from ops.models.model_error import ModelError
+from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.http.chat_answer import Again, Refused
+from pairmill.ops.models.http.chat_connection import ChatConnection
+from pairmill.ops.models.http.endpoint import Endpoint
+from pairmill.ops.models.http.probe import PROBE_TOKENS, check, questions
+from pairmill.ops.models.model_error import ModelError
 
 MOST_TRIES, MOST_PAUSE = 5, 30.0
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ops.fault import Fault
-from ops.read.document import Document, Unit
-from ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
-from ops.read.formats.html_folder import HtmlFolder
-from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
-from ops.read.formats.image_folder import ImageFolder, claim_unnamed
-from ops.read.places.archive import ArchiveTree, archive, peek
-from ops.read.places.file_table import Entry, FileTable
-from ops.read.places.tree import Tree
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document import Document, Unit
+from pairmill.ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
+from pairmill.ops.read.formats.html_folder import HtmlFolder
+from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
+from pairmill.ops.read.formats.image_folder import ImageFolder, claim_unnamed
+from pairmill.ops.read.places.archive import ArchiveTree, archive, peek
+from pairmill.ops.read.places.file_table import Entry, FileTable
+from pairmill.ops.read.places.tree import Tree
 
 INSIDE = (HtmlFolder(), ImageFolder())
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 
-from catalog.terms.ids import text_id
-from ops.fault import Fault
-from ops.read.document import Document, Picture, Text, Unit, shown_file
-from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
-from ops.read.page import page, reading_order
-from ops.read.page.links import Link, resolve
-from ops.read.page.picture_reference import PictureReference, references
-from ops.read.places.file_table import Entry, FileTable
-from ops.read.places.one_document import OneDocument
-from ops.read.places.tree import Tree
+from pairmill.catalog.terms.ids import text_id
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document import Document, Picture, Text, Unit, shown_file
+from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
+from pairmill.ops.read.page import page, reading_order
+from pairmill.ops.read.page.links import Link, resolve
+from pairmill.ops.read.page.picture_reference import PictureReference, references
+from pairmill.ops.read.places.file_table import Entry, FileTable
+from pairmill.ops.read.places.one_document import OneDocument
+from pairmill.ops.read.places.tree import Tree
 
 SUFFIXES = frozenset(("html", "htm", "xhtml"))
 # Pages read at once when all are searched for the pictures they show: hides the distance of S3.

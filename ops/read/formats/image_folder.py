@@ -10,14 +10,14 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterator
 
-from catalog.terms.ids import text_id
-from ops.fault import Fault
-from ops.image.header import format_of
-from ops.read.document import Document, Text, Unit, shown_file
-from ops.read.document_metadata import clean, parsed, storable
-from ops.read.page.charset import decode_text
-from ops.read.places.file_table import Entry, FileTable
-from ops.read.places.tree import Tree
+from pairmill.catalog.terms.ids import text_id
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.header import format_of
+from pairmill.ops.read.document import Document, Text, Unit, shown_file
+from pairmill.ops.read.document_metadata import clean, parsed, storable
+from pairmill.ops.read.page.charset import decode_text
+from pairmill.ops.read.places.file_table import Entry, FileTable
+from pairmill.ops.read.places.tree import Tree
 
 DECODED = ("jpg", "jpeg", "jpe", "jfif", "png", "apng", "gif", "webp", "bmp", "dib", "tif", "tiff", "avif")
 # Listed although they are not decoded, so that such a file is shown in quarantine instead of being passed over.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ops.fault import Fault
-from ops.read.document import Document, Picture, Unit
-from ops.read.document_metadata import clean
-from ops.read.places.file_table import Entry, FileTable
-from ops.read.places.tree import Tree
-from ops.read.records import columns, tables
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document import Document, Picture, Unit
+from pairmill.ops.read.document_metadata import clean
+from pairmill.ops.read.places.file_table import Entry, FileTable
+from pairmill.ops.read.places.tree import Tree
+from pairmill.ops.read.records import columns, tables
 
 
 class ImageTable:

@@ -14,13 +14,13 @@ from typing import Any
 
 from PIL import Image, ImageSequence
 
-from ops.fault import Fault
-from ops.image.header import HOSTILE
-from ops.read.document import Document, Picture, Text, shown_file
-from ops.read.document_metadata import clean, storable
-from ops.read.page.links import resolve
-from ops.read.places.one_document import DOCUMENT_BYTES
-from ops.read.places.tree import Tree
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.header import HOSTILE
+from pairmill.ops.read.document import Document, Picture, Text, shown_file
+from pairmill.ops.read.document_metadata import clean, storable
+from pairmill.ops.read.page.links import resolve
+from pairmill.ops.read.places.one_document import DOCUMENT_BYTES
+from pairmill.ops.read.places.tree import Tree
 
 TIFF = ("tiff", "tif")
 MAX_PAGE_PIXELS = 100_000_000

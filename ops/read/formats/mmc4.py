@@ -11,15 +11,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from ops.fault import Fault
-from ops.read.document import Document, Picture, Text, Unit, shown_file
-from ops.read.document_metadata import clean, storable
-from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
-from ops.read.page.links import resolve
-from ops.read.places.file_table import Entry, FileTable
-from ops.read.places.one_document import OneDocument
-from ops.read.places.tree import Tree
-from ops.read.records import tables
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document import Document, Picture, Text, Unit, shown_file
+from pairmill.ops.read.document_metadata import clean, storable
+from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
+from pairmill.ops.read.page.links import resolve
+from pairmill.ops.read.places.file_table import Entry, FileTable
+from pairmill.ops.read.places.one_document import OneDocument
+from pairmill.ops.read.places.tree import Tree
+from pairmill.ops.read.records import tables
 
 # As many numbers as pictures times texts, of a model that is not ours.
 LEFT_OUT = ("text_list", "similarity_matrix")

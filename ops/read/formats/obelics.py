@@ -14,16 +14,16 @@ from typing import IO, Any
 
 import pyarrow.parquet as pq
 
-from catalog.terms.controls import printable
-from ops.fault import Fault
-from ops.read.document import Document, Picture, Text, Unit, shown_file
-from ops.read.document_metadata import parsed, storable
-from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
-from ops.read.page.links import resolve
-from ops.read.places.file_table import Entry, FileTable
-from ops.read.places.one_document import OneDocument
-from ops.read.places.tree import Tree
-from ops.read.records import columns, tables
+from pairmill.catalog.terms.controls import printable
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document import Document, Picture, Text, Unit, shown_file
+from pairmill.ops.read.document_metadata import parsed, storable
+from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
+from pairmill.ops.read.page.links import resolve
+from pairmill.ops.read.places.file_table import Entry, FileTable
+from pairmill.ops.read.places.one_document import OneDocument
+from pairmill.ops.read.places.tree import Tree
+from pairmill.ops.read.records import columns, tables
 
 SUFFIXES = frozenset(("parquet", "parq"))
 COLUMNS = ("images", "texts", "image_bytes", "metadata", "general_metadata")

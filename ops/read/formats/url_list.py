@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ops.fault import Fault
-from ops.read.document import Document, Unit
-from ops.read.places.file_table import FileTable
-from ops.read.places.tree import Tree
-from ops.read.records import columns, tables
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document import Document, Unit
+from pairmill.ops.read.places.file_table import FileTable
+from pairmill.ops.read.places.tree import Tree
+from pairmill.ops.read.records import columns, tables
 
 
 class UrlList:

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from typing import IO
 from urllib.parse import urldefrag, urljoin, urlsplit
 
-from ops.fault import Fault
-from ops.read.document import Document, Picture, Text, Unit
-from ops.read.formats.html_folder import fault_of
-from ops.read.page import page, reading_order
-from ops.read.page.links import NOT_FETCHED, REMOTE, resolve
-from ops.read.page.picture_reference import PictureReference
-from ops.read.places.file_table import Entry, FileTable
-from ops.read.places.one_document import DOCUMENT_BYTES
-from ops.read.places.tree import LocalTree, Tree
-from ops.read.places.unpack import seekable
-from ops.read.records.warc_records import Record, body, kind_of, records
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document import Document, Picture, Text, Unit
+from pairmill.ops.read.formats.html_folder import fault_of
+from pairmill.ops.read.page import page, reading_order
+from pairmill.ops.read.page.links import NOT_FETCHED, REMOTE, resolve
+from pairmill.ops.read.page.picture_reference import PictureReference
+from pairmill.ops.read.places.file_table import Entry, FileTable
+from pairmill.ops.read.places.one_document import DOCUMENT_BYTES
+from pairmill.ops.read.places.tree import LocalTree, Tree
+from pairmill.ops.read.places.unpack import seekable
+from pairmill.ops.read.records.warc_records import Record, body, kind_of, records
 
 PAGES = ("text/html", "application/xhtml+xml")
 # Servers send pictures under these as well.

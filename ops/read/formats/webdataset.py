@@ -14,20 +14,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.terms.ids import text_id
-from ops.fault import Fault
-from ops.read.document import Document, Picture, Text, Unit, shown_file
-from ops.read.document_metadata import clean, parsed, storable
-from ops.read.formats import interleaved_sample
-from ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
-from ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
-from ops.read.formats.image_folder import readable
-from ops.read.page.links import NOT_FETCHED
-from ops.read.places.archive import ArchiveTree, archive, is_tar_name, peek
-from ops.read.places.file_table import Entry, FileTable
-from ops.read.places.one_document import OneDocument
-from ops.read.places.tree import Tree
-from ops.read.records import tables
+from pairmill.catalog.terms.ids import text_id
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document import Document, Picture, Text, Unit, shown_file
+from pairmill.ops.read.document_metadata import clean, parsed, storable
+from pairmill.ops.read.formats import interleaved_sample
+from pairmill.ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
+from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
+from pairmill.ops.read.formats.image_folder import readable
+from pairmill.ops.read.page.links import NOT_FETCHED
+from pairmill.ops.read.places.archive import ArchiveTree, archive, is_tar_name, peek
+from pairmill.ops.read.places.file_table import Entry, FileTable
+from pairmill.ops.read.places.one_document import OneDocument
+from pairmill.ops.read.places.tree import Tree
+from pairmill.ops.read.records import tables
 
 CAPTIONS = ("txt", "text", "caption", "cap")
 # Names of the caption in a sample's JSON or sidecar row, best first.

@@ -6,7 +6,7 @@ import codecs
 import re
 from typing import NamedTuple
 
-from catalog.terms.controls import printable
+from pairmill.catalog.terms.controls import printable
 
 # A declaration must stand near the start of a page (WHATWG: the first 1,024 bytes; real pages are later).
 DECLARED = re.compile(rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([-\w.:]+)""", re.IGNORECASE)

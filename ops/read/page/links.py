@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes, urljoin, urlsplit
 
-from ops.fault import Fault
-from ops.read.document import Picture
-from ops.read.places.tree import Tree, is_storable
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document import Picture
+from pairmill.ops.read.places.tree import Tree, is_storable
 
 REMOTE = ("http", "https", "ftp")
 # How a fault's detail begins when the picture is an address on the web that a fetch may still bring.

@@ -8,7 +8,7 @@ from typing import Any
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
-from ops.read.page.charset import decode_text
+from pairmill.ops.read.page.charset import decode_text
 
 # libxml2 compares each attribute with those before it: 30,000 in one tag take 0.6 s, 200,000 minutes. Counted only in
 # pages that are large enough, over what stands between '<' and '>', quoted values left out.

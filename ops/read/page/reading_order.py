@@ -8,9 +8,9 @@ from typing import Any
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
-from ops.read.document import Text
-from ops.read.page.main_content import is_main
-from ops.read.page.picture_reference import PictureReference, picture
+from pairmill.ops.read.document import Text
+from pairmill.ops.read.page.main_content import is_main
+from pairmill.ops.read.page.picture_reference import PictureReference, picture
 
 
 def _words(text: str) -> frozenset[str]:

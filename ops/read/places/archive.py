@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import IO
 
-from ops.fault import Fault
-from ops.read.places.file_table import Entry, FileTable
-from ops.read.places.own_folders import HIDDEN, left_out
-from ops.read.places.tar_members import Member, members
-from ops.read.places.tree import MAX_BYTES, Place, Tree, one_by_one, refused
-from ops.read.places.unpack import head, seekable
-from ops.read.places.zip_members import DAMAGED, ZipMembers
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places.file_table import Entry, FileTable
+from pairmill.ops.read.places.own_folders import HIDDEN, left_out
+from pairmill.ops.read.places.tar_members import Member, members
+from pairmill.ops.read.places.tree import MAX_BYTES, Place, Tree, one_by_one, refused
+from pairmill.ops.read.places.unpack import head, seekable
+from pairmill.ops.read.places.zip_members import DAMAGED, ZipMembers
 
 # Members looked at to tell what an archive holds: on S3 some megabytes.
 PEEKED = 64

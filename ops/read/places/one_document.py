@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO
 
-from ops.fault import Fault
-from ops.read.places.file_table import FileTable
-from ops.read.places.tree import MAX_BYTES, Place, Tree
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places.file_table import FileTable
+from pairmill.ops.read.places.tree import MAX_BYTES, Place, Tree
 
 # Of one document's files. A worker holds them all, a page's tree (some 400 MB at most) and what it has itself.
 DOCUMENT_BYTES = 256 * 2**20

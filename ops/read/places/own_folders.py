@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable
 
-from catalog.terms.mark import (
+from pairmill.catalog.terms.mark import (
     EXPORT_FILE,
     EXPORT_LISTS,
     FORMER_S3_MARK,

@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from catalog.terms.ids import content_id
-from ops.fault import Fault
-from ops.read.places.tree import SourceError
+from pairmill.catalog.terms.ids import content_id
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places.tree import SourceError
 
 REMEDY = (
     "mount or restore it and run again, what is finished is kept; if it is gone for good, put a folder with any file "
@@ -67,7 +67,7 @@ def _out_of_reach(source: str, why: str) -> SourceError:
 
 
 def _of_s3(references: Sequence[Reference]) -> list[bytes | Exception]:
-    from ops.read.places.s3 import ranges  # s3fs takes 0.5 s to import, which pictures in folders need not pay
+    from pairmill.ops.read.places.s3 import ranges  # s3fs takes 0.5 s to import, which pictures in folders need not pay
 
     try:
         return ranges([(each.uri, each.offset, each.offset + each.length) for each in references])

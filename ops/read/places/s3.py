@@ -10,12 +10,12 @@ from typing import IO, Any
 
 from botocore.exceptions import NoCredentialsError
 
-from ops.fault import Fault
-from ops.read.places import own_folders, retries
-from ops.read.places.file_table import Entry, FileTable
-from ops.read.places.ranges import buffered
-from ops.read.places.s3_requests import BROKEN_OFF, UNREACHABLE, again, cannot, filesystem, range_of, told
-from ops.read.places.tree import MAX_BYTES, Place, SourceError, refused
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places import own_folders, retries
+from pairmill.ops.read.places.file_table import Entry, FileTable
+from pairmill.ops.read.places.ranges import buffered
+from pairmill.ops.read.places.s3_requests import BROKEN_OFF, UNREACHABLE, again, cannot, filesystem, range_of, told
+from pairmill.ops.read.places.tree import MAX_BYTES, Place, SourceError, refused
 
 # Objects asked for at once, and so much of each: 128 MB that a worker may hold, and pictures are smaller.
 AT_ONCE, BEGINNING = 32, 4 * 2**20

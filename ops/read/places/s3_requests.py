@@ -16,8 +16,8 @@ import aiohttp
 import s3fs
 from botocore.exceptions import BotoCoreError, ClientError, IncompleteReadError, ResponseStreamingError
 
-from ops.read.places import retries
-from ops.read.places.tree import SourceError
+from pairmill.ops.read.places import retries
+from pairmill.ops.read.places.tree import SourceError
 
 # A place that cannot be reached is given up after some 30 s, one that falls silent after 3 minutes.
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 30, 5

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
-from ops.fault import Fault
-from ops.header_number import whole_number
+from pairmill.ops.fault import Fault
+from pairmill.ops.header_number import whole_number
 
 BLOCK = 512
 REGULAR, LINKS = (b"\0", b"0", b"7"), (b"1", b"2")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-from catalog.terms.ids import text_id
-from catalog.terms.mark import LAKE_DATA
-from ops.fault import Fault
-from ops.read.places import own_folders
-from ops.read.places.file_table import Entry, FileTable
+from pairmill.catalog.terms.ids import text_id
+from pairmill.catalog.terms.mark import LAKE_DATA
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places import own_folders
+from pairmill.ops.read.places.file_table import Entry, FileTable
 
 # Larger single files are refused unread: a worker holds a picture in memory whole.
 MAX_BYTES = 256 * 2**20

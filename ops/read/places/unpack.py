@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, NamedTuple
 
-from ops.fault import Fault
-from ops.read.places.tree import LocalTree, Tree
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places.tree import LocalTree, Tree
 
 # Unpacked bytes allowed a packed byte, on top of a first 16 MB that anything may have.
 MAX_RATIO = 100

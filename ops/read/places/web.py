@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import IO
 from urllib.parse import urlsplit
 
-from catalog.terms.ids import text_id
-from catalog.terms.secrets import without_secrets
-from ops.fault import Fault
-from ops.read.places.file_table import Entry, FileTable
-from ops.read.places.tree import MAX_BYTES, Place, SourceError, one_by_one, refused
-from ops.read.places.web_bytes import brought, range_of, state_of
+from pairmill.catalog.terms.ids import text_id
+from pairmill.catalog.terms.secrets import without_secrets
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places.file_table import Entry, FileTable
+from pairmill.ops.read.places.tree import MAX_BYTES, Place, SourceError, one_by_one, refused
+from pairmill.ops.read.places.web_bytes import brought, range_of, state_of
 
 READABLE = (".parquet", ".parq", ".csv", ".tsv", ".jsonl", ".ndjson", ".warc", ".tar", ".tgz", ".zip")
 
@@ -70,7 +70,9 @@ class WebTree:
             raise FileNotFoundError(self.uri(path))
         state = state_of(self._address)
         if state.has_ranges and state.size >= 0:
-            from ops.read.places.ranges import buffered  # fsspec takes 0.05 s to import; see s3 in ops.read.source
+            from pairmill.ops.read.places.ranges import (
+                buffered,  # fsspec takes 0.05 s to import; see s3 in ops.read.source
+            )
 
             return buffered(state.size, lambda start, end: range_of(self._address, start, end, state))
         return brought(self._address)

@@ -19,10 +19,10 @@ from typing import IO, Any, NamedTuple, TypeVar
 from urllib.error import HTTPError
 from urllib.request import HTTPHandler, HTTPSHandler, Request, build_opener
 
-from catalog.terms.secrets import without_secrets
-from ops.header_number import whole_number
-from ops.read.places import retries
-from ops.read.places.tree import SourceError
+from pairmill.catalog.terms.secrets import without_secrets
+from pairmill.ops.header_number import whole_number
+from pairmill.ops.read.places import retries
+from pairmill.ops.read.places.tree import SourceError
 
 SECONDS, ATTEMPTS, FIRST_WAIT, LONGEST_WAIT = 30, 5, 0.5, 30.0
 # Of a whole answer: so long, and longer by what it brings. Below that rate a terabyte would take half a year.

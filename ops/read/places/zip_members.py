@@ -9,10 +9,10 @@ import zlib
 from collections.abc import Iterator
 from typing import IO
 
-from ops.fault import Fault
-from ops.read.places.tar_members import is_unsafe, plain
-from ops.read.places.tree import MAX_BYTES, refused
-from ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places.tar_members import is_unsafe, plain
+from pairmill.ops.read.places.tree import MAX_BYTES, refused
+from pairmill.ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
 
 DAMAGED = (
     zipfile.BadZipFile,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ops.fault import Fault
-from ops.read.document import Document, Picture, Text, shown_file
-from ops.read.document_metadata import clean, storable
-from ops.read.page.links import resolve
-from ops.read.places.tree import Tree
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document import Document, Picture, Text, shown_file
+from pairmill.ops.read.document_metadata import clean, storable
+from pairmill.ops.read.page.links import resolve
+from pairmill.ops.read.places.tree import Tree
 
 # LAION, COYO, DataComp, Conceptual Captions, img2dataset; compared without case, best first.
 ADDRESSES = ("url", "image_url", "img_url", "image_urls", "raw_image_url", "image_link", "photo_image_url")

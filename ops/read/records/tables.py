@@ -15,15 +15,15 @@ from typing import IO, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalog.terms.ids import text_id
-from ops.fault import Fault
-from ops.read.document import Unit
-from ops.read.places.file_table import Entry, FileTable, runs
-from ops.read.places.tree import Tree
-from ops.read.places.unpack import MAX_RATIO
-from ops.read.places.zip_members import DAMAGED
-from ops.read.records.text_rows import LINES, SEPARATED, Row, text_rows
-from ops.read.records.text_rows import format_of as text_rows_format
+from pairmill.catalog.terms.ids import text_id
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document import Unit
+from pairmill.ops.read.places.file_table import Entry, FileTable, runs
+from pairmill.ops.read.places.tree import Tree
+from pairmill.ops.read.places.unpack import MAX_RATIO
+from pairmill.ops.read.places.zip_members import DAMAGED
+from pairmill.ops.read.records.text_rows import LINES, SEPARATED, Row, text_rows
+from pairmill.ops.read.records.text_rows import format_of as text_rows_format
 
 PARQUET = frozenset(("parquet", "parq"))
 SUFFIXES = PARQUET | LINES | frozenset(SEPARATED) | {"gz", "zip"}

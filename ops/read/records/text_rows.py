@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import IO, Any
 
-from ops.fault import Fault
-from ops.read.document_metadata import MOST_VALUES, holds_too_much
-from ops.read.places.tree import Tree
-from ops.read.places.unpack import CHUNK, Inflated, is_gzip
-from ops.read.places.zip_members import ZipMembers
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.document_metadata import MOST_VALUES, holds_too_much
+from pairmill.ops.read.places.tree import Tree
+from pairmill.ops.read.places.unpack import CHUNK, Inflated, is_gzip
+from pairmill.ops.read.places.zip_members import ZipMembers
 
 LINES = frozenset(("jsonl", "ndjson"))
 SEPARATED = {"csv": ",", "tsv": "\t"}

@@ -10,10 +10,10 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
-from ops.fault import Fault
-from ops.header_number import whole_number
-from ops.read.places.tree import MAX_BYTES
-from ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
+from pairmill.ops.fault import Fault
+from pairmill.ops.header_number import whole_number
+from pairmill.ops.read.places.tree import MAX_BYTES
+from pairmill.ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
 
 # A record's and a response's header lines are some kilobytes.
 MAX_HEADER = 64 * 1024

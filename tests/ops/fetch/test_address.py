@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.fetch.address import BlockedAddress, Reach, numeric
-from ops.fetch.fetcher import Fetcher
+from pairmill.ops.fetch.address import BlockedAddress, Reach, numeric
+from pairmill.ops.fetch.fetcher import Fetcher
 from tests.worlds.name_service import Always
 from tests.worlds.web import LOOPBACK, Web, photograph, picture, redirect, web
 
@@ -138,8 +138,8 @@ def test_a_name_with_one_closed_address_among_open_ones_is_not_contacted():
 
 def test_the_socket_itself_refuses_what_a_resolver_let_through(monkeypatch: pytest.MonkeyPatch):
     with web() as server:
-        monkeypatch.setattr("ops.fetch.names.Names._check", lambda *_: None)
-        monkeypatch.setattr("ops.fetch.fetcher.numeric", lambda _: "")
+        monkeypatch.setattr("pairmill.ops.fetch.names.Names._check", lambda *_: None)
+        monkeypatch.setattr("pairmill.ops.fetch.fetcher.numeric", lambda _: "")
         port = server.server_address[1]
         fetcher = Fetcher(seconds=2, retries=0, max_bytes=12_345, lookup=Always(("127.0.0.1",)))
         reasons, n = contacted(server, fetcher, f"http://a.example:{port}/", f"http://127.0.0.1:{port}/")

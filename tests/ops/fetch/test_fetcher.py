@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ops.fetch.address import Reach
-from ops.fetch.answer import Answer
-from ops.fetch.fetcher import Fetcher
-from ops.fetch.refusal import Banned, opted_out
+from pairmill.ops.fetch.address import Reach
+from pairmill.ops.fetch.answer import Answer
+from pairmill.ops.fetch.fetcher import Fetcher
+from pairmill.ops.fetch.refusal import Banned, opted_out
 from tests.worlds.name_service import Always
 from tests.worlds.web import (
     LOOPBACK,
@@ -39,7 +39,7 @@ def server() -> Iterator[Web]:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ops.fetch.fetcher.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("pairmill.ops.fetch.fetcher.FIRST_PAUSE", 0.01)
 
 
 def fetched(server: Web, *paths: str, fetcher: Fetcher | None = None) -> list[Answer]:

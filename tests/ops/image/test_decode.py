@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from ops.fault import Fault
-from ops.image import decode as decoding
-from ops.image import header
-from ops.image.decode import Decode, target
-from ops.image.header import inspect
+from pairmill.ops.fault import Fault
+from pairmill.ops.image import decode as decoding
+from pairmill.ops.image import header
+from pairmill.ops.image.decode import Decode, target
+from pairmill.ops.image.header import inspect
 from tests.examples import examples
 from tests.reference.decode import decode_slowly
 from tests.worlds.arithmetic import ARITHMETIC, ARITHMETIC_PROGRESSIVE

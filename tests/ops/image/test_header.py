@@ -3,8 +3,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image
 
-from ops.fault import Fault
-from ops.image.header import Header, inspect
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.header import Header, inspect
 from tests.examples import examples
 from tests.worlds.headers import ENCODINGS, SEEDS, png_of
 from tests.worlds.pictures import encode, picture, turned_exif

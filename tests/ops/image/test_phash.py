@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import ImageEnhance, ImageOps
 
-from ops.image.decode import Decode
-from ops.image.phash import PerceptualHash
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.image.phash import PerceptualHash
 from tests.examples import examples
 from tests.reference.phash import slow_phash
 from tests.worlds.golden import check_golden

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from flows.with_prefect.local_prefect import free_port
-from ops.fault import Fault
-from ops.image.decode import Decode
-from ops.models import vlm_loaded
-from ops.models.generation import Answering, Generation
-from ops.models.http.chat_request import encoded
-from ops.models.http.http_model import HttpModel
-from ops.models.vlm import VisionLanguageModel
-from tasks.answers import AskOfPictures
-from tasks.run.model_job import Piece
+from pairmill.flows.with_prefect.local_prefect import free_port
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.models.generation import Answering, Generation
+from pairmill.ops.models.http.chat_request import encoded
+from pairmill.ops.models.http.http_model import HttpModel
+from pairmill.ops.models.vision_language import vlm_loaded
+from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
+from pairmill.tasks.generate.answers import AskOfPictures
+from pairmill.tasks.run.model_job import Piece
 from tests.worlds.chat_server import UNICODE, chat_server, picture_hash
 from tests.worlds.scripted_vlm import save_scripted
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.models.batch_size import fastest, remembered
+from pairmill.ops.models.device.batch_size import fastest, remembered
 
 
 class Card:

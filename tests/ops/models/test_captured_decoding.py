@@ -17,9 +17,10 @@ from transformers import (
     Qwen2_5_VLForConditionalGeneration,
 )
 
-from ops.models import language_model_loaded, vlm_loaded
-from ops.models.captured_decoding import Decoder, Unsuited, suits
-from ops.models.quick_parts import grouped_attention, share_keys
+from pairmill.ops.models.generate.captured_decoding import Decoder, Unsuited, suits
+from pairmill.ops.models.generate.quick_parts import grouped_attention, share_keys
+from pairmill.ops.models.language import language_model_loaded
+from pairmill.ops.models.vision_language import vlm_loaded
 from tests.worlds.tiny import fill
 from tests.worlds.tiny_vlm import save_vlm
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from PIL import Image
 
-from ops.models import clip_loaded
-from ops.models.clip import Clip
-from ops.models.model_digest import ModelError
+from pairmill.ops.models.clip import clip_loaded
+from pairmill.ops.models.clip.clip import Clip
+from pairmill.ops.models.model_digest import ModelError
 from tests.worlds.golden import check_golden
 from tests.worlds.tiny import save_clip
 

@@ -5,9 +5,9 @@ import warnings
 import pytest
 import torch
 
-from ops.models.device import device, dtype
-from ops.models.model_digest import ModelError
-from ops.whole.ranking import multiplies_bfloat16
+from pairmill.ops.models.device.device import device, dtype
+from pairmill.ops.models.model_digest import ModelError
+from pairmill.ops.whole.ranking import multiplies_bfloat16
 
 
 def test_a_precision_is_taken_as_it_is_or_refused():

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ops.models.clip_scores import EmbedImages
-from ops.models.engine import BrokenDevice, Engine
+from pairmill.ops.models.clip.clip_scores import EmbedImages
+from pairmill.ops.models.device.engine import BrokenDevice, Engine
 
 SAME: Callable[[Any], Any] = lambda each: each  # noqa: E731
 

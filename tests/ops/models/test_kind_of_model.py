@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.models.kind_of_model import sees_pictures
-from ops.models.model_digest import ModelError
+from pairmill.ops.models.model_digest import ModelError
+from pairmill.ops.models.vision_language.kind_of_model import sees_pictures
 from tests.worlds.tiny_chat import save_chat_model
 from tests.worlds.tiny_language import save_language_model
 from tests.worlds.tiny_vlm import save_vlm
@@ -47,9 +47,7 @@ def test_it_agrees_with_transformers_own_tables(tmp_path: Path):
 
 
 def test_torch_is_not_imported_for_it():
-    asked = (
-        f"from ops.models.kind_of_model import sees_pictures; sees_pictures('hf:{ROOT}/infra/demo/models/captioner')"
-    )
+    asked = f"from pairmill.ops.models.vision_language.kind_of_model import sees_pictures; sees_pictures('hf:{ROOT}/infra/demo/models/captioner')"
     imported = "import sys; print(bool({'torch', 'transformers'} & sys.modules.keys()))"
     command = [sys.executable, "-c", f"{asked}; {imported}"]
     assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == "False\n"

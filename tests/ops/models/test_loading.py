@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from ops.models.device import parts_that_fit
-from ops.models.loading import no_room, once, placed, weight_bytes
-from ops.models.model_digest import ModelError
+from pairmill.ops.models.device.device import parts_that_fit
+from pairmill.ops.models.device.loading import no_room, once, placed, weight_bytes
+from pairmill.ops.models.model_digest import ModelError
 
 
 def test_threads_that_ask_at_once_get_one_model():

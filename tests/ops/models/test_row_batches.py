@@ -8,11 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.batch import Batch
-from ops.fault import Fault
-from ops.models.clip import Clip
-from ops.models.clip_scores import EmbedImages, EmbedSentences
-from ops.models.perplexity import Perplexity
+from pairmill.ops.batch import Batch
+from pairmill.ops.fault import Fault
+from pairmill.ops.models.clip.clip import Clip
+from pairmill.ops.models.clip.clip_scores import EmbedImages, EmbedSentences
+from pairmill.ops.models.language.perplexity import Perplexity
 from tests.examples import examples
 from tests.worlds.cramped import Cramped, inputs
 from tests.worlds.tiny import save_clip

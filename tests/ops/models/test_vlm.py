@@ -7,11 +7,11 @@ import pytest
 import torch
 from transformers import LlavaNextImageProcessor, LlavaNextProcessor
 
-from ops.models import vlm_loaded
-from ops.models.generation import Generation
-from ops.models.model_digest import ModelError
-from ops.models.picture_normalisation import LEFT_OUT, normalisation
-from ops.models.vlm import VisionLanguageModel
+from pairmill.ops.models.clip.picture_normalisation import LEFT_OUT, normalisation
+from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.model_digest import ModelError
+from pairmill.ops.models.vision_language import vlm_loaded
+from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from tests.worlds.golden import check_golden
 from tests.worlds.tiny_vlm import save_vlm
 

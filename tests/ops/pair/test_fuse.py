@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.pair.fuse import check_template, fuse_prompt
+from pairmill.ops.pair.fuse import check_template, fuse_prompt
 
 TEMPLATE = "Caption: {caption}\nTags: {tags}\nSentence: {sentence}\nWrite one {{good}} sentence."
 

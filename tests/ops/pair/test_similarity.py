@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ops.pair.similarity import max_similarity, similarity
+from pairmill.ops.pair.similarity import max_similarity, similarity
 
 
 def unit(rows: list[list[float]]) -> np.ndarray:

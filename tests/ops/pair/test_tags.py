@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.pair.tags import ZeroShotTags
+from pairmill.ops.pair.tags import ZeroShotTags
 from tests.reference import tags as reference
 from tests.worlds.golden import check_golden
 
@@ -108,7 +108,7 @@ def test_a_picture_has_the_same_tags_in_any_company(monkeypatch: pytest.MonkeyPa
     vectors = random.normal(size=(50, 4)).astype(np.float32)
     tagger = ZeroShotTags(WORDS, top_k=2, thresholds=(0.5,) * 4)
     whole = tagger(vectors, embed)
-    monkeypatch.setattr("ops.pair.tags.BLOCK_BYTES", 4 * 4 * 7)
+    monkeypatch.setattr("pairmill.ops.pair.tags.BLOCK_BYTES", 4 * 4 * 7)
     assert tagger(vectors, embed) == whole
     turned = tagger(vectors[::-1], embed)
     assert (turned[0][::-1], turned[1][::-1]) == whole

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.read.places import tar_members, unpack, zip_members
-from ops.read.source import open_source
+from pairmill.ops.read.places import tar_members, unpack, zip_members
+from pairmill.ops.read.source import open_source
 from tests.examples import examples
 from tests.worlds.packed import sample, tar, zipped
 from tests.worlds.samples import documents, faults, jpeg, outline, write

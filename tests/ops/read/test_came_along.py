@@ -6,7 +6,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from ops.read.source import open_source
+from pairmill.ops.read.source import open_source
 from tests.worlds.packed import tar, zipped
 from tests.worlds.samples import documents, jpeg, pictures, table_bytes, write
 from tests.worlds.text_tables import jsonl, separated

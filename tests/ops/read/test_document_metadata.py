@@ -5,8 +5,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.terms.controls import printable
-from ops.read.document_metadata import MAX_TEXT, storable
+from pairmill.catalog.terms.controls import printable
+from pairmill.ops.read.document_metadata import MAX_TEXT, storable
 from tests.examples import examples
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.binary(max_size=70))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ops.read.source import FORMATS, open_source
+from pairmill.ops.read.source import FORMATS, open_source
 from tests.fuzz.inputs import seeds
 from tests.worlds.formats import GROUPS, shown
 from tests.worlds.golden import check_golden

@@ -2,7 +2,7 @@ import tarfile
 
 import pytest
 
-from ops.read.source import open_source
+from pairmill.ops.read.source import open_source
 from tests.worlds.packed import tar, zipped
 from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, write
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.fault import Fault
-from ops.read.formats.html_folder import HtmlFolder
-from ops.read.source import Document, Unit, open_source
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.formats.html_folder import HtmlFolder
+from pairmill.ops.read.source import Document, Unit, open_source
 from tests.examples import examples
 from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, write
 

@@ -1,4 +1,4 @@
-from ops.read.source import open_source
+from pairmill.ops.read.source import open_source
 from tests.worlds.samples import documents, faults, jpeg, outline, pictures, write
 
 

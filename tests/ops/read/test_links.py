@@ -1,8 +1,8 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ops.read.page.links import resolve
-from ops.read.places.tree import LocalTree
+from pairmill.ops.read.page.links import resolve
+from pairmill.ops.read.places.tree import LocalTree
 
 TREE = LocalTree("/nowhere")
 PIECES = st.lists(

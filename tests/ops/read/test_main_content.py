@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.read.source import Document, open_source
+from pairmill.ops.read.source import Document, open_source
 from tests.examples import examples
 from tests.worlds.samples import documents, everything, jpeg, outline, write
 

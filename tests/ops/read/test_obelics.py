@@ -3,8 +3,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from ops.fault import Fault
-from ops.read.source import Document, open_source
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.source import Document, open_source
 from tests.worlds.parallel_lists import STRINGS, lists
 from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
 

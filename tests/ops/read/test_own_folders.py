@@ -2,7 +2,7 @@
 
 import pytest
 
-from ops.read.source import SourceError, open_source
+from pairmill.ops.read.source import SourceError, open_source
 from tests.worlds.samples import jpeg, write
 
 HEAD = '{\n "dataset": "demo",\n "version": 1,\n "format": "webdataset",\n "content_digest": "00",\n "rows": 1,\n'

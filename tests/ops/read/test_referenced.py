@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from catalog.terms.ids import content_id
-from ops.fault import Fault
-from ops.read.places.referenced import Reference, contents
-from ops.read.source import Picture, SourceError, open_source
+from pairmill.catalog.terms.ids import content_id
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places.referenced import Reference, contents
+from pairmill.ops.read.source import Picture, SourceError, open_source
 from tests.worlds.packed import sample, tar, zipped
 from tests.worlds.parallel_lists import lists
 from tests.worlds.s3 import bucket, fresh_filesystem, server, upload

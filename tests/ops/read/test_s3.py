@@ -3,9 +3,9 @@ import socket
 
 import pytest
 
-from ops.fault import Fault
-from ops.read.places import s3, s3_requests, tree
-from ops.read.source import Document, SourceError, open_source
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places import s3, s3_requests, tree
+from pairmill.ops.read.source import Document, SourceError, open_source
 from tests.worlds.parallel_lists import lists
 from tests.worlds.s3 import bucket, fresh_filesystem, server, upload
 from tests.worlds.samples import documents, everything, jpeg, outline, pictures, table_bytes, write

@@ -5,9 +5,9 @@ import tarfile
 
 import pytest
 
-from ops.fault import Fault
-from ops.read.places import retries, s3_requests
-from ops.read.source import SourceError, open_source
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.places import retries, s3_requests
+from pairmill.ops.read.source import SourceError, open_source
 from tests.fuzz.inputs import seeds
 from tests.worlds.formats import GROUPS, shown
 from tests.worlds.s3 import bucket, fresh_filesystem, server

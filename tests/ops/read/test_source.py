@@ -3,8 +3,8 @@ import pickle
 
 import pytest
 
-from ops.read.places.tree import MAX_BYTES
-from ops.read.source import SourceError, Unit, open_source
+from pairmill.ops.read.places.tree import MAX_BYTES
+from pairmill.ops.read.source import SourceError, Unit, open_source
 from tests.worlds.samples import documents, faults, jpeg, outline, pictures, table_bytes, write
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.fault import Fault
-from ops.read.records import tables
-from ops.read.source import Document, open_source
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.records import tables
+from pairmill.ops.read.source import Document, open_source
 from tests.examples import examples
 from tests.worlds.packed import zipped
 from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write

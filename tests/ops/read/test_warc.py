@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ops.fault import Fault
-from ops.read.source import Document, open_source
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.source import Document, open_source
 from tests.examples import examples
 from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, write
 

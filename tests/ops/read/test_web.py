@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pyarrow as pa
 import pytest
 
-from ops.read.places import retries, web_bytes
-from ops.read.source import Document, SourceError, open_source
+from pairmill.ops.read.places import retries, web_bytes
+from pairmill.ops.read.source import Document, SourceError, open_source
 from tests.fuzz.inputs import seeds
 from tests.worlds.formats import shown
 from tests.worlds.samples import documents, everything, outline, table_bytes, write

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from ops.fault import Fault
-from ops.read.source import open_source
+from pairmill.ops.fault import Fault
+from pairmill.ops.read.source import open_source
 from tests.worlds.packed import sample, tar
 from tests.worlds.samples import documents, everything, faults, jpeg, outline, pictures, table_bytes, write
 

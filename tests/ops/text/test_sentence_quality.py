@@ -6,7 +6,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.text.sentence_quality import SentenceQuality
+from pairmill.ops.text.sentence_quality import SentenceQuality
 from tests.worlds.golden import check_golden
 
 EXAMPLES = [

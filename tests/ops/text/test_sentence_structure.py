@@ -8,10 +8,10 @@ import pytest
 import spacy
 
 from infra.demo import prose
-from ops.models.dependency_parser import DependencyParser
-from ops.models.dependency_parser_loaded import load
-from ops.models.model_digest import ModelError
-from ops.text.sentence_structure import MOST_LETTERS, SentenceStructure
+from pairmill.ops.models.language.dependency_parser import DependencyParser
+from pairmill.ops.models.language.dependency_parser_loaded import load
+from pairmill.ops.models.model_digest import ModelError
+from pairmill.ops.text.sentence_structure import MOST_LETTERS, SentenceStructure
 from tests.reference import structure
 from tests.worlds.golden import check_golden
 
@@ -122,7 +122,7 @@ def test_a_pipeline_that_is_not_installed_is_refused_with_the_remedy():
 
 def test_without_spacy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "spacy", None)  # as it is where it was never installed
-    monkeypatch.delitem(sys.modules, "ops.models.dependency_parser_loaded")
+    monkeypatch.delitem(sys.modules, "pairmill.ops.models.language.dependency_parser_loaded")
     with pytest.raises(ModelError, match=re.escape("spaCy is not installed; run 'pip install \"pairmill[parser]\"'")):
         list(DependencyParser("spacy:en_core_web_no").parse(["A dog."]))
 

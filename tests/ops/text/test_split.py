@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.text.split import SentenceSplitter, normalise
+from pairmill.ops.text.split import SentenceSplitter, normalise
 from tests.worlds.golden import check_golden
 
 SPLIT = SentenceSplitter()

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.text.unsupported import unsupported
+from pairmill.ops.text.unsupported import unsupported
 from tests.worlds.golden import check_golden
 
 SOURCES = (

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.whole.components import components, recut
+from pairmill.ops.whole.components import components, recut
 from tests.examples import examples
 from tests.reference.components import walk
 

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.whole import hamming
-from ops.whole.components import components
-from ops.whole.hamming import hamming_edges
+from pairmill.ops.whole import hamming
+from pairmill.ops.whole.components import components
+from pairmill.ops.whole.hamming import hamming_edges
 from tests.examples import examples
 from tests.reference.hamming import all_pairs
 

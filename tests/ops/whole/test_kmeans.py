@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.whole import kmeans
-from ops.whole.kmeans import assign, build_router, train
-from ops.whole.ranking import unit
+from pairmill.ops.whole import kmeans
+from pairmill.ops.whole.kmeans import assign, build_router, train
+from pairmill.ops.whole.ranking import unit
 from tests.examples import examples
 from tests.reference.search import best
 
@@ -139,7 +139,7 @@ def test_a_vector_is_assigned_alike_in_any_block(monkeypatch: pytest.MonkeyPatch
     whole = assign(vectors, centroids, probes=3)
     parts = [assign(part, centroids, probes=3) for part in np.array_split(vectors, 9)]
     np.testing.assert_array_equal(np.concatenate(parts), whole)
-    monkeypatch.setattr("ops.whole.ranking.BLOCK_BYTES", 4_096)
+    monkeypatch.setattr("pairmill.ops.whole.ranking.BLOCK_BYTES", 4_096)
     np.testing.assert_array_equal(assign(vectors, centroids, probes=3), whole)
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.whole import ranking
-from ops.whole.ranking import nearest, unit
+from pairmill.ops.whole import ranking
+from pairmill.ops.whole.ranking import nearest, unit
 from tests.examples import examples
 from tests.reference.search import best
 

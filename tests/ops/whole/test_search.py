@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.whole.ranking import unit
-from ops.whole.search import recall_at_k, top_k, top_k_apart
+from pairmill.ops.whole.ranking import unit
+from pairmill.ops.whole.search import recall_at_k, top_k, top_k_apart
 from tests.examples import examples
 from tests.reference.search import best
 
@@ -59,7 +59,7 @@ def test_a_query_gets_the_same_bits_in_any_company(monkeypatch: pytest.MonkeyPat
         some_ids, some = top_k(queries[rows], asked[rows], vectors, offsets, 5)
         np.testing.assert_array_equal(some_ids, ids[rows])
         np.testing.assert_array_equal(some, similarities[rows])
-    monkeypatch.setattr("ops.whole.ranking.BLOCK_BYTES", 8_192)
+    monkeypatch.setattr("pairmill.ops.whole.ranking.BLOCK_BYTES", 8_192)
     np.testing.assert_array_equal(top_k(queries, asked, vectors, offsets, 5)[1], similarities)
 
 

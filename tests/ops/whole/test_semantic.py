@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from ops.whole.components import components
-from ops.whole.kmeans import assign, train
-from ops.whole.ranking import unit
-from ops.whole.semantic import edges_within
+from pairmill.ops.whole.components import components
+from pairmill.ops.whole.kmeans import assign, train
+from pairmill.ops.whole.ranking import unit
+from pairmill.ops.whole.semantic import edges_within
 from tests.reference.semantic import all_pairs
 
 
@@ -67,7 +67,7 @@ def test_the_blocks_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch):
     vectors = families()
     centroids = train(vectors, 8)
     whole = edges_of(vectors, centroids=centroids)
-    monkeypatch.setattr("ops.whole.ranking.BLOCK_BYTES", 1_024)
+    monkeypatch.setattr("pairmill.ops.whole.ranking.BLOCK_BYTES", 1_024)
     assert edges_of(vectors, centroids=centroids) == whole
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ops.pair.tags import ZeroShotTags
-from ops.whole import grounding, tag_thresholds
-from ops.whole.ranking import unit
+from pairmill.ops.pair.tags import ZeroShotTags
+from pairmill.ops.whole import grounding, tag_thresholds
+from pairmill.ops.whole.ranking import unit
 from tests.reference import tags as reference
 from tests.worlds.golden import check_golden
 
@@ -44,7 +44,7 @@ def test_thresholds_are_those_of_a_slow_twin(seed: int, pictures: int, words: in
 def test_thresholds_do_not_depend_on_blocks_or_on_the_order_of_pictures(monkeypatch: pytest.MonkeyPatch):
     left, right = scattered(1, 300), scattered(2, 40)
     whole = tag_thresholds.tag_thresholds(left, right, 0.7), grounding.grounding(left, right)
-    monkeypatch.setattr("ops.whole.ranking.BLOCK_BYTES", 4 * 300 * 7)
+    monkeypatch.setattr("pairmill.ops.whole.ranking.BLOCK_BYTES", 4 * 300 * 7)
     again = tag_thresholds.tag_thresholds(left[::-1], right, 0.7), grounding.grounding(left[::-1], right)
     np.testing.assert_allclose(whole[0], again[0], atol=1e-4)
     np.testing.assert_allclose(whole[1], again[1], atol=1e-4)

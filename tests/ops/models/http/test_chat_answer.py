@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.terms.controls import printable
-from ops.models.generation import Generation
-from ops.models.http.bounds import MOST_OF_A_PICTURE, MOST_REASONING, Bounds
-from ops.models.http.chat_answer import Again, Refused, read
-from ops.models.http.cleaned import Cleaner
-from ops.models.http.http_spec import parse_http
-from ops.models.model_digest import model_digest
-from ops.models.model_error import ModelError
-from tasks.answers import generated_columns, usage
+from pairmill.catalog.terms.controls import printable
+from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.http.bounds import MOST_OF_A_PICTURE, MOST_REASONING, Bounds
+from pairmill.ops.models.http.chat_answer import Again, Refused, read
+from pairmill.ops.models.http.cleaned import Cleaner
+from pairmill.ops.models.http.http_spec import parse_http
+from pairmill.ops.models.model_digest import model_digest
+from pairmill.ops.models.model_error import ModelError
+from pairmill.tasks.generate.answers import generated_columns, usage
 
 WHERE = "model 'http:x' at http://h/v1"
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.with_prefect.local_prefect import free_port
-from ops.models.generation import Generation
-from ops.models.http.chat_client import ChatClient, Patience
-from ops.models.http.chat_request import messages
-from ops.models.http.http_spec import parse_http
-from ops.models.http.probe import questions
-from ops.models.model_error import ModelError
+from pairmill.flows.with_prefect.local_prefect import free_port
+from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.http.chat_client import ChatClient, Patience
+from pairmill.ops.models.http.chat_request import messages
+from pairmill.ops.models.http.http_spec import parse_http
+from pairmill.ops.models.http.probe import questions
+from pairmill.ops.models.model_error import ModelError
 from tests.worlds.chat_server import FAILURES, UNICODE, chat_server, log, picture_hash
 
 HURRY = Patience(request=3.0, outage=4.0, second_try=0.02, probes=0.5)

@@ -5,9 +5,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ops.models.http.probe import LEAST_AGREEMENT, PROBE_TOKENS, PROMPT, agreement, check, pictures
-from ops.models.model_error import ModelError
-from ops.models.vlm import VisionLanguageModel
+from pairmill.ops.models.http.probe import LEAST_AGREEMENT, PROBE_TOKENS, PROMPT, agreement, check, pictures
+from pairmill.ops.models.model_error import ModelError
+from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 
 CAPTIONER = Path("infra/demo/models/captioner").absolute()
 

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 from safetensors.numpy import load_file
 
-from ops.models.model_digest import resolve
+from pairmill.ops.models.model_digest import resolve
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from catalog.terms.score import Column, Score, Stage
+from pairmill.catalog.terms.score import Column, Score, Stage
 
 VIVIDNESS = Score(
     "vividness",

@@ -1,0 +1,66 @@
+"""Load a model once a process, whichever thread asks first, and only onto a device that has room for it."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from pairmill.ops.models.device.device import device
+from pairmill.ops.models.model_digest import ModelError
+
+Loaded = TypeVar("Loaded")
+# One model after the other: two that load at once need the memory of both twice over.
+_LOADING = threading.RLock()
+
+
+def once(load: Callable[[str, str], Loaded]) -> Callable[[str, str], Loaded]:
+    """Have ``load(spec, precision)`` called once a process for the same arguments; other threads wait for it."""
+    kept = functools.cache(load)
+
+    @functools.wraps(load)
+    def loaded(spec: str, precision: str) -> Loaded:
+        with _LOADING:
+            return kept(spec, precision)
+
+    return loaded
+
+
+def placed(model: Any, spec: str, kind: torch.dtype | None = None) -> Any:
+    """Move a model to the device, its weights as ``kind`` where that is given, and return it.
+
+    Raises ModelError with the remedy when it has no room there: before it is moved, where its size tells.
+    """
+    to = device()
+    if to.type == "cuda":
+        free, total = torch.cuda.mem_get_info(to)
+        share = torch.cuda.get_per_process_memory_fraction(to)
+        if reason := no_room(spec, weight_bytes(model, kind), min(free, int(share * total))):
+            raise ModelError(reason)
+    try:
+        return model.to(device=to, dtype=kind) if kind is not None else model.to(to)
+    except torch.cuda.OutOfMemoryError as error:
+        raise ModelError(no_room(spec, weight_bytes(model, kind), 0)) from error
+
+
+def weight_bytes(model: Any, kind: torch.dtype | None) -> int:
+    """Return the bytes of a model's parameters and buffers, those of floats as ``kind`` where that is given."""
+    tensors = {id(tensor): tensor for each in (model.parameters(), model.buffers()) for tensor in each}
+    return sum(
+        tensor.numel() * (kind.itemsize if kind is not None and tensor.is_floating_point() else tensor.element_size())
+        for tensor in tensors.values()
+    )
+
+
+def no_room(spec: str, needs: int, free: int) -> str:
+    """Say why a model of ``needs`` bytes does not fit ``free`` bytes of a GPU, and what to do; '' when it does."""
+    if needs <= free:
+        return ""
+    return (
+        f"model '{spec}' does not fit the GPU: its weights take {needs / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are "
+        "free for it. Give it more of a card (--model NAME:gpus=1, or compute.models in Prefect), end what else uses "
+        "the card, set precision to bf16, or use a smaller model."
+    )

@@ -1,0 +1,61 @@
+"""Load a causal language model of transformers with its tokenizer, and refuse what is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pairmill.ops.models.device.device import exact_inference
+from pairmill.ops.models.device.loading import placed
+from pairmill.ops.models.model_digest import ModelError, resolve
+
+
+def load_causal(spec: str, kind: torch.dtype, example: str) -> tuple[Any, Any]:
+    """Load the model of ``spec`` onto the device, its weights as ``kind``, and its tokenizer; return both.
+
+    Code from the model's repository is never run, weights are read as numbers alone. Raises ModelError, which names
+    ``example`` as a model that would do, for one that is missing, damaged, incomplete or no causal language model.
+    """
+    if not spec.startswith("hf:"):
+        raise ModelError(f"model '{spec}': transformers loads language models; write 'hf:NAME_OR_FOLDER'")
+    folder = str(resolve(spec))
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # one bar a worker would overwrite the run's own
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=kind, local_files_only=True, trust_remote_code=False, weights_only=True,
+            output_loading_info=True,
+        )  # fmt: skip
+    except Exception as error:  # a config of another kind of model, a missing tokenizer, damaged weights
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise ModelError(
+            f"model '{spec}' does not load as a causal language model: {reason}; check its config, tokenizer and "
+            f"weights, or name one such as {example}"
+        ) from error
+    model, report = loaded
+    model = placed(model.eval(), spec)
+    if why := _what_it_lacks(model, tokenizer, report["missing_keys"]):
+        raise ModelError(f"model '{spec}' is no causal language model: {why}; name one such as {example}")
+    return model, tokenizer
+
+
+def _what_it_lacks(model: Any, tokenizer: Any, missing: set[str]) -> str:
+    known = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) > known:
+        return f"its tokenizer has {len(tokenizer)} tokens, its weights {known}; they are not of one model"
+    if missing:
+        return f"its weights lack {min(missing)}"
+    return "" if _is_causal(model) else "what it says of a token depends on the tokens behind it"
+
+
+def _is_causal(model: Any) -> bool:
+    """Whether what follows a token leaves what the model says of it as it is."""
+    ids = torch.tensor([[0, 0, 0], [0, 0, 1]])
+    with exact_inference():
+        first, second = model(input_ids=ids.to(model.device), use_cache=False).logits[:, :2].float()
+    room = max(1e-4, 4 * torch.finfo(model.dtype).eps)  # of bf16 two steps; a model that sees both ways is far beyond
+    return torch.allclose(first, second, rtol=room, atol=room)

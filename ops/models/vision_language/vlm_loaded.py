@@ -1,0 +1,159 @@
+"""Load a vision-language model's weights and generate; the half of ops.models.vision_language.vlm that imports torch."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from pairmill.ops.models.clip.picture_normalisation import LEFT_OUT, normalisation
+from pairmill.ops.models.device.device import dtype
+from pairmill.ops.models.device.loading import once, placed
+from pairmill.ops.models.generate.greedy_answers import Answerer, answer_what_fits, like_batches, n_tokens, pinned
+from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.model_digest import ModelError, resolve
+
+# A picture's height and width where the caller does not know them: LLaVA-1.5's side.
+USUAL = (336, 336)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a vision-language model takes of one batch, on the CPU. The pictures stay, for when memory runs out."""
+
+    pictures: list[np.ndarray | None]
+    prompts: list[str]
+    inputs: dict[str, Any]
+    seconds: float
+
+
+class LoadedVlm:
+    """The weights and the processor of a vision-language model in this process."""
+
+    def __init__(self, model: Any, processor: Any) -> None:
+        self.model = model
+        tokenizer = getattr(processor, "tokenizer", processor)
+        self.answerer = Answerer(model, tokenizer)
+        self.processor = processor
+        self.normalise = normalisation(processor) if model.device.type == "cuda" else None
+        self._own = threading.local()
+        named = (token.content for token in tokenizer.added_tokens_decoder.values() if token.special)
+        self.special = sorted({*named, getattr(processor, "image_token", ""), *tokenizer.all_special_tokens} - {""})
+
+    def own_processor(self) -> Any:
+        """Return this thread's copy: a fast tokenizer whose padding is set while another thread encodes raises."""
+        if not hasattr(self._own, "processor"):
+            self._own.processor = copy.deepcopy(self.processor)
+        return self._own.processor
+
+    def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None, most: int) -> list[list[int]]:
+        """Group row numbers into batches of like length, first those with a picture, then those without.
+
+        A processor takes batches in which every row has a picture, or none has.
+        """
+        processor = self.own_processor()
+        tokenizer = getattr(processor, "tokenizer", processor)
+        lengths = [len(ids) for ids in tokenizer([self._prompt(prompt, False) for prompt in prompts])["input_ids"]]
+        seen = {row: size for row, size in enumerate(sizes or [USUAL] * len(prompts)) if size is not None}
+        for row, tokens in zip(seen, _picture_tokens(processor, list(seen.values())), strict=True):
+            lengths[row] += tokens
+        bare = [row for row in range(len(prompts)) if row not in seen]
+        return [
+            [rows[place] for place in batch]
+            for rows in (list(seen), bare)
+            for batch in like_batches([lengths[row] for row in rows], most)
+        ]
+
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
+        """Make on the CPU what the model takes, pinned where there is a GPU."""
+        started = time.perf_counter()
+        texts = [self._prompt(prompt, picture is not None) for picture, prompt in zip(pictures, prompts, strict=True)]
+        settings: dict[str, Any] = {"text": texts, "padding": True, "return_tensors": "pt"}
+        if pictures[0] is not None:
+            # As Pillow images: of a bare array a processor guesses which axis holds the colours.
+            settings["images"] = [[Image.fromarray(picture)] for picture in pictures if picture is not None]
+            settings |= LEFT_OUT if self.normalise else {}
+        inputs = pinned(dict(self.own_processor()(**settings)))
+        return Prepared(pictures, prompts, inputs, time.perf_counter() - started)
+
+    def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
+        """Generate an answer a row, in halves when the device runs out of memory."""
+
+        def part(start: int, stop: int) -> Prepared:
+            return self.prepare(prepared.pictures[start:stop], prepared.prompts[start:stop])
+
+        def ask(ready: Prepared) -> list[Generation]:
+            return self.answer(ready, max_tokens)
+
+        return answer_what_fits(prepared, len(prepared.prompts), ask, part)
+
+    def answer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
+        """Generate greedily for one batch that fits."""
+        started = time.perf_counter()
+        generated = self.answerer.generate(self._placed(prepared.inputs), max_tokens).cpu()
+        seconds = prepared.seconds + time.perf_counter() - started
+        processor = self.own_processor()
+        tokenizer = getattr(processor, "tokenizer", processor)
+        return self.answerer.read(generated, tokenizer, n_tokens(prepared.inputs), seconds)
+
+    def _placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        placed = self.answerer.placed(inputs)
+        pixels = placed.get("pixel_values")
+        if self.normalise and pixels is not None and pixels.dtype == torch.uint8:
+            placed["pixel_values"] = self.normalise(pixels).to(self.model.dtype)
+        return placed
+
+    def _prompt(self, prompt: str, with_picture: bool) -> str:
+        """Put the prompt into the model's chat template; without one, put the picture's token before it."""
+        prompt, processor = self._spelled(prompt), self.processor
+        tokenizer = getattr(processor, "tokenizer", processor)
+        if getattr(processor, "chat_template", None) or getattr(tokenizer, "chat_template", None):
+            picture = [{"type": "image"}] if with_picture else []
+            messages = [{"role": "user", "content": [*picture, {"type": "text", "text": prompt}]}]
+            return processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+        return f"{getattr(processor, 'image_token', '') if with_picture else ''}{prompt}"
+
+    def _spelled(self, prompt: str) -> str:
+        """Keep what the prompt itself writes like a special token text: a sentence of the web with "<image>" in it
+        would ask for a second picture, which no processor can find."""
+        for token in self.special:
+            prompt = prompt.replace(token, f"{token[0]} {token[1:]}")
+        return prompt
+
+
+def _picture_tokens(processor: Any, sizes: list[tuple[int, int]]) -> list[int]:
+    """Count the tokens that each picture (height, width) becomes; of a processor that cannot tell, say none."""
+    count = getattr(processor, "_get_num_multimodal_tokens", None)
+    if count is None or not sizes:
+        return [0] * len(sizes)
+    try:
+        return list(count(image_sizes=sizes)["num_image_tokens"])
+    except (AttributeError, KeyError, TypeError, NotImplementedError):
+        return [0] * len(sizes)
+
+
+@once
+def load(spec: str, precision: str) -> LoadedVlm:
+    """Load the model once a process. Raises ModelError with the remedy."""
+    kind = dtype(precision)
+    if not spec.startswith("hf:"):
+        raise ModelError(f"model '{spec}': transformers loads vision-language models; write 'hf:NAME_OR_FOLDER'")
+    folder = str(resolve(spec))
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # one bar a worker would overwrite the run's own
+    try:
+        processor = AutoProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        model: Any = AutoModelForImageTextToText.from_pretrained(
+            folder, dtype=kind, local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:  # a config without its classes, a missing processor, damaged weights
+        raise ModelError(f"model '{spec}' does not load: {error}; check its config, processor and weights") from error
+    return LoadedVlm(placed(model.eval(), spec), processor)

@@ -1,0 +1,367 @@
+"""Ingest: list what a source holds, read what is new, keep its bytes, quarantine what could not be read.
+
+Headers and bytes only, no decode. A shard is at most ``documents_per_shard`` listed units, or 256 MB of them, in the
+order of their names; the listing is a table that spills to disk, of which a round's shards are in memory at once. A
+single larger unit (a tar of gigabytes, a list of 10M addresses) is a shard by itself; its rows are written as they
+come, so that a worker holds 16 MB of each table.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from pairmill.catalog.pending import contents, other_places, quarantine
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.controls import printable_json
+from pairmill.catalog.terms.ids import content_id, text_id
+from pairmill.catalog.terms.secrets import without_users
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.header import inspect
+from pairmill.ops.read.document import Document, Picture, Text, Unit, storable_document, web_address
+from pairmill.ops.read.page.links import is_link
+from pairmill.ops.read.places import retries
+from pairmill.ops.read.places.tree import Place
+from pairmill.ops.read.source import FORMATS, Source, listed_as, open_source, row_of
+from pairmill.ops.text.split import SentenceSplitter, normalise
+from pairmill.tasks.collect.listing import listed
+from pairmill.tasks.collect.remember_places import remember
+from pairmill.tasks.run import time_limit
+from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.session import Session
+
+# A small source is cut finer, so that every CPU has work. By what is listed, not by what is new: a killed ingest must
+# find its shards again.
+FEWEST_SHARDS = 16
+SMALLEST_SHARD = 16
+SMALLEST_BYTES = 16_000_000
+SHARD_BYTES = 256_000_000
+# A table's rows are written when they hold so many bytes: some 25,000 rows of a list, fewer where they hold pictures or
+# long texts. Beside its values a row is a dict of 300 bytes and a header of 50 for each of them.
+PART_BYTES = 16_000_000
+ROW_BYTES = 500
+# Units whose work items are made at once.
+ROUND_UNITS = 250_000
+
+
+def ingest(session: Session) -> int:
+    """Read every unit of the session's sources that the lake does not hold yet. Returns the number of shards read.
+
+    A unit is known by its address, size, etag and reader; a changed one is read again and supersedes what it held
+    before, a vanished one is reported and keeps its rows.
+    """
+    shards, before = 0, retries.made()
+    for uri in session.sources:
+        source = open_source(uri)
+        language = session.recipe.ingest.language
+        contents.list_units(session.lake, map(row_of, listed(source)), reader_names(language), first_readers(language))
+        for was, now, n in contents.read_by_others(session.lake):
+            session.note(
+                f"source '{source.uri}': {n:,} units are read again, by {now}; they were read by {was}.", once=True
+            )
+        job = Ingest(source, ingest_settings(session))
+        for items in new_rounds(session, source):
+            shards += session.work("ingest", items, job)
+        if gone := contents.vanished(session.lake, source.uri):
+            session.note(
+                f"source '{source.uri}' no longer holds {len(gone):,} units it held ({gone[0]}, …); their rows stay."
+            )
+    limits = session.recipe.ingest
+    for reason, n in quarantine.refused_by_lower_limits(session.lake, limits.max_pixels, limits.max_bytes).items():
+        session.note(
+            f"{n:,} pictures were refused as {reason} by a lower limit than this recipe's: `pairmill replay --reason "
+            f"{reason}` tries them again."
+        )
+    if again := retries.made() - before + contents.retries(session.lake, session.writer.run_id):
+        session.note(f"{again:,} requests to the sources failed for a while and were made again.", once=True)
+    session.follow(lambda: _index_new(session, shards))
+    return shards
+
+
+def _index_new(session: Session, shards: int) -> None:
+    """Give what was read its home shards, and remember the places of pictures that the lake only refers to."""
+    contents.index(session.lake, lambda: session.begin("index contents").commit)
+    if shards and session.recipe.ingest.payload == "reference":
+        remember(session, other_places.of_run(session.writer.run_id))
+
+
+def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:
+    """Yield work items over units of ``source`` that are not in ``inputs``, ROUND_UNITS of them at a time.
+
+    Files that are no documents are among them. Of every listed file 18 bytes are in memory: sizes, sums, what is new.
+    """
+    sizes, new = contents.listed_sizes(session.lake)
+    most = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(sizes) // FEWEST_SHARDS)))
+    most_bytes = min(SHARD_BYTES, max(SMALLEST_BYTES, int(sizes.sum()) // FEWEST_SHARDS))
+    portions = new_portions(sizes, new, most, most_bytes)
+    for some in _rounds(portions):
+        rows = contents.listed_rows(session.lake, np.concatenate([np.arange(0), *some]))
+        yield [_new_item(list(islice(rows, len(portion))), source) for portion in some]
+
+
+def _rounds(portions: Iterable[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    """Gather portions to rounds; where there are none, one without any: it is told that nothing was new."""
+    some: list[np.ndarray] = []
+    for portion in portions:
+        if sum(map(len, some)) >= ROUND_UNITS:
+            yield some
+            some = []
+        some.append(portion)
+    yield some
+
+
+def _new_item(rows: Sequence[tuple[contents.Row, int]], source: Source) -> WorkItem:
+    # What was read before is other work now, though it be what it once was: its partitions need other names.
+    before = max(commit for _, commit in rows)
+    return shard_item([listed_as(row) for row, _ in rows], source.uri, *([str(before)] if before else []))
+
+
+def new_portions(sizes: np.ndarray, new: np.ndarray, most: int, most_bytes: int = SHARD_BYTES) -> Iterator[np.ndarray]:
+    """Cut a listing of ``sizes`` into shards of at most ``most`` units and bytes, and yield the rows of those ``new``.
+
+    The whole listing is cut, so that a killed ingest finds the shards that it had not committed as they were. New
+    units among old ones are gathered and cut anew: a few pages a day do not make a shard a page.
+    """
+    scattered = new.copy()
+    for first, end in cut_portions(sizes, most, most_bytes):
+        if new[first:end].all():
+            scattered[first:end] = False
+            yield np.arange(first, end)
+    rows = np.flatnonzero(scattered)
+    for first, end in cut_portions(sizes[rows], most, most_bytes):
+        yield rows[first:end]
+
+
+def cut_portions(sizes: np.ndarray, most: int, most_bytes: int) -> Iterator[tuple[int, int]]:
+    """Cut ``sizes`` into runs of at most ``most`` units and ``most_bytes`` (a larger one alone): yield (first, end)."""
+    ends, first = np.cumsum(sizes), 0
+    while first < len(sizes):
+        before = ends[first - 1] if first else 0
+        full = int(np.searchsorted(ends, before + most_bytes, side="right"))
+        end = max(first + 1, min(full, first + most, len(sizes)))
+        yield first, end
+        first = end
+
+
+def reader_names(language: str) -> dict[str, str]:
+    """Name, by format, who reads a unit of it: all that makes rows out of its bytes."""
+    splitter = SentenceSplitter.version
+    return {name: f"{name} {format.version}, {language} sentences {splitter}" for name, format in FORMATS.items()}
+
+
+def first_readers(language: str) -> dict[str, str]:
+    """Name, by format, who read before readers were noted."""
+    return {name: f"{name} 1, {language} sentences 1" for name in FORMATS}
+
+
+def shard_item(listed: Sequence[Unit | Fault], *names: str) -> WorkItem:
+    """Make one shard's work item, named by ``names`` and what it holds."""
+    keys = tuple("{}\x1e{}\x1e{}".format(*row_of(found)[:3]) for found in listed)
+    return WorkItem(text_id(*names, *keys), keys, inputs={"units": list(listed)})
+
+
+def ingest_settings(session: Session) -> "IngestSettings":
+    settings = session.recipe.ingest
+    banned = contents.banned(session.lake)
+    readers = reader_names(settings.language)
+    return IngestSettings(settings.max_pixels, settings.max_bytes, settings.language, settings.payload, banned, readers)
+
+
+@dataclass(frozen=True)
+class IngestSettings:
+    """Limits of ingest: ``max_pixels`` and ``max_bytes`` bound one picture; ``payload`` 'reference' leaves its bytes
+    where the source has them as they are; ``banned`` are ids (sha256) that must not enter; ``readers`` are the names
+    of those who read, by format."""
+
+    max_pixels: int
+    max_bytes: int
+    language: str
+    payload: Literal["copy", "reference"]
+    banned: frozenset[str]
+    readers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """A job: read the units of one shard, to documents, images, sentences, payloads, inputs and quarantine.
+
+    Pictures that are only named by a web address become rows of ``links``, for the fetch to take up.
+    """
+
+    stage: ClassVar[str] = "ingest"
+    is_light: ClassVar[bool] = True
+
+    source: Source
+    settings: IngestSettings
+
+    def __call__(self, item: WorkItem) -> Iterator[Part]:
+        shard, inputs = _ShardRows(self.source.uri, self.settings), self._inputs(item)
+        for unit, row, key in zip(item.inputs["units"], inputs, item.keys, strict=True):
+            before = retries.made()
+            seconds = time_limit.of_unit(row["size"])
+            time_limit.begin(key, seconds)
+            read = [unit] if isinstance(unit, Fault) else self.source.read(unit)
+            for found in read:
+                if isinstance(found, Fault):
+                    shard.fault(found, _uri(unit))
+                else:
+                    yield from shard.add(found, _uri(unit), row["reader"])
+                del found  # its pictures are in the rows now, which go on by pieces
+                yield from shard.parts(PART_BYTES)
+                time_limit.go_on(key, seconds)
+            row["retries"] = retries.made() - before
+        yield from shard.parts()
+        yield Part("inputs", pa.Table.from_pylist(inputs))
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        """Make rows for units that kill their worker: they count as read, and are not tried again as they are."""
+        return [Part("inputs", pa.Table.from_pylist(self._inputs(item)))]
+
+    def _inputs(self, item: WorkItem) -> list[dict[str, Any]]:
+        listed = (key.rsplit("\x1e", 2) for key in item.keys)  # a file's name may hold it too
+        readers = [_reader(unit, self.settings.readers) for unit in item.inputs["units"]]
+        return [
+            {"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri, "retries": 0, "reader": reader}
+            for (uri, size, etag), reader in zip(listed, readers, strict=True)
+        ]
+
+
+def _uri(unit: Unit | Fault) -> str:
+    return unit.item if isinstance(unit, Fault) else unit.uri
+
+
+def _reader(unit: Unit | Fault, names: Mapping[str, str]) -> str:
+    return "" if isinstance(unit, Fault) else names[unit.format]
+
+
+def _digest(picture: Picture) -> str:
+    """Return what a picture adds to its document's id: the id of its bytes, or its address until it is fetched."""
+    if is_link(picture):
+        return picture.url
+    return content_id(picture.data) if picture.fault is None else ""
+
+
+def _size(row: dict[str, Any]) -> int:
+    return ROW_BYTES + sum([len(value) for value in row.values() if isinstance(value, (str, bytes))])
+
+
+_FIRST = frozenset(first_readers("en").values())
+
+
+class _ShardRows:
+    """Rows of one shard as they are read; a picture's bytes (or each of its places) are kept once, however often it
+    occurs."""
+
+    def __init__(self, source: str, settings: IngestSettings) -> None:
+        self.source, self.settings = source, settings
+        self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._held: Counter[str] = Counter()
+        self._splitter = SentenceSplitter(settings.language)
+        self._kept: set[tuple[str, Place | None]] = set()
+
+    def parts(self, most: int = 0) -> Iterator[Part]:
+        """Hand over the rows of each table that holds over ``most`` bytes, in pieces: a part is a copy of its rows."""
+        for table in [table for table, held in self._held.items() if held > most]:
+            del self._held[table]
+            rows = self._rows.pop(table)
+            rows.reverse()
+            while rows:
+                piece, size = [rows.pop()], 0
+                while rows and size < PART_BYTES:
+                    size += _size(piece[-1])
+                    piece.append(rows.pop())
+                yield Part(table, pa.Table.from_pylist(piece))
+
+    def _hold(self, table: str, row: dict[str, Any]) -> None:
+        self._rows[table].append(row)
+        self._held[table] += _size(row)
+
+    def fault(self, fault: Fault, unit: str) -> None:
+        about = {"reason": fault.reason, "detail": fault.detail, "payload_ref": unit}
+        self._hold("quarantine", {"item": web_address(fault.item), "source": self.source, "stage": "ingest"} | about)
+
+    def add(self, document: Document, unit: str, reader: str) -> Iterator[Part]:
+        """Add a document's rows; hand over parts where its sentences alone make one.
+
+        Its id holds who read it, unless that was the first ``reader`` of its format: what it gave to the one before
+        counts no longer.
+        """
+        document = storable_document(document)
+        pictures = [each for each in document.items if isinstance(each, Picture)]
+        digests = [_digest(picture) for picture in pictures]
+        texts = [each.text for each in document.items if isinstance(each, Text)]
+        metadata = json.dumps(document.metadata, sort_keys=True, ensure_ascii=False)
+        read_by = [] if reader in _FIRST else [reader]
+        document_id = text_id(self.source, document.uri, *read_by, *digests, *texts)
+        self._hold(
+            "documents",
+            {
+                "document_id": document_id,
+                "source": self.source,
+                "uri": document.uri,
+                "title": document.title,
+                "metadata": without_users(printable_json(metadata)),
+                "unit": unit,
+            },
+        )
+        for picture, digest in zip(pictures, digests, strict=True):
+            if is_link(picture):
+                self._add_link(picture, document_id)
+            else:
+                self._add_picture(picture, digest, document_id, unit)
+        for position, sentence in enumerate(sentence for text in texts for sentence in self._splitter(text)):
+            self._hold(
+                "sentences",
+                {
+                    "sentence_id": text_id(document_id, str(position), sentence),
+                    "document_id": document_id,
+                    "position": position,
+                    "text": sentence,
+                    "content": text_id(normalise(sentence)),
+                },
+            )
+            if self._held["sentences"] > PART_BYTES:
+                yield from self.parts(PART_BYTES)
+
+    def _add_link(self, picture: Picture, document_id: str) -> None:
+        place = {"document_id": document_id, "position": picture.position, "alt_text": picture.alt_text}
+        self._hold("links", {"url": picture.url, "source": self.source} | place)
+
+    def _add_picture(self, picture: Picture, digest: str, document_id: str, unit: str) -> None:
+        header = picture.fault or self._inspect(picture.data, digest)
+        if isinstance(header, Fault):
+            self.fault(header.about(picture.url), unit)
+            return
+        self._hold(
+            "images",
+            {
+                "image_id": text_id(document_id, str(picture.position), digest),
+                "document_id": document_id,
+                "position": picture.position,
+                "url": picture.url,
+                "alt_text": picture.alt_text,
+                "sha256": digest,
+                "width": header.width,
+                "height": header.height,
+                "format": header.format,
+                "animated": header.animated,
+                "n_bytes": len(picture.data),
+            },
+        )
+        place = picture.place if self.settings.payload == "reference" else None
+        if (digest, place) not in self._kept:
+            self._kept.add((digest, place))
+            where = {"bytes": picture.data, "uri": picture.url, "offset": 0}
+            if place is not None:
+                where = {"bytes": None, "uri": place.uri, "offset": place.offset}
+            self._hold("payloads", where | {"sha256": digest, "length": len(picture.data)})
+
+    def _inspect(self, data: bytes, digest: str):
+        if digest in self.settings.banned:
+            return Fault(digest, "banned", "this picture's sha256 is in the lake's ban list")
+        return inspect(data, self.settings.max_pixels, self.settings.max_bytes)

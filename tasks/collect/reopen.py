@@ -1,0 +1,46 @@
+"""Replay: try again what is quarantined for one reason, and nothing else."""
+
+import numpy as np
+
+from pairmill.catalog.pending import contents, other_places, quarantine
+from pairmill.catalog.pending.quarantine import Units
+from pairmill.ops.read.places.tree import SourceError
+from pairmill.ops.read.source import open_source, row_of
+from pairmill.tasks.collect.fetch import fetch_again
+from pairmill.tasks.collect.ingest import SHARD_BYTES, Ingest, cut_portions, ingest_settings, shard_item
+from pairmill.tasks.collect.listing import listed
+from pairmill.tasks.collect.remember_places import remember
+from pairmill.tasks.run.session import Session
+
+
+def replay(session: Session, reason: str) -> int:
+    """Try again what is quarantined for ``reason``. Returns how many units, addresses, pictures
+    and sentences that were.
+
+    Source units are read again as a whole (what they gave before is recognised), addresses are fetched, pictures and
+    sentences are pending for the stages that could not work on them: a curate that follows scores them.
+    """
+    n = sum(_read_again(session, units) for units in quarantine.units(session.lake, reason))
+    if session.recipe.fetch is not None:
+        n += fetch_again(session, reason)
+    if reason == "missing":
+        remember(session, other_places.of_missing())
+    return n + quarantine.reopen(session.lake, reason, lambda: session.begin("replay").commit)
+
+
+def _read_again(session: Session, units: Units) -> int:
+    """Read units again; their shards are named by ``since`` too, so that the first reading keeps its partitions."""
+    try:
+        source = open_source(units.source)
+        found = [each for each in listed(source) if row_of(each)[0] in units.uris]
+    except SourceError as error:
+        session.note(f"{len(units.uris):,} units are not read again: {error}.")
+        return 0
+    if lost := len(units.uris) - len(found):
+        session.note(f"source '{units.source}' no longer holds {lost:,} units of those to be read again.")
+    sizes = np.array([row_of(each)[1] for each in found], np.int64)
+    portions = cut_portions(sizes, session.recipe.ingest.documents_per_shard, SHARD_BYTES)
+    items = [shard_item(found[first:end], "replay", str(units.since), units.source) for first, end in portions]
+    session.work("ingest", items, Ingest(source, ingest_settings(session)))
+    contents.index(session.lake, lambda: session.begin("index contents").commit)
+    return len(found)

@@ -1,0 +1,112 @@
+"""Ask generative models in rounds of work; of one behind endpoints, make sure that it is the one that it was."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.told_before import answered
+from pairmill.catalog.pending.worklist import in_file_order
+from pairmill.catalog.write.probes import first_answers, record
+from pairmill.ops.models.generation import Answering
+from pairmill.ops.models.http.chat_client import ChatClient, Silent
+from pairmill.ops.models.http.http_model import HttpModel
+from pairmill.ops.models.http.http_spec import parse_http
+from pairmill.ops.models.http.probe import agreement, check
+from pairmill.tasks.generate.answers import Generative, TellAgain
+from pairmill.tasks.run.session import Session
+
+# Rows of one item at most: at 10 to 25 texts a second it is 20 to 50 s of a card, which a crash does once more.
+ITEM_ROWS = 512
+
+
+def ask_in_rounds(
+    session: Session,
+    step: str,
+    rounds: Iterable[Sequence[WorkItem]],
+    model: Answering,
+    name: str,
+    job_of: Callable[[Answering], Generative],
+) -> None:
+    """Run the job of a generative model over each round, in items of ITEM_ROWS; ``name`` is the recipe's of the model.
+    What it answered before is judged again, and not asked.
+
+    A model behind endpoints is asked for fixed pictures before and after, and now and then by the workers. Raises
+    ModelError when no endpoint answers, or one has another model than it had; what was done is committed.
+    """
+    portions = _asked(session, step, rounds, TellAgain(job_of(model)))
+    first = next((items for items in portions if items), None)
+    if first is None:
+        session.work_rounds(step, [[]], job_of(model))
+        return
+    rounds = chain([first], portions)
+    if not isinstance(model, HttpModel):
+        session.work_rounds(step, rounds, job_of(model))
+        return
+    pool = session.placement.pool_of(name)
+    reached = replace(model, key=pool.key, connections=pool.connections)
+    known: list[str] = []
+    session.follow(lambda: known.extend(probe(session, reached)))
+    try:
+        session.work_rounds(step, rounds, job_of(replace(reached, known=tuple(known))))
+    finally:
+        _note_unbelieved(session, step, name)
+    session.follow(lambda: probe(session, reached))
+
+
+def _note_unbelieved(session: Session, step: str, name: str) -> None:
+    if beyond := session.budget.unbelieved[step]:
+        session.note(
+            f"model '{name}': its server reports {beyond:,} tokens for '{step}' more than the answers can have taken; "
+            "they are not priced, and stand in the table unbelieved_usage. Check what the server bills."
+        )
+
+
+def _asked(
+    session: Session, step: str, rounds: Iterable[Sequence[WorkItem]], again: TellAgain
+) -> Iterator[list[WorkItem]]:
+    """Yield what is to be asked in each round, once what is known of it is written."""
+    for items in rounds:
+        parts = [(item, *answered(item)) for item in items]
+        if known := [item.only(told) for item, told, _ in parts if told]:
+            session.work(f"{step}, told before", known, again)
+        yield [part for item, _, asked in parts if asked for part in _cut(session, item.only(asked))]
+
+
+def probe(session: Session, model: HttpModel) -> tuple[str, ...]:
+    """Ask every endpoint for the fixed pictures, keep what they say, and return what the model said of them first.
+
+    Raises ModelError when none answers, and when one is another model, or does not let us ask.
+    """
+    spec = parse_http(model.spec)
+    client = ChatClient(spec, model.key)
+    first = first_answers(session.lake, spec.digest)
+    silent: list[Silent] = []
+    try:
+        for endpoint in client.endpoints:
+            try:
+                answers = client.probe(endpoint)
+            except Silent as error:
+                silent.append(error)
+                continue
+            first = first or answers
+            run_id, server, agrees = session.writer.run_id, client.server(endpoint), agreement(answers, first)
+            record(session.lake, run_id, spec.digest, endpoint.url, server, answers, agrees)
+            check(f"model 'http:{spec.name}' at {endpoint.url}", answers, first)
+    finally:
+        client.close()
+    if len(silent) == len(client.endpoints):
+        raise silent[0]
+    for error in silent:
+        session.note(f"{error}; the others do its part until it does", once=True)
+    return first
+
+
+def _cut(session: Session, item: WorkItem) -> Iterator[WorkItem]:
+    """Cut an item to ITEM_ROWS; one that reads pictures along their file, so that each part reads a part of it."""
+    if len(item.keys) <= ITEM_ROWS:
+        yield item
+        return
+    keys = in_file_order(session.lake, item) if item.paths else item.keys
+    for start in range(0, len(keys), ITEM_ROWS):
+        yield item.only(keys[start : start + ITEM_ROWS])

@@ -1,0 +1,192 @@
+"""Vocabulary: mine words that pictures may be tagged with, and freeze them with a threshold each.
+
+Words and thresholds are a model, like centroids: made of a hash-ranked sample of eligible sentences and pictures,
+committed, then frozen. They are made anew only when the lake holds ``association.retrain_at`` times the pictures that
+were eligible then; every kept picture is tagged again after that.
+
+The samples bound the cost, whatever the lake: some five CPU minutes to parse 200,000 sentences, and 20,000 pictures x
+20,000 words (16,000 candidates of 4,000 words to mine), 0.8 TFLOP at 1,024 dimensions, in a worker that holds CLIP.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pairmill.catalog.pending import tag_words, training
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.tag_words import Vocabulary
+from pairmill.catalog.pending.training import IMAGES
+from pairmill.catalog.recipe.parts import Tags
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.write.scorer import Scorer
+from pairmill.ops.models.clip.clip import Clip
+from pairmill.ops.text.noun_phrases import NounPhrases, merge_plurals, singulars
+from pairmill.ops.whole import grounding, tag_thresholds
+from pairmill.tasks.run.identity import noun_scorer, parser, tagger, tagger_name
+from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.rows import scalars, to_halves
+from pairmill.tasks.run.session import Session
+
+MINE, TRAIN = "mine nouns", "train tag words"
+SENTENCES = 200_000  # a word of one sentence in 10,000 is counted 20 times, give or take 4
+SENTENCES_AN_ITEM = 2_000
+PICTURES = 20_000  # a word's hundredth also-ran is the 200th best of these
+# Of fewer pictures a word's level would be its highest cosine, and the four that ground a word over 4 % of all. In the
+# demo world thresholds of 100 sampled pictures left 0.42 of the pictures of nothing without a tag, of 3,282 0.51.
+FEWEST_PICTURES = 100
+FEWEST_SENTENCES = 3
+# The best-grounded quarter of the frequent phrases is taken, so that where there are few the abstract ones fall too.
+CANDIDATES = 4
+
+
+def known_vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
+    """Return the words that pictures are tagged with; None where they are to be made.
+
+    ``plan`` reads the tagger's vectors. In a lake of fewer than FEWEST_PICTURES eligible pictures they are the recipe's
+    own words without thresholds, until it has grown.
+    """
+    tags = session.recipe.tags
+    assert tags is not None
+    own = Vocabulary(tuple(tags.vocabulary))
+    if not tags.mined and not tags.strict:
+        return own
+    nouns = noun_scorer(session.recipe, SENTENCES) if tags.mined else None
+    scorer = _scorer(tags, plan, nouns)
+    found = tag_words.frozen_words(session.lake, scorer.digest)
+    n = training.eligible(session.lake, plan, IMAGES)
+    if found is not None and n <= session.recipe.association.retrain_at * found.pictures:
+        # A version names all that it was made by, also what another run counted.
+        for each in (scorer, *([nouns] if nouns else [])):
+            session.use(each.name, each)
+        return found
+    if n < FEWEST_PICTURES:
+        session.note(
+            f"tags: words are mined and thresholds measured from {FEWEST_PICTURES} eligible pictures on, and there are "
+            f"{n}: each has the {tags.top_k} nearest words of the recipe's vocabulary."
+        )
+        return own
+    return None
+
+
+def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
+    """Return the words as `known_vocabulary`, made now where none are frozen or the lake has outgrown them; None in a
+    survey that finds they are to be made."""
+    known, tags = known_vocabulary(session, plan), session.recipe.tags
+    if known is not None or tags is None:
+        return known
+    nouns = noun_scorer(session.recipe, SENTENCES) if tags.mined else None
+    scorer = _scorer(tags, plan, nouns)
+    n = training.eligible(session.lake, plan, IMAGES)
+    before = tag_words.frozen_words(session.lake, scorer.digest)
+    counts = _mined(session, nouns) if nouns else Counter()
+    if not session.compute(TRAIN, n, lambda: _train(session, plan, scorer, counts, n)):
+        return None
+    if before is not None:
+        session.note(
+            f"tag words were made anew, of {n:,} pictures, {n / before.pictures:.1f} times those of before: what is "
+            "kept was tagged again, and what follows from that was done again.",
+            once=True,
+        )
+    return tag_words.frozen_words(session.lake, scorer.digest)
+
+
+def _scorer(tags: Tags, plan: Plan, nouns: Scorer | None) -> Scorer:
+    settings = tags.model_dump(include={"vocabulary", "template", "mined", "strict"})
+    settings |= {
+        "seed": plan.recipe.seed,
+        "pictures": PICTURES,
+        "fewest": FEWEST_SENTENCES,
+        "candidates": CANDIDATES,
+        "grounding": grounding.VERSION,
+    }
+    made_from = (plan.scorer(IMAGES.table), *([nouns.digest] if nouns else []))
+    return Scorer("tag_words", "tag_words", tag_thresholds.VERSION, settings, "", made_from)
+
+
+def _mined(session: Session, nouns: Scorer) -> Counter[str]:
+    """Count the noun phrases of a sample of sentences: phrase -> sentences that hold it; none in a survey."""
+    n = min(SENTENCES, training.eligible(session.lake, session.plan, training.SENTENCES))
+    items: list[WorkItem] = []
+
+    def count() -> None:
+        items.extend(tag_words.sample_items(session.lake, session.plan, SENTENCES, SENTENCES_AN_ITEM))
+        digest = session.use("noun_counts", nouns)
+        waiting = tag_words.uncounted(session.lake, digest, items)
+        session.work(MINE, waiting, CountNouns(NounPhrases(parser(session.recipe)), digest))
+
+    session.compute(MINE, n, count)
+    return merge_plurals(tag_words.counted(session.lake, nouns.digest, items, FEWEST_SENTENCES))
+
+
+@dataclass(frozen=True)
+class CountNouns:
+    """A job: count the sentences that hold each noun phrase, to ``noun_counts``."""
+
+    op: NounPhrases
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        found = self.op({"text": list(item.inputs["texts"])})["noun_phrases"]
+        counts = sorted(Counter(phrase for row in found for phrase in row).items())
+        rows = {
+            "phrase": pa.array([phrase for (phrase, _), _ in counts], pa.string()),
+            "is_plural": pa.array([is_plural for (_, is_plural), _ in counts], pa.bool_()),
+            "n": pa.array([n for _, n in counts], pa.int64()),
+        }
+        return [Part("noun_counts", pa.table(rows), self.scorer)]
+
+
+def _train(session: Session, plan: Plan, scorer: Scorer, counts: Counter[str], n: int) -> None:
+    tags = session.recipe.tags
+    assert tags is not None
+    chosen = candidates(counts, tags.vocabulary, CANDIDATES * tags.mined)
+    vectors = to_halves(training.sample(session.lake, plan, IMAGES, PICTURES)["vector"])
+    item = WorkItem("tag words", (scorer.digest, str(n)), inputs={"vectors": vectors, "candidates": chosen})
+    digest = session.use("tag_words", scorer)
+    session.work(TRAIN, [item], TrainTagWords(tagger(session.recipe), tags, n, digest, tagger_name(session.recipe)))
+
+
+def candidates(counts: Counter[str], own: Iterable[str], most: int) -> list[tuple[str, int]]:
+    """List the ``most`` frequent phrases that ``own`` words do not hold, in the singular or plural either."""
+    known = {form for word in own for form in (word.lower(), *singulars(word.lower()))}
+    new = ((phrase, n) for phrase, n in counts.items() if known.isdisjoint((phrase, *singulars(phrase))))
+    return sorted(new, key=lambda each: (-each[1], each[0]))[:most]
+
+
+@dataclass(frozen=True)
+class TrainTagWords:
+    """A job: choose the best grounded of the mined words, find all thresholds by sampled pictures; to ``tag_words``.
+
+    ``model`` is the recipe's name of the one that embeds the words.
+    """
+
+    clip: Clip
+    tags: Tags
+    pictures: int
+    scorer: str
+    model: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        mined: list[tuple[str, int]] = item.inputs["candidates"]
+        words = [*self.tags.vocabulary, *(phrase for phrase, _ in mined)]
+        vectors = self.clip.embed_texts([self.tags.template.replace("{}", word) for word in words])
+        pictures = np.asarray(item.inputs["vectors"], np.float32)
+        grounded = grounding.grounding(pictures, vectors)
+        n_own = len(words) - len(mined)
+        most = min(self.tags.mined, -(-len(mined) // CANDIDATES))
+        kept = np.array([*range(n_own), *grounding.best_grounded(words, grounded, n_own, most)])
+        bars = tag_thresholds.tag_thresholds(pictures, vectors[kept], self.tags.strict) if self.tags.strict else None
+        sentences = [0] * n_own + [n for _, n in mined]
+        rows = {
+            "position": pa.array(range(len(kept)), pa.int32()),
+            "word": pa.array([words[word] for word in kept], pa.string()),
+            "mined": pa.array([bool(word >= n_own) for word in kept], pa.bool_()),
+            "sentences": pa.array([sentences[word] if word >= n_own else None for word in kept], pa.int64()),
+            "grounding": pa.array(scalars(grounded[kept]), pa.float64()),
+            "threshold": pa.array([None] * len(kept) if bars is None else scalars(bars), pa.float64()),
+            "pictures": pa.array([self.pictures] * len(kept), pa.int64()),
+        }
+        return [Part("tag_words", pa.table(rows), self.scorer)]

@@ -1,0 +1,73 @@
+"""Waves: ask for generated texts only of pictures that may still be kept, until nothing that matters is unknown."""
+
+from pairmill.catalog.cut import wanted
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.pending.chosen_captions import asked_shares
+from pairmill.catalog.pending.generated import settled
+from pairmill.catalog.terms.score import Stage
+from pairmill.catalog.terms.scores import SYNTHETIC
+from pairmill.tasks.generate.caption import use_captions
+from pairmill.tasks.generate.fusion import use_fusion
+from pairmill.tasks.generate.tag import use_tags
+from pairmill.tasks.measure.calibrate import calibrate, calibrate_late
+from pairmill.tasks.run.session import Session
+
+WAVE = "next wave"
+
+
+def next_wave(session: Session) -> bool:
+    """Cut by what is known, and ask for the texts that may still matter. Returns whether there are any.
+
+    Raises RuntimeError when the wave before made none of the texts that it was asked for.
+    """
+    calibrate(session, "image", Stage.CAPTION)
+    calibrate(session, "sentence", Stage.CAPTION)
+    for use in (use_captions, use_tags, use_fusion):
+        use(session)
+    cap = cut(session.lake, settled(session.plan))
+    before = session.plan
+    if not wanted.unknown(session.lake):  # a number is found over all that would be kept without it, or a kill moves it
+        calibrate_late(session)
+    if session.plan is not before:
+        cap = cut(session.lake, settled(session.plan))
+    if session.waves:
+        _keep_record(session)
+    if not wanted.unknown(session.lake):
+        return False
+    asked = wanted.ask(session.lake, session.plan, cap, session.waves + 1)
+    session.waves += 1  # only now: a step that fails while it asks is tried again, and has this wave still to ask for
+    session.compute(WAVE, asked, lambda: None)
+    return True
+
+
+def cost(session: Session) -> str:
+    """Say what the wave that was asked for costs, by the seconds that captions and fused texts took so far."""
+    asked = session.lake.query("SELECT count(*) FROM wave_asked")[0][0]
+    said = f"the next wave asks for texts of {asked:,} pictures"
+    shares = {session.plan.captioner(place): share for place, share in asked_shares(session.plan).items()}
+    shares |= {SYNTHETIC.table: 1.0} if session.recipe.fuse is not None else {}
+    spent = [seconds * share for key, share in shares.items() if (seconds := _seconds_each(session, key)) is not None]
+    if not spent or len(spent) < len(shares):
+        return f"{said}; what one takes is known once some are made."
+    return f"{said}: {sum(spent):.2g} s each so far, {asked * sum(spent) / 3600:,.2g} hours of one worker."
+
+
+def _seconds_each(session: Session, key: str) -> float | None:
+    """Return the mean seconds of the plan's rows under ``key``, whose first word is their table; None without any."""
+    sql = f"SELECT avg(seconds) FROM {key.split(' ')[0]} WHERE scorer = ?"
+    return session.lake.query(sql, (session.plan.scorer(key),))[0][0]
+
+
+def _keep_record(session: Session) -> None:
+    """Write to ``waves`` what became of the wave before, once: a step that is tried again comes here again."""
+    seen = wanted.seen(session.lake)
+    if not seen.known:
+        raise RuntimeError(f"wave {session.waves} asked for texts of {seen.asked:,} pictures, and has none of them")
+    commit = session.begin(WAVE).commit
+    row = (session.writer.run_id, session.waves, seen.asked, seen.passed, seen.kept, commit)
+
+    def body() -> None:
+        session.lake.execute("DELETE FROM waves WHERE run_id = ? AND wave = ?", row[:2])
+        session.lake.execute("INSERT INTO waves VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    session.lake.retrying(body)

@@ -1,0 +1,133 @@
+"""Entropy: count the corpus's words once, freeze their probabilities, and score sentences by them.
+
+Probabilities are a model, like centroids: counted over every ingested sentence before any rule, shard by shard, merged,
+committed, then frozen. They are made anew only when the lake holds ``words.refresh_at`` times the sentences that were
+counted; then every sentence gets a new entropy. A shard's counts are kept: only new shards are counted.
+
+At 2.1B sentences counting and scoring take some 70 CPU hours each (8,400 sentences a second), the merge groups some
+10^5 shards' words on disk.
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pairmill.catalog.pending import word_counts
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.word_counts import Frozen
+from pairmill.catalog.pending.worklist import pending_sentences
+from pairmill.catalog.terms.error import BadRecipe
+from pairmill.catalog.terms.score import Stage
+from pairmill.catalog.terms.scores import CORPUS_ENTROPY
+from pairmill.catalog.write.scorer import Scorer
+from pairmill.ops.text.corpus_entropy import COUNT_VERSION, RAREST, CorpusEntropy, count_words
+from pairmill.ops.text.imported_words import CountsError, imported
+from pairmill.tasks.measure.calibrate import calibrate
+from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.rows import read_rows, read_table, score_rows
+from pairmill.tasks.run.session import Session
+
+TABLE = CORPUS_ENTROPY.table
+TRAIN = "train word probabilities"
+
+
+def score_entropy(session: Session) -> None:
+    """Bring word probabilities and every sentence's entropy up to date, where the recipe asks for it.
+
+    Raises BadRecipe for word counts that cannot be imported.
+    """
+    if TABLE not in {score.table for score in session.plan.scores}:
+        return
+    folded, found = _own(session) if not session.recipe.words.counts else _imported(session)
+    if found is None:
+        return
+    settings = {"folded": folded}
+    digest = session.use(TABLE, Scorer(TABLE, TABLE, CorpusEntropy({}).version, settings, found.digest))
+    calibrate(session, "sentence", Stage.PIXELS)
+    pending = pending_sentences(session.lake, session.plan, [TABLE], Stage.PIXELS)
+    session.work_rounds(CORPUS_ENTROPY.step, pending, ScoreEntropy(found.path, folded, digest))
+
+
+def _own(session: Session) -> tuple[bool, Frozen | None]:
+    """Return the lake's own probabilities, made now where there are none or the lake has outgrown them."""
+    counts = Scorer("word_counts", "word_counts", COUNT_VERSION)
+    shares = Scorer("word_probabilities", "word_probabilities", COUNT_VERSION, {"rarest": RAREST}, "", (counts.digest,))
+    # A version names all that it was made by, also what another run made: else a second run would publish another.
+    session.use("word_counts", counts)
+    session.use("word_probabilities", shares)
+    found = word_counts.frozen(session.lake, shares.digest)
+    n = word_counts.n_sentences(session.lake)
+    if found is not None and n <= session.recipe.words.refresh_at * found.sentences:
+        return False, found
+    session.work_rounds(
+        "count words", word_counts.pending_counts(session.lake, counts.digest), CountWords(counts.digest)
+    )
+    made = session.compute(TRAIN, n, lambda: _freeze(session, shares, counts.digest, n))
+    if found is not None and made:
+        session.note(
+            f"Word probabilities were made anew, of {n:,} sentences, {n / found.sentences:.1f} times those of before: "
+            "every sentence's entropy, and what follows from it, was done again.",
+            once=True,
+        )
+    return False, word_counts.frozen(session.lake, shares.digest) if made else None
+
+
+def _freeze(session: Session, shares: Scorer, counts: str, n: int) -> None:
+    _store(session, shares, word_counts.merged(session.lake, counts, RAREST), n)
+
+
+def _imported(session: Session) -> tuple[bool, Frozen | None]:
+    """Return imported probabilities, kept in the lake too: what a dataset was made by must not depend on a file."""
+    try:
+        rows, folded = imported(session.recipe.words.counts)
+    except CountsError as error:
+        raise BadRecipe(f"recipe '{session.recipe.name}', words.counts: {error}") from error
+    imported_from = {"imported": word_counts.content_digest(rows)}
+    shares = Scorer("word_probabilities", "word_probabilities", COUNT_VERSION, imported_from)
+    session.use("word_probabilities", shares)
+    if word_counts.frozen(session.lake, shares.digest) is None:
+        session.compute(TRAIN, rows.num_rows, lambda: _store(session, shares, rows, 0))
+    return folded, word_counts.frozen(session.lake, shares.digest)
+
+
+def _store(session: Session, shares: Scorer, rows: pa.Table, n: int) -> None:
+    rows = rows.append_column("sentences", pa.repeat(pa.scalar(n, pa.int64()), rows.num_rows))
+    item = WorkItem("words", (shares.digest, str(n)))
+    session.store(TRAIN, item, [Part("word_probabilities", rows, shares.digest)])
+
+
+@dataclass(frozen=True)
+class CountWords:
+    """A job: count the words of one shard's sentences, each as often as it stands there, to ``word_counts``."""
+
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        counts = count_words(text for path in item.paths for text in read_table(path, ["text"])["text"].to_pylist())
+        words = sorted(counts)
+        rows = {"word": pa.array(words, pa.string()), "n": pa.array([counts[word] for word in words], pa.int64())}
+        return [Part("word_counts", pa.table(rows), self.scorer)]
+
+
+@dataclass(frozen=True)
+class ScoreEntropy:
+    """A job: score sentences of one shard by the probabilities at ``path``, to ``corpus_entropy``."""
+
+    path: str
+    folded: bool
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        rows = read_rows(item, ["content", "text"], "content")
+        batch = CorpusEntropy(load(self.path), self.folded)({"text": rows["text"].to_pylist()})
+        scored = score_rows(CORPUS_ENTROPY, rows["content"].to_pylist(), dict(batch))
+        return [Part(TABLE, scored, self.scorer)]
+
+
+@functools.lru_cache(maxsize=2)
+def load(path: str) -> Mapping[str, float]:
+    """Load word -> share of the corpus, kept by the worker: at most 10M words, some 500,000 of a corpus of billions."""
+    table = read_table(path, ["word", "p"])
+    return dict(zip(table["word"].to_pylist(), table["p"].to_pylist(), strict=True))

@@ -1,0 +1,118 @@
+"""Score pictures: one decode feeds every score that a picture still lacks."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.worklist import pending_images
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.score import Stage
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.image.luma import with_luma
+from pairmill.ops.models.model_digest import image_size
+from pairmill.tasks.measure.calibrate import calibrate
+from pairmill.tasks.measure.score_vectors import score_vectors
+from pairmill.tasks.run import scored
+from pairmill.tasks.run.identity import Bound, bound, decoder
+from pairmill.tasks.run.model_job import Piece, one_by_one
+from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.payloads import batches
+from pairmill.tasks.run.scored import Scored, model_of, null_parts, score_parts
+from pairmill.tasks.run.session import Session
+
+
+def score_images(session: Session) -> None:
+    """Compute pixel scores and CLIP vectors of the pictures that pass the rules so far, then scores from the vectors.
+
+    Models join the pixel pass unless the recipe has a rule on a pixel score: then they are a pass of their own over
+    the survivors, because a vector costs a hundred times a sharpness.
+    """
+    job = image_job(session)
+    clip, side = session.recipe.models["clip"], session.recipe.decoding.side
+    if (size := image_size(clip)) > side:
+        session.note(
+            f"pictures are decoded to a shorter side of {side} pixels and enlarged for the model '{clip}', which takes "
+            f"{size}: set decoding.side to {size}. All pictures are scored again then."
+        )
+    for stage, tables in passes(session.plan, job.scorers):
+        calibrate(session, "image", stage)
+        of_pass = replace(job, scorers=tuple(each for each in job.scorers if each.score.table in tables))
+        session.work_rounds(job.stage, pending_images(session.lake, session.plan, tables, stage), of_pass)
+    score_vectors(session, "image")
+
+
+def passes(plan: Plan, scorers: tuple[Bound, ...]) -> list[tuple[Stage, tuple[str, ...]]]:
+    """List (stage, tables) of each pass over the pixels."""
+    tables = {stage: tuple(each.score.table for each in scorers if each.score.stage == stage) for stage in Stage}
+    if has_pixel_rule(plan):
+        return [(stage, tables[stage]) for stage in (Stage.PIXELS, Stage.CLIP)]
+    return [(Stage.PIXELS, tables[Stage.PIXELS] + tables[Stage.CLIP])]
+
+
+def has_pixel_rule(plan: Plan) -> bool:
+    """Tell whether a rule of the recipe reads a pixel score."""
+    return any(check.stage == Stage.PIXELS and check.name != "readable" for check in plan.image_checks)
+
+
+def image_job(session: Session) -> "ScoreImages":
+    """Make the job with every score of the plan that is computed from pixels."""
+    scorers = tuple(each for each in bound(session.plan, "image") if not each.score.vector_table)
+    return ScoreImages(decoder(session.recipe), scorers)
+
+
+@dataclass(frozen=True)
+class ScoreImages:
+    """A model job: decode each picture once and run the scorers on the pixels, all on a CPU but a model's own half.
+
+    A picture that does not decode, or is no longer where the lake refers to, gets rows of NULLs (so it is not tried
+    again) and a quarantine row; one that a model has no room for gets NULLs of that model alone.
+    """
+
+    stage: ClassVar[str] = "score images"
+    item_rows: ClassVar[int] = 16_384  # 8 s of a card at 2,125 pictures a second (ViT-L-14 on an H200)
+
+    decode: Decode
+    scorers: tuple[Bound, ...]
+
+    @property
+    def model(self) -> str:
+        return model_of(self.scorers)
+
+    def __call__(self, item: WorkItem) -> Iterable[Part]:
+        return one_by_one(self, item)
+
+    def load(self) -> None:
+        scored.load(self.scorers)
+
+    def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
+        for shas, datas in batches(item, rows or scored.batch_size(self._wanted(item.tables))):
+            yield Piece(tuple(shas), (datas, item.tables))
+
+    def prepare(self, piece: Piece) -> Scored:
+        datas, tables = piece.data
+        decoded = [data if isinstance(data, Fault) else self.decode(data) for data in datas]
+        named = list(zip(piece.keys, decoded, strict=True))
+        bad = [pixels.about(sha) for sha, pixels in named if isinstance(pixels, Fault)]
+        good = [n for n, pixels in enumerate(decoded) if not isinstance(pixels, Fault)]
+        batch: dict[str, Any] = {"pixels": [decoded[n] for n in good]}
+        wanted = self._wanted(tables)
+        if any("luma" in each.score.reads for each in wanted):
+            batch = with_luma(batch)
+        return scored.prepare(wanted, batch, piece.keys, good, bad)
+
+    def infer(self, ready: Scored) -> Scored:
+        return scored.infer(ready)
+
+    def fetch(self, running: Scored) -> Scored:
+        return scored.fetch(running)
+
+    def parts(self, item: WorkItem, found: list[Scored]) -> Iterable[Part]:
+        return score_parts(self._wanted(item.tables), found, self.stage)
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        return null_parts(self._wanted(item.tables), item.keys)
+
+    def _wanted(self, tables: tuple[str, ...]) -> list[Bound]:
+        return [each for each in self.scorers if each.score.table in tables]

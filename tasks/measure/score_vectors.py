@@ -1,0 +1,41 @@
+"""Score vectors: run small heads on CLIP's vectors, without reading the picture or the sentence again."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.worklist import pending_vectors
+from pairmill.tasks.run.identity import Bound, bound
+from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.rows import measured, read_rows, score_rows, to_vectors
+from pairmill.tasks.run.session import Session
+
+
+def score_vectors(session: Session, kind: str) -> None:
+    """Compute every score of ``kind`` ('image', 'sentence') whose op reads vectors; one pass each, over small files."""
+    for each in bound(session.plan, kind):
+        if each.score.vector_table:
+            pending = pending_vectors(session.lake, session.plan, each.score)
+            session.work_rounds(each.score.name.replace("_", " "), pending, ScoreVectors(each))
+
+
+@dataclass(frozen=True)
+class ScoreVectors:
+    """A job: score vectors of one shard, to one table; NULLs where there is no vector."""
+
+    scorer: Bound
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        score = self.scorer.score
+        (column,) = score.reads
+        rows = read_rows(item, [score.key, column], score.key)
+        there = np.flatnonzero(rows[column].is_valid().to_numpy())
+        vectors = to_vectors(rows[column].take(pa.array(there)))
+        found = measured(score, self.scorer.op({column: vectors}))
+        values = {name: [None] * rows.num_rows for name in found}
+        for name, numbers in found.items():
+            for place, value in zip(there.tolist(), numbers, strict=True):
+                values[name][place] = value
+        return [Part(score.table, score_rows(score, rows[score.key].to_pylist(), values), self.scorer.digest)]

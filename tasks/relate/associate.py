@@ -1,0 +1,182 @@
+"""Associate: find for every picture the nearest sentences of the clusters it probes, and score the best by CLIP.
+
+Worked range by range of sentence clusters: a worker holds one range of the sentence index and the pictures routed into
+it. What came since the range was last searched has a higher commit number: new pictures meet all sentences of the
+range, old pictures only the new sentences. A picture's candidates of all ranges and runs are ranked together by SQL.
+
+Where sentences are grouped (`sentence_duplicates`), a candidate stands for its group: a picture keeps the nearest
+sentence of each of its nearest groups, and the cut gives the group's keeper in its place. Near copies would crowd the
+others out: of 1,000 pictures near a sentence with 30 planted copies (cosine 0.99) the nearest 12 candidates left 619
+without any text when a candidate that is not the keeper falls, and all of them with one text when the keeper takes its
+place; 48 candidates left 2 % with fewer than three, for four times the storage, and 100 copies would crowd out these
+too; 12 groups left every picture three. Groups are facts, of no rule, so the candidates are. Groups that later
+sentences join leave a picture that was searched before with fewer candidates than a search of all would: beside
+centroids the one reason for which A, then B may differ from A and B.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from pairmill.catalog.pending import index_ranges, training
+from pairmill.catalog.pending.by_text import pending_similarity
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.training import SENTENCES
+from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_SIMILARITY
+from pairmill.catalog.write.scorer import Scorer
+from pairmill.ops.models.clip.clip import Clip
+from pairmill.ops.pair import similarity
+from pairmill.ops.whole.search import VERSION, top_k_apart
+from pairmill.tasks.relate.cluster import range_name
+from pairmill.tasks.run.identity import clip
+from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.rows import read_range, read_rows, scalars, to_halves, to_vectors
+from pairmill.tasks.run.session import Session
+
+
+def associate(session: Session) -> None:
+    """Search every range that has something new, then score each picture against its best texts."""
+    search(session)
+    score_similarity(session)
+
+
+def search(session: Session) -> None:
+    """Search every range of sentence clusters that has new rows, to ``match_candidates``."""
+    association = session.recipe.association
+    sentences, routes = session.plan.scorer(SENTENCES.clusters), session.plan.scorer("image_routes")
+    settings = {"candidates": 4 * association.top_k}
+    groups = session.plan.scorer("sentence_groups")
+    made_from = (sentences, routes, groups) if groups else (sentences, routes)
+    scorer = Scorer("matches", "match_candidates", VERSION, settings, "", made_from)
+    digest = session.use("matches", scorer)
+    model = training.trained(session.lake, session.plan.scorer(SENTENCES.centroids))
+    if model is None:
+        return
+    upto = max(index_ranges.newest(session.lake, "vector_index", scorer) for scorer in (sentences, routes))
+    done = index_ranges.watermarks(session.lake, "match_candidates", digest)
+    files = [index_ranges.index_paths(session.lake, scorer) for scorer in (sentences, routes)]
+    if not all(files):
+        return
+    grouped = index_ranges.newest_paths(session.lake, "sentence_groups", groups)
+    items = [
+        WorkItem(
+            name,
+            (str(upto),),
+            inputs={"range": span, "done": done.get(name, -1), "files": files, "groups": grouped},
+        )
+        for span in index_ranges.ranges(model)
+        if done.get(name := range_name(*span), -1) < upto
+    ]
+    session.work("associate", items, Search(4 * association.top_k, digest))
+
+
+@dataclass(frozen=True)
+class Search:
+    """A job: search one range of sentence clusters for the pictures routed into it, to ``match_candidates``."""
+
+    candidates: int
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        columns = ["key", "cluster", "index_vector", "commit"]
+        sentence_files, route_files = item.inputs["files"]
+        sentences = read_range(sentence_files, columns, *item.inputs["range"]).sort_by(
+            [("cluster", "ascending"), ("key", "ascending")]
+        )
+        pictures = read_range(route_files, columns, *item.inputs["range"])
+        groups = _groups(sentences["key"], item.inputs["groups"], item.inputs["range"])
+        done = item.inputs["done"]
+        new_sentence, new_picture = (rows["commit"].to_numpy() > done for rows in (sentences, pictures))
+        found = [self._search(pictures.filter(pa.array(new_picture)), sentences, groups)]
+        if done >= 0 and new_sentence.any():
+            old, fresh = pictures.filter(pa.array(~new_picture)), sentences.filter(pa.array(new_sentence))
+            found.append(self._search(old, fresh, groups[new_sentence]))
+        return [Part("match_candidates", pa.concat_tables(found), self.scorer)]
+
+    def _search(self, pictures: pa.Table, sentences: pa.Table, groups: np.ndarray) -> pa.Table:
+        """Find each picture's best of the clusters it is routed to: a picture has one row a probed cluster."""
+        keys, first, member = np.unique(pictures["key"].to_numpy().astype(str), return_index=True, return_inverse=True)
+        if not len(keys) or not sentences.num_rows:
+            return _matches([], [], [])
+        clusters = _probes(member, pictures["cluster"].to_numpy(), len(keys))
+        offsets = np.searchsorted(sentences["cluster"].to_numpy(), np.arange(clusters.max() + 2))
+        queries = to_vectors(pictures["index_vector"].take(pa.array(first)))
+        vectors = to_halves(sentences["index_vector"])
+        rows, similarities = top_k_apart(queries, clusters, vectors, offsets, self.candidates, groups)
+        at, place = np.nonzero(rows >= 0)
+        content = sentences["key"].take(pa.array(rows[at, place]))
+        return _matches(keys[at].tolist(), content, scalars(similarities[at, place]))
+
+
+def _groups(keys: pa.ChunkedArray, paths: tuple[str, ...], span: tuple[int, int]) -> np.ndarray:
+    """Return a number a sentence, (n,) int64: equal in one group of the files ``paths``, else its own."""
+    if not paths:
+        return np.arange(len(keys))
+    rows = read_range(paths, ["content", "group_id", "cluster"], *span)
+    codes = rows["group_id"].combine_chunks().dictionary_encode().indices.to_pylist()
+    of = dict(zip(rows["content"].to_pylist(), codes, strict=True))
+    own = len(of)  # behind all codes
+    return np.array([of.get(key, own + n) for n, key in enumerate(keys.to_pylist())], np.int64)
+
+
+def _probes(member: np.ndarray, clusters: np.ndarray, n: int) -> np.ndarray:
+    """Return each picture's cluster numbers, (n, most probes in this range) int64, -1 where it has fewer."""
+    order = np.lexsort((clusters, member))
+    member, clusters = member[order], clusters[order]
+    place = np.arange(len(member)) - np.searchsorted(member, member)
+    probes = np.full((n, place.max() + 1), -1, np.int64)
+    probes[member, place] = clusters
+    return probes
+
+
+def _matches(keys, content, similarities) -> pa.Table:
+    return pa.table(
+        {
+            "sha256": pa.array(keys, pa.string()),
+            "content": content.combine_chunks()
+            if isinstance(content, pa.ChunkedArray)
+            else pa.array(content, pa.string()),
+            "similarity": pa.array(similarities, pa.float64()),
+        }
+    )
+
+
+def score_similarity(session: Session) -> None:
+    """Score ``alt_similarity``, ``match_similarity`` and their best for pictures whose matches or alt texts are new."""
+    made_from = tuple(session.plan.scorer(name) for name in IMAGE_SIMILARITY.made_from)
+    table = IMAGE_SIMILARITY.table
+    digest = session.use(table, Scorer(IMAGE_SIMILARITY.name, table, similarity.VERSION, {}, "", made_from))
+    items = pending_similarity(session.lake, session.plan)
+    session.work_rounds(IMAGE_SIMILARITY.step, items, ScoreSimilarity(clip(session.recipe), digest))
+
+
+@dataclass(frozen=True)
+class ScoreSimilarity:
+    """A job: compare image vectors of one shard with their alt texts, to ``image_similarity``; NULL without a text."""
+
+    model: ClassVar[str] = IMAGE_EMBEDDING.model
+
+    clip: Clip
+    scorer: str
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        rows = read_rows(item, ["sha256", "image_vector"], "sha256")
+        images = to_vectors(rows["image_vector"])
+        owners = [n for n, texts in enumerate(item.inputs["alt_texts"]) for _ in texts]
+        texts = [text for texts in item.inputs["alt_texts"] for text in texts]
+        alt = np.full(len(images), np.nan, np.float32)
+        if texts:
+            alt = similarity.max_similarity(images, self.clip.embed_texts(texts), np.array(owners))
+        match = np.array([np.nan if value is None else value for value in item.inputs["match_similarity"]])
+        table = pa.table(
+            {
+                "sha256": rows["sha256"],
+                "input_digest": pa.array(item.inputs["input_digests"], pa.string()),
+                "alt_similarity": pa.array(scalars(alt), pa.float64()),
+                "match_similarity": pa.array(scalars(match), pa.float64()),
+                "best_similarity": pa.array(scalars(np.fmax(alt, match)), pa.float64()),
+            }
+        )
+        return [Part("image_similarity", table, self.scorer)]

@@ -1,0 +1,72 @@
+"""Group sentence duplicates: near-equal strings by MinHash and near-equal meaning by embedding, joined into groups.
+
+Only where the recipe has `sentence_duplicates`. Neither kind of edge depends on a rule: signatures are of every
+sentence, vectors of those that passed the rules before the embedding. Sentences have one cluster each, so a pair on its
+border has no semantic edge; its strings are compared wherever they lie.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from pairmill.catalog.pending import duplicate_edges, index_ranges, near_sentences
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.training import SENTENCES
+from pairmill.catalog.recipe.parts import SentenceDuplicates
+from pairmill.catalog.terms.scores import SENTENCE_SIGNATURE
+from pairmill.catalog.write.scorer import Scorer
+from pairmill.ops.text import minhash
+from pairmill.ops.whole.neighbours import near_in_order
+from pairmill.tasks.relate.duplicate_groups import Family, edges, find_semantic, regroup
+from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.session import Session
+
+TEXTS = Family(
+    SENTENCES,
+    "sentences",
+    "sentence_edges",
+    "sentence_groups",
+    "sentence_perceptual_edges",
+    "sentence_semantic_edges",
+    ("perceptual sentence duplicates", "semantic sentence duplicates", "group sentence duplicates"),
+)
+
+
+def group_sentences(session: Session) -> None:
+    """Find new edges of both kinds, then regroup if there are any; nothing where the recipe does not ask for it."""
+    settings = session.recipe.sentence_duplicates
+    if settings is None:
+        return
+    find_perceptual(session, settings)
+    if settings.cosine is not None:
+        find_semantic(session, TEXTS, settings.cosine, settings.max_group)
+    clusters = session.plan.scorer(SENTENCES.clusters)
+    regroup(session, TEXTS, settings.max_group, lambda rows: duplicate_edges.by_cluster(session.lake, rows, clusters))
+
+
+def find_perceptual(session: Session, settings: SentenceDuplicates) -> None:
+    """Find edges between sentences that have at least ``settings.jaccard`` of their character 3-grams in common.
+
+    In this process: `catalog.pending.near_sentences` says how and where it stops, and of what it finds 20,000 pairs a
+    second are compared exactly.
+    """
+    table = SENTENCE_SIGNATURE.table
+    signed = session.plan.scorer(table)
+    jaccard = {"jaccard": settings.jaccard}
+    scorer = Scorer(TEXTS.perceptual, TEXTS.edges, minhash.JACCARD_VERSION, jaccard, "", (signed,))
+    done = index_ranges.newest(session.lake, TEXTS.edges, session.use(TEXTS.perceptual, scorer))
+    if index_ranges.newest(session.lake, table, signed) > done:
+        found = _near_equal(session, signed, done, settings.jaccard, scorer.digest)
+        item = WorkItem("all", (str(done),))
+        session.compute(TEXTS.steps[0], 1, lambda: session.store(TEXTS.steps[0], item, found))
+
+
+def _near_equal(session: Session, signed: str, done: int, jaccard: float, digest: str) -> Iterator[Part]:
+    """Yield rows of edges, a block of compared pairs at a time; at least none."""
+    nobody = pa.array([], pa.string())
+    yield edges(TEXTS.edges, nobody, nobody, minhash.jaccard([], []), "perceptual", digest)
+    for block in near_sentences.candidates(session.lake, signed, done, jaccard, minhash.BANDS, near_in_order):
+        likeness = minhash.jaccard(block["left"].to_pylist(), block["right"].to_pylist())
+        near = (likeness >= jaccard).nonzero()[0]
+        a, b = (block[end].take(near) for end in ("a", "b"))
+        yield edges(TEXTS.edges, a, b, 1.0 - likeness[near], "perceptual", digest)
