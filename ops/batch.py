@@ -1,8 +1,9 @@
-"""Define Batch, what ops read and return: columns of equal length by name."""
+"""Define Batch, the input and output type of every op: a dict of equally long columns by name."""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-# A column is a list (bytes, text, arrays of different shapes, faults) or a numpy array whose first axis is the item.
+# A column is a list (bytes, text, arrays of different shapes, faults) or a numpy array. One element, or one index of
+# the first axis, is one item.
 Batch: TypeAlias = dict[str, Any]

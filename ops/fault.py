@@ -1,4 +1,4 @@
-"""Describe an unusable item as data: a Fault with a reason from the closed list of the catalog's quarantine."""
+"""Describe an unusable item as data: a Fault with a reason from the catalog's closed list of quarantine reasons."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from pairmill.catalog.terms.secrets import without_users
 
 @dataclass(frozen=True)
 class Fault:
-    """Why ``item`` (an id, URI or URL) cannot be used: ``reason`` is one of REASONS, ``detail`` text for a person.
+    """The reason why one item (an id, URI or URL) cannot be used.
 
-    An op that is given bytes alone leaves ``item`` empty for its caller to fill. Raises ValueError for another reason.
+    ``reason`` is one of REASONS; ``detail`` is text for a person. An op that sees only bytes leaves ``item`` empty; its
+    caller sets ``item`` with `about`.
+
+    Raises:
+        ValueError: ``reason`` is not in REASONS.
     """
 
     item: str
@@ -23,9 +27,10 @@ class Fault:
     def __post_init__(self) -> None:
         if self.reason not in REASONS:
             raise ValueError(f"'{self.reason}' is not a quarantine reason; they are {', '.join(REASONS)}")
-        # It quotes names and texts of strangers, and is shown in terminals.
+        # The detail quotes names and texts from outside sources and is shown in terminals: escape control codes, drop
+        # user names and passwords.
         object.__setattr__(self, "detail", without_users(printable(self.detail)))
 
     def about(self, item: str) -> Fault:
-        """Return the same fault with ``item`` set."""
+        """Return a copy of this fault with ``item`` set."""
         return Fault(item, self.reason, self.detail)

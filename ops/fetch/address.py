@@ -1,7 +1,8 @@
-"""Decide which network addresses a fetch may contact: public ones, and those that its operator allows.
+"""Decide which network addresses a fetch may contact: public addresses, and networks that the operator allows.
 
-A list of links comes from strangers. Without this a link could make us read the services of our own network (server
-side request forgery), so the address itself is asked, never the way in which it was written or found.
+Lists of links are untrusted. Without this check a link could make the fetcher read services of our own network
+(server-side request forgery). The check therefore looks at the numeric address, never at the host name or at the way
+the address is written.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# IANA's special-purpose registries of IPv4 and IPv6 addresses. Written out: `is_global` of the standard library
-# differs from one Python release to the next.
+# IANA's special-purpose registries of IPv4 and IPv6 addresses. The list is written out because `is_global` of the
+# standard library differs between Python releases.
 CLOSED_4 = tuple(
     IPv4Network(network)
     for network in (
@@ -24,26 +25,33 @@ CLOSED_4 = tuple(
         "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
     )
 )  # fmt: skip
-# Only 2000::/3 is given out for global use; in it these are not. 2001::/23 holds Teredo and ORCHID.
+# IANA allocates only 2000::/3 for global use; these networks inside 2000::/3 are not public. 2001::/23 holds Teredo and
+# ORCHID.
 OPEN_6 = IPv6Network("2000::/3")
 CLOSED_6 = tuple(
     IPv6Network(network)
     for network in ("2001::/23", "2001:db8::/32", "2620:4f:8000::/48", "3fff::/20", "3ffe::/16", "5f00::/16")
 )
 SIX_TO_FOUR = IPv6Network("2002::/16")
-# Where only IPv6 is spoken, names of IPv4 hosts are answered with these (RFC 6052): the last 32 bits are the address.
+# On IPv6-only networks, DNS64 maps IPv4 hosts to this prefix (RFC 6052): the last 32 bits are the IPv4 address.
 TRANSLATED = IPv6Network("64:ff9b::/96")
 
 
 class BlockedAddress(OSError):
-    """An address that must not be contacted. An OSError, because it is raised where a connection would be refused."""
+    """An address that must not be contacted.
+
+    It is an OSError because it is raised where a refused connection would raise one.
+    """
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Check addresses; ``allowed`` are networks (CIDR text) that may be contacted although they are not public.
+    """Check whether an address may be contacted.
 
-    Raises ValueError for a text that is no network.
+    ``allowed`` lists networks in CIDR text that may be contacted although they are not public.
+
+    Raises:
+        ValueError: a text in ``allowed`` is not a network.
     """
 
     allowed: tuple[str, ...] = ()
@@ -66,9 +74,9 @@ class Reach:
 
 
 def numeric(host: str) -> str:
-    """Return a URL's host as a numeric address, '' for a name.
+    """Return a URL's host as a numeric address, or '' if the host is a name.
 
-    "127.1", "0x7f.1" and "2130706433" are addresses too: sockets understand them.
+    "127.1", "0x7f.1" and "2130706433" count as addresses too, because sockets accept them.
     """
     try:
         return str(ipaddress.ip_address(host.partition("%")[0]))
@@ -76,12 +84,12 @@ def numeric(host: str) -> str:
         pass
     try:
         return socket.inet_ntoa(socket.inet_aton(host))
-    except (OSError, ValueError):  # ValueError: a zero letter
+    except (OSError, ValueError):  # ValueError: the host contains a NUL character
         return ""
 
 
 def embedded(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address stands for (mapped, translated, 6to4), else the address itself."""
+    """Return the IPv4 address embedded in an IPv6 address (mapped, translated, 6to4), else the address itself."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -93,7 +101,7 @@ def embedded(address: Address) -> Address:
 
 
 def is_public(address: Address) -> bool:
-    """Whether anyone on the internet could contact it. ``address`` as :func:`embedded` gives it."""
+    """Return whether ``address``, as returned by :func:`embedded`, is reachable from the public internet."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in CLOSED_4)
     return address in OPEN_6 and not any(address in network for network in CLOSED_6)

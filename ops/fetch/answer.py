@@ -1,4 +1,4 @@
-"""Hold what became of one address: its picture's bytes, or why there are none."""
+"""Define the outcome of fetching one URL: the image's bytes, or a fault."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pairmill.ops.fault import Fault
 
 @dataclass(frozen=True)
 class Answer:
-    """The outcome of one address; ``fault`` is None exactly when ``data`` holds a picture that may be used.
+    """The outcome of fetching one URL; ``fault`` is None exactly when ``data`` holds a usable image.
 
-    ``http_status`` is the last answer's, 0 where nobody answered; ``final_url`` is where redirects ended. ``passing``
-    means that the same address may answer another time (time-outs, 429, 5xx, lost connections). ``attempts`` counts
-    requests without redirects; ``seconds`` is the time of all attempts without waiting for a turn; ``retry_after`` is
-    the wait in seconds that the host asked for.
+    ``http_status`` is the status of the last response, 0 if there was none. ``final_url`` is the URL after redirects.
+    ``passing`` marks a transient failure (timeout, 429, 5xx, lost connection): a later retry may succeed. ``attempts``
+    counts requests without redirects. ``seconds`` is the time of all attempts without the wait for a connection slot.
+    ``retry_after`` is the wait in seconds that the host asked for.
     """
 
     url: str

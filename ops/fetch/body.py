@@ -1,4 +1,4 @@
-"""Read an answer's body only as far as it may be a picture that is taken."""
+"""Read a response body, and stop early if it is too large or not an image."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.header_number import whole_number
 from pairmill.ops.image.header import format_of, inspect
 
-# Enough to know any format by; an HTML page behind a picture's address is not read to its end.
+# Bytes that identify any format. An HTML page served at an image URL is not read beyond this.
 ENOUGH = 512
 PACKED = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
 async def read_body(response: aiohttp.ClientResponse, max_bytes: int, take: Callable[[int], None]) -> bytes | Fault:
-    """Read at most ``max_bytes`` that begin as an image does; else a Fault without an item.
+    """Read a response body of at most ``max_bytes`` that begins like an image; otherwise return a Fault without item.
 
-    ``take`` is called with the bytes of each piece, and may raise to end it.
+    A compressed body that was not asked for is decompressed chunk by chunk, so that a few bytes cannot expand beyond
+    the limit. Errors of the connection are raised as they come.
 
-    A body that is packed although that was not asked for is unpacked as it comes, so a few bytes cannot grow beyond the
-    limit. Raises what the connection raises.
+    Args:
+        response: The open response; its body is unread.
+        max_bytes: The largest body to accept, after decompression.
+        take: Called with the size of each chunk in bytes; may raise to stop the read.
     """
     length = response.headers.get("Content-Length", "")
     if (announced := whole_number(length)) is not None and announced > max_bytes:
@@ -54,6 +57,7 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int, take: Call
 
 
 async def _unpacked(chunks: AsyncIterator[bytes], window: int, limit: int) -> AsyncIterator[bytes]:
+    """Decompress ``chunks`` with zlib's ``window`` bits; stop after ``limit`` bytes of output."""
     inflate = zlib.decompressobj(window)
     left = limit
     async for chunk in chunks:

@@ -1,6 +1,7 @@
-"""Fetch pictures by their addresses: many at once, few from one host, none from where it must not come.
+"""Fetch images by URL: many in parallel, few from one host, none from a blocked address.
 
-aiohttp repeats no request; tenacity would save no line, since an answer, not an exception, says whether to try again.
+aiohttp does not retry requests. tenacity would save no line, because an Answer, not an exception, decides about a
+retry.
 """
 
 from __future__ import annotations
@@ -34,22 +35,24 @@ HEADERS = {
 }
 MOST_REDIRECTS = 5
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
-# A host that asks for more patience than this is left for another day.
+# Seconds. A host that asks for a longer wait is not retried in this run.
 MOST_PATIENCE = 30.0
 FIRST_PAUSE = 0.5
 
 
 @dataclass(frozen=True)
 class Fetcher:
-    """Fetch a batch of addresses; answers are in their order, and none raises.
+    """Fetch a batch of URLs; return the answers in the order of the URLs, and raise for none.
 
-    Once ``most_held`` bytes are there, no further address is asked, what is being read is dropped (the oldest alone
-    goes on, while there is no answer yet), and the rest has no answer: a batch of hostile pictures must not fill the
-    memory, nor 64 of 50 MB that are still being read. The caller asks again for the rest; the first is always asked.
+    The answers of one batch hold at most about ``most_held`` bytes, so that a batch of hostile images cannot fill the
+    memory, nor can 64 images of 50 MB that are still being read. At the limit no further URL is requested, and bodies
+    in progress are dropped; only while there is no answer yet does the oldest body go on. The URLs without an answer
+    are left out of the result; the caller requests them again. The first URL is always requested.
 
-    ``connections`` at once in this process, ``per_host`` of them to one host; ``seconds`` for one attempt, its
-    redirects included; ``retries`` after time-outs, lost connections, 429 and 5xx, with back-off. A body is cut off
-    behind ``max_bytes``. ``reach`` and ``banned`` say what is never contacted.
+    ``connections`` is the number of parallel connections in this process, ``per_host`` the number to one host.
+    ``seconds`` is the timeout of one attempt with its redirects. ``retries`` is the number of retries, with back-off,
+    after timeouts, lost connections, 429 and 5xx. A body of more than ``max_bytes`` is cut off. ``reach`` and
+    ``banned`` say which addresses are never contacted.
     """
 
     connections: int = 64
@@ -63,17 +66,18 @@ class Fetcher:
     lookup: Lookup = system_lookup
 
     def __call__(self, urls: Sequence[str]) -> list[Answer]:
-        """Fetch ``urls``; blocks until each that is asked has its answer. None raises."""
+        """Fetch ``urls``; block until every requested URL has its answer. Raises nothing."""
         return _runner().run(_work(self, urls))
 
 
 @cache
 def _runner() -> asyncio.Runner:
-    """Make the process's one event loop, so that names and connections outlive a batch."""
+    """Create the process's one event loop, so that DNS answers and connections outlive a batch."""
     return asyncio.Runner()
 
 
 async def _work(fetcher: Fetcher, urls: Sequence[str]) -> list[Answer]:
+    """Fetch ``urls`` concurrently; leave out those that `_Line.fetch` did not request."""
     line = _Line(fetcher)
     answers = await asyncio.gather(*(line.fetch(url) for url in urls))
     return [answer for answer in answers if answer is not None]
@@ -81,8 +85,10 @@ async def _work(fetcher: Fetcher, urls: Sequence[str]) -> list[Answer]:
 
 @cache
 def _session(fetcher: Fetcher) -> aiohttp.ClientSession:
+    """Create the process's HTTP session for ``fetcher``, with address checks on every connection; close it at exit."""
+
     def socket_to(info: tuple) -> socket.socket:
-        # The last gate: whatever way led here, this is the address that would be contacted.
+        # The final check: however the address was found, this is the one that the socket would contact.
         fetcher.reach.check(info[4][0])
         return socket.socket(info[0], info[1], info[2])
 
@@ -102,24 +108,28 @@ def _session(fetcher: Fetcher) -> aiohttp.ClientSession:
 
 
 class _Full(Exception):
-    """So much is held that this body is left for another time."""
+    """Raised when the bytes in memory reach ``most_held``: the body is dropped, its URL left for a later call."""
 
 
 class _Line:
-    """Work on one batch. Turns are taken for the host first: who waits for a slow host keeps no connection idle."""
+    """Fetch one batch of URLs within the limits on connections and memory.
+
+    A fetch acquires its host's slot before a connection slot, so that waiting for a slow host blocks no connection.
+    """
 
     def __init__(self, fetcher: Fetcher) -> None:
         self.fetcher = fetcher
         self.session = _session(fetcher)
         self.all = asyncio.Semaphore(fetcher.connections)
         self.hosts: dict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(fetcher.per_host))
-        # Those that wait for a slow host or rest before another attempt leave room for as many again.
+        # Fetches that wait for a slow host or for a retry take a place here: four fetches for each connection.
         self.room = asyncio.Semaphore(4 * fetcher.connections)
         self.held = 0
-        # Bytes that are being read, by the task that reads them, the oldest first.
+        # Bytes read so far by each running task, the oldest task first.
         self.reading: dict[object, int] = {}
 
     async def fetch(self, url: str) -> Answer | None:
+        """Fetch one URL with retries; return None if memory is full or this body was dropped."""
         async with self.room:
             if self.held > self.fetcher.most_held:
                 return None
@@ -134,8 +144,10 @@ class _Line:
             return answer
 
     def _take(self, size: int) -> None:
-        """Count a piece of a body. Raises _Full where it would be too much, but to the oldest while no answer is there:
-        by turns each is the oldest."""
+        """Count ``size`` bytes of a body that is being read; raise _Full above ``most_held``.
+
+        The oldest task goes on while the batch has no answer yet, so that at least one URL is answered.
+        """
         task = asyncio.current_task()
         self.reading[task] += size
         self.held += size
@@ -144,6 +156,7 @@ class _Line:
             raise _Full
 
     async def _persist(self, url: str) -> Answer:
+        """Fetch one URL, and retry transient failures with back-off, up to ``retries`` times."""
         answer = await self._attempt(url)
         for attempt in range(1, self.fetcher.retries + 1):
             pause = _pause(answer, attempt)
@@ -155,7 +168,7 @@ class _Line:
         return answer
 
     async def _attempt(self, url: str) -> Answer:
-        """Make one request with its redirects; whatever happens is an answer."""
+        """Make one request and follow its redirects; turn every error into an Answer."""
         spent = _Spent(self.fetcher.seconds)
         at = url
         try:
@@ -175,10 +188,13 @@ class _Line:
             return replace(_failed(url, error, self.fetcher.seconds), final_url=at, seconds=spent.so_far())
 
     def _target(self, url: str) -> URL | Fault:
-        """Parse and check an address; a Fault says why it is not contacted. Names are looked up when connecting."""
+        """Parse and check a URL; return a Fault if it must not be contacted.
+
+        Host names are resolved, and their addresses checked, only when connecting.
+        """
         try:
             target = URL(url).with_fragment(None).with_user(None)
-            host, port = target.host, target.port  # a port beyond 65535 is found only now
+            host, port = target.host, target.port  # yarl detects a port beyond 65535 only here
             if target.scheme not in ("http", "https") or not host or not port:
                 return Fault(url, "bad_record", f"only http:// and https:// are fetched, not '{url[:100]}'")
             if address := numeric(host):
@@ -193,14 +209,16 @@ class _Line:
 
     @contextlib.asynccontextmanager
     async def _turn(self, target: URL) -> AsyncIterator[None]:
+        """Hold one slot of the host, then one of all connections."""
         async with self.hosts[target.host or ""], self.all:
             yield
 
     def _request(self, target: URL):
+        """Start a GET request to ``target`` that follows no redirect."""
         return self.session.get(target, allow_redirects=False)
 
     async def _answer(self, url: str, response: aiohttp.ClientResponse) -> Answer | None:
-        """Read a response; None for a redirect."""
+        """Convert a response to an Answer, reading its body if it is an image; return None for a redirect."""
         if response.status in REDIRECTS and response.headers.get("Location"):
             return None
         headers = response.headers
@@ -226,7 +244,7 @@ class _Line:
 
 
 class _Spent:
-    """Measure the time of one attempt: the clock stands still while the attempt waits for its turn."""
+    """Measure the time of one attempt, without the wait for a connection slot."""
 
     def __init__(self, seconds: float) -> None:
         self._left = seconds
@@ -234,6 +252,7 @@ class _Spent:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
+        """Count the time inside this context; raise TimeoutError when the attempt's time is used up."""
         started = time.monotonic()
         try:
             async with asyncio.timeout(max(0.0, self._left)):
@@ -242,10 +261,15 @@ class _Spent:
             self._left -= time.monotonic() - started
 
     def so_far(self) -> float:
+        """Return the counted time in seconds, rounded to 4 decimals."""
         return round(self._total - self._left, 4)
 
 
 def _failed(url: str, error: Exception, seconds: float) -> Answer:
+    """Convert an error of a request into an Answer.
+
+    Timeouts, lost connections and unreachable hosts count as transient; an unknown host name does not.
+    """
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(cause, BlockedAddress):
         return Answer(url, Fault(url, "blocked_address", str(cause)))
@@ -256,14 +280,14 @@ def _failed(url: str, error: Exception, seconds: float) -> Answer:
     if isinstance(error, aiohttp.InvalidURL | ValueError):
         return Answer(url, Fault(url, "bad_record", f"no URL: {error}"[:300]))
     detail = f"no answer: {type(error).__name__}: {error}"[:300]
-    # EAI_NONAME: there is no such name, which no second attempt changes.
+    # EAI_NONAME: the name does not exist, so a retry cannot succeed.
     gone = isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME
     return Answer(url, Fault(url, "missing", detail), passing=not gone)
 
 
 def _pause(answer: Answer, attempt: int) -> float:
-    """Return the seconds before the next attempt: never less than the host asked for.
+    """Return the seconds to wait before the next attempt: never less than the host asked for.
 
-    Doubled each time, and spread by a half so that hosts are not hit in step.
+    The wait doubles with each attempt and varies at random by half, so that retries do not reach a host in step.
     """
     return max(FIRST_PAUSE * 2 ** (attempt - 1) * random.uniform(0.5, 1.5), answer.retry_after)

@@ -1,4 +1,4 @@
-"""Resolve names to addresses that may be contacted, and remember them."""
+"""Resolve host names to addresses that may be contacted, and cache the results."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from pairmill.ops.fetch.address import BlockedAddress, Reach
 
 KEEP_SECONDS = 300.0
-# Lists of links name hosts by the hundred thousand; the oldest answers go first.
+# Entries of the cache: lists of links name hosts by the hundred thousand. The oldest entry is evicted first.
 MOST_NAMES = 50_000
-# A dead name may take its thread for ten seconds.
+# A lookup of a dead name may occupy its thread for ten seconds.
 THREADS = 32
 Lookup = Callable[[str, int, socket.AddressFamily], list[ResolveResult]]
 
 
 def system_lookup(host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult]:
-    """Look up ``host`` by the operating system. Raises OSError (gaierror) when it has no address."""
+    """Resolve ``host`` with the operating system's resolver. Raises OSError (gaierror) if the host has no address."""
     found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     results = {}
     for kind, _, protocol, _, address in found:
@@ -34,9 +34,10 @@ def system_lookup(host: str, port: int, family: socket.AddressFamily) -> list[Re
 
 @dataclass
 class Names(AbstractResolver):
-    """Resolve names for aiohttp; each, found or not, is looked up once in five minutes, however many wait for it.
+    """Resolve host names for aiohttp; cache each result, success or error, for five minutes.
 
-    A name of which any address is closed is closed as a whole: it is either a mistake or an attack.
+    Concurrent requests for one name share one lookup. A name is blocked if any of its addresses is blocked, because a
+    mix of public and private addresses is a mistake or an attack.
     """
 
     reach: Reach
@@ -61,21 +62,24 @@ class Names(AbstractResolver):
         return answer
 
     def _ask(self, host: str, port: int, family: socket.AddressFamily) -> list[ResolveResult] | OSError:
+        """Look up ``host`` and check its addresses; return an OSError instead of raising it, to make it cacheable."""
         try:
             found = self.lookup(host, port, family)
             for each in found:
                 self._check(host, each["host"])
             return found
-        except UnicodeError as error:  # a label of over 63 letters, for one
+        except UnicodeError as error:  # for example a label of more than 63 characters
             return OSError(f"'{host}' is no host name: {error}")
         except OSError as error:
             return error
 
     def _check(self, host: str, address: str) -> None:
+        """Raise BlockedAddress, with the host name, unless ``address`` may be contacted."""
         try:
             self.reach.check(address)
         except BlockedAddress as error:
             raise BlockedAddress(f"'{host}' leads to {error}") from None
 
     async def close(self) -> None:
+        """Clear the cache; aiohttp calls this when the session closes."""
         self._known.clear()

@@ -1,4 +1,4 @@
-"""Heed who does not want to be fetched: by an answer's ``X-Robots-Tag``, or by the user's list of hosts."""
+"""Refuse to fetch what an owner (``X-Robots-Tag``) or the user (a list of hosts) has excluded."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 AGENT = "pairmill"
-# What owners write to keep their pictures out of datasets; the same four that img2dataset heeds.
+# Directives with which owners exclude their images from datasets; img2dataset heeds the same four.
 OPT_OUT = frozenset(("noai", "noimageai", "noindex", "noimageindex"))
 
 
 def opted_out(tags: Iterable[str]) -> str:
-    """Return the directive of ``X-Robots-Tag`` header values that forbids the fetch, or ''.
+    """Return the directive in ``X-Robots-Tag`` header values that forbids the fetch, or ''.
 
-    ``none`` stands for noindex, nofollow. Directives behind another robot's name ("otherbot: noindex") do not count.
+    ``none`` means noindex and nofollow. Directives after another robot's name ("otherbot: noindex") do not count.
     """
     for value in tags:
         about_us = True
         for part in value.lower().split(","):
             name, colon, rest = part.partition(":")
-            # "unavailable_after: DATE" and the like have a value; what else stands before a colon is a robot's name.
+            # A directive such as "unavailable_after: DATE" has a value; any other text before a colon is a robot's
+            # name.
             if colon and "_" not in name and not name.strip().startswith("max-"):
                 about_us, part = name.strip() in ("*", AGENT), rest
             directive = part.strip()
@@ -31,7 +32,11 @@ def opted_out(tags: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Banned:
-    """Match addresses against hosts (``example.org`` with subdomains) and prefixes (``https://example.org/private/``)."""
+    """Match URLs against banned hosts and URL prefixes.
+
+    An entry without a slash is a host, with its subdomains (``example.org``); any other entry is a prefix
+    (``https://example.org/private/``). Case does not matter.
+    """
 
     entries: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Tell from chunk headers, without decoding, whether an image file holds an animation (two frames or more)."""
+"""Detect animations (two frames or more) from the chunk headers of an image file, without decoding."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import struct
 from collections.abc import Callable
 
 TRAILER, EXTENSION, FRAME = 0x3B, 0x21, 0x2C
-# A GIF of the largest size that is taken has 200,000 blocks; a hostile one could have 25 million empty ones.
+# A GIF of the largest accepted size has 200,000 blocks; a hostile GIF could have 25 million empty ones.
 MAX_BLOCKS = 400_000
 
 
 def is_animated(data: bytes, format: str) -> bool:
-    """Whether a file has two frames or more; ``format`` as of ops.image.header. A cut file is judged by what is there.
+    """Return whether an image file has two frames or more; never raises.
 
-    The pages of a TIFF and the views of an MPO are no animation. Never raises. 1 to 4 microseconds; a GIF is walked to
+    ``format`` is a name that `ops.image.header.format_of` returns. A truncated file is judged by the bytes present. The
+    pages of a TIFF and the views of an MPO do not count as frames. The call takes 1 to 4 microseconds; a GIF is read to
     the end of its first frame, at 5 MB a millisecond.
     """
     walk = WALKS.get(format)
@@ -24,7 +25,7 @@ def is_animated(data: bytes, format: str) -> bool:
 
 
 def _gif(data: bytes) -> bool:
-    """Whether there is a second image descriptor (GIF89a)."""
+    """Return whether a GIF has a second image descriptor (GIF89a)."""
     at, frames, is_inside = 13 + _palette(data[10]), 0, False
     for _ in range(MAX_BLOCKS):
         kind = data[at]
@@ -43,17 +44,20 @@ def _gif(data: bytes) -> bool:
         elif kind == TRAILER:
             break
         else:
-            at += 1  # padding, which readers pass over
+            at += 1  # padding, which decoders skip
     return False
 
 
 def _palette(flags: int) -> int:
-    """Bytes of the colour table that a descriptor's flags announce."""
+    """Return the size in bytes of the colour table that a descriptor's ``flags`` announce."""
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0
 
 
 def _png(data: bytes) -> bool:
-    """Whether acTL before the pixels (APNG) counts two frames; a first picture without fcTL counts as one more."""
+    """Return whether a PNG's acTL chunk, which precedes the pixels (APNG), and its first image make two frames or more.
+
+    A first image without an fcTL chunk counts as one more frame.
+    """
     at, counted, is_first = 8, 0, False
     for _ in range(MAX_BLOCKS):
         length, kind = struct.unpack_from(">I4s", data, at)
@@ -67,7 +71,7 @@ def _png(data: bytes) -> bool:
 
 
 def _webp(data: bytes) -> bool:
-    """Whether an extended file has the animation flag and two frames behind it (RFC 9649)."""
+    """Return whether a WebP file is extended, has the animation flag and two ANMF chunks (RFC 9649)."""
     if data[12:16] != b"VP8X" or not data[20] & 2:
         return False
     at, frames = 12, 0
@@ -81,7 +85,7 @@ def _webp(data: bytes) -> bool:
 
 
 def _avif(data: bytes) -> bool:
-    """Whether 'avis', an image sequence, is among the brands of the first box (AVIF 1.1, section 6)."""
+    """Return whether the first box lists the brand 'avis', an image sequence (AVIF 1.1, section 6)."""
     size = int.from_bytes(data[:4], "big")
     brands = data[8 : min(size, 256)]
     return b"avis" in [brands[at : at + 4] for at in range(0, len(brands), 4)]

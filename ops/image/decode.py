@@ -1,4 +1,4 @@
-"""Decode an image once into the small picture that every image score shares."""
+"""Decode an image once into the small RGB array that all image scorers share."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.image.header import HOSTILE, Stored, inspect, stored_size
 from pairmill.ops.image.orientation import upright
 
-# libjpeg's messages for data that ends early; the rest of the picture would be gray.
+# libjpeg's messages for data that ends early; a lenient decoder would fill the rest with gray.
 CUT_JPEG = re.compile(r"premature end", re.IGNORECASE)
-# Its messages for harmless oddities that every viewer ignores.
+# libjpeg's messages for harmless oddities that every viewer ignores.
 ODD_JPEG = re.compile(r"extraneous bytes|unknown Adobe|Warning: unknown JFIF|Inconsistent progression", re.IGNORECASE)
 CUT_OTHER = re.compile(r"truncat|unexpected end|broken data|incomplete|could not create decoder object", re.IGNORECASE)
 
-# Scales of libjpeg-turbo that have fast code, the others take longer than every pixel does (ms a megapixel: 2/8 1.0,
-# 4/8 1.3, 8/8 1.7, but 3/8 1.4, 5/8 2.4, 6/8 3.0, 7/8 3.9).
+# Scales, in eighths, for which libjpeg-turbo has fast code. The other scales are slower, most of them slower than full
+# size (ms a megapixel: 2/8 1.0, 4/8 1.3, 8/8 1.7, but 3/8 1.4, 5/8 2.4, 6/8 3.0, 7/8 3.9).
 HALVINGS = (1, 2, 4)
-# Pixels that Pillow's picture is converted by at once: whole, 100 megapixels took three more pictures of 400 MB.
+# Pixels of a Pillow image that are converted at once. Converting 100 megapixels in one step took three further images
+# of 400 MB.
 STRIP = 4_000_000
 
 
@@ -35,12 +36,14 @@ STRIP = 4_000_000
 class Decode:
     """Decode an image to uint8 (h, w, 3) RGB whose shorter side is ``side``, or return a Fault; never raises.
 
-    EXIF orientation is applied, transparency laid on white, CMYK, 16 bit, gray and palette converted, of an animation
-    the first frame taken; colour profiles are ignored. A picture beyond ``max_aspect`` : 1 is centre-cropped to that
-    first. Resized by antialiased bicubic, with weights of 16 bits where Pillow's have 22: 99.8 % of the values are
-    the same, the others 1 or 2 levels off; a small picture is enlarged.
-    ``mode`` 'exact' decodes every pixel; 'scaled' has the JPEG decoder halve the picture while it stays at or above
-    the target: 1.5 times as fast, mean difference 0.5 levels.
+    EXIF orientation is applied. Transparency is composited on white. CMYK, 16-bit, gray and palette images are
+    converted to RGB. Only the first frame of an animation is decoded. Colour profiles are ignored. An image with an
+    aspect ratio above ``max_aspect`` : 1 is first centre-cropped to that ratio. The resize is antialiased bicubic with
+    16-bit weights, where Pillow's have 22 bits: 99.8 % of the values are equal, the others differ by 1 or 2 levels. A
+    small image is enlarged.
+
+    ``mode`` 'exact' decodes every pixel. 'scaled' lets the JPEG decoder halve the image while its shorter side stays at
+    or above ``side``: 1.5 times as fast, mean difference 0.5 levels.
     """
 
     side: int = 224
@@ -51,6 +54,7 @@ class Decode:
     version: int = 2
 
     def __call__(self, data: bytes) -> np.ndarray | Fault:
+        """Decode one encoded image."""
         header = inspect(data, self.max_pixels, self.max_bytes)
         if isinstance(header, Fault):
             return header
@@ -62,13 +66,16 @@ class Decode:
         except HOSTILE as error:
             cut = (CUT_JPEG if header.format == "jpeg" else CUT_OTHER).search(str(error))
             return Fault("", "truncated" if cut else "undecodable", f"{header.format}: {error or type(error).__name__}")
-        # Of other formats than JPEG the first frame may not fill the canvas.
+        # In other formats than JPEG the first frame may not fill the canvas.
         whole = (stored.height, stored.width) if header.format == "jpeg" else pixels.shape[:2]
-        orientation = 1 if header.format == "tiff" else stored.orientation  # Pillow has turned a TIFF already
+        orientation = 1 if header.format == "tiff" else stored.orientation  # Pillow has already rotated a TIFF
         return np.ascontiguousarray(upright(self._resize(pixels, whole), orientation))
 
     def _jpeg(self, data: bytes, stored: Stored) -> np.ndarray | None:
-        """Decode strictly (libjpeg otherwise fills what is missing with gray); None for CMYK, which Pillow must do."""
+        """Decode a JPEG strictly; return None for CMYK, which Pillow must decode.
+
+        A lenient libjpeg would fill missing data with gray.
+        """
         if simplejpeg.decode_jpeg_header(data, 0, 0, 1.0, False)[2] in ("CMYK", "YCCK"):
             _strict(lambda strict: simplejpeg.decode_jpeg(data, "CMYK", strict=strict))
             return None
@@ -79,22 +86,29 @@ class Decode:
         )
 
     def _eighths(self, height: int, width: int) -> int:
-        """Eighths of its size at which a JPEG is decoded, by its shorter side, which a crop leaves as it is."""
+        """Return the scale, in eighths, at which to decode a JPEG of this size.
+
+        The scale depends on the shorter side only, which a centre crop does not change.
+        """
         if self.mode == "exact":
             return 8
         return next((n for n in HALVINGS if min(height, width) * n / 8 >= self.side), 8)
 
     def _resize(self, pixels: np.ndarray, whole: tuple[int, int]) -> np.ndarray:
-        """Crop and resize to the target size of a picture of ``whole`` (h, w) pixels; ``pixels`` may be scaled down."""
+        """Crop and resize an image of ``whole`` (h, w) pixels to the target size.
+
+        ``pixels`` may hold the image decoded at a smaller scale.
+        """
         size = target(*inner(*whole, self.max_aspect), self.side)
         centre = _centre(pixels, self.max_aspect)
         if size == centre.shape[:2]:
             return centre
-        # Imported here: torch takes 3 CPU seconds, and a flow only names its decode.
+        # Imported here because importing torch takes 3 CPU seconds, which a flow that only declares a Decode must not
+        # pay.
         import torch
 
-        # The batch's axis is added first: behind the permutation its stride hides from torch that colours lie together,
-        # which costs a copy of either picture (seen: 0.15 of 0.4 ms).
+        # Add the batch axis before the permutation: added after it, the axis's stride hides from torch that the
+        # channels are contiguous, which costs a copy of both images (0.15 of 0.4 ms).
         planes = torch.from_numpy(np.ascontiguousarray(centre))[None].permute(0, 3, 1, 2)
         scales = None
         if pixels.shape[:2] != whole:
@@ -104,17 +118,17 @@ class Decode:
 
 
 def _scales(eighths: int, whole: tuple[int, int], size: tuple[int, int]) -> list[float]:
-    """Compute the scale of both sides from a picture of ``whole`` pixels, decoded at ``eighths``, to ``size``.
+    """Compute the scale of both sides from an image of ``whole`` pixels, decoded at ``eighths``, to ``size``.
 
-    A JPEG of 333 rows at 2/8 has 84 that show 83.25, three quarters of the last are made up: stretching 84 shifts the
-    picture by half a pixel at that end (mean difference 0.59 levels instead of 0.22). Torch rounds sides down, hence
-    the little more.
+    A JPEG of 333 rows decoded at 2/8 has 84 rows that show 83.25: three quarters of the last row are padding.
+    Stretching all 84 rows would shift the image by half a pixel at that end (mean difference 0.59 levels instead of
+    0.22). The factor 1 + 1e-7 compensates for torch, which rounds sides down.
     """
     return [(1 + 1e-7) * 8 * wanted / (eighths * edge) for wanted, edge in zip(size, whole, strict=True)]
 
 
 def target(height: int, width: int, side: int) -> tuple[int, int]:
-    """Return (h, w) with the shorter side at ``side``, the longer rounded down as CLIP's own preprocessing does."""
+    """Return (h, w) with the shorter side at ``side``; round the longer side down as CLIP's own preprocessing does."""
     if height <= width:
         return side, side * width // height
     return side * height // width, side
@@ -126,6 +140,7 @@ def inner(height: int, width: int, max_aspect: int) -> tuple[int, int]:
 
 
 def _centre(pixels: np.ndarray, max_aspect: int) -> np.ndarray:
+    """Return a view of the centre crop of ``pixels`` (h, w, ...) within ``max_aspect``."""
     height, width = pixels.shape[:2]
     tall, wide = inner(height, width, max_aspect)
     top, left = (height - tall) // 2, (width - wide) // 2
@@ -133,7 +148,7 @@ def _centre(pixels: np.ndarray, max_aspect: int) -> np.ndarray:
 
 
 def _strict(decode: Callable[[bool], np.ndarray]) -> np.ndarray:
-    """Decode strictly, and again leniently when all that is wrong is one of ODD_JPEG."""
+    """Decode strictly, and retry leniently if the only errors are harmless (ODD_JPEG)."""
     try:
         return decode(True)
     except ValueError as error:
@@ -143,8 +158,9 @@ def _strict(decode: Callable[[bool], np.ndarray]) -> np.ndarray:
 
 
 def _by_pillow(data: bytes, format: str) -> np.ndarray:
+    """Decode the first frame to uint8 (h, w, 3) with Pillow; convert STRIP pixels at a time to bound the memory."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # remarks on odd tags; what matters is raised
+        warnings.simplefilter("ignore")  # warnings about odd tags; errors are raised
         with Image.open(io.BytesIO(data), formats=("JPEG", "MPO") if format == "jpeg" else (format.upper(),)) as image:
             image.load()
             pixels = np.empty((image.height, image.width, 3), np.uint8)
@@ -159,15 +175,20 @@ def _by_pillow(data: bytes, format: str) -> np.ndarray:
 
 
 def _strip(image: Image.Image, top: int, bottom: int) -> Image.Image:
+    """Return rows ``top`` to ``bottom`` of an image; the image itself if these are all rows."""
     return image if (top, bottom) == (0, image.height) else image.crop((0, top, image.width, bottom))
 
 
 def _highest(image: Image.Image, top: int, bottom: int) -> float:
+    """Return the largest value in rows ``top`` to ``bottom`` of a float image, at least 0; NaN values are ignored."""
     return float(np.nanmax(np.asarray(_strip(image, top, bottom)), initial=0.0))
 
 
 def _rgb(image: Image.Image, top: float) -> Image.Image:
-    """Convert any mode to RGB; over 8 bits by their range up to ``top``, which Pillow's own conversion would clip."""
+    """Convert an image of any mode to RGB; scale values of more than 8 bits from [0, ``top``] to [0, 255].
+
+    Pillow's own conversion would clip values of more than 8 bits.
+    """
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         values = np.asarray(image).astype(np.float64)
         levels = np.nan_to_num(np.clip(values / top, 0, 1) * 255).round().astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Read a picture's EXIF tags as text."""
+"""Read the EXIF tags of an image file as text."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from PIL import ExifTags, Image
 
 from pairmill.ops.image.header import HOSTILE
 
-# EXIF blocks of whole previews and maker notes exist; a person reads the first few tags.
+# Some EXIF blocks hold whole previews and maker notes; a person reads the first few tags only.
 MOST_TAGS, MOST_LETTERS = 64, 200
 MARKS = (b"Exif\0\0", b"eXIf", b"EXIF", b"II*\0", b"MM\0*")
 
 
 def exif(data: bytes) -> dict[str, str]:
-    """Read the base and Exif directories as {tag name: text}, e.g. {"Make": "…", "FNumber": "2.8"}; {} when there are
-    none or they are broken. At most MOST_TAGS tags of MOST_LETTERS letters. Never raises."""
+    """Read the base and Exif directories as {tag name: text}, such as {"Make": "…", "FNumber": "2.8"}; never raises.
+
+    Returns at most MOST_TAGS tags of MOST_LETTERS characters each; {} if there are none or the block is broken.
+    """
     if not any(mark in data for mark in MARKS):
         return {}
     try:
@@ -30,6 +32,7 @@ def exif(data: bytes) -> dict[str, str]:
 
 
 def _printable(value: object) -> str:
+    """Convert a tag's value to printable text of at most MOST_LETTERS characters; non-ASCII bytes become hex."""
     if isinstance(value, bytes):
         value = value.decode("latin-1") if value.isascii() else value[:32].hex()
     text = "".join(letter for letter in str(value) if letter.isprintable())

@@ -1,4 +1,7 @@
-"""Read an image's format, shown size and animation from its headers, without decoding (3 to 35 microseconds)."""
+"""Read an image's format, displayed size and animation flag from its headers, without decoding.
+
+A call takes 3 to 35 microseconds.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.image.animation import is_animated
 from pairmill.ops.image.orientation import TURNED, orientation_of
 
-# What decoders raise on hostile bytes.
+# Exceptions that decoders raise on hostile bytes.
 HOSTILE = (
     OSError,
     ValueError,
@@ -28,22 +31,23 @@ HOSTILE = (
 )
 HOSTILE += (AttributeError, AssertionError, MemoryError, Image.DecompressionBombError)
 
-# JPEG markers SOF0..SOF15 without DHT, JPG and DAC, which stand between them.
+# JPEG markers SOF0 to SOF15 (start of frame), without DHT, JPG and DAC, which lie in the same range.
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 BARE = frozenset((0x01, *range(0xD0, 0xD9)))
 
 
-# Bytes a pixel that decoding takes: Pillow's picture and ours, and what the format's decoder holds besides. A worker is
-# to stay below 1.2 GB, of which 0.35 are its own.
+# Bytes per pixel that decoding takes: Pillow's image and our copy, plus the buffers of the format's decoder. A worker
+# must stay below 1.2 GB, of which the process itself takes 0.35 GB.
 PLAIN_BYTES, MOST_DECODED = 7, 700_000_000
 DECODER_BYTES = {"webp": 19, "avif": 19, "tiff": 10}
 PROGRESSIVE_BYTES = 14
 
 
 class Header(NamedTuple):
-    """Size in pixels as shown (EXIF orientation applied), and ``format``: jpeg, png, webp, gif, bmp, tiff or avif.
+    """The displayed size in pixels (EXIF orientation applied), the format and the animation flag of an image.
 
-    ``animated``: there is more than the one frame that scores are made from.
+    ``format`` is jpeg, png, webp, gif, bmp, tiff or avif. ``animated`` is True if the file has more frames than the
+    first, from which scores are computed.
     """
 
     width: int
@@ -53,7 +57,7 @@ class Header(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Size as stored, and the EXIF orientation that turns it into the shown one."""
+    """The size in pixels as stored, and the EXIF orientation that converts it to the displayed size."""
 
     width: int
     height: int
@@ -61,15 +65,16 @@ class Stored(NamedTuple):
 
 
 class Cut(Exception):
-    """The header itself ends early."""
+    """Raised when the header itself is truncated."""
 
 
 def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_000) -> Header | Fault:
     """Read the header of an encoded image, or return a Fault; never raises.
 
-    empty: no bytes; too_large: more than ``max_bytes``; not_an_image: no known format (HTML, SVG, HEIC, …); truncated:
-    cut inside the header; undecodable: a header that makes no sense; bomb: more than ``max_pixels`` pixels. A file cut
-    behind its header passes here and falls in ``Decode``.
+    The reasons of a Fault: ``empty``: no bytes; ``too_large``: more than ``max_bytes``; ``not_an_image``: no known
+    format (HTML, SVG, HEIC, …); ``truncated``: cut inside the header; ``undecodable``: an invalid header; ``bomb``:
+    more than ``max_pixels`` pixels, or too much memory to decode. A file truncated after its header passes here and
+    fails in ``Decode``.
     """
     if not data:
         return Fault("", "empty", "no bytes")
@@ -89,7 +94,7 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
     if stored.width * stored.height > max_pixels:
         return Fault("", "bomb", f"{stored.width} x {stored.height} pixels; at most {max_pixels} are decoded")
     pixels, most = stored.width * stored.height, max(MOST_DECODED, PLAIN_BYTES * max_pixels)
-    # Nearly all are so small that their decoder does not matter.
+    # Nearly all images are so small that the decoder's memory does not matter.
     if 20 * pixels > most and (need := pixels * _decoder_bytes(data, format)) > most:
         detail = f"{stored.width} x {stored.height} pixels of {format} take {need // 10**6} MB to decode"
         return Fault("", "bomb", detail)
@@ -98,14 +103,14 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
 
 
 def _decoder_bytes(data: bytes, format: str) -> int:
-    """Return the bytes a pixel takes to decode; a progressive JPEG's decoder holds all coefficients."""
+    """Return the bytes per pixel that decoding takes; a progressive JPEG's decoder holds all coefficients."""
     if format == "jpeg" and any(b"\xff" + bytes([frame]) in data for frame in (0xC2, 0xC6, 0xCA, 0xCE)):
         return PROGRESSIVE_BYTES
     return DECODER_BYTES.get(format, PLAIN_BYTES)
 
 
 def format_of(data: bytes) -> str:
-    """Return the format by magic bytes alone, '' for none."""
+    """Detect the format from the magic bytes alone; return '' if unknown."""
     if data.startswith(b"\xff\xd8\xff") or data in (b"\xff\xd8", b"\xff"):
         return "jpeg"
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
@@ -118,7 +123,7 @@ def format_of(data: bytes) -> str:
         return "tiff"
     if data[4:8] == b"ftyp" and (data[8:12] in (b"avif", b"avis") or _lists_avif(data)):
         return "avif"
-    # 'BM' alone would catch text; the size of the second header is one of a few.
+    # 'BM' alone would match text, so the size of the DIB header must be a known one.
     if data.startswith(b"BM") and len(data) >= 18 and data[14:18] in BMP_HEADERS:
         return "bmp"
     return ""
@@ -128,18 +133,19 @@ BMP_HEADERS = frozenset(struct.pack("<I", size) for size in (12, 16, 40, 52, 56,
 
 
 def _lists_avif(data: bytes) -> bool:
-    """Whether a 'mif1' or 'msf1' file says AVIF among its compatible brands."""
+    """Return whether a 'mif1' or 'msf1' file lists AVIF among its compatible brands."""
     size = int.from_bytes(data[:4], "big")
     brands = data[16 : min(size, 256)]
     return data[8:12] in (b"mif1", b"msf1") and b"avif" in [brands[at : at + 4] for at in range(0, len(brands), 4)]
 
 
 def stored_size(data: bytes, format: str) -> Stored:
-    """Parse size and orientation of an image of ``format``. Raises Cut, struct.error or one of HOSTILE."""
+    """Parse the stored size and orientation of an image of ``format``. Raises Cut, struct.error or one of HOSTILE."""
     return PARSERS[format](data)
 
 
 def _jpeg(data: bytes) -> Stored:
+    """Parse the first frame header, and the EXIF orientation if it precedes the frame header."""
     at, orientation = 2, 1
     while True:
         at = data.find(b"\xff", at)
@@ -165,11 +171,12 @@ def _jpeg(data: bytes) -> Stored:
 
 
 def _png(data: bytes) -> Stored:
+    """Parse the IHDR chunk, and the orientation of an eXIf chunk that precedes the pixels."""
     if len(data) >= 16 and data[12:16] != b"IHDR":
         raise ValueError("no IHDR chunk first")
     width, height = struct.unpack_from(">II", data, 16)
     at, orientation = 8, 1
-    # An eXIf chunk may stand before or behind the pixels; decoders agree only on the former.
+    # An eXIf chunk may stand before or after the pixels; decoders agree only on the position before.
     while at + 8 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, at)
         if kind == b"eXIf":
@@ -181,18 +188,23 @@ def _png(data: bytes) -> Stored:
 
 
 def _gif(data: bytes) -> Stored:
+    """Parse the size of the canvas; a GIF has no orientation."""
     return Stored(*struct.unpack_from("<HH", data, 6), 1)
 
 
 def _bmp(data: bytes) -> Stored:
+    """Parse the size from the DIB header, whose fields have 16 bits in the oldest version."""
     if data[14:18] == b"\x0c\0\0\0":
         return Stored(*struct.unpack_from("<HH", data, 18), 1)
     width, height = struct.unpack_from("<ii", data, 18)
-    return Stored(width, abs(height), 1)  # a negative height says that the first row is the top one
+    return Stored(width, abs(height), 1)  # a negative height means that the first row is the top one
 
 
 def _webp(data: bytes) -> Stored:
-    """RFC 9649: a lossy, a lossless or an extended file; only the last can hold EXIF, behind the pixels."""
+    """Parse the size and orientation of a lossy, lossless or extended WebP file (RFC 9649).
+
+    Only an extended file can hold EXIF, which follows the pixels.
+    """
     kind = data[12:16]
     if kind == b"VP8 ":
         if len(data) >= 26 and data[23:26] != b"\x9d\x01\x2a":
@@ -212,6 +224,7 @@ def _webp(data: bytes) -> Stored:
 
 
 def _webp_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (name, body) of each chunk; the body is empty unless the chunk is EXIF."""
     at = 12
     while at + 8 <= len(data):
         name, length = struct.unpack_from("<4sI", data, at)
@@ -220,9 +233,12 @@ def _webp_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _by_pillow(data: bytes) -> Stored:
-    """TIFF and AVIF are boxes in boxes: opened lazily. Pillow has turned a TIFF's size already, an AVIF's not."""
+    """Read the size and orientation of a TIFF or AVIF, which nest boxes, by opening it lazily with Pillow.
+
+    Pillow has already rotated the size of a TIFF, but not of an AVIF.
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # remarks on odd tags
+        warnings.simplefilter("ignore")  # warnings about odd tags
         image = Image.open(io.BytesIO(data), formats=("TIFF", "AVIF"))
     with image:
         orientation = image.getexif().get(0x0112, 1) if image.format == "AVIF" else 1
@@ -241,4 +257,5 @@ PARSERS: dict[str, Callable[[bytes], Stored]] = {
 
 
 def _first_bytes(data: bytes) -> str:
+    """Return the first 24 bytes as quoted text for a message."""
     return repr(data[:24].decode("latin-1"))

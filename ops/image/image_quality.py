@@ -1,4 +1,4 @@
-"""Score pictures: sharpness, brightness, colourfulness, entropy."""
+"""Score images by sharpness, brightness, colourfulness and entropy."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pairmill.ops.image.luma import with_luma
 
 @dataclass(frozen=True)
 class ImageQuality:
-    """Read ``pixels`` (list of uint8 (h, w, 3)) and their ``luma`` where it is there; add four float64 columns,
-    rounded to 4 decimals.
+    """Read ``pixels`` (list of uint8 (h, w, 3)) and ``luma`` if present; add four float64 columns of 4 decimals.
 
-    ``sharpness``: variance of the 4-neighbour Laplacian of the luma, >= 0; grows with contrast, noise and smaller
-    originals: compare it within one source only. ``brightness``: mean luma [0, 1]. ``colourfulness``: Hasler and
-    Süsstrunk 2003, 0 for gray, about 100 for very colourful. ``image_entropy``: Shannon entropy of the luma histogram
-    in bits, [0, 8].
+    ``sharpness``: variance of the 4-neighbour Laplacian of the luma, >= 0. Sharpness grows with contrast, with noise
+    and for smaller originals: compare it within one source only. ``brightness``: mean luma, [0, 1]. ``colourfulness``:
+    Hasler and Süsstrunk 2003, 0 for gray, about 100 for very colourful. ``image_entropy``: Shannon entropy of the luma
+    histogram in bits, [0, 8].
     """
 
     version: int = 1
 
     def __call__(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the four columns added."""
         pairs = zip(batch["pixels"], with_luma(batch)["luma"], strict=True)
         rows = np.array([_scores(*pair) for pair in pairs], dtype=np.float64).reshape(-1, 4).round(4)
         names = ("sharpness", "brightness", "colourfulness", "image_entropy")
@@ -32,11 +32,12 @@ class ImageQuality:
 
 
 def _scores(pixels: np.ndarray, gray: np.ndarray) -> tuple[float, float, float, float]:
+    """Compute (sharpness, brightness, colourfulness, entropy) of one image and its luma."""
     counts = np.array(Image.fromarray(gray).histogram())  # three times as fast as numpy's bincount
     shares = counts / gray.size
     brightness = float(shares @ np.arange(256)) / 255
     present = shares[shares > 0]
-    # 0.0 + turns the -0.0 of a flat picture into 0.0.
+    # 0.0 + turns the -0.0 of a flat image into 0.0.
     entropy = 0.0 + float(-(present * np.log2(present)).sum())
     return sharpness(gray), brightness, colourfulness(pixels), entropy
 
@@ -51,10 +52,10 @@ def sharpness(gray: np.ndarray) -> float:
 
 
 def colourfulness(pixels: np.ndarray) -> float:
-    """Compute Hasler and Süsstrunk's metric M3 (2003): spread and offset of red-green and yellow-blue, >= 0."""
+    """Compute Hasler and Süsstrunk's metric M3 (2003) from the spread and mean of red-green and yellow-blue, >= 0."""
     red, green, blue = (pixels[..., channel].astype(np.int16) for channel in range(3))
     red_green = red - green
-    # Twice yellow-blue, to stay in whole numbers.
+    # Twice yellow-blue, to compute in integers.
     yellow_blue = red + green - 2 * blue
     (first, first_mean), (second, second_mean) = _variance(red_green), _variance(yellow_blue)
     spread = np.sqrt(first + second / 4)
@@ -63,8 +64,8 @@ def colourfulness(pixels: np.ndarray) -> float:
 
 
 def _variance(values: np.ndarray) -> tuple[float, float]:
-    """(variance, mean) of small whole numbers: their sums stay below 2**53, so floats hold them exactly."""
+    """Compute (variance, mean) of small integers exactly: their sums stay below 2**53, the limit of exact floats."""
     flat = values.ravel().astype(np.float64)
-    # Not by BLAS: its threads spin, and cost 30 times the work on a busy machine.
+    # einsum rather than BLAS: the threads of BLAS spin, which costs 30 times the work on a busy machine.
     total, squares = int(flat.sum()), int(np.einsum("i,i->", flat, flat))
     return (squares * flat.size - total * total) / (flat.size * flat.size), total / flat.size

@@ -1,4 +1,4 @@
-"""Compute luma by ITU-R BT.601, the weights of JPEG and of Pillow's mode 'L'."""
+"""Compute luma by ITU-R BT.601, with the weights of JPEG and of Pillow's mode 'L'."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pairmill.ops.batch import Batch
 
 
 def luma(pixels: np.ndarray) -> np.ndarray:
-    """Convert uint8 (h, w, 3) to uint8 (h, w): Pillow's mode 'L', in fixed point and so the same on any machine."""
+    """Convert uint8 (h, w, 3) to luma uint8 (h, w) like Pillow's mode 'L': in fixed point, so equal on any machine."""
     return np.asarray(Image.fromarray(np.ascontiguousarray(pixels)).convert("L"))
 
 
 def with_luma(batch: Batch) -> Batch:
-    """Read ``pixels``; add ``luma``, a list of uint8 (h, w), unless it is there, so that scores share it."""
+    """Read ``pixels``; add ``luma``, a list of uint8 (h, w), unless present, so that several scorers share it."""
     return batch if "luma" in batch else batch | {"luma": [luma(pixels) for pixels in batch["pixels"]]}

@@ -8,12 +8,12 @@ import numpy as np
 
 ORIENTATION = 0x0112
 SHORT = 3
-# Values whose stored rows are the shown columns.
+# Orientations that swap rows and columns.
 TURNED = (5, 6, 7, 8)
 
 
 def orientation_of(exif: bytes) -> int:
-    """Read the orientation of an EXIF block ('Exif\\0\\0' before it or not); 1 when it has none or is broken."""
+    """Read the orientation from an EXIF block, with or without its 'Exif' prefix; 1 if absent or broken."""
     block = exif.removeprefix(b"Exif\0\0")
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(block[:4])
     if not order or len(block) < 10:
@@ -30,7 +30,7 @@ def orientation_of(exif: bytes) -> int:
 
 
 def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
-    """Turn stored pixels (h, w, ...) as they are to be shown; returns a view."""
+    """Rotate and flip stored pixels (h, w, ...) for display by their EXIF orientation; return a view."""
     if orientation in TURNED:
         pixels = pixels.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):

@@ -16,23 +16,24 @@ if TYPE_CHECKING:
 
 GRID = 32
 LOW = 8
-# Coefficients below this are the noise of flat pictures (0.00025 of a gray level over the whole grid).
+# Coefficients below this are the noise of flat images (0.00025 of a gray level over the whole grid).
 FLAT = 1.0
 
 
 @dataclass(frozen=True)
 class PerceptualHash:
-    """Read ``luma``, or ``pixels`` (list of uint8 (h, w, 3)) where there is none; add ``phash`` uint64.
+    """Read ``luma``, or ``pixels`` (list of uint8 (h, w, 3)) without it; add ``phash`` uint64.
 
-    The signs, about their median, of the 8 x 8 lowest DCT-II coefficients of the luma on a 32 x 32 grid, row by row
-    from the highest bit: the recipe of imagehash.phash, here from the shared small picture instead of the original
-    (mean difference below 1 bit). Compare by Hamming distance. A flat picture has one bit set, whatever its colour
-    (black none), so all flat ones look alike. A mirrored picture has another hash.
+    Each bit tells whether one of the 8 x 8 lowest DCT-II coefficients of the luma on a 32 x 32 grid is above their
+    median, row by row from the highest bit. This is the algorithm of imagehash.phash, applied to the shared small image
+    instead of the original (mean difference below 1 bit). Compare hashes by Hamming distance. A flat image has one bit
+    set, whatever its colour (black none), so all flat images look alike. A mirrored image has another hash.
     """
 
     version: int = 1
 
     def __call__(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the column ``phash`` added."""
         low = np.array([_low(gray) for gray in with_luma(batch)["luma"]]).reshape(-1, LOW * LOW)
         low[np.abs(low) < FLAT] = 0.0
         bits = low > np.median(low, axis=1, keepdims=True)
@@ -40,18 +41,18 @@ class PerceptualHash:
 
 
 def _low(luma: np.ndarray) -> np.ndarray:
-    """Compute the lowest (8, 8) DCT coefficients of one picture, resize and cosines in one matrix a side."""
-    import torch  # here for the same reason as in Decode
+    """Compute the lowest (8, 8) DCT coefficients of one image; one matrix per side does both resize and DCT."""
+    import torch  # imported here for the same reason as in Decode
 
     gray = torch.from_numpy(luma.astype(np.float32))
     height, width = gray.shape
-    # By torch, whose threads the caller has set to one; numpy's BLAS would take all.
+    # By torch, whose threads the caller has limited to one; numpy's BLAS would use every core.
     return (_basis(height) @ gray @ _basis(width).T).double().numpy()
 
 
 @cache
 def _basis(size: int) -> torch.Tensor:
-    """Make the matrix float32 (8, size): Lanczos resize from ``size`` samples to a grid of 32, then DCT-II."""
+    """Compute the matrix float32 (8, size): Lanczos resize from ``size`` samples to a grid of 32, then DCT-II."""
     import torch
 
     grid = np.arange(GRID)
@@ -60,7 +61,7 @@ def _basis(size: int) -> torch.Tensor:
 
 
 def _lanczos(size: int) -> np.ndarray:
-    """Make the weights (32, size) of Pillow's Lanczos-3: the window grows with the reduction, each row sums to 1."""
+    """Compute the weights (32, size) of Pillow's Lanczos-3: the window grows with the reduction, each row sums to 1."""
     scale = size / GRID
     stretch = max(scale, 1.0)
     centres = (np.arange(GRID) + 0.5) * scale

@@ -1,4 +1,4 @@
-"""Read the class names of ImageNet as open_clip ships them: a vocabulary that every installation has."""
+"""Read ImageNet's class names from open_clip: a vocabulary that every installation has."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ IMAGENET = "imagenet"
 
 @cache
 def class_names(name: str) -> list[str]:
-    """Return the 998 distinct names of ImageNet's 1,000 classes for 'imagenet' (two stand for two classes); [] else.
+    """Return the 998 distinct names of ImageNet's 1,000 classes for 'imagenet'; [] for any other name.
 
-    The words themselves are a tagger's identity, not the version of open_clip.
+    Two of the names stand for two classes each. A tagger's identity contains the words themselves, not the version of
+    open_clip.
     """
     package = find_spec("open_clip") if name == IMAGENET else None
     if package is None or package.origin is None:
         return []
-    # The file alone: to import the package takes torch, and that 3 CPU seconds of every command that reads a recipe.
+    # Load the file alone: importing the package imports torch, which would cost every command that reads a recipe 3 CPU
+    # seconds.
     spec = spec_from_file_location("zero_shot_metadata", Path(package.origin).with_name("zero_shot_metadata.py"))
     assert spec and spec.loader
     module = module_from_spec(spec)

@@ -6,15 +6,19 @@ import re
 from collections.abc import Sequence
 from string import Formatter
 
-VERSION = 2  # counts up when the same texts give another prompt
+VERSION = 2  # increase when the same texts give another prompt
 FIELDS = ("caption", "tags", "sentence")
-# Where a template may be cut: behind a line break, behind the end of a sentence, and behind a field before the next
-# label ("{caption} Tags: {tags}").
+# Positions at which a template may be split: after a line break, after the end of a sentence, and between a field and
+# the next label ("{caption} Tags: {tags}").
 ENDS = re.compile(r"(?<=\n)|(?<=[.!?;]\s)|(?<=\}\s)(?=[^{}.!?;\n]*:\s*\{\w+\})")
 
 
 def check_template(template: str) -> None:
-    """Raise ValueError with the remedy unless ``template`` is text with plain {caption}, {tags}, {sentence} in it."""
+    """Validate a prompt template: text with at least one plain field {caption}, {tags} or {sentence}.
+
+    Raises:
+        ValueError: The template is invalid; the message has the remedy.
+    """
     remedy = "write {caption}, {tags} or {sentence}, and {{ }} for braces"
     try:
         parts = list(Formatter().parse(template))
@@ -22,17 +26,17 @@ def check_template(template: str) -> None:
         raise ValueError(f"fuse prompt: {error}; {remedy}") from error
     names = [(name, form, conversion) for _, name, form, conversion in parts if name is not None]
     for name, form, conversion in names:
-        if name not in FIELDS or form or conversion:  # '{caption.__class__}' and '{caption!r:>9}' end here
+        if name not in FIELDS or form or conversion:  # rejects '{caption.__class__}' and '{caption!r:>9}'
             raise ValueError(f"fuse prompt: '{{{name}}}' is not a field; {remedy}")
     if not names:
         raise ValueError(f"fuse prompt: it uses none of the texts, so every answer would be the same; {remedy}")
 
 
 def fuse_prompt(template: str, caption: str, tags: Sequence[str], sentence: str) -> str:
-    """Fill ``template`` with the texts, tags joined by ', '; braces in the texts stay. Raises as `check_template`.
+    """Fill ``template`` with the texts; tags are joined by ', ', and braces in texts stay. Raises as `check_template`.
 
-    A line, a sentence or a labelled field ("Tags: {tags}") is left out where all of its fields are empty: "Tags: " with
-    nothing behind it asks a model to think of some.
+    A line, a sentence or a labelled field ("Tags: {tags}") is dropped if all of its fields are empty, because a bare
+    "Tags: " makes a model invent some.
     """
     check_template(template)
     texts = {"caption": caption.strip(), "tags": ", ".join(tags), "sentence": sentence.strip()}
@@ -43,10 +47,11 @@ def fuse_prompt(template: str, caption: str, tags: Sequence[str], sentence: str)
 
 
 def instructions(template: str) -> tuple[str, ...]:
-    """Return what ``template`` itself says, without its fields, a piece between any two of them."""
+    """Return the literal parts of ``template``: one text between each two fields."""
     return tuple(literal for literal, _, _, _ in Formatter().parse(template) if literal.strip())
 
 
 def _says_something(part: str, texts: dict[str, str]) -> bool:
+    """Return whether a part of a template has no field, or a field with text."""
     fields = [name for _, name, _, _ in Formatter().parse(part) if name is not None]
     return not fields or any(texts[name] for name in fields)

@@ -1,17 +1,20 @@
-"""Compute the cosine similarity of pictures and texts from their CLIP vectors."""
+"""Compute the cosine similarity of images and texts from their CLIP vectors."""
 
 from __future__ import annotations
 
 import numpy as np
 
-VERSION = 1  # counts up when the same vectors give another similarity
+VERSION = 1  # increase when the same vectors give another similarity
 
 
 def similarity(image_vectors: np.ndarray, text_vectors: np.ndarray) -> np.ndarray:
-    """Compute the cosine of row i of one with row i of the other, (n,) float32 in [-1, 1]; both (n, d), of length 1.
+    """Compute the cosine of each image vector with the text vector of the same row: (n,) float32 in [-1, 1].
 
-    A row of zeros (no vector) has similarity 0. Compare within one CLIP model only: 0.25 is high for one, low for
-    another. Raises ValueError when the shapes differ.
+    Both inputs are (n, d) with rows of length 1; a row of zeros (no vector) has similarity 0. Compare values of one
+    CLIP model only: 0.25 is high for one model, low for another.
+
+    Raises:
+        ValueError: The shapes differ.
     """
     left, right = np.asarray(image_vectors, dtype=np.float32), np.asarray(text_vectors, dtype=np.float32)
     if left.shape != right.shape:
@@ -20,9 +23,9 @@ def similarity(image_vectors: np.ndarray, text_vectors: np.ndarray) -> np.ndarra
 
 
 def max_similarity(image_vectors: np.ndarray, text_vectors: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """Compute each picture's best similarity among its texts, (n,) float32; NaN for a picture without one.
+    """Compute each image's highest similarity with its texts: (n,) float32; NaN for an image without text.
 
-    ``text_vectors`` (m, d) and ``owners`` (m,): the picture's row that each text belongs to.
+    ``text_vectors`` is (m, d); ``owners`` (m,) holds for each text the row of its image.
     """
     best = np.full(len(image_vectors), -np.inf, dtype=np.float32)
     np.maximum.at(best, owners, similarity(np.asarray(image_vectors)[owners], text_vectors))

@@ -1,4 +1,4 @@
-"""Tag pictures zero-shot with the words of a vocabulary that are nearest in CLIP's space."""
+"""Tag images zero-shot with the words of a vocabulary that are nearest in CLIP's embedding space."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ import numpy as np
 EmbedTexts = Callable[[list[str]], np.ndarray]
 
 
-# Cosines of a block of pictures with all words, in bytes.
+# Size in bytes of the cosines of one block of images with all words.
 BLOCK_BYTES = 32 << 20
-# A float32 product is off by less; rounded, it is compared again.
+# The error of a float32 product is smaller than this; candidates within it are compared again after rounding.
 SLACK = 1e-4
 
 
 @dataclass(frozen=True)
 class ZeroShotTags:
-    """Tag pictures with the ``top_k`` nearest words of ``vocabulary``, each put into ``template`` and embedded.
+    """Tag images with the ``top_k`` nearest words of ``vocabulary``, each embedded in the sentence ``template``.
 
-    Read image vectors (n, d); give ``tags`` (best first) and ``tag_similarities`` (cosine, rounded to 4 decimals).
-    With ``thresholds``, one a word, a picture has only words whose cosine reaches theirs: maybe none. Without, it has
-    ``top_k``, fitting or not. Ties go to the earlier word. Raises ValueError for
-    an empty or repeated word, a template without one {}, or not a threshold a word.
+    The input is image vectors (n, d). The outputs are ``tags`` (best first) and ``tag_similarities`` (cosine, rounded
+    to 4 decimals). With ``thresholds``, one per word, an image gets only the words whose cosine reaches their
+    threshold, possibly none; without, it gets ``top_k`` words, however low their cosine. Ties go to the earlier word.
+
+    Raises:
+        ValueError: A word is empty or repeated, the template does not have exactly one {}, or the number of thresholds
+            differs from the number of words.
     """
 
     vocabulary: tuple[str, ...]
@@ -50,7 +53,10 @@ class ZeroShotTags:
         return {name: value for name, value in self.__dict__.items() if name != "_vectors"} | {"_vectors": {}}
 
     def __call__(self, image_vectors: np.ndarray, embed_texts: EmbedTexts) -> tuple[list[list[str]], list[list[float]]]:
-        """Return (tags, tag_similarities), one list a picture; ``embed_texts`` is ``Clip.embed_texts``, called once."""
+        """Return (tags, tag_similarities), one list per image.
+
+        ``embed_texts`` is ``Clip.embed_texts``; the vocabulary is embedded once per process.
+        """
         words = self._words(embed_texts)
         vectors = np.asarray(image_vectors, dtype=np.float32)
         tags: list[list[str]] = []
@@ -63,9 +69,9 @@ class ZeroShotTags:
         return tags, similarities
 
     def _of_block(self, cosines: np.ndarray) -> Iterator[tuple[list[int], list[float]]]:
-        """Yield (places of words, their cosines) of each row of ``cosines`` (n, words) float32, best first.
+        """Yield (indices of words, their cosines), best first, for each row of ``cosines`` (n, words) float32.
 
-        Only what may be chosen is rounded and sorted: of 8,000 words that takes a fifth of sorting all.
+        Only candidates are rounded and sorted, which takes a fifth of the time of sorting all 8,000 words.
         """
         bars = np.asarray(self.thresholds or (0.0,) * len(self.vocabulary))
         margins = cosines - bars.astype(np.float32)
@@ -75,7 +81,7 @@ class ZeroShotTags:
             rank = min(self.top_k, margins.shape[1])
             least = np.partition(margins, -rank, axis=1)[:, -rank, None]
         rows, places = np.nonzero(margins >= least - SLACK)
-        # Rounded before they are ranked, so that rounding in the product cannot swap two equal words.
+        # Round before ranking, so that rounding errors of the product cannot swap two equal words.
         values = np.round(cosines[rows, places].astype(np.float64), 4)
         above = np.round(values - bars[places], 4)
         order = np.lexsort((places, -values, rows))
@@ -86,6 +92,7 @@ class ZeroShotTags:
             yield places[chosen].tolist(), values[chosen].tolist()
 
     def _words(self, embed_texts: EmbedTexts) -> np.ndarray:
+        """Embed the vocabulary, (words, d); cached per ``embed_texts``."""
         if embed_texts not in self._vectors:
             self._vectors[embed_texts] = embed_texts([self.template.replace("{}", word) for word in self.vocabulary])
         return self._vectors[embed_texts]

@@ -1,4 +1,4 @@
-"""Declare what formats yield (documents, pictures, texts, units) and what a format must do."""
+"""Define the records that formats yield (documents, images, texts, units) and the protocol of a format."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The smallest piece that is read at once: a page, a picture file, a row group of a table.
+    """The smallest piece that is read at once: a page, an image file, a row group of a table.
 
-    ``uri`` is unique in the source; ``size`` in bytes; a unit whose ``etag`` has changed must be read again.
+    ``uri`` is unique in the source; ``size`` is in bytes. A unit whose ``etag`` has changed must be read again.
     """
 
     uri: str
@@ -33,10 +33,10 @@ class Unit:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of a document; ``position`` counts from 0 in reading order.
+    """An image of a document; ``position`` counts from 0 in reading order.
 
-    ``data`` are the encoded bytes, not looked at here; they are empty exactly when ``fault`` says why they could not be
-    had. ``place`` is where they can be read again, None for nowhere.
+    ``data`` holds the encoded bytes, not validated here; it is empty exactly when ``fault`` says why the bytes are
+    missing. ``place`` is where the bytes can be read again, or None.
     """
 
     position: int
@@ -48,7 +48,7 @@ class Picture:
 
 
 def shown_file(tree: Tree, path: str, content: bytes | Fault, position: int, url: str, alt_text: str) -> Picture:
-    """Make a Picture of a source's file; ``content`` is what reading it gave."""
+    """Build a Picture from a file of the source; ``content`` is the result of reading the file."""
     if isinstance(content, Fault):
         return Picture(position, url, alt_text, b"", content)
     return Picture(position, url, alt_text, content, place=tree.where(path))
@@ -56,14 +56,14 @@ def shown_file(tree: Tree, path: str, content: bytes | Fault, position: int, url
 
 @dataclass(frozen=True)
 class Text:
-    """A block of running text (a paragraph, a heading, a list item), never empty, white space collapsed."""
+    """A block of running text (a paragraph, a heading, a list item): never empty, white space collapsed."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Document:
-    """Texts and pictures in reading order. ``metadata`` holds only what JSON can hold."""
+    """Texts and images in reading order. ``metadata`` holds only values that JSON can represent."""
 
     uri: str
     title: str
@@ -72,10 +72,10 @@ class Document:
 
 
 def storable_document(document: Document) -> Document:
-    """Return a document whose texts hold no control codes, and whose web addresses hold no user and no password.
+    """Return a copy of a document without control codes in texts, and without user or password in web addresses.
 
-    Whatever its format, and after a page's entities and JSON's escapes are undone. A path stays as it is: it is what
-    the file is found by.
+    Call this for every format, after HTML entities and JSON escapes are decoded. Paths stay unchanged, because files
+    are found by them. Texts that become empty are dropped.
     """
     items = tuple(
         _storable_text(each) if isinstance(each, Text) else _storable_picture(each) for each in document.items
@@ -85,11 +85,13 @@ def storable_document(document: Document) -> Document:
 
 
 def _storable_text(text: Text) -> Text | None:
+    """Remove control codes; return None if nothing but white space is left."""
     kept = printable(text.text)
     return text if kept == text.text else Text(kept) if kept.strip() else None
 
 
 def _storable_picture(picture: Picture) -> Picture:
+    """Remove control codes from the alt text, and user and password from the addresses."""
     url, alt, fault = web_address(picture.url), printable(picture.alt_text), picture.fault
     if url == picture.url and alt == picture.alt_text:
         return picture
@@ -97,17 +99,19 @@ def _storable_picture(picture: Picture) -> Picture:
 
 
 def web_address(uri: str) -> str:
-    """Return a web address without user and password, its control codes percent-encoded; any other uri as it is."""
+    """Strip user and password from a web address and percent-encode its control codes; return other URIs unchanged."""
     if not uri.lower().startswith(WEB):
         return uri
     return without_users(uri if uri.isprintable() else CONTROL.sub(lambda found: quote(found[0]), uri))
 
 
 class Format(Protocol):
-    """What a format must do; the shortest examples are realsyn and url_list.
+    """The protocol of an input format; the shortest examples are realsyn and url_list.
 
-    Formats take their files in the order of ``turn``: who is sure by content goes before who takes whatever is left.
-    ``version`` counts up when a file gives other documents than before: what it gave is then read again.
+    Formats claim their files in the order of ``turn``: a format that recognises its files by content comes before a
+    format that accepts whatever is left. Increase ``version`` when a file yields other documents than before: its units
+    are then read again. ``expects`` describes the format in error messages. ``suffixes`` are the file extensions that
+    suggest it.
     """
 
     name: str
@@ -117,8 +121,10 @@ class Format(Protocol):
     suffixes: frozenset[str]
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
-        """Yield the units of this format, and take every file that is read with them: by content where the name does
-        not decide."""
+        """Yield this format's units, and take every file that they read.
+
+        The content of a file decides where its name does not.
+        """
         ...
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:

@@ -1,6 +1,6 @@
 """Open a source of interleaved documents, list its units and read their documents and faults.
 
-To add a format: one file in ``formats`` with a class like ``Format`` and its instance as ``FORMAT``.
+To add a format, add one file to ``formats`` with a class that implements ``Format`` and its instance as ``FORMAT``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Document", "Picture", "Source", "SourceError", "Text", "Unit", "open
 
 
 def _readers() -> tuple[Format, ...]:
-    """Every format of the folder, in the order of their turns."""
+    """Load every format of the package ``formats``, sorted by turn."""
     modules = [importlib.import_module(f"{formats.__name__}.{found.name}") for found in iter_modules(formats.__path__)]
     return tuple(sorted((m.FORMAT for m in modules if hasattr(m, "FORMAT")), key=lambda reader: reader.turn))
 
@@ -42,19 +42,19 @@ FORMATS = {reader.name: reader for reader in READERS}
 FORMAT_NAME = re.compile(r"[a-z][a-z0-9_]{2,31}")
 WEB = ("https://", "http://")
 VARIABLE = re.compile(r"\$\{(\w+)\}")
-# Suffixes that tell a format; packed files may be of any.
+# Suffixes that identify a format; compressed files ("gz") may be of any format.
 TELLING = frozenset().union(*(reader.suffixes for reader in READERS)) - {"gz"}
 IGNORED = "ignored"
-# Where no name says anything, so many files are opened to see whether any is a picture.
+# If no file name suggests a format, this many files are opened to see whether any is an image.
 LOOKED_INTO = 64
 
 
 @dataclass
 class Source:
-    """List and read the documents of one place, which may hold several formats: each takes the files that are its own.
+    """List and read the documents of one place; the place may hold several formats, each of which claims its own files.
 
-    ``uri`` is the same from whatever folder and however the place was named: ids of documents are made from it. Pickles
-    small: it holds no listing, so a worker can read units.
+    ``uri`` does not depend on the working directory or on how the place was written, because document ids derive from
+    it. A Source holds no listing, so it pickles small and workers can read units with it.
     """
 
     uri: str
@@ -62,10 +62,12 @@ class Source:
     formats: tuple[str, ...]
 
     def listed(self) -> Iterator[Unit | Fault]:
-        """List what can be read, and a Fault for each file that belongs to no unit, by uri.
+        """List the units, and a Fault for each file that belongs to no unit, sorted by URI.
 
-        The listing is a table on disk until the last is handed over, so that its length takes no memory. Raises
-        SourceError when nothing can be read or the place cannot be reached.
+        The listing is a table on disk until the iterator ends, so its length takes no memory.
+
+        Raises:
+            SourceError: Nothing can be read, or the source cannot be reached.
         """
         files = FileTable()
         files.keep(map(row_of, self.tree.list_into(files)))
@@ -80,7 +82,11 @@ class Source:
         return map(listed_as, files.kept())
 
     def _units(self, files: FileTable) -> Iterator[Unit]:
-        """Yield the units of each format in turn, then of files without a telling name, unless all of it is none."""
+        """Yield the units of each format in turn, then images without a telling suffix.
+
+        Files without a telling suffix are skipped if there is no other unit and none of the first LOOKED_INTO is an
+        image.
+        """
         n = 0
         for name in self.formats:
             files.begin_turn()
@@ -92,7 +98,7 @@ class Source:
             yield from image_folder.claim_unnamed(self.tree, files, TELLING)
 
     def check(self) -> None:
-        """Raise SourceError when nothing can be read, or the place cannot be reached; found out by the first unit."""
+        """Raise SourceError if nothing can be read or the source cannot be reached; stop at the first unit."""
         files = FileTable()
         for _ in self.tree.list_into(files):
             pass
@@ -100,40 +106,45 @@ class Source:
             raise SourceError(_nothing(self.uri, files.count(), self.formats))
 
     def units(self) -> list[Unit]:
-        """List what can be read, sorted by uri. Raises SourceError as ``listed`` does."""
+        """List the units, sorted by URI. Raises SourceError as ``listed`` does."""
         return [found for found in self.listed() if isinstance(found, Unit)]
 
     def ignored(self) -> list[Fault]:
-        """List the files that belong to no unit, each with the reason, sorted by uri. Raises SourceError as well."""
+        """List a Fault for each file that belongs to no unit, sorted by URI. Raises SourceError as ``listed`` does."""
         return [found for found in self.listed() if isinstance(found, Fault)]
 
     def read(self, unit: Unit) -> Iterator[Document | Fault]:
         """Yield the documents of one unit in a fixed order, and a Fault for each that cannot be read.
 
-        Raises SourceError when the place as a whole stops answering (S3, the web).
+        Raises:
+            SourceError: The storage as a whole does not respond (S3, the web).
         """
         return FORMATS[unit.format].read(self.tree, unit)
 
 
 def row_of(found: Unit | Fault) -> Kept:
-    """Make a row of the listing; a file that is no document has the etag 'ignored', and its reason for a format."""
+    """Convert a unit or fault to a row of the listing.
+
+    The row of a fault has the etag 'ignored' and the fault's reason in place of the format.
+    """
     if isinstance(found, Fault):
         return (found.item, 0, IGNORED, found.reason, found.detail)
     return (found.uri, found.size, found.etag, found.format, None)
 
 
 def listed_as(row: Kept) -> Unit | Fault:
-    """Make again what `row_of` made a row of."""
+    """Convert a row of the listing back to the unit or fault; the inverse of `row_of`."""
     uri, size, etag, kind, detail = row
     return Unit(uri, size, etag, kind) if detail is None else Fault(uri, kind, detail)
 
 
 def _readers_of(entry: Entry) -> list[Format]:
-    """List the formats that a file's name speaks of."""
+    """List the formats that a file's suffix suggests."""
     return [reader for reader in READERS if entry.suffix in reader.suffixes and entry.suffix != "gz"]
 
 
 def _left_over(tree: Tree, entry: Entry) -> Fault:
+    """Build the Fault for a file that no format claimed."""
     if readers := _readers_of(entry):
         expected = "; ".join(reader.expects for reader in readers)
         return Fault(tree.uri(entry.path), "bad_record", f"cannot be read, or of no known shape; expected {expected}")
@@ -141,8 +152,8 @@ def _left_over(tree: Tree, entry: Entry) -> Fault:
 
 
 def _holds_a_picture(tree: Tree, files: FileTable) -> bool:
-    """Whether any file without a telling name is a picture; where they are too many to look into, they may be."""
-    # A SQLite file may be this process's own catalog: closing it would drop the locks that are held on it.
+    """Return whether any file without a telling suffix is an image; True if more than LOOKED_INTO files have none."""
+    # A SQLite file may be this process's own catalog: closing it would release the locks that the process holds on it.
     unnamed = (entry.path for entry in files.beyond(TELLING) if not entry.suffix.startswith("sqlite"))
     some = list(islice(unnamed, LOOKED_INTO + 1))
     if len(some) > LOOKED_INTO:
@@ -152,6 +163,7 @@ def _holds_a_picture(tree: Tree, files: FileTable) -> bool:
 
 
 def _nothing(uri: str, n_files: int, formats: tuple[str, ...]) -> str:
+    """Write the error message for a source without any unit."""
     kinds = ", ".join(f"{name} ({FORMATS[name].expects})" for name in formats)
     if not n_files:
         return f"source '{uri}' is empty; give a folder or prefix that holds documents: {kinds}"
@@ -159,15 +171,16 @@ def _nothing(uri: str, n_files: int, formats: tuple[str, ...]) -> str:
 
 
 def open_source(uri: str) -> Source:
-    """Open a local path, ``s3://bucket/prefix`` or a list at ``https://host/name.parquet``; one file is a source too.
+    """Open a local folder or file, ``s3://bucket/prefix``, or a list at ``https://host/name.parquet`` as a source.
 
-    The formats are told apart by content, and one tree may hold several; a name of FORMATS before the place allows only
-    that one: ``obelics:s3://bucket/prefix``. Nothing is listed yet: an empty or unreachable place shows in ``units()``.
+    The formats are detected by content, and one tree may hold several. A format's name before the place allows only
+    that format: ``obelics:s3://bucket/prefix``. Nothing is listed yet: an empty or unreachable place raises an error in
+    ``units()``.
 
-    ``${NAME}`` in it is the environment's value, so that a signed address need stand nowhere.
+    ``${NAME}`` in ``uri`` is replaced by the environment variable, so that a signed address need not be written down.
 
-    Raises SourceError for an unknown format or scheme, a variable that is not set, and for a local path that does not
-    exist.
+    Raises:
+        SourceError: The format or scheme is unknown, a variable is not set, or a local path does not exist.
     """
     uri = _expanded(uri)
     format, place = split_format(uri)
@@ -183,6 +196,7 @@ def open_source(uri: str) -> Source:
 
 
 def _expanded(uri: str) -> str:
+    """Replace each ``${NAME}`` by its environment variable, unless ``uri`` is an existing path."""
     if os.path.exists(uri):
         return uri
     for name in VARIABLE.findall(uri):
@@ -192,7 +206,7 @@ def _expanded(uri: str) -> str:
 
 
 def split_format(uri: str) -> tuple[str, str]:
-    """Split 'obelics:s3://bucket' into ('obelics', 's3://bucket'); ('', uri) when no format stands before the place."""
+    """Split 'obelics:s3://bucket' into ('obelics', 's3://bucket'); return ('', uri) without a format's name."""
     name, marked, place = uri.partition(":")
     is_scheme = place.startswith("//") and name not in FORMATS
     if not marked or is_scheme or not FORMAT_NAME.fullmatch(name) or os.path.exists(uri):
@@ -201,9 +215,10 @@ def split_format(uri: str) -> tuple[str, str]:
 
 
 def _tree(place: str) -> LocalTree | S3Tree | WebTree:
+    """Open the file tree of a place by its scheme. Raises SourceError for an unknown scheme."""
     scheme, marked, _ = place.partition("://")
     if marked and scheme == "s3":
-        from pairmill.ops.read.places.s3 import s3_tree  # s3fs takes 0.5 s to import, which a local source need not pay
+        from pairmill.ops.read.places.s3 import s3_tree  # importing s3fs takes 0.5 s, which a local source need not pay
 
         return s3_tree(place, frozenset().union(*(reader.suffixes for reader in READERS)))
     if place.startswith(WEB):

@@ -1,11 +1,11 @@
-"""Score sentences by the information entropy that RealSyn filters by, over word probabilities of the whole corpus.
+"""Score sentences by information entropy as RealSyn does, from word probabilities over the whole corpus.
 
-theta(x) = -sum p(x_i) log2 p(x_i) over every occurrence of a word in the sentence, p being the word's share of all
-words of the corpus (arXiv 2502.12513v3, section 3.2; kept at >= 0.3). It is large for a sentence of many common words,
-near 0 for one of few or of rare ones: names, numbers, codes, menus. The paper gives no base of the logarithm. Here it
-is 2: with natural logarithms 37 % of the sentences of two manuals (13,030 that pass the rules before) fall at 0.3, more
-than entropy and perplexity drop together in the paper (36 %), with base 2 it is 29 %; and DanQing, which says that it
-follows RealSyn, writes log2.
+theta(x) = -sum p(x_i) log2 p(x_i) over every occurrence of a word in the sentence, where p is the word's share of all
+words of the corpus (arXiv 2502.12513v3, section 3.2; RealSyn keeps sentences at >= 0.3). The value is large for a
+sentence of many common words, and near 0 for a sentence of few or rare words: names, numbers, codes, menus. The paper
+does not state the base of the logarithm. Base 2 is used here: with natural logarithms 37 % of the sentences of two
+manuals (13,030 that pass the earlier rules) fall at 0.3, more than entropy and perplexity drop together in the paper
+(36 %); with base 2 it is 29 %. DanQing, which states that it follows RealSyn, writes log2.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from pairmill.ops.batch import Batch
 if TYPE_CHECKING:
     from nltk.tokenize.destructive import NLTKWordTokenizer
 
-COUNT_VERSION = 1  # counts up when texts are divided into other words, or these get other shares
-# A rarer word adds less than 1e-7 * log2(1e7) = 2.3e-6: a sentence of 81 of them is short of 2e-4 at most.
+COUNT_VERSION = 1  # increase when words are split otherwise or get other shares
+# A rarer word adds less than 1e-7 * log2(1e7) = 2.3e-6, so a sentence of 81 such words misses at most 2e-4.
 RAREST = 1e-7
-# What is counted of a sentence, in characters: some 800 words, ten times what the rule on length lets pass.
+# Characters of a sentence that are scored: some 800 words, ten times what the rule on length accepts.
 LONGEST = 5000
 
 
 @dataclass(frozen=True)
 class CorpusEntropy:
-    """Read ``text`` (list of sentences); add ``corpus_entropy`` in bits, >= 0 (0 for no known word), 4 decimals.
+    """Read ``text`` (list of sentences); add ``corpus_entropy`` in bits, >= 0 (0 without a known word), 4 decimals.
 
-    ``probabilities`` maps words to their shares of the corpus, in (0, 1]; a word that it lacks adds nothing.
-    ``folded``: its words are in lower case, and so are the sentences' before they are looked up.
+    ``probabilities`` maps words to their shares of the corpus, in (0, 1]; a word without an entry adds nothing.
+    ``folded`` means that the entries are in lower case, so the sentences are lower-cased before the lookup.
     """
 
     probabilities: Mapping[str, float] = field(repr=False, hash=False)
@@ -42,18 +42,20 @@ class CorpusEntropy:
     version: int = 1
 
     def __call__(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the column ``corpus_entropy`` added."""
         return batch | {"corpus_entropy": [self._entropy(text) for text in batch["text"]]}
 
     def _entropy(self, text: str) -> float:
+        """Compute the entropy of one sentence in bits."""
         shares = self.probabilities
         found = (shares.get(word) for word in words(text.lower() if self.folded else text))
-        return round(math.fsum(-p * math.log2(p) for p in found if p), 4) + 0.0  # no -0.0 where p is 1
+        return round(math.fsum(-p * math.log2(p) for p in found if p), 4) + 0.0  # avoid -0.0 when p is 1
 
 
 def words(text: str) -> list[str]:
-    """Split a sentence into words as NLTK's word tokeniser does, punctuation marks being words; case stays.
+    """Split a sentence into words with NLTK's word tokeniser; punctuation marks are words, and case is kept.
 
-    Of a text beyond LONGEST characters only those before are looked at.
+    Only the first LONGEST characters are read.
     """
     return _tokeniser().tokenize(text[:LONGEST])
 
@@ -68,7 +70,9 @@ def count_words(texts: Iterable[str]) -> Counter[str]:
 
 @cache
 def _tokeniser() -> NLTKWordTokenizer:
-    # 1.5 CPU seconds to import, which only the workers that count need pay. Its rules are regular expressions: no data.
+    """Create NLTK's word tokeniser, once per process."""
+    # The import takes 1.5 CPU seconds, which only workers that count words need to pay. The tokeniser's rules are
+    # regular expressions and need no data files.
     from nltk.tokenize.destructive import NLTKWordTokenizer
 
     return NLTKWordTokenizer()

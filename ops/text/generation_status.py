@@ -1,20 +1,22 @@
-"""Classify a generated text: empty, a refusal, repeating, a copy of its prompt, cut off or ok."""
+"""Classify a generated text as empty, a refusal, a loop, a copy of its prompt, cut off or ok."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-VERSION = 2  # counts up when a text is classified otherwise
+VERSION = 2  # increase when a text is classified otherwise
 WORD = re.compile(r"\w+")
-# A unit of up to 24 words that stands 4 times in a row is a loop; one of one or two words needs 6, since "very, very,
-# very" and "row by row by row" occur in good text.
+# A unit of up to 24 words repeated 4 times in a row is a loop. A unit of one or two words needs 6 repeats, since "very,
+# very, very" and "row by row by row" occur in good text.
 LONGEST_UNIT = 24
 TIMES, TIMES_SHORT = 4, 6
 SHORT_UNIT = 2
-# Text without words to compare (digits run together, one long token): a unit of characters 12 times in a row.
+# For text without separate words (digits run together, one long token): a unit of characters repeated 12 times in a
+# row.
 CHARACTER_LOOP = re.compile(r"(.{2,30}?)\1{11,}", re.DOTALL)
-# A refusal says so in its first words, and of itself: a sign may say sorry, too, but mostly in quotes, and of "we".
+# A refusal is stated in the first words and in the first person singular. A sign in an image may say sorry too, but
+# mostly in quotes and as "we".
 _ITSELF = r"i(?:'m| am)?"
 _CANNOT = (
     r"(?:can't|cannot|can not|could not|couldn't|won't|will not|unable to|not able to|not allowed to|don't|do not)"
@@ -33,19 +35,23 @@ REFUSAL = re.compile(
 )
 OPENING = 200
 QUOTES = "\"'“”«»„"
-# Why an answer ends, as servers say it: it was withheld.
+# Finish reasons of servers that withheld the response.
 WITHHELD = frozenset({"content_filter", "refusal"})
-# So many words in a row out of an instruction are no accident, nor is a shorter one that a text begins with.
+# Words in a row from an instruction that are a copy and no coincidence; and the fewest words of a whole shorter
+# instruction that count as a copy at the start of a text.
 COPIED, SHORTEST_COPY = 8, 3
 
 
 def generation_status(text: str, finish: str = "stop", instructions: Sequence[str] = ()) -> str:
-    """Return the first that fits: 'refusal' (withheld by its server, or the model says that it cannot), 'empty' (no
-    word), 'repeating' (a loop), 'copied_prompt' (a piece of ``instructions``, the prompt's own words without what was
-    filled into it), 'cut_off' (by the token limit), 'ok'.
+    """Return the status of a generated text, the first that fits of the following.
 
-    What a text is goes before where it ends: a loop or a copy mostly ends at the limit. ``finish`` is why the answer
-    ends: 'length' at the limit, 'content_filter' and 'refusal' when it was withheld. The words of refusals are English.
+    'refusal': the server withheld the response, or the model states that it cannot comply. 'empty': no word.
+    'repeating': a loop. 'copied_prompt': a copy from ``instructions``, the prompt's literal parts without the filled-in
+    texts. 'cut_off': the token limit was reached. 'ok' otherwise.
+
+    The content is judged before the end: a loop or a copy mostly ends at the token limit. ``finish`` is the server's
+    finish reason: 'length' at the token limit, 'content_filter' or 'refusal' if withheld. Refusals are recognised in
+    English only.
     """
     if finish in WITHHELD:
         return "refusal"
@@ -62,14 +68,17 @@ def generation_status(text: str, finish: str = "stop", instructions: Sequence[st
 
 
 def _unquoted(text: str) -> str:
-    """Return a text without quotation marks around the whole of it: what a sign says has its own before the rest."""
+    """Strip quotation marks around the whole text; a quoted sign at its start keeps its own."""
     text = text.strip()
     return text[1:-1] if len(text) > 1 and text[0] in QUOTES and text[-1] in QUOTES else text
 
 
 def _is_copied(words: list[str], instruction: str) -> bool:
-    """Whether a text holds COPIED words of an instruction in a row, or begins with the whole of a shorter one that says
-    something by itself: what is left open ("A photo of", "The image shows {caption}") is there to be gone on with."""
+    """Return whether a text copies COPIED words in a row from an instruction, or begins with a whole shorter one.
+
+    A shorter instruction must end as a sentence does: an open one ("A photo of", "The image shows {caption}") is meant
+    to be continued.
+    """
     told = [word.casefold() for word in WORD.findall(instruction)]
     if len(told) < COPIED:
         is_whole = instruction.rstrip().endswith((".", "!", "?", ":"))
@@ -79,7 +88,10 @@ def _is_copied(words: list[str], instruction: str) -> bool:
 
 
 def _has_loop(words: list[str]) -> bool:
-    """Whether a unit of words stands often enough in a row: each word of a run then equals the one a unit before it."""
+    """Return whether a unit of up to LONGEST_UNIT words repeats often enough in a row to be a loop.
+
+    In a repetition each word equals the word one unit earlier, so a run of such matches is counted.
+    """
     for unit in range(1, min(LONGEST_UNIT, len(words) // 2) + 1):
         needed = unit * ((TIMES_SHORT if unit <= SHORT_UNIT else TIMES) - 1)
         run = 0

@@ -1,4 +1,4 @@
-"""Import word probabilities that were counted elsewhere, for corpora too small to have any worth freezing."""
+"""Import word probabilities counted elsewhere, for corpora too small for probabilities of their own."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ EXPECTED = "give a Parquet file with columns word, n, or a text file of lines 'w
 
 
 class CountsError(Exception):
-    """Word counts that are missing or of no known shape; the message says where, and the remedy."""
+    """Word counts are missing or have an unknown format; the message says where, and the remedy."""
 
 
 def imported(place: str) -> tuple[pa.Table, bool]:
-    """Read ``word``, ``p`` (their shares of all counted words, those below RAREST left out), sorted by word; and
-    whether the words are in lower case.
+    """Read a table of ``word`` and ``p``, sorted by word; and whether the words are in lower case.
 
-    ``place`` is a file, or 'wordfreq:en' for the list of that package in that language: in lower case and without
-    punctuation, so that its entropies are some tenths lower. Raises CountsError for what cannot be read.
+    ``p`` is a word's share of all counted words; words with a share below RAREST are dropped. ``place`` is a file, or
+    'wordfreq:en' for the list of the package wordfreq in that language. wordfreq's lists are in lower case and have no
+    punctuation, so their entropies are some tenths lower.
+
+    Raises:
+        CountsError: The counts cannot be read.
     """
     if place.startswith(WORDFREQ):
         return _from_wordfreq(place.removeprefix(WORDFREQ)), True
@@ -40,6 +43,7 @@ def imported(place: str) -> tuple[pa.Table, bool]:
 
 
 def _read(file: Path) -> pa.Table:
+    """Read the columns ``word`` and ``n`` from a Parquet or tab-separated file."""
     try:
         if file.suffix == ".parquet":
             table = pq.read_table(file, columns=["word", "n"])
@@ -57,6 +61,7 @@ def _read(file: Path) -> pa.Table:
 
 
 def _from_wordfreq(language: str) -> pa.Table:
+    """Read the words and shares of a language from the package wordfreq."""
     try:
         from wordfreq import get_frequency_dict  # pyright: ignore[reportMissingImports]
     except ImportError as error:
@@ -71,6 +76,7 @@ def _from_wordfreq(language: str) -> pa.Table:
 
 
 def _frequent(words: list[str], shares: np.ndarray) -> pa.Table:
+    """Build the table of words with a share of at least RAREST, sorted by word."""
     kept = shares >= RAREST
     table = pa.table({"word": pa.array(words, pa.string()), "p": pa.array(shares, pa.float64())})
     return table.filter(pa.array(kept)).sort_by("word")

@@ -1,18 +1,19 @@
-"""Sign sentences by MinHash, so that near-equal ones are found without comparing all with all; compare two exactly.
+"""Compute MinHash signatures that find near-duplicate sentences without comparing all pairs; compute exact Jaccard.
 
-A sentence is the set of its character 3-grams, normalised as for its content id. Of a random order of all 3-grams
-(a hash) the first one that a sentence holds is the same in two sentences with the probability of their Jaccard
-similarity J (Broder 1997). A band is eight such minima, a byte of each: two sentences agree in its first r bytes with a
-probability of about J^r, so the more sentences there are, the more bytes are asked to agree (see
-`catalog.pending.near_sentences`). Of 16 bands one agrees in 4 bytes for 99.98 % of the pairs at J = 0.8, in 6 for 99.2,
-in 8 for 94.7; in 8 for 99.99 % of those at 0.9.
+A sentence is the set of its character 3-grams, after the normalisation of its content id. Under a random order (a hash)
+of all 3-grams, two sentences share their first 3-gram with a probability equal to their Jaccard similarity J (Broder
+1997). A band holds eight such minima, one byte of each. Two sentences agree in a band's first r bytes with a
+probability of about J^r, so r grows with the number of sentences (see `catalog.pending.near_sentences`). Of 16 bands at
+least one agrees in 4 bytes for 99.98 % of the pairs at J = 0.8, in 6 bytes for 99.2 %, in 8 for 94.7 %; in 8 bytes for
+99.99 % of the pairs at J = 0.9.
 
 Measured on 14,923 sentences of software manuals, 3,057 of them planted near copies (a letter, a word, a number, a
-prefix, the end), with 4,015 pairs at J >= 0.8 by a comparison of all: of these pairs 75 to 81 % share a sentence
-cluster (110 to 420 sentences each, the demo's CLIP), and these signatures find 99.5 % by 8 bytes, all by 4. So strings
-are not compared inside clusters, where no sentence without a vector is either. 140,000 sentences are signed a CPU
-second. 40 minima instead of 128 took numpy 4.2 us a sentence, rensa 0.5 1.7 from our hashed 3-grams and 8.1 from its
-own, datasketch 2.0 63: no library is worth its hashes being part of every signature's identity.
+prefix, the end), with 4,015 pairs at J >= 0.8 by exhaustive comparison: 75 to 81 % of these pairs share a semantic
+cluster (110 to 420 sentences each, the demo's CLIP), while the signatures find 99.5 % with 8 bytes and all with 4.
+Sentences are therefore not compared inside clusters, which also lack the sentences without a vector. One CPU second
+computes 140,000 signatures. For 40 minima instead of 128, numpy took 4.2 us a sentence, rensa 0.5 1.7 from our hashed
+3-grams and 8.1 from its own, datasketch 2.0 63: no library is fast enough to make its hashes part of every signature's
+identity.
 """
 
 from __future__ import annotations
@@ -28,27 +29,29 @@ from pairmill.ops.text.split import normalise
 GRAM = 3
 BANDS, BYTES = 16, 8
 SKETCH_BITS = 64
-JACCARD_VERSION = 1  # counts up when `jaccard` gives other values
-# Characters hashed at once: their hashes and one order of them stay in the cache.
+JACCARD_VERSION = 1  # increase when `jaccard` gives other values
+# Characters hashed at once: their hashes under one order stay in the CPU cache.
 BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
 class SentenceSignature:
-    """Read ``text``; add ``band1`` to ``band16``, uint64 of eight minima, and ``sketch``, uint64 of a bit of 64 minima.
+    """Read ``text``; add ``band1`` to ``band16`` and ``sketch``, all uint64.
 
-    Two sketches differ in about 32 (1 - J) bits: what agrees in a band by chance is told by it, without its text.
+    A band holds eight minima of a byte each; the sketch holds one bit of each of 64 minima. Two sketches differ in
+    about 32 (1 - J) bits, so a sketch rejects chance agreements in a band without reading the text.
     """
 
     version: int = 1
 
     def __call__(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the bands and the sketch added."""
         texts = [normalise(text) for text in batch["text"]]
         minima = np.empty((len(texts), BANDS * BYTES), np.uint32)
         for part in _blocks(texts):
             minima[part] = _minima(texts[part])
         bands = np.ascontiguousarray(minima.astype(np.uint8)).view(">u8").astype(np.uint64)
-        # Every other minimum, so that the eight of one band are not an eighth of it.
+        # Use every other minimum, so that the eight minima of one band do not decide an eighth of the sketch.
         bits = (minima[:, :: BANDS * BYTES // SKETCH_BITS] >> 8 & 1).astype(np.uint8)
         sketch = np.packbits(bits, axis=1).view(">u8").astype(np.uint64)[:, 0]
         named = {f"band{number}": bands[:, number - 1] for number in range(1, BANDS + 1)}
@@ -56,7 +59,7 @@ class SentenceSignature:
 
 
 def _blocks(texts: list[str]) -> Iterator[slice]:
-    """Cut ``texts`` into runs of about BLOCK characters."""
+    """Split ``texts`` into slices of about BLOCK characters."""
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
     start = 0
     while start < len(texts):
@@ -67,15 +70,15 @@ def _blocks(texts: list[str]) -> Iterator[slice]:
 
 
 def _minima(texts: list[str]) -> np.ndarray:
-    """Return (n, BANDS * BYTES) uint32: of each text the smallest hash of its 3-grams in each of the orders."""
-    joined = "".join(text + "\0" * GRAM for text in texts)  # so that each 3-gram of a short text is of it alone
+    """Return (n, BANDS * BYTES) uint32: the smallest hash of each text's 3-grams under each of the orders."""
+    joined = "".join(text + "\0" * GRAM for text in texts)  # pads short texts, so that no 3-gram spans two texts
     codes = np.frombuffer(joined.encode("utf-32-le"), np.uint32).astype(np.uint64)
     lengths = np.array([len(text) for text in texts])
     counts = np.maximum(lengths - GRAM + 1, 1)
     firsts = np.concatenate(([0], np.cumsum(counts)[:-1]))
     begins = np.concatenate(([0], np.cumsum(lengths + GRAM)[:-1]))
     at = np.repeat(begins - firsts, counts) + np.arange(counts.sum())
-    # A character has 21 bits: three fill 63.
+    # A character has 21 bits: three take 63 of 64.
     grams = codes[at] << np.uint64(42) | codes[at + 1] << np.uint64(21) | codes[at + 2]
     hashed = _mixed(grams).astype(np.uint32)
     found = np.empty((len(texts), len(ORDERS)), np.uint32)
@@ -88,14 +91,14 @@ def _minima(texts: list[str]) -> np.ndarray:
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
-    """Scatter uint64 values over all their bits: the finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
+    """Mix the bits of uint64 values with the finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
     mixed = (values ^ values >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
     return mixed ^ mixed >> np.uint64(31)
 
 
 def _orders() -> list[tuple[np.uint32, np.uint32]]:
-    """Return an odd factor and a summand for each order, by SplitMix64: numpy's generators may change."""
+    """Return an odd factor and a summand for each order, from SplitMix64, because numpy's generators may change."""
     numbers = _mixed(np.arange(1, 2 * BANDS * BYTES + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
     halves = numbers.astype(np.uint32)
     return list(zip(halves[0::2] | np.uint32(1), halves[1::2], strict=True))
@@ -105,13 +108,13 @@ ORDERS = _orders()
 
 
 def grams(sentence: str) -> set[str]:
-    """Return the character 3-grams of a normalised sentence; of a shorter one the sentence itself."""
+    """Return the character 3-grams of a sentence, normalised; a shorter sentence is its own only gram."""
     text = normalise(sentence)
     return {text[at : at + GRAM] for at in range(max(1, len(text) - GRAM + 1))}
 
 
 def jaccard(left: list[str], right: list[str]) -> np.ndarray:
-    """Compare sentences pair by pair: (n,) float64, the share of 3-grams that both have among those of either."""
+    """Compute the exact Jaccard similarity of sentences pair by pair: (n,) float64, shared 3-grams over all 3-grams."""
     found = np.empty(len(left))
     known = {text: grams(text) for text in {*left, *right}}
     for row, (one, other) in enumerate(zip(left, right, strict=True)):

@@ -1,4 +1,4 @@
-"""Find nouns and noun phrases in sentences: what a picture may show, and so what it may be tagged with."""
+"""Extract nouns and noun phrases from sentences: candidates for what an image shows and for its tags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pairmill.ops.models.language.dependency_parser import DependencyParser
 from pairmill.ops.models.language.word import Word
 from pairmill.ops.text.sentence_structure import english_parses
 
-# Labels of the words before a noun that make a phrase with it: "red wine", "wine glass".
+# Dependency labels of words that form a phrase with the noun after them: "red wine", "wine glass".
 MODIFIERS = {"amod", "compound", "nmod"}
 MODIFYING = {"NOUN", "PROPN", "ADJ"}
 MOST_WORDS = 4
@@ -24,13 +24,15 @@ ENDINGS = (("ies", "y"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", ""))
 
 @dataclass(frozen=True)
 class NounPhrases:
-    """Read ``text`` (list of sentences); add ``noun_phrases``, a sorted list of (phrase, is plural) a sentence.
+    """Read ``text`` (list of sentences); add ``noun_phrases``, a sorted list of (phrase, is plural) for each sentence.
 
-    A phrase is a common noun in lower case with none, one, or more of the adjectives and nouns that stand right before
-    it, four words at most: "glass", "wine glass", "red wine glass". "Wine" is none there, being no wine. Names (proper
-    nouns) are none by themselves: tags name no person. Sentences of other languages than English, by which the
-    parser's labels are defined, have none; of a text over 2,000 characters the rest is not read. Raises ModelError as
-    `DependencyParser` does.
+    A phrase is a common noun in lower case with none or more of the adjectives and nouns directly before it, four words
+    at most: "glass", "wine glass", "red wine glass". "Wine" alone is no phrase there, because a wine glass is no wine.
+    Proper nouns alone are no phrases, so that tags name no person. Sentences in other languages than English get none,
+    because the parser's labels are defined for English. Only the first 2,000 characters of a text are read.
+
+    Raises:
+        ModelError: As `DependencyParser`.
     """
 
     model: str
@@ -38,6 +40,7 @@ class NounPhrases:
     version: int = 1
 
     def __call__(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the column ``noun_phrases`` added."""
         texts: list[str] = batch["text"]
         found: list[list[tuple[str, bool]]] = [[] for _ in texts]
         for row, words in english_parses(texts, DependencyParser(self.model, self.batch_size)):
@@ -46,7 +49,7 @@ class NounPhrases:
 
 
 def noun_phrases(words: list[Word]) -> set[tuple[str, bool]]:
-    """Return each phrase of a parsed sentence once, with whether its noun is plural (by its tag)."""
+    """Return the distinct phrases of a parsed sentence, each with whether its noun is plural (by its tag)."""
     return {
         (phrase, word.tag == "NNS")
         for at, word in enumerate(words)
@@ -56,7 +59,7 @@ def noun_phrases(words: list[Word]) -> set[tuple[str, bool]]:
 
 
 def _phrases(words: list[Word], at: int) -> Iterator[str]:
-    """Yield the noun at ``at``, then with one more of the modifiers before it each time."""
+    """Yield the noun at ``at`` alone, then with one more preceding modifier each time."""
     phrase = words[at].text.lower()
     yield phrase
     for before in range(at - 1, max(-1, at - MOST_WORDS), -1):
@@ -69,7 +72,7 @@ def _phrases(words: list[Word], at: int) -> Iterator[str]:
 
 
 def singulars(phrase: str) -> list[str]:
-    """List what the singular of a phrase may be, if its last word is a plural: "boxes" gives "box" and "boxe"."""
+    """List the possible singulars of a phrase whose last word is a plural: "boxes" gives "box" and "boxe"."""
     first, space, last = phrase.rpartition(" ")
     forms = [last.removesuffix(ending) + instead for ending, instead in ENDINGS if last.endswith(ending)]
     forms = [IRREGULAR[last]] if last in IRREGULAR else forms
@@ -77,10 +80,10 @@ def singulars(phrase: str) -> list[str]:
 
 
 def merge_plurals(counts: Mapping[tuple[str, bool], int]) -> Counter[str]:
-    """Add the counts of plurals to those of their singulars, where these are counted too; others stay as they are.
+    """Add the counts of plurals to those of their singulars if the singular is counted too; keep other counts.
 
-    So "glasses" joins "glass" but "stairs" is no "stair" where nobody writes that. A sentence that holds both counts
-    twice.
+    So "glasses" joins "glass", but "stairs" does not join "stair" if no text has "stair". A sentence with both forms
+    counts twice.
     """
     merged: Counter[str] = Counter()
     for (phrase, is_plural), n in sorted(counts.items()):

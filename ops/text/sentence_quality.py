@@ -1,4 +1,4 @@
-"""Score sentences: words, entropy, URL, emoji, boilerplate, language."""
+"""Score sentences by words, entropy, URL, emoji, boilerplate and language."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from pairmill.ops.batch import Batch
 from pairmill.ops.text.language import language_of
 
-# Letters, digits and marks, with apostrophes and hyphens inside: "don't" and "well-known" are one word each.
+# Letters, digits and marks, with inner apostrophes and hyphens: "don't" and "well-known" are one word each.
 WORD = re.compile(r"\w+(?:['’\-]\w+)*")
 
-# Every repeat has a bound, so that a megabyte of "a.a.a." costs no more than its length.
+# Every repeat is bounded, so that a megabyte of "a.a.a." takes linear time.
 URL = re.compile(
     r"https?://\S|\bwww\.\w|\b[\w.+-]{1,64}@[\w-]{1,64}\.\w{2}"  # e-mail counts
     r"|\b(?:[a-z0-9-]{1,63}\.){1,6}(?:com|org|net|edu|gov|io|info|biz|co\.uk|de|fr|ru|ly|html?|php)\b(?!\.\w)",
     re.IGNORECASE,
 )
 
-# Unicode's Emoji characters and the reserved blocks that new ones come from, without the signs that plain text uses
-# (©, ™, arrows, check marks, ♀): those count when U+FE0F behind them asks for a picture, as do keycaps.
+# Unicode's Emoji characters and the blocks reserved for new ones, without the signs that occur in plain text (©, ™,
+# arrows, check marks, ♀): these signs, and keycaps, count only before U+FE0F, which requests the emoji form.
 EMOJI = re.compile(
     "[\U0001f000-\U0001f0ff\U0001f10d-\U0001f10f\U0001f170-\U0001f171\U0001f17e-\U0001f17f\U0001f18e\U0001f191-\U0001f19a"
     "\U0001f1e6-\U0001f64f\U0001f680-\U0001f6ff\U0001f774-\U0001f77f\U0001f7d5-\U0001f7ff\U0001f80c-\U0001f80f"
@@ -33,7 +33,7 @@ EMOJI = re.compile(
     "\u27b0\u27bf\u2b1b\u2b1c\u2b50\u2b55\u3030\u303d\u3297\u3299\u20e3\ufe0f]"
 )
 
-# What pages say about themselves, in phrases that hardly stand in a sentence about something else.
+# Phrases of site boilerplate that rarely occur in sentences about anything else.
 BOILERPLATE = re.compile(
     "|".join(
         (
@@ -66,18 +66,19 @@ BOILERPLATE = re.compile(
 
 @dataclass(frozen=True)
 class SentenceQuality:
-    """Read ``text`` (list of sentences); add one column a score:
+    """Read ``text`` (list of sentences); add one column for each score.
 
-    ``n_words`` words, "don't" being one. ``text_entropy`` Shannon entropy of the words of the sentence in bits, from 0
-    to log2(n_words): 0 for one word said often, 3 for 8 different words; RealSyn (arXiv 2502.12513) asks for a floor
-    on it. ``has_url`` an address with or without http, e-mail too. ``has_emoji``. ``is_boilerplate`` a phrase that
-    pages say about themselves (cookies, subscribe, share, copyright, …), English only. ``language`` ISO 639-1, by
-    py3langid: a guess on fewer than some five words.
+    ``n_words``: words; "don't" is one. ``text_entropy``: Shannon entropy of the sentence's words in bits, from 0 to
+    log2(n_words): 0 for one repeated word, 3 for 8 different words; RealSyn (arXiv 2502.12513) has a minimum for it.
+    ``has_url``: has a web address, with or without http, or an e-mail address. ``has_emoji``: has an emoji.
+    ``is_boilerplate``: has a phrase of site boilerplate (cookies, subscribe, share, copyright, …), English only.
+    ``language``: ISO 639-1 code by py3langid, unreliable under some five words.
     """
 
     version: int = 1
 
     def __call__(self, batch: Batch) -> Batch:
+        """Return ``batch`` with one column added for each score."""
         texts: list[str] = batch["text"]
         words = [WORD.findall(text) for text in texts]
         return batch | {
@@ -91,7 +92,7 @@ class SentenceQuality:
 
 
 def text_entropy(words: list[str]) -> float:
-    """Compute -sum p log2 p over the shares p of the distinct words, casefolded; bits, 4 decimals; 0 for no word."""
+    """Compute the Shannon entropy of the casefolded words in bits, rounded to 4 decimals; 0 without a word."""
     counts = Counter(word.casefold() for word in words)
     total = sum(counts.values())
     entropy = -sum(count / total * math.log2(count / total) for count in sorted(counts.values()))

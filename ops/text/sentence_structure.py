@@ -1,27 +1,28 @@
-"""Score sentences by their dependency parse: the most relations that one object has, and whether anything happens.
+"""Score sentences by their dependency parse: the most relations of any one object, and whether there is an action.
 
-RealSyn (arXiv 2502.12513) keeps sentences of complexity C1 and more that hold an action, after CAT (Radenovic et al.
-2023, arXiv 2301.02280): the complexity of a caption is the largest number of relations of any object in its parse,
-attributes included, so that the bird of "a black cat is chasing a small brown bird" has three. Neither paper gives the
-parser or its labels; what follows is our reading of it in the labels of spaCy's English pipelines.
+RealSyn (arXiv 2502.12513) keeps sentences of complexity C1 and higher that contain an action, after CAT (Radenovic et
+al. 2023, arXiv 2301.02280). There the complexity of a caption is the largest number of relations of any object in its
+parse, attributes included: in "a black cat is chasing a small brown bird" the bird has three. Neither paper names the
+parser or its labels; the reading here uses the labels of spaCy's English pipelines.
 
-Of 13,005 distinct sentences of two manuals (after the rules on length, addresses and emoji; 11,429 of them English, of
-which 9,062 end as sentences do; the others are headings, captions and cells) these readings drop, in per cent:
+The measurement covers 13,005 distinct sentences of two manuals, after the rules on length, addresses and emoji. 11,429
+of them are English, of which 9,062 end as sentences do; the others are headings, captions and cells. The readings drop,
+in per cent:
 
 | reading | all | English | ending as sentences |
 |---|--:|--:|--:|
 | complexity: relations between two objects alone | 45.9 | 38.6 | 31.4 |
-| complexity: attributes too, but compounds and numbers | 14.9 | 5.5 | 1.2 |
+| complexity: attributes too, except compounds and numbers | 14.9 | 5.5 | 1.2 |
 | complexity: every attribute (**ours**) | 8.2 | 1.5 | 0.8 |
 | action: any verb | 24.1 | 17.5 | 9.3 |
 | action: a verb with a subject, or a participle at a noun | 42.3 | 34.5 | 23.5 |
 | action: the same, or a verb at the root (**ours**) | 29.6 | 23.6 | 15.1 |
 | both of ours | 33.1 | 24.4 | 15.7 |
 
-The paper's whole step on the quality of sentences drops 14.6 %, what length, addresses and emoji drop included. So it
-cannot ask for two objects; CAT's example counts attributes. Commands have no subject ("Add the flour to the bowl"), but
-say what is done: without the root one sentence in twelve would fall for its mood. Any verb would keep infinitives and
-"a painted wall", in which nothing happens.
+The paper's whole step on sentence quality drops 14.6 %, including what length, addresses and emoji drop. It can
+therefore not require two objects, and CAT's example counts attributes. Imperatives have no subject ("Add the flour to
+the bowl") but state an action: without the rule on the root one sentence in twelve would be dropped for its mood. "Any
+verb" would accept infinitives and "a painted wall", in which nothing happens.
 """
 
 from __future__ import annotations
@@ -36,27 +37,29 @@ from pairmill.ops.text.language import language_of
 from pairmill.ops.text.sentence_quality import WORD
 
 OBJECTS = {"NOUN", "PROPN"}
-# Labels of words below a noun, each an attribute of it: "red", "two", "brick", "the boy's", "chasing a cat".
+# Dependency labels of a noun's attributes: "red", "two", "brick", "the boy's", "chasing a cat".
 ATTRIBUTES = {"amod", "nummod", "compound", "nmod", "poss", "appos", "acl", "relcl"}
-# Labels of a noun that a verb or a preposition relates to something: who does, what is done to, what is on it.
+# Dependency labels of a noun that takes part in a relation of a verb or preposition: the agent, the patient, the place.
 ARGUMENTS = {"nsubj", "nsubjpass", "dobj", "dative", "attr", "oprd", "pobj"}
 SUBJECTS = {"nsubj", "nsubjpass", "csubj", "csubjpass"}
-# (tag, label) of participles and gerunds of which a noun is the understood subject: "a smiling child", "a dog chasing a
-# cat", "a house built of brick", "he is there, holding an umbrella". Not "a painted wall", which is a state.
+# (tag, label) of participles and gerunds whose understood subject is a noun: "a smiling child", "a dog chasing a cat",
+# "a house built of brick", "he is there, holding an umbrella". "A painted wall" is not one, because it is a state.
 PARTICIPLES = {("VBG", "amod"), ("VBG", "acl"), ("VBG", "advcl"), ("VBN", "acl")}
-# A longer text is parsed as far as this, some 350 words: the time that a parse takes grows with the length.
+# Characters of a text that are parsed, some 350 words: the time of a parse grows with the length.
 MOST_LETTERS = 2000
-# The language of a shorter sentence is a guess (ops.text.language): it is parsed whatever the guess.
+# The language of a shorter sentence is unreliable (ops.text.language), so it is parsed whatever language is identified.
 FEWEST_WORDS = 6
 
 
 @dataclass(frozen=True)
 class SentenceStructure:
-    """Read ``text`` (list of sentences); add ``complexity`` (int, from 0) and ``has_action`` (bool) by ``model``.
+    """Read ``text`` (list of sentences); add ``complexity`` (int, >= 0) and ``has_action`` (bool), parsed by ``model``.
 
-    ``model`` is an English pipeline of spaCy, 'spacy:NAME'. Both are None where a sentence of six words or more is of
-    another language, so that any rule on them drops it. Of a text over 2,000 characters the rest is not read.
-    Raises ModelError as `DependencyParser` does.
+    ``model`` is an English pipeline of spaCy, 'spacy:NAME'. Both scores are None for a sentence of six words or more in
+    another language, so that any rule on them drops it. Only the first 2,000 characters of a text are read.
+
+    Raises:
+        ModelError: As `DependencyParser`.
     """
 
     model: str
@@ -64,6 +67,7 @@ class SentenceStructure:
     version: int = 1
 
     def __call__(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the columns ``complexity`` and ``has_action`` added."""
         texts: list[str] = batch["text"]
         scores: list[tuple[int | None, bool | None]] = [(None, None)] * len(texts)
         for row, words in english_parses(texts, DependencyParser(self.model, self.batch_size)):
@@ -72,21 +76,22 @@ class SentenceStructure:
 
 
 def english_parses(texts: list[str], parser: DependencyParser) -> Iterator[tuple[int, list[Word]]]:
-    """Yield (row, parse) of each text that may be English, none of them read beyond MOST_LETTERS."""
+    """Yield (row, parse) of each text that may be English; parse at most MOST_LETTERS characters of each."""
     rows = [row for row, text in enumerate(texts) if _may_be_english(text)]
     if rows:
         yield from zip(rows, parser.parse([texts[row][:MOST_LETTERS] for row in rows]), strict=True)
 
 
 def _may_be_english(text: str) -> bool:
+    """Return whether a text is English, or too short for its language to be known."""
     return len(WORD.findall(text)) < FEWEST_WORDS or language_of(text) == "en"
 
 
 def complexity(words: list[Word]) -> int:
-    """Count the relations of the noun that has most: 0 without a noun, or where none has any.
+    """Count the relations of the noun that has the most; 0 if there is no noun or no relation.
 
-    A relation is an attribute (ATTRIBUTES), a preposition with its object, and the noun's own part in what a verb or a
-    preposition says (ARGUMENTS), in which a coordinated noun shares.
+    A relation is an attribute (ATTRIBUTES), a preposition with its object, or the noun's own role at a verb or
+    preposition (ARGUMENTS), which coordinated nouns share.
     """
     phrases = {word.head for word in words if word.label in ("pobj", "pcomp")}
     relations = [0] * len(words)
@@ -97,14 +102,16 @@ def complexity(words: list[Word]) -> int:
 
 
 def has_action(words: list[Word]) -> bool:
-    """Tell whether something happens, of which something is or may be the subject. One of these suffices:
+    """Return whether a parsed sentence states an action that has, or may have, a subject.
 
-    - a verb with a subject of its own or of the verb that it is coordinated with ("is thin and runs");
-    - a verb at the root, without one: "Add the flour", "Riding a bike". "There is" is none;
-    - a participle or gerund (PARTICIPLES) of which a noun is the understood subject.
+    One of these suffices:
 
-    "Be" as a copula is no verb to spaCy, infinitives ("it is good to rest") and past participles before their noun are
-    no action.
+    - a verb with a subject of its own, or of the verb with which it is coordinated ("is thin and runs");
+    - a verb at the root without a subject: "Add the flour", "Riding a bike"; "There is" does not count;
+    - a participle or gerund (PARTICIPLES) whose understood subject is a noun.
+
+    spaCy does not tag the copula "be" as a verb. Infinitives ("it is good to rest") and past participles before their
+    noun do not count.
     """
     subjects = {word.head for word in words if word.label in SUBJECTS}
     existential = {word.head for word in words if word.label == "expl"}
@@ -116,7 +123,7 @@ def has_action(words: list[Word]) -> bool:
 
 
 def _coordinated(words: list[Word], at: int) -> list[int]:
-    """List a word and those before it that it is coordinated with, up to the first ("red, green and blue")."""
+    """List a word and the words before it with which it is coordinated, up to the first ("red, green and blue")."""
     chain = [at]
     while words[chain[-1]].label == "conj" and words[chain[-1]].head != chain[-1]:
         chain.append(words[chain[-1]].head)

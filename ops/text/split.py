@@ -13,26 +13,29 @@ BREAK = re.compile(r"\s*\n\s*")
 
 @dataclass(frozen=True)
 class SentenceSplitter:
-    """Split text into its sentences in order, white space collapsed, empty ones dropped; ``language`` is ISO 639-1.
+    """Split text into sentences in order; collapse white space and drop empty sentences. ``language`` is ISO 639-1.
 
-    By sentencex's rules and abbreviations (offline); an unknown language falls back to a related one or English. A line
-    break always ends a sentence. When ``version`` counts up, what was split before is read again.
+    The rules and abbreviations are sentencex's (offline); an unknown language uses those of a related language or
+    English. A line break always ends a sentence. When ``version`` increases, texts that were already split are read
+    again.
     """
 
     language: str = "en"
     version: int = 1
 
     def __call__(self, text: str) -> list[str]:
-        # Lone surrogates cannot pass into the splitter, nor into any table.
+        """Split one text."""
+        # Neither the splitter nor a table accepts lone surrogates.
         clean = text.encode("utf-8", "replace").decode("utf-8")
         sentences = (" ".join(part.split()) for line in BREAK.split(clean) for part in segment(self.language, line))
         return [sentence for sentence in sentences if sentence]
 
 
 def normalise(sentence: str) -> str:
-    """Normalise a sentence, so that equal ones are equal text: NFKC, white space collapsed, case folded, NFKC again.
+    """Normalise a sentence so that equal sentences have equal text.
 
-    Folding case may undo the normal form, hence twice: normalise(normalise(x)) == normalise(x).
+    The steps are NFKC, casefolding, NFKC again, and collapsing white space. Casefolding may undo NFKC, hence the second
+    pass: normalise(normalise(x)) == normalise(x).
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", sentence).casefold())
     return " ".join(folded.split())

@@ -1,6 +1,6 @@
-"""Find the connected components of a graph, and split those that are too large by keeping only their tighter edges.
+"""Find the connected components of a graph, and split those over a size limit by dropping their longer edges.
 
-scipy.sparse.csgraph takes 1.5 to 3 times the CPU for groups of copies that lie anywhere (0.6 to 0.9 for neighbours).
+scipy.sparse.csgraph takes 1.5 to 3 times the CPU for groups of copies at random positions (0.6 to 0.9 for neighbours).
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-VERSION = 1  # counts up when nodes are grouped otherwise
-# Distances are cut at so many equal steps between the largest and the smallest of a component.
+VERSION = 1  # increase when nodes are grouped otherwise
+# Number of equal steps between the largest and the smallest distance of a component at which edges are dropped.
 STEPS = 20
 
 
 @dataclass(frozen=True)
 class Recut:
-    """How one component over the limit was split.
+    """How one component over the size limit was split.
 
-    ``label`` its smallest member, ``size`` in nodes, ``parts`` their number, ``distance`` up to which edges count in
-    the tightest of them; ``dealt`` parts were dealt out in index order, because even their tightest edges join more
-    nodes than the limit.
+    ``label`` is its smallest node, ``size`` its number of nodes, ``parts`` the number of parts. ``distance`` is the
+    limit on edges in the tightest part. ``dealt`` counts parts that were split in index order, because even their
+    shortest edges connect more nodes than the limit.
     """
 
     label: int
@@ -31,14 +31,15 @@ class Recut:
 
 
 def components(n: int, edges: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Label each of ``n`` nodes with the smallest node it is connected with: (n,) int64.
+    """Label each of ``n`` nodes with the smallest node of its component: (n,) int64.
 
-    ``edges`` is (i, j, …): two arrays of ends, any order, doubles and loops allowed; further arrays are not looked at.
+    ``edges`` is (i, j, …): two arrays of end nodes in any order, with duplicates and loops allowed; further arrays are
+    ignored.
     """
     parent = np.arange(n, dtype=np.int64)
     left, right = np.asarray(edges[0], dtype=np.int64), np.asarray(edges[1], dtype=np.int64)
     while len(left):
-        # Each root hangs itself under the smallest root that an edge shows it; then paths are shortened to the root.
+        # Attach each root to the smallest root that an edge connects it with, then compress the paths to the roots.
         left, right = parent[left], parent[right]
         open_edges = left != right
         left, right = left[open_edges], right[open_edges]
@@ -51,14 +52,16 @@ def components(n: int, edges: tuple[np.ndarray, ...]) -> np.ndarray:
 def recut(
     n: int, edges: tuple[np.ndarray, np.ndarray], distance: np.ndarray, max_group: int
 ) -> tuple[np.ndarray, list[Recut]]:
-    """Label components so that no group has more than ``max_group`` nodes: (labels (n,) int64, what was split).
+    """Label components so that none has more than ``max_group`` nodes: (labels (n,) int64, the components split).
 
-    A component over the limit keeps only edges of a smaller distance, a twentieth of its span at a time, and so do
-    those of its parts that are still over it; the others stay as they are. ``distance`` (m,): smaller is more alike,
-    and kinds of edges must be on one scale (each divided by its own limit). Nodes at the smallest distance of all
-    (equal hashes, say) cannot be parted by distance: they are dealt out in index order, ``max_group`` at a time.
+    A component over the limit keeps only edges up to a smaller distance, a twentieth of its span at a time; so do its
+    parts that are still over the limit, while the other parts stay. ``distance`` (m,) is smaller for more similar
+    nodes; different kinds of edges must be on one scale (each divided by its own limit). Nodes joined at the smallest
+    distance of all (such as equal hashes) cannot be separated by distance: they are split in index order, ``max_group``
+    at a time.
 
-    Raises ValueError for a ``max_group`` under 1.
+    Raises:
+        ValueError: ``max_group`` is less than 1.
     """
     if max_group < 1:
         raise ValueError(f"max_group is {max_group}; it must be at least 1")
@@ -85,7 +88,10 @@ def recut(
 def _tighten(
     n: int, edges: tuple[np.ndarray, np.ndarray], distance: np.ndarray, max_group: int
 ) -> tuple[np.ndarray, float, int]:
-    """Label the parts of one component: (labels, the smallest distance limit needed, parts that were dealt out)."""
+    """Split one component by dropping its longest edges step by step, then by index order.
+
+    Returns (labels of the parts, the smallest distance limit used, the number of parts split by index).
+    """
     lowest, highest = float(distance.min()), float(distance.max())
     labels = np.zeros(n, dtype=np.int64)
     tightest, dealt = highest, 0
@@ -94,7 +100,7 @@ def _tighten(
         if not over.any():
             return labels, tightest, dealt
         tightest = lowest + (highest - lowest) * step / STEPS
-        # An edge inside a part that fits already stays, whatever its distance.
+        # An edge inside a part within the limit stays, whatever its distance.
         kept = (labels[edges[0]] == labels[edges[1]]) & (~over[edges[0]] | (distance <= tightest))
         edges, distance = (edges[0][kept], edges[1][kept]), distance[kept]
         labels = components(n, edges)

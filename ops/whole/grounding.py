@@ -1,4 +1,4 @@
-"""Measure how well CLIP grounds words: how far the few pictures that show a word stand out from all others."""
+"""Measure how well CLIP grounds words: how much the nearest images of a word stand out from all images."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ import numpy as np
 
 from pairmill.ops.whole.ranking import blocks
 
-VERSION = 1  # counts up when the same vectors give other values
+VERSION = 1  # increase when the same vectors give other values
 TOP = 4
-# A phrase that stands out no more than the phrase it ends in names nothing more that CLIP sees: "a famous bell". In the
-# demo world 46 % of those with "small", "famous" and the like stand out by this, and 79 % of the names that pictures
-# have ("angry face", 99 of them); by more than nothing 70 % and 91 %, by 0.02 36 % and 74 %.
+# A phrase must exceed the grounding of the shorter phrase at its end by this; otherwise its first word names nothing
+# that CLIP sees ("a famous bell"). In the demo world 46 % of the phrases with "small", "famous" and the like exceed it,
+# and 79 % of the names that images have ("angry face", 99 of them). A margin of 0 passes 70 % and 91 %, 0.02 passes 36
+# % and 74 %.
 MORE = 0.01
 
 
 def grounding(pictures: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Return a word's cosine with the TOP pictures nearest to it, less its mean with all: (w,), rounded to 4 decimals.
+    """Return each word's mean cosine with its TOP nearest images, minus its mean with all images: (w,), 4 decimals.
 
-    ``pictures`` (n, d) and ``words`` (w, d) are vectors of length 1, float32; fewer pictures than TOP are all nearest.
-    A word that names what can be seen is near the pictures of it and far from others, a "reason" is as far from all.
+    ``pictures`` (n, d) and ``words`` (w, d) are float32 vectors of length 1; with fewer than TOP images, all are
+    nearest. A word for something visible is near the images that show it and far from others; a word such as "reason"
+    is equally far from all.
 
-    Chance that a word that names a picture of the demo world (207) lies above one that names nothing pictured (196,
-    such as "year" and "reason"), nouns and noun phrases of its sentences, by 3,310 pictures:
+    The table gives the probability (AUC) that a word that names an image of the demo world (207 words) ranks above a
+    word that names nothing in the images (196, such as "year" and "reason"). The words are nouns and noun phrases of
+    its sentences; there are 3,310 images.
 
     | measure | top 1 | top 4 | top 16 |
     |---|--:|--:|--:|
@@ -32,9 +35,9 @@ def grounding(pictures: np.ndarray, words: np.ndarray) -> np.ndarray:
     | less the 99th percentile of all | 0.973 | 0.977 | 0.983 |
     | less the mean, in deviations | 0.876 | 0.874 | 0.811 |
 
-    The mean is taken off because some words ("image", "photo") are near every picture, whatever the CLIP. Deviations
-    do harm: a word of many like it ("face", among faces) has a wide spread because it is grounded. One picture may be
-    a freak, and of sixteen most show something else where a lake is small.
+    The mean is subtracted because some words ("image", "photo") are near every image in any CLIP. Dividing by the
+    standard deviation does harm: a word with many similar words ("face", among faces) has a wide spread because it is
+    grounded. A single nearest image may be an outlier, and most of sixteen show something else in a small lake.
     """
     top = min(TOP, len(pictures))
     found = np.empty(len(words))
@@ -46,10 +49,10 @@ def grounding(pictures: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 
 def best_grounded(words: Sequence[str], values: np.ndarray, first: int, most: int) -> list[int]:
-    """List the places of the ``most`` best grounded words from place ``first`` on, best first, the earlier of equals.
+    """List the indices of the ``most`` best grounded words from index ``first`` on, best first; ties by index.
 
-    ``values`` are those of `grounding`. Phrases that stand out by less than MORE from the phrase that they end in are
-    left out: that is better, wherever it stands among ``words``.
+    ``values`` are those of `grounding`. A phrase that exceeds the shorter phrase at its end by less than MORE is
+    skipped, wherever the shorter phrase is in ``words``.
     """
     value = dict(zip(words, values.tolist(), strict=True))
     shorter = (word.partition(" ")[2] for word in words)

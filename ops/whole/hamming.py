@@ -1,9 +1,10 @@
-"""Find pairs of 64-bit hashes that differ in few bits, without comparing all with all.
+"""Find pairs of 64-bit hashes that differ in few bits, without comparing all pairs.
 
-Pigeonhole: cut the 64 bits into ``radius + agree`` bands; two hashes at most ``radius`` bits apart agree in at least
-``agree`` of them. So for every choice of ``agree`` bands, hashes are sorted by the bits of those bands and only equal
-neighbours are compared. More bands make longer keys and smaller buckets, but more choices: ``agree`` grows with the
-number of hashes (1: 5 tables of some 13 bits at radius 4; 4: 70 tables of 32 bits), which keeps the work near linear.
+By the pigeonhole principle: if the 64 bits are divided into ``radius + agree`` bands, two hashes at most ``radius``
+bits apart agree in at least ``agree`` of the bands. For each choice of ``agree`` bands, the hashes are sorted by the
+bits of these bands, and only hashes with equal bits are compared. More bands make longer keys and smaller buckets, but
+more choices. ``agree`` grows with the number of hashes (1: 5 tables of some 13 bits at radius 4; 4: 70 tables of 32
+bits), which keeps the work near linear.
 """
 
 from __future__ import annotations
@@ -15,33 +16,35 @@ from operator import or_
 
 import numpy as np
 
-VERSION = 1  # counts up when other pairs are found
+VERSION = 1  # increase when other pairs are found
 ALL_BITS = (1 << 64) - 1
-# A bucket over this size is cut again by the bits that its key has not used.
+# A bucket with more hashes than this is divided again by the bits that its key has not used.
 BUCKET = 2_048
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def hamming_edges(hashes: np.ndarray, is_new: np.ndarray, radius: int) -> Edges:
-    """Find the pairs at most ``radius`` bits apart with a new end: (i, j, distance) int64, i < j, sorted.
+    """Find the pairs of hashes at most ``radius`` bits apart of which at least one is new.
 
-    ``hashes`` (n,) uint64, ``is_new`` (n,) bool. Equal hashes (white pictures come in thousands) are not paired each
-    with each: one of them, the first old one or else the first, is joined with every new one at distance 0, and it
-    alone carries the edges to other hashes. Between distinct hashes every pair within ``radius`` has its edge, so the
-    connected components are those of all pairs.
+    Returns (i, j, distance) int64 with i < j, sorted. ``hashes`` is (n,) uint64, ``is_new`` (n,) bool.
 
-    Raises ValueError for a ``radius`` outside [0, 16].
+    Equal hashes (such as of thousands of white images) are not paired with each other. One of them, the first old one
+    or else the first, is paired with every new one at distance 0, and only it has edges to other hashes. Every pair of
+    distinct hashes within ``radius`` has its edge, so the connected components equal those of all pairs.
+
+    Raises:
+        ValueError: ``radius`` is outside [0, 16].
     """
     hashes, is_new = np.asarray(hashes, dtype=np.uint64), np.asarray(is_new, dtype=bool)
     if not 0 <= radius <= 16:
         raise ValueError(f"radius {radius}: a Hamming radius is between 0 and 16 bits of 64")
-    # Equal hashes next to each other, old before new, then by index: the first is the one that stands for all.
+    # Sort equal hashes together, old before new, then by index: the first represents them all.
     order = np.lexsort((np.arange(len(hashes)), is_new, hashes))
     starts = np.r_[True, hashes[order][1:] != hashes[order][:-1]] if len(order) else np.empty(0, dtype=bool)
     head = order[starts]
     heads = head[np.cumsum(starts) - 1]
     star = ~starts & is_new[order]
-    # When both ends stand for an old hash, an earlier run has made the edge.
+    # If both ends represent an old hash, an earlier run has found the edge.
     left, right, distance = _near(hashes[head], is_new[head], radius)
     i = np.concatenate([heads[star], head[left]])
     j = np.concatenate([order[star], head[right]])
@@ -52,13 +55,13 @@ def hamming_edges(hashes: np.ndarray, is_new: np.ndarray, radius: int) -> Edges:
 
 
 def _near(hashes: np.ndarray, is_new: np.ndarray, radius: int, free: int = ALL_BITS) -> Edges:
-    """Find all pairs of distinct ``hashes`` within ``radius`` and with a new end.
+    """Find all pairs of distinct ``hashes`` within ``radius``, at least one of each pair new.
 
-    Outside ``free`` their bits are equal.
+    All hashes have equal bits outside the mask ``free``.
     """
     if radius == 0 or len(hashes) < 2 or not is_new.any():
         return _none()
-    # Bits that all hashes share tell none of them apart.
+    # Bits that all hashes share distinguish none of them.
     free &= int(np.bitwise_or.reduce(hashes ^ hashes[0]))
     bands = _bands(free, radius, len(hashes))
     found = []
@@ -72,10 +75,10 @@ def _near(hashes: np.ndarray, is_new: np.ndarray, radius: int, free: int = ALL_B
 
 
 def _bands(free: int, radius: int, n: int) -> list[int]:
-    """Cut the free bits into bands (bit masks), as many as make sorting and comparing cheapest for ``n`` hashes."""
+    """Divide the free bits into bands (bit masks), as many as minimise the estimated cost for ``n`` hashes."""
     places = [place for place in range(64) if free >> place & 1]
 
-    def cost(agree: int) -> float:  # 20 comparisons cost about what sorting one hash costs
+    def cost(agree: int) -> float:  # sorting one hash costs about 20 comparisons
         bits = len(places) * agree / (radius + agree)
         return comb(radius + agree, agree) * (20 * n + n * n / 2 ** (bits + 1))
 
@@ -85,14 +88,15 @@ def _bands(free: int, radius: int, n: int) -> list[int]:
 
 
 def _parts(places: list[int], bands: int) -> list[list[int]]:
+    """Divide bit positions into ``bands`` lists of nearly equal length."""
     ends = [round(band * len(places) / bands) for band in range(bands + 1)]
     return [places[start:end] for start, end in pairwise(ends)]
 
 
 def _equal(hashes: np.ndarray, key: int, is_new: np.ndarray, radius: int, free: int):
-    """Yield (left, right) of pairs within ``radius`` with equal bits under ``key`` and a new end.
+    """Yield (left, right) of pairs within ``radius`` that have equal bits under ``key``, at least one hash being new.
 
-    A bucket of over BUCKET hashes is searched by itself.
+    A bucket with more than BUCKET hashes is searched recursively.
     """
     order, starts = _sorted(hashes, key)
     sizes = np.diff(np.r_[starts, len(order)])
@@ -100,7 +104,7 @@ def _equal(hashes: np.ndarray, key: int, is_new: np.ndarray, radius: int, free: 
     large = wanted & (sizes > BUCKET)
     for start, size in zip(starts[large], sizes[large], strict=True):
         bucket = order[start : start + size]
-        if free.bit_count() <= radius:  # all of them are within the radius: the pairs are the answer
+        if free.bit_count() <= radius:  # all pairs of the bucket are within the radius
             yield from _all_pairs(bucket, is_new)
             continue
         left, right, _ = _near(hashes[bucket], is_new[bucket], radius, free)
@@ -108,11 +112,11 @@ def _equal(hashes: np.ndarray, key: int, is_new: np.ndarray, radius: int, free: 
     small = np.repeat(wanted & (sizes <= BUCKET), sizes)
     bucket_of = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)[small]
     order = order[small]
-    # Side by side as they are compared: reading them where they stand would miss the cache twice a pair.
+    # Copy the hashes in comparison order: reading them at their original positions would miss the cache twice a pair.
     values = hashes[order]
     places = np.arange(len(order))
     step = 1
-    while len(places):  # pairs one apart in the sorted order, then two apart, until no bucket is that long
+    while len(places):  # pairs one apart in the sorted order, then two apart, up to the longest bucket
         places = places[places + step < len(order)]
         places = places[bucket_of[places] == bucket_of[places + step]]
         near = places[np.bitwise_count(values[places] ^ values[places + step]) <= radius]
@@ -125,7 +129,8 @@ def _equal(hashes: np.ndarray, key: int, is_new: np.ndarray, radius: int, free: 
 def _sorted(hashes: np.ndarray, key: int) -> tuple[np.ndarray, np.ndarray]:
     """Sort rows by their bits under ``key``, ties by row: (order, starts of each run of equal bits).
 
-    Bits and row number share one integer where they fit: sorting integers takes a tenth of the time of sorting rows.
+    The bits and the row number share one integer if they fit: sorting integers takes a tenth of the time of sorting
+    rows.
     """
     row_bits = max(1, (len(hashes) - 1).bit_length())
     if key.bit_count() + row_bits > 64:
@@ -141,7 +146,7 @@ def _sorted(hashes: np.ndarray, key: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _gathered(hashes: np.ndarray, key: int) -> np.ndarray:
-    """Move the bits under ``key`` together to the low end, in their order; a run of bits at a time."""
+    """Move the bits under ``key`` to the low end in order, one run of bits at a time."""
     found = np.zeros_like(hashes)
     place = filled = 0
     while key >> place:
@@ -155,6 +160,7 @@ def _gathered(hashes: np.ndarray, key: int) -> np.ndarray:
 
 
 def _all_pairs(bucket: np.ndarray, is_new: np.ndarray):
+    """Yield (left, right) of all pairs of a bucket with at least one new hash."""
     for place, row in enumerate(bucket[:-1]):
         others = bucket[place + 1 :]
         others = others if is_new[row] else others[is_new[others]]
@@ -162,7 +168,7 @@ def _all_pairs(bucket: np.ndarray, is_new: np.ndarray):
 
 
 def _first_choice(differ: np.ndarray, bands: list[int], chosen: tuple[int, ...]) -> np.ndarray:
-    """Whether ``chosen`` are the first bands that a pair agrees in: then it is reported here and nowhere else."""
+    """Return whether ``chosen`` are the first bands in which each pair agrees, so that a pair is reported only once."""
     first = np.ones(len(differ), dtype=bool)
     for place in range(chosen[-1]):
         if place not in chosen:
@@ -171,6 +177,7 @@ def _first_choice(differ: np.ndarray, bands: list[int], chosen: tuple[int, ...])
 
 
 def _joined(found: list[Edges]) -> Edges:
+    """Concatenate lists of edges."""
     if not found:
         return _none()
     left, right, distance = (np.concatenate(column) for column in zip(*found, strict=True))
@@ -178,5 +185,6 @@ def _joined(found: list[Edges]) -> Edges:
 
 
 def _none() -> Edges:
+    """Return empty edges."""
     empty = np.empty(0, dtype=np.int64)
     return empty, empty, empty

@@ -1,4 +1,4 @@
-"""Train spherical k-means (unit centroids for unit vectors) and assign vectors to their nearest centroids."""
+"""Train spherical k-means (unit centroids for unit vectors), and assign vectors to their nearest centroids."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ import numpy as np
 
 from pairmill.ops.whole.ranking import blocks, nearest, unit
 
-TRAIN_VERSION = 1  # counts up when the same vectors give other centroids
-ASSIGN_VERSION = 1  # counts up when a vector is given other centroids
-# faiss's own advice: more points a centroid add time, hardly quality.
+TRAIN_VERSION = 1  # increase when the same vectors give other centroids
+ASSIGN_VERSION = 1  # increase when a vector is assigned to other centroids
+# The advice of faiss: more points per centroid add time and hardly any quality.
 POINTS_PER_CENTROID = 256
-# Above this many centroids one k-means costs more than sqrt(K) small ones: K = 2M is 1,414 groups of some 1,414.
+# Above this many centroids one k-means costs more than sqrt(K) small ones: K = 2M makes 1,414 groups of some 1,414.
 FLAT_LIMIT = 65_536
-# Steps over all groups after the two levels. On 4,000 clusters of 150,000 topical vectors the mean cosine to the own
-# centroid was 0.801 before, 0.813 after, 0.811 by one flat k-means of 6 steps; on directions without topics 0.689,
-# 0.754, 0.767.
+# Steps over all groups after the two levels. On 4,000 clusters of 150,000 topical vectors the mean cosine to the
+# assigned centroid was 0.801 before these steps, 0.813 after, and 0.811 by one flat k-means of 6 steps; on random
+# directions without topics it was 0.689, 0.754, 0.767.
 REFINEMENTS = 2
 
 
 def train(vectors: np.ndarray, k: int, seed: int = 0, iterations: int = 10, flat_limit: int = FLAT_LIMIT) -> np.ndarray:
     """Train centroids on ``vectors`` (n, d), any float type or a memory map: (min(k, n), d) float32 of length 1.
 
-    The same input and seed give the same centroids. At most 256 points a centroid are looked at, chosen by ``seed``;
-    the caller orders the rows by an id's hash, so that they do not depend on the order of arrival. Equal vectors may
-    give equal centroids; the later of those get no member. Above ``flat_limit`` centroids it works in two levels,
-    sqrt(k) groups and in each its share of k by its points (one group in memory at a time), then two steps over all.
+    The same input and seed give the same centroids. At most 256 points per centroid are used, chosen by ``seed``; the
+    caller sorts the rows by an id's hash, so that the choice does not depend on the order of arrival. Equal vectors may
+    give equal centroids; the later ones of these get no members. Above ``flat_limit`` centroids, training has two
+    levels: sqrt(k) groups, then in each group a share of the k proportional to its points (one group in memory at a
+    time), then two steps over all centroids.
 
-    Raises ValueError for k < 1 or no vectors.
+    Raises:
+        ValueError: ``k`` is less than 1, or there are no vectors.
     """
     if k < 1 or len(vectors) < 1:
         raise ValueError(f"k-means of {len(vectors)} vectors into {k} clusters; both must be at least 1")
@@ -55,7 +57,7 @@ def train(vectors: np.ndarray, k: int, seed: int = 0, iterations: int = 10, flat
 
 
 def _refined(vectors: np.ndarray, centroids: np.ndarray, seed: int) -> np.ndarray:
-    """Take one step of k-means over all groups: a vector near a group's border may belong to a centroid beyond it."""
+    """Run one k-means step over all groups: a vector near a border may be nearer to another group's centroid."""
     router = build_router(centroids, seed)
     sums = np.zeros(centroids.shape, dtype=np.float64)
     for part in blocks(len(vectors), vectors.shape[1]):
@@ -68,13 +70,14 @@ def _refined(vectors: np.ndarray, centroids: np.ndarray, seed: int) -> np.ndarra
 
 
 def _flat(vectors: np.ndarray, k: int, seed: int, iterations: int) -> np.ndarray:
+    """Train k-means on one level with faiss, for ``iterations`` steps."""
     import faiss
 
     means = faiss.Kmeans(
         vectors.shape[1],
         k,
         niter=iterations,
-        seed=seed + 1,  # faiss takes a seed of 0 for no seed of its own
+        seed=seed + 1,  # faiss ignores a seed of 0
         spherical=True,
         min_points_per_centroid=1,
         max_points_per_centroid=POINTS_PER_CENTROID,
@@ -84,6 +87,7 @@ def _flat(vectors: np.ndarray, k: int, seed: int, iterations: int) -> np.ndarray
 
 
 def _sample(vectors: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Return at most ``most`` vectors, chosen at random by ``seed``, in their order."""
     if len(vectors) <= most:
         return np.asarray(vectors)
     rows = np.random.default_rng(seed).choice(len(vectors), size=most, replace=False)
@@ -91,7 +95,7 @@ def _sample(vectors: np.ndarray, most: int, seed: int) -> np.ndarray:
 
 
 def _shares(sizes: np.ndarray, k: int) -> np.ndarray:
-    """Deal out ``k`` by size, largest remainder first: at least 1 to a group with points, at most its points."""
+    """Divide ``k`` among groups by size, largest remainder first: 1 to its size for a group with points."""
     wanted = sizes * (k / sizes.sum())
     shares = np.minimum(np.maximum(np.floor(wanted).astype(np.int64), sizes > 0), sizes)
     while (missing := k - shares.sum()) != 0:
@@ -104,10 +108,10 @@ def _shares(sizes: np.ndarray, k: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Router:
-    """A coarse index over many centroids: ``heads`` (g, d) float32, and the centroids' numbers group by group.
+    """A coarse index of many centroids: ``heads`` (g, d) float32, and the centroids' numbers group by group.
 
-    Centroid numbers of group i are ``members[offsets[i]:offsets[i + 1]]``. A function of the centroids alone, so that
-    every worker builds the same one, or is sent it.
+    The centroids of group i are ``members[offsets[i]:offsets[i + 1]]``. The index depends on the centroids alone, so
+    every worker builds the same one, or receives it.
     """
 
     heads: np.ndarray
@@ -116,7 +120,7 @@ class Router:
 
 
 def build_router(centroids: np.ndarray, seed: int = 0) -> Router:
-    """Group (k, d) centroids into about sqrt(k) groups of like direction."""
+    """Cluster (k, d) centroids into about sqrt(k) groups of similar direction."""
     heads = train(centroids, max(1, round(len(centroids) ** 0.5)), seed)
     of_group = assign(centroids, heads)[:, 0]
     members = np.argsort(of_group, kind="stable")
@@ -128,9 +132,9 @@ def assign(
 ) -> np.ndarray:
     """Assign each vector to its nearest centroids: (n, min(probes, k)) int32, nearest first, ties by number.
 
-    Exact without a ``router``: n × k dot products in blocks of bounded memory. With one, only the centroids of the
-    ``groups`` nearest groups are looked at, which may miss the nearest (rarely: see the tests); a row whose groups hold
-    fewer than ``probes`` centroids ends in -1.
+    Without a ``router`` the result is exact: n × k dot products in blocks of bounded memory. With a router only the
+    centroids of the ``groups`` nearest groups are compared, which may miss the nearest centroid (rarely: see the
+    tests); a row whose groups hold fewer than ``probes`` centroids ends in -1.
     """
     probes = min(probes, len(centroids))
     found = np.empty((len(vectors), probes), dtype=np.int32)

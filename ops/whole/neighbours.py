@@ -1,4 +1,4 @@
-"""Find pairs of rows that stand near each other in an order by key and whose sketches are near."""
+"""Find pairs of rows that are near each other in sort order and have similar sketches."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 def near_in_order(
     runs: np.ndarray, sketches: np.ndarray, is_new: np.ndarray, window: int, furthest: int, known: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the pairs of one run, at most ``window`` places apart, at most ``furthest`` bits apart, with a new end.
+    """Find the pairs of rows of one run, within ``window`` positions and ``furthest`` bits, at least one of them new.
 
-    ``runs`` (n,) of any type with equal values side by side; ``sketches`` (n,) uint64; ``is_new`` (n,) bool. Returns
-    (left, right), int64 places, left < right. Of the first ``known`` rows, the end of a block before, no pair is
-    reported among themselves. No more work than window x the rows that share a run.
+    ``runs`` is (n,) of any type, with equal values adjacent; ``sketches`` is (n,) uint64; ``is_new`` is (n,) bool.
+    Returns (left, right), int64 positions with left < right. No pair is reported among the first ``known`` rows, which
+    repeat the end of the previous block. The work is at most ``window`` times the number of rows that share a run.
     """
     left, right = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     places = np.arange(max(0, len(runs) - 1))

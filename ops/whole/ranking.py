@@ -1,4 +1,4 @@
-"""Rank vectors by dot product so that rounding cannot reorder them, and scale vectors to length 1."""
+"""Rank vectors by dot product, independently of rounding errors, and scale vectors to length 1."""
 
 from __future__ import annotations
 
@@ -9,43 +9,47 @@ from typing import Any
 
 import numpy as np
 
-# Rows of a matmul block are chosen so that its result stays near this size.
+# The size in bytes of a matmul block's result, which sets the number of its rows.
 BLOCK_BYTES = 64 << 20
-# A matmul's last bits depend on its shape, by less than ROUNDING for vectors of length 1. So all that may be among the
-# best by its products are done again row by row, which gives equal bits for equal vectors in any block, order or number
-# of threads.
+# The last bits of a matmul depend on its shape; the difference is below ROUNDING for vectors of length 1. All
+# candidates for the best are therefore recomputed row by row, which gives equal bits for equal vectors in any block,
+# order or number of threads.
 ROUNDING = 1e-5
-# Half a step of bfloat16 at 1. Where the CPU multiplies it (4 times as fast as float32), it is rough enough to find the
-# candidates, and its error is added to ROUNDING.
+# Half a step of bfloat16 at 1. If the CPU has bfloat16 products (4 times as fast as float32), they find the candidates,
+# and their error is added to ROUNDING.
 HALF_STEP = 2.0**-9
-# Products of a block of queries that stay in the cache while they are scanned, and groups of columns to scan them by.
+# The number of products of a query block that stays in the cache during the scan, and the number of column groups in
+# the scan.
 SCANNED = 1 << 20
 GROUPS = 64
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Scale rows to length 1: (n, d) of any float type to float32; a row of zeros stays zeros."""
+    """Scale rows to length 1: (n, d) of any float type to float32; a row of zeros stays zero."""
     rows = np.asarray(vectors, dtype=np.float32)
     lengths = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
     return rows / np.where(lengths > 0, lengths, 1)
 
 
 def blocks(n: int, columns: int, most: int = 2**31) -> Iterator[slice]:
-    """Yield slices of ``range(n)``, ``most`` long at most; float32 product with ``columns`` near BLOCK_BYTES."""
+    """Yield slices of ``range(n)`` that keep a float32 product with ``columns`` columns near BLOCK_BYTES.
+
+    A slice has at most ``most`` rows and at least one.
+    """
     step = min(most, max(1, BLOCK_BYTES // (4 * max(1, columns))))
     return (slice(start, min(n, start + step)) for start in range(0, n, step))
 
 
 def products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Multiply along the last axis, float32; two vectors give the same bits wherever they stand."""
+    """Compute dot products along the last axis in float32; equal vectors give equal bits at any position."""
     return (left * right).sum(axis=-1, dtype=np.float32)
 
 
 def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Find the ``min(k, len(vectors))`` rows of ``vectors`` with the largest dot product, for a block of queries.
 
-    (indices int64, products float32), best first, ties by the smaller index; both inputs float32. Exact: rough products
-    only choose the candidates, generously by the bound of their error.
+    Returns (indices int64, products float32), best first, ties by the smaller index; both inputs are float32. The
+    result is exact: rough products only select the candidates, within the bound of their error.
     """
     k = min(k, len(vectors))
     best = np.empty((len(queries), k), dtype=np.int64)
@@ -63,7 +67,7 @@ def nearest(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarra
 
 @cache
 def multiplies_bfloat16() -> bool:
-    """Whether this CPU has instructions for bfloat16 products; without them they are slower than float32."""
+    """Return whether this CPU has instructions for bfloat16 products; without them they are slower than float32."""
     import torch
 
     found = getattr(torch.cpu, "get_capabilities", dict)()
@@ -72,7 +76,7 @@ def multiplies_bfloat16() -> bool:
 
 @dataclass(frozen=True)
 class _Rough:
-    """Rows as the matmul takes them (a tensor), their exact lengths, and each row's distance from its exact one."""
+    """Rows as a float32 or bfloat16 tensor for the matmul, their exact lengths, and each row's rounding error."""
 
     values: Any
     lengths: np.ndarray
@@ -80,6 +84,7 @@ class _Rough:
 
     @staticmethod
     def of(rows: np.ndarray) -> _Rough:
+        """Convert rows (n, d) float32; round them to bfloat16 if the CPU multiplies it fast."""
         import torch
 
         exact = torch.from_numpy(np.require(rows, requirements=["C", "W"]))
@@ -96,24 +101,24 @@ class _Rough:
 
 
 def _candidates(queries: _Rough, vectors: _Rough, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Find each (query, vector) pair that may be among the query's ``k`` best, in order of the query."""
+    """Find each (query, vector) pair that may be among the query's ``k`` best, sorted by query."""
     import torch
 
     rough = queries.values @ vectors.values.T
     n, columns = rough.shape
     if k <= GROUPS <= columns // 2:
-        # The k-th best of the groups' best is reached by k vectors at least; what is left over joins no group.
+        # At least k vectors reach the k-th best of the groups' maxima; the columns left over belong to no group.
         even = columns // GROUPS
         firm = rough[:, : even * GROUPS].view(n, even, GROUPS).amax(1).float()
     else:
         firm = rough.float()
     firm = firm.topk(k, dim=1).values[:, -1] if k > 1 else firm.amax(1)
-    # Rounded downwards to the number format of the products, by a step more than needed.
+    # Round down to the number format of the products, by one step more than needed.
     limit = firm - torch.from_numpy(2 * queries.off(vectors)).float()
     limit = limit - limit.abs() * 2 * HALF_STEP if rough.dtype != torch.float32 else limit
     found = np.flatnonzero((rough >= limit.to(rough.dtype)[:, None]).numpy())
     rows, places = np.divmod(found, columns)
-    few = np.flatnonzero(np.bincount(rows, minlength=n) < k)  # only of vectors that are no numbers
+    few = np.flatnonzero(np.bincount(rows, minlength=n) < k)  # only for vectors with NaN
     if len(few):
         others = ~np.isin(rows, few)
         rows = np.concatenate([rows[others], np.repeat(few, columns)])
@@ -126,7 +131,7 @@ def _candidates(queries: _Rough, vectors: _Rough, k: int) -> tuple[np.ndarray, n
 def _ranked(
     queries: np.ndarray, vectors: np.ndarray, rows: np.ndarray, columns: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rank each query's candidates and keep the best ``k``, by products that do not depend on the block."""
+    """Rank each query's candidates and return the best ``k``, by products that do not depend on the block."""
     exact = np.empty(len(rows), dtype=np.float32)
     step = max(1, SCANNED // (4 * queries.shape[1]))
     for start in range(0, len(rows), step):

@@ -1,4 +1,7 @@
-"""Search inside the probed clusters for the vectors with the largest dot product, one a group, and measure recall."""
+"""Search the probed clusters for the vectors with the largest dot product, and measure recall.
+
+Optionally only the most similar vector of each group is returned.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import numpy as np
 
 from pairmill.ops.whole.ranking import blocks, nearest
 
-VERSION = 1  # counts up when other vectors are found, or in another order
+VERSION = 1  # increase when other vectors are found, or in another order
 
 
 def top_k(
@@ -16,11 +19,19 @@ def top_k(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find for each query the ``k`` most similar vectors of the clusters that it probes.
 
-    ``queries`` (n, d); ``query_clusters`` (n, probes) int, distinct in a row, -1 for none; ``vectors`` (m, d) sorted by
-    cluster, float32, float16 or a memory map; ``offsets`` (clusters + 1,): cluster c is ``vectors[offsets[c]:offsets[c
-    + 1]]``. Returns (rows of ``vectors`` (n, k) int64, similarities (n, k) float32), best first, ties by the smaller
-    row; where the probed clusters hold fewer than k, rows are -1 and similarities -inf. The values do not depend on
-    which queries come together. Queries are grouped by cluster: one product a cluster and block of its queries.
+    Similarity is the dot product; the work is one matrix product per cluster and block of its queries. The values do
+    not depend on which queries are in the batch.
+
+    Args:
+        queries: (n, d).
+        query_clusters: (n, probes) int, distinct in a row, -1 for none.
+        vectors: (m, d) sorted by cluster; float32, float16 or a memory map.
+        offsets: (clusters + 1,); cluster c is ``vectors[offsets[c]:offsets[c + 1]]``.
+        k: Number of results per query.
+
+    Returns:
+        Rows of ``vectors`` (n, k) int64 and similarities (n, k) float32, best first, ties by the smaller row. If the
+        probed clusters hold fewer than k vectors, the missing rows are -1 and their similarities -inf.
     """
     asked = np.asarray(queries, dtype=np.float32)
     ids = np.full((len(asked), k), -1, dtype=np.int64)
@@ -50,10 +61,11 @@ def top_k_apart(
     k: int,
     groups: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find for each query the ``k`` most similar groups of vectors, each by its most similar vector that is probed.
+    """Find for each query the ``k`` most similar groups of vectors, each group by its most similar probed vector.
 
-    As `top_k`, with ``groups`` (m,) int64 >= 0: a number of its own for a vector that is in no group. A query whose k
-    nearest are of fewer groups is asked again for four times as many, until it has its k or all that it probes.
+    The arguments are those of `top_k`, and ``groups`` (m,) int64 >= 0; a vector in no group has a number of its own. If
+    the k nearest vectors of a query belong to fewer than k groups, the search is repeated with four times as many,
+    until there are k groups or no further vectors.
     """
     ids = np.full((len(queries), k), -1, dtype=np.int64)
     similarities = np.full((len(queries), k), -np.inf, dtype=np.float32)
@@ -70,9 +82,9 @@ def top_k_apart(
 def first_of_groups(
     ids: np.ndarray, similarities: np.ndarray, groups: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Keep of each row the first of every group, ``k`` at most: (ids (n, k), similarities (n, k)), -1 and -inf behind.
+    """Select in each row the first vector of every group, at most ``k``: (ids (n, k), similarities (n, k)).
 
-    All are (n, w); a group of -1 is no answer.
+    The inputs are (n, w), sorted best first; a group of -1 marks a missing result. Missing outputs are -1 and -inf.
     """
     order = np.argsort(groups, axis=1, kind="stable")
     in_order = np.take_along_axis(groups, order, axis=1)
@@ -91,7 +103,7 @@ def first_of_groups(
 def _merge(
     ids: np.ndarray, similarities: np.ndarray, rows: np.ndarray, found: np.ndarray, values: np.ndarray, first: int
 ) -> None:
-    """Merge one cluster's results into those that ``rows`` have already; a row comes once, as clusters are distinct."""
+    """Merge one cluster's results into the results of ``rows``; a row occurs once, since its clusters are distinct."""
     k = ids.shape[1]
     all_ids = np.concatenate([ids[rows], found + first], axis=1)
     all_values = np.concatenate([similarities[rows], values], axis=1)
@@ -101,10 +113,11 @@ def _merge(
 
 
 def recall_at_k(found_similarities: np.ndarray, exact_similarities: np.ndarray, k: int) -> float:
-    """Measure the share of the exact top ``k`` that was found, [0, 1]; both inputs (n, >= k), best first.
+    """Measure the share of the exact top ``k`` that was found, [0, 1]; both inputs are (n, >= k), best first.
 
-    A hit is a found similarity of at least the exact k-th less 1e-4: another vector as near is as good. Missing places
-    are -inf; a query that has fewer than k answers at all counts those it has; 1.0 when there is nothing to find.
+    A hit is a found similarity that is at least the exact k-th similarity minus 1e-4: another vector as near is as
+    good. Missing results are -inf. A query with fewer than k exact results counts only those; the recall is 1.0 if
+    there is nothing to find.
     """
     exact = np.asarray(exact_similarities, dtype=np.float64)[:, :k]
     found = np.asarray(found_similarities, dtype=np.float64)[:, :k]

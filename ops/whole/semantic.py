@@ -1,4 +1,4 @@
-"""Find pairs of similar vectors inside clusters."""
+"""Find pairs of vectors inside clusters whose cosine similarity reaches a threshold."""
 
 from __future__ import annotations
 
@@ -6,23 +6,32 @@ import numpy as np
 
 from pairmill.ops.whole.ranking import ROUNDING, blocks, products
 
-VERSION = 1  # counts up when other pairs are found
-# Rows compared at once. Of a cluster of 400 new ones two thirds of the square are computed, of larger ones nearly half;
-# fewer rows at once would cost the matrix product its speed.
+VERSION = 1  # increase when other pairs are found
+# Rows per block. In a cluster of 400 new rows two thirds of the square are computed, in larger ones nearly half;
+# smaller blocks would slow down the matrix product.
 ROWS = 128
 
 
 def edges_within(
     vectors: np.ndarray, is_new: np.ndarray, rows: np.ndarray, clusters: np.ndarray, threshold: float, most: int = 1_000
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find the pairs of cosine >= ``threshold`` with a new end.
+    """Find the pairs of one cluster with a cosine >= ``threshold`` of which at least one is new.
 
-    Returns (i, j, similarity), int64, int64, float32, i < j, sorted. ``vectors`` (n, d) of length 1, float32 or
-    float16; ``is_new`` (n,) bool; row ``rows[m]`` of ``vectors`` is a member of ``clusters[m]``. Only members of one
-    cluster are compared, so a pair on a border may be missed; a row may be in several clusters, and a pair that meets
-    twice is reported once. A row with more than ``most`` neighbours after it in a cluster keeps the nearest of those:
-    its component is larger than ``most`` anyway, and with ``most`` at least the largest group allowed, no group that is
-    allowed loses an edge. Memory is bounded by a block of products and the edges.
+    Only members of one cluster are compared, so a pair across a border may be missed. A row may be in several clusters;
+    a pair in several clusters is reported once. A row with more than ``most`` similar rows after it in a cluster keeps
+    the nearest ``most``: its component is larger than ``most`` anyway, so with ``most`` at least the largest group
+    allowed, no allowed group loses an edge. Memory is bounded by one block of products plus the edges.
+
+    Args:
+        vectors: (n, d) of length 1; float32 or float16.
+        is_new: (n,) bool.
+        rows: Row numbers of ``vectors``; ``rows[m]`` is a member of ``clusters[m]``.
+        clusters: Cluster numbers, parallel to ``rows``.
+        threshold: The smallest cosine of a pair.
+        most: The most edges from a row to later rows of its cluster.
+
+    Returns:
+        (i, j, similarity) as int64, int64, float32, with i < j, sorted.
     """
     if len(vectors) == 0 or not np.any(is_new):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
@@ -43,7 +52,7 @@ def edges_within(
 
 
 def _inside(vectors: np.ndarray, members: np.ndarray, is_new: np.ndarray, threshold: float, most: int):
-    """Yield i * n + j of the similar pairs of one cluster, i < j; ``members`` are rows in ascending order."""
+    """Yield i * n + j for the similar pairs i < j of one cluster; ``members`` are rows in ascending order."""
     new = is_new[members]
     n_new = int(new.sum())
     if n_new == 0 or len(members) < 2:
@@ -52,10 +61,10 @@ def _inside(vectors: np.ndarray, members: np.ndarray, is_new: np.ndarray, thresh
     members = np.concatenate([members[new], members[~new]])
     block = np.asarray(vectors[members], dtype=np.float32)
     for part in blocks(n_new, len(members), ROWS):
-        # Each pair once: a new row is compared with those that stand after it, first new ones, then known ones.
+        # Each pair once: a new row is compared with the rows after it, first the new ones, then the old ones.
         later = block[part] @ block[part.start :].T
         later[:, : len(later)][np.tri(len(later), dtype=bool)] = -np.inf
-        # Flat, since numpy looks for the few set ones of a matrix at a tenth of the speed.
+        # Flattened, because numpy finds few non-zero values of a matrix at a tenth of the speed.
         left, right = np.divmod(np.flatnonzero(later >= threshold - ROUNDING), later.shape[1])
         for row in np.flatnonzero(np.bincount(left) > most) if len(left) > most else ():
             nearest = np.argsort(-later[row], kind="stable")[:most]

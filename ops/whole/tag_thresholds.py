@@ -1,4 +1,4 @@
-"""Find for each word of a vocabulary the cosine from which on a picture has it as a tag."""
+"""Compute for each word of a vocabulary the cosine at which an image gets the word as a tag."""
 
 from __future__ import annotations
 
@@ -8,25 +8,29 @@ import numpy as np
 
 from pairmill.ops.whole.ranking import blocks
 
-VERSION = 1  # counts up when the same vectors give other values
-# One also-ran in a hundred is higher than what a word gets as one. Of fewer than a hundred it is the highest.
+VERSION = 1  # increase when the same vectors give other values
+# A word's level is exceeded by one in this many cosines with images for which another word is nearer. Of fewer than a
+# hundred cosines it is the highest.
 ONE_IN = 100
-# How much of a word's own level counts, the rest being the mean of all words' levels: a word's own is a noisy estimate,
-# and higher for words that have many like them, which are right more often than hubs are.
+# Weight of a word's own level; the rest is the mean of all levels. A word's own level is a noisy estimate. It is also
+# higher for words with many similar words, and these are right more often than words near everything.
 OWN = 0.25
 
 
 def tag_thresholds(pictures: np.ndarray, words: np.ndarray, strict: float) -> np.ndarray:
-    """Return thresholds (w,) of cosines, rounded to 4 decimals; ``pictures`` (n, d), ``words`` (w, d), of length 1.
+    """Compute the threshold (w,) of each word's cosine, rounded to 4 decimals.
 
-    ``pictures`` are a sample, 100 or more. A word's level is its cosine with pictures to which another word is nearer,
-    at the 99th percentile: what it gets where it is wrong, mostly. A word that is near everything has a high one. All
-    thresholds are the levels (a quarter the word's own, the rest the mean of all) raised alike, until the share
-    ``strict`` of the runners-up, each picture's second-best word by its margin, fails. A runner-up stands for the
-    best word of a picture that shows nothing of the vocabulary. Raises ValueError for fewer than two words.
+    ``pictures`` (n, d) and ``words`` (w, d) have rows of length 1; ``pictures`` are a sample of at least 100.
 
-    In three demo worlds (1,500 pictures each, 1,228 words), and with a random half of the words: first tags that are
-    right, of pictures that show one of the words; tags that are right; pictures that show none of them and get no tag.
+    A word's level is the 99th percentile of its cosines with images for which another word is nearer, that is, mostly
+    where the word is wrong. A word that is near everything has a high level. A threshold is the level (a quarter the
+    word's own, the rest the mean of all levels) plus an offset common to all words. The offset is chosen so that the
+    share ``strict`` of the runners-up fails; a runner-up is an image's second-best word by its margin above the level,
+    and represents the best word of an image that shows nothing of the vocabulary.
+
+    The table covers three demo worlds (1,500 images each, 1,228 words), and the same with a random half of the words.
+    It gives the share of right first tags among images that show one of the words, the share of right tags, recall, and
+    for the half vocabulary also the share of images without any of the words that get no tag:
 
     | strict | first right | right among all | recall | half: first right | half: none |
     |--:|--:|--:|--:|--:|--:|
@@ -34,11 +38,15 @@ def tag_thresholds(pictures: np.ndarray, words: np.ndarray, strict: float) -> np
     | 0.5 | 0.893 | 0.54 | 0.962 | 0.946 | 0.31 |
     | 0.7 | 0.881 | 0.69 | 0.933 | 0.942 | 0.51 |
 
-    A word's own level makes no difference there (none of it: 0.892, 0.873; all: worse), its CLIP having learned these
-    words alone; it is for words that are near everything. Tags are ranked by cosine: by how far they are above their
-    threshold 0.1 to 0.4 % fewer first ones are right there, and in a fourth world 0.6 % more. Mean and deviation of
-    all cosines of a word do harm: of 3,282 pictures of that world 0.911 are right by cosine, 0.873 less the mean, 0.761
-    in deviations, since words that have many like them are also those that many pictures show.
+    A word's own level makes no difference there (with none of it: 0.892, 0.873; with all of it: worse), because that
+    CLIP was trained on these words alone; it is meant for words that are near everything. Tags are ranked by cosine.
+    Ranked by their distance above the threshold, 0.1 to 0.4 % fewer first tags are right there, and 0.6 % more in a
+    fourth world. Normalising each word's cosines does harm: of 3,282 images of that world 0.911 are right by cosine,
+    0.873 after subtracting the mean, 0.761 in standard deviations, since words with many similar words are also those
+    that many images show.
+
+    Raises:
+        ValueError: There are fewer than two words.
     """
     if len(words) < 2:
         raise ValueError("a threshold needs words to tell apart: two or more")
@@ -50,13 +58,13 @@ def tag_thresholds(pictures: np.ndarray, words: np.ndarray, strict: float) -> np
 
 
 def _cosines(pictures: np.ndarray, words: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield (words, their cosines with all pictures as (w, n) float32), a block of words at a time."""
+    """Yield (slice of words, their cosines with all images as (w, n) float32), one block of words at a time."""
     for part in blocks(len(words), len(pictures)):
         yield part, words[part] @ pictures.T
 
 
 def _best(pictures: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Return the nearest word of each picture (n,), the earlier one of two."""
+    """Return the index of each image's nearest word: (n,); ties go to the earlier word."""
     highest, best = np.full(len(pictures), -np.inf, np.float32), np.zeros(len(pictures), np.int64)
     for part, cosines in _cosines(pictures, words):
         first = cosines.argmax(axis=0)
@@ -67,7 +75,10 @@ def _best(pictures: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 
 def _levels(pictures: np.ndarray, words: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Return each word's high percentile over the pictures to which another is nearer; over all where none is."""
+    """Return each word's 99th percentile over the images for which another word is nearer: (w,).
+
+    A word that is nearest for no image, or for all, takes the percentile over all images.
+    """
     wins = np.bincount(best, minlength=len(words))
     level = np.empty(len(words))
     for part, cosines in _cosines(pictures, words):
@@ -79,7 +90,7 @@ def _levels(pictures: np.ndarray, words: np.ndarray, best: np.ndarray) -> np.nda
 
 
 def _second_margins(pictures: np.ndarray, words: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """Return each picture's second-highest margin above the words' levels: (n,)."""
+    """Return each image's second-highest margin above the words' levels: (n,)."""
     highest = np.full((2, len(pictures)), -np.inf)
     for part, cosines in _cosines(pictures, words):
         margins = np.concatenate([highest, cosines - level[part, None]])

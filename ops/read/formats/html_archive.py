@@ -1,4 +1,4 @@
-"""Read HTML pages with their pictures, or pictures alone, from a zip or tar. One archive is a unit."""
+"""Read HTML pages with their images, or images alone, from a zip or tar. One archive is one unit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INSIDE = (HtmlFolder(), ImageFolder())
 
 
 class HtmlArchive:
-    """Read an archive as the folder that it would unpack to. Tars of samples without pages belong to webdataset."""
+    """Read an archive like the folder that it would extract to; tars of samples without pages belong to webdataset."""
 
     name = "html_archive"
     turn = 20
@@ -27,12 +27,14 @@ class HtmlArchive:
     expects = ".zip or .tar(.gz) archives of pages, .zip of pictures"
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        """Claim zips of pages or images, and tars that hold pages."""
         for entry in files.of(self.suffixes):
             if _is_ours(tree, entry):
                 files.take(entry.path)
                 yield Unit(tree.uri(entry.path), entry.size, entry.etag, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        """Yield the documents of one archive, and a Fault for each that cannot be read."""
         try:
             with archive(tree, unit.uri.removeprefix(tree.uri(""))) as packed:
                 yield from _documents(packed)
@@ -41,14 +43,16 @@ class HtmlArchive:
 
 
 def _is_ours(tree: Tree, entry: Entry) -> bool:
+    """Return whether an archive holds pages, or, for a zip, images; a damaged zip counts too."""
     is_zip = entry.suffix == "zip"
     if is_zip and not peek(tree, entry):
-        return True  # damaged from its start: read() tells how
+        return True  # damaged from its start: read() returns the fault
     wanted = PAGE_SUFFIXES | PICTURE_SUFFIXES if is_zip else PAGE_SUFFIXES
     return any(Entry(name, 0, "").suffix in wanted for name in peek(tree, entry))
 
 
 def _documents(packed: ArchiveTree) -> Iterator[Document | Fault]:
+    """Yield the documents of an open archive: pages, then named images, then images without a telling suffix."""
     files = FileTable()
     yield from packed.list_into(files)
     for reader in INSIDE:

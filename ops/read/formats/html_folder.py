@@ -1,4 +1,4 @@
-"""Read folders of HTML pages with their pictures beside them or embedded. One page is a unit and a document."""
+"""Read folders of HTML pages whose images lie beside them or are embedded. One page is one unit and one document."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pairmill.ops.read.places.one_document import OneDocument
 from pairmill.ops.read.places.tree import Tree
 
 SUFFIXES = frozenset(("html", "htm", "xhtml"))
-# Pages read at once when all are searched for the pictures they show: hides the distance of S3.
+# Pages to read in parallel when the images that pages show are searched for; this hides the latency of S3.
 AT_ONCE = 128
-# Beyond this share of letters that cannot be decoded, a page is no text.
+# The largest share of undecodable characters in a page.
 MAX_BAD = 0.1
 
 
 class HtmlFolder:
-    """Read pages; a picture file that any page shows is taken with it and is no document of its own.
+    """Read HTML pages; an image file that a page shows belongs to the page and is no document of its own.
 
-    A page is read again when its own file changes, or that of a picture that it shows.
+    A page is read again if its own file or the file of an image that it shows changes.
     """
 
     name = "html_folder"
@@ -35,7 +35,7 @@ class HtmlFolder:
     expects = ".html, .htm or .xhtml pages"
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
-        """Claim pages and the pictures they show; where picture files are, every page is parsed for it (0.3 ms)."""
+        """Claim pages and the image files they show; if there are image files, parse every page for this (0.3 ms)."""
         has_pictures = files.has(PICTURE_SUFFIXES)
         for some in _by_bytes(files.of(SUFFIXES)):
             shown = _shown_by(tree, some, files) if has_pictures else [()] * len(some)
@@ -46,6 +46,7 @@ class HtmlFolder:
                 yield Unit(tree.uri(entry.path), entry.size, etag, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        """Yield the document of one page, or a Fault if it cannot be read."""
         path = unit.uri.removeprefix(tree.uri(""))
         data = tree.read(path)
         if isinstance(data, Fault):
@@ -57,7 +58,7 @@ class HtmlFolder:
 
 
 def fault_of(uri: str, parsed: page.Page) -> Fault | None:
-    """Say why a parsed page cannot be used as a document; None when it can."""
+    """Return the Fault of a parsed page that cannot be used as a document, or None."""
     if parsed.too_large:
         return Fault(uri, "too_large", parsed.too_large)
     if parsed.n_bad > MAX_BAD * parsed.n_letters:
@@ -69,6 +70,7 @@ def fault_of(uri: str, parsed: page.Page) -> Fault | None:
 
 
 def _document(tree: Tree, path: str, parsed: page.Page) -> Document:
+    """Build a page's document; read the image files that it shows."""
     base = page.base(parsed.root)
     found = reading_order.items(parsed.root)
     linked = {
@@ -93,7 +95,7 @@ def _document(tree: Tree, path: str, parsed: page.Page) -> Document:
 
 
 def _files(tree: Tree, links: list[Link]) -> dict[str, bytes | Fault]:
-    """Read the files that the page most likely shows, each once and all at once: contents by path."""
+    """Read the files that the page most likely shows, each once and all in parallel; return contents by path."""
     paths = sorted({link.paths[0] for link in links if link.paths})
     return dict(zip(paths, tree.read_many(paths), strict=True))
 
@@ -101,7 +103,10 @@ def _files(tree: Tree, links: list[Link]) -> dict[str, bytes | Fault]:
 def _picture(
     tree: Tree, links: list[Link], files: dict[str, bytes | Fault], nowhere: str, position: int, alt_text: str
 ) -> Picture:
-    """Take the first link that has bytes; if none has, the first one's address with its fault."""
+    """Build the image from the first link that has bytes; if none has, keep the address and fault of one link.
+
+    The fault of a file that exists is preferred to that of a missing file.
+    """
     refused: list[tuple[str, Fault]] = []
     for link in links:
         if link.data:
@@ -113,7 +118,7 @@ def _picture(
             if not isinstance(data, Fault):
                 return shown_file(tree, path, data, position, tree.uri(path), alt_text)
             refused.append((tree.uri(path), data))
-    # A file that is there and cannot be used says more than one that is not.
+    # A fault of an existing file tells more than a missing file.
     refused.sort(key=lambda pair: pair[1].reason == "missing")
     missing = nowhere, Fault(nowhere, "missing", "a picture element without an address")
     url, fault = refused[0] if refused else missing
@@ -121,7 +126,7 @@ def _picture(
 
 
 def _by_bytes(pages: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """Cut pages into runs of AT_ONCE, or of as many as are parsed of one page."""
+    """Batch pages into lists of at most AT_ONCE pages and page.MOST_BYTES bytes, the size limit of a single page."""
     some: list[Entry] = []
     for entry in pages:
         if some and (len(some) == AT_ONCE or sum(each.size for each in some) + entry.size > page.MOST_BYTES):
@@ -133,7 +138,7 @@ def _by_bytes(pages: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 
 def _shown_by(tree: Tree, pages: list[Entry], files: Container[str]) -> list[Sequence[str]]:
-    """List for each page the picture files that it shows, sorted by name."""
+    """List for each page the image files that it shows, sorted by name."""
     found = tree.read_many([entry.path for entry in pages], page.MOST_BYTES)
     return [
         () if isinstance(data, Fault) else sorted(_shown(tree, entry.path, data, files))
@@ -142,7 +147,7 @@ def _shown_by(tree: Tree, pages: list[Entry], files: Container[str]) -> list[Seq
 
 
 def _shown(tree: Tree, path: str, data: bytes, files: Container[str]) -> set[str]:
-    """Collect the source's files that the page shows; of a picture's alternatives only the one that will be taken."""
+    """Collect the source's files that a page shows; of an image's alternative addresses only the one to be used."""
     parsed = page.parse(data)
     if fault_of(path, parsed):
         return set()
@@ -152,6 +157,7 @@ def _shown(tree: Tree, path: str, data: bytes, files: Container[str]) -> set[str
 
 
 def _chosen(tree: Tree, path: str, base: str, reference: PictureReference, files: Container[str]) -> str:
+    """Return the first of an image's candidate files that exists; '' if there is none or the bytes are embedded."""
     for source in reference.sources:
         link = resolve(tree, path, source, base)
         if link.data:

@@ -1,8 +1,8 @@
-"""Read picture files, each a document; a .txt of the same stem is its caption, a .json its metadata.
+"""Read image files, each a document; a .txt file of the same stem is its caption, a .json file its metadata.
 
-Names only say which files are read together. What a file is, is seen in its first bytes by the worker that reads it: a
-file without a picture's name (``a1b2c3d4e5``, ``photo.jpg.1``) is one if it begins as one; beside it stand
-``a1b2c3d4e5.txt`` and ``photo.jpg.1.json``.
+Names only decide which files are read together. The worker that reads a file decides by its first bytes whether it is
+an image. A file without an image's suffix (``a1b2c3d4e5``, ``photo.jpg.1``) is an image if it begins like one; its
+caption and metadata are then ``a1b2c3d4e5.txt`` and ``photo.jpg.1.json``.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import Tree
 
 DECODED = ("jpg", "jpeg", "jpe", "jfif", "png", "apng", "gif", "webp", "bmp", "dib", "tif", "tiff", "avif")
-# Listed although they are not decoded, so that such a file is shown in quarantine instead of being passed over.
+# Formats that are claimed but not decoded, so that such a file ends in quarantine instead of being ignored.
 NOT_DECODED = ("heic", "heif", "jxl", "jp2", "ico", "svg", "psd")
 SUFFIXES = frozenset(DECODED + NOT_DECODED)
-# Cameras' own files are TIFF by their first bytes, but what a decoder finds first in them is a thumbnail.
+# Raw camera files begin like TIFF, but a decoder finds a thumbnail first in them.
 CAMERA = frozenset(("3fr", "arw", "cr2", "dng", "iiq", "nef", "nrw", "orf", "pef", "rw2", "sr2", "srw"))
 HEAD_BYTES = 512
-# Beyond this share of letters that cannot be decoded, a file beside a picture is no caption.
+# The largest share of undecodable characters in a caption.
 MAX_BAD = 0.1
 BESIDE = ("txt", "json")
-# Names of the caption in the JSON, best first; img2dataset writes such files too (output_format=files).
+# Keys of the caption in the JSON, best first; img2dataset writes such files too (output_format=files).
 CAPTIONS = ("caption", "text", "alt", "alt_text")
 
 
 class ImageFolder:
-    """Read one picture as one unit and one document."""
+    """Read one image as one unit and one document."""
 
     name = "image_folder"
     turn = 100
@@ -43,9 +43,11 @@ class ImageFolder:
     expects = "pictures such as .jpg, .png or .webp, with captions in .txt and metadata in .json files of the same name"
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        """Claim each file with an image's suffix, with its caption and metadata files."""
         return (_claimed(tree, files, entry) for entry in files.of(SUFFIXES))
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        """Yield the document of one image, and a Fault for each of its files that cannot be read."""
         path = unit.uri.removeprefix(tree.uri(""))
         if _is_named(path) or is_picture(tree, path):
             yield from _document(tree, path)
@@ -58,34 +60,34 @@ class ImageFolder:
 
 
 def claim_unnamed(tree: Tree, files: FileTable, named: Collection[str]) -> Iterator[Unit]:
-    """Take files whose names say nothing: all but those with a suffix of ``named``.
+    """Claim the files without a suffix of ``named``, each as a unit.
 
-    Each is a unit, and a document if it begins as a picture does.
+    A unit becomes a document if its file begins like an image.
     """
     for entry in files.beyond(named):
-        if files.is_free(entry.path):  # not taken with the one before
+        if files.is_free(entry.path):  # not taken as caption or metadata of an earlier file
             yield _claimed(tree, files, entry)
 
 
 def is_picture(tree: Tree, path: str) -> bool:
-    """Whether a file begins as a picture that is read does. Raises SourceError as Tree.open does."""
+    """Return whether a file begins like an image in a supported format. Raises SourceError as Tree.open does."""
     if Entry(path, 0, "").suffix in CAMERA:
         return False
     try:
         with tree.open(path) as file:
             return bool(format_of(file.read(HEAD_BYTES)))
     except OSError:
-        return False  # gone, empty on S3, or not to be read: read() tells which
+        return False  # missing, empty on S3, or unreadable: read() returns which
 
 
 def no_picture(uri: str, path: str) -> Fault:
-    """Make the fault of a file that no format reads."""
+    """Build the Fault of a file that no format reads."""
     detail = f"neither a page, a table of documents nor a picture that is read ('{path}'): left alone"
     return Fault(uri, "not_an_image", detail)
 
 
 def _claimed(tree: Tree, files: FileTable, entry: Entry) -> Unit:
-    """Take a picture with the texts beside it."""
+    """Take an image file with its caption and metadata files, and build the unit."""
     beside = [found for path in _beside(entry.path) if (found := files.get(path)) and found.suffix in BESIDE]
     files.take(entry.path, *(each.path for each in beside))
     etag = text_id(entry.etag, *(each.etag for each in beside)) if beside else entry.etag
@@ -93,9 +95,9 @@ def _claimed(tree: Tree, files: FileTable, entry: Entry) -> Unit:
 
 
 def _document(tree: Tree, path: str) -> Iterator[Document | Fault]:
-    """Yield the document of a picture, and a fault for what stands beside it and is no text."""
+    """Yield an image's document, and a Fault for a caption or metadata file that is not text."""
     data, caption_data, said_data = tree.read_many([path, *_beside(path)])
-    # Neither file need be there: most pictures have none.
+    # Both files are optional: most images have neither.
     texts: list[str] = []
     for beside, found in zip(_beside(path), (caption_data, said_data), strict=True):
         text = "" if isinstance(found, Fault) else readable(tree.uri(beside), found)
@@ -110,17 +112,19 @@ def _document(tree: Tree, path: str) -> Iterator[Document | Fault]:
 
 
 def _alone(tree: Tree, path: str) -> Document:
+    """Build the document of an image without caption and metadata."""
     return _made(tree, path, tree.read(path), {}, "")
 
 
 def _made(tree: Tree, path: str, data: bytes | Fault, said: dict[str, object], caption: str) -> Document:
+    """Build an image's document from its bytes, metadata ``said`` and caption."""
     picture = shown_file(tree, path, data, 0, clean(said.get("url")) or tree.uri(path), caption)
     title = clean(said.get("title")) or posixpath.basename(_stem(path))
     return Document(tree.uri(path), title, storable(said), (picture, Text(caption)) if caption else (picture,))
 
 
 def readable(uri: str, data: bytes) -> str | Fault:
-    """Decode the text beside a picture; or make the fault of a file that is none."""
+    """Decode a caption or metadata file; return a Fault if it is not text."""
     if format_of(data[:HEAD_BYTES]):
         detail = "a picture, although it is named as the text of the one beside it: rename it and it is read"
         return Fault(uri, "bad_encoding", detail)
@@ -131,15 +135,18 @@ def readable(uri: str, data: bytes) -> str | Fault:
 
 
 def _beside(path: str) -> tuple[str, str]:
+    """Return the paths of an image's caption and metadata files."""
     stem = _stem(path) if _is_named(path) else path
     return stem + ".txt", stem + ".json"
 
 
 def _is_named(path: str) -> bool:
+    """Return whether a path has an image's suffix."""
     return Entry(path, 0, "").suffix in SUFFIXES
 
 
 def _stem(path: str) -> str:
+    """Return a path without its extension."""
     return posixpath.splitext(path)[0]
 
 

@@ -1,4 +1,7 @@
-"""Read Parquet that holds the pictures: Hugging Face's ``{bytes, path}`` structs (one or a list), binary columns."""
+"""Read Parquet tables that hold image bytes: binary columns, or Hugging Face's ``{bytes, path}`` structs.
+
+A struct column may hold one image or a list of images per row.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from pairmill.ops.read.records import columns, tables
 
 
 class ImageTable:
-    """Read a row as a document: its pictures, then its captions; every other column is metadata."""
+    """Read each table row as a document: its images, then its captions; every other column is metadata."""
 
     name = "image_table"
     turn = 60
@@ -23,11 +26,13 @@ class ImageTable:
     expects = ".parquet with pictures in a binary column such as 'image', or a struct of 'bytes' and 'path'"
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        """Claim Parquet tables with a column of image bytes."""
         for entry in tables.shaped(tree, files, _fits):
             files.take(entry.path)
             yield from tables.units(tree, entry, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        """Yield a document for each row of a row group, and a Fault for each that cannot be read."""
         path = tables.path_of(tree, unit)
         header = tables.header(tree, Entry(path, 0, unit.etag))
         known = header.columns if header else {}
@@ -37,13 +42,15 @@ class ImageTable:
 
 
 def _fits(kinds: dict[str, str]) -> bool:
-    # Lists of pictures beside lists of texts are an interleaved document: see obelics.
+    """Return whether a table's columns hold image bytes but not OBELICS' parallel lists."""
+    # Parallel lists of images and texts are an interleaved document: see obelics.
     return bool(columns.held(kinds)) and not columns.is_interleaved(kinds)
 
 
 def _document(
     tree: Tree, path: str, uri: str, row: dict[str, Any], held: list[str], captions: list[str], address: str
 ) -> Document | Fault:
+    """Build a row's document; an image without bytes is read from the row's address."""
     words = columns.texts(row, captions)
     alt = words[0] if words else ""
     images = [each for name in held for each in (row[name] if isinstance(row[name], list) else [row[name]])]

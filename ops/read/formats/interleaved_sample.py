@@ -1,7 +1,7 @@
-"""Read a WebDataset sample with parallel ``texts`` and ``images`` lists, as MINT-1T releases PDFs.
+"""Read a WebDataset sample with parallel ``texts`` and ``images`` lists, the form in which MINT-1T releases PDFs.
 
-A picture is a member of the sample or of the archive, a page of the sample's multi-page TIFF (the n-th name of
-``images`` is its n-th page, as ``image_metadata`` counts), or an address on the web. Shape after the dataset cards of
+An image is a member of the sample or of the archive, a page of the sample's multi-page TIFF (the n-th name in
+``images`` is the n-th page, as ``image_metadata`` counts), or a web address. The shape follows the dataset cards of
 MINT-1T (arXiv 2406.11271).
 """
 
@@ -28,9 +28,9 @@ Sample = dict[str, str]
 
 
 def document(packed: Tree, uri: str, sample: Sample, about: dict[str, Any]) -> Document | Fault:
-    """Make the document of sample ``uri``; ``about`` is its JSON with the lists ``texts`` and ``images``.
+    """Build the document of sample ``uri``; ``about`` is its JSON with the lists ``texts`` and ``images``.
 
-    A Fault instead when the lists are not parallel or hold nothing.
+    Return a Fault if the lists differ in length or hold nothing.
     """
     texts, images = about["texts"], about["images"]
     if len(texts) != len(images):
@@ -64,6 +64,7 @@ def _picture(
     page: bytes | Fault | None,
     said: Any,
 ) -> Picture:
+    """Build one image of a sample from a TIFF page, a member of the archive, embedded bytes or a web address."""
     alt = clean(said.get("alt_text")) if isinstance(said, dict) else ""
     if isinstance(page, bytes):
         return Picture(position, f"{uri}.{clean(name) or position}", alt, page)
@@ -78,13 +79,14 @@ def _picture(
 
 
 def _member(packed: Tree, sample: Sample, name: str) -> str:
+    """Return the path of the member that an image's name means, '' if there is none."""
     if packed.exists(name):
         return name
     return next((path for extension, path in sample.items() if posixpath.splitext(extension)[0] == name), "")
 
 
 def _pages(packed: Tree, sample: Sample, n: int) -> list[bytes | Fault]:
-    """Split the sample's TIFF into its first ``n`` pages, each a lossless PNG; a TIFF of one page stays as it is."""
+    """Split the sample's TIFF into its first ``n`` pages, each a lossless PNG; a one-page TIFF stays unchanged."""
     path = next((sample[extension] for extension in TIFF if extension in sample), "")
     data = packed.read(path) if path else b""
     if isinstance(data, Fault) or not data:
@@ -108,6 +110,7 @@ def _pages(packed: Tree, sample: Sample, n: int) -> list[bytes | Fault]:
 
 
 def _png(page: Image.Image, uri: str) -> bytes | Fault:
+    """Encode a page as PNG, or return a Fault for a page of too many pixels."""
     if page.width * page.height > MAX_PAGE_PIXELS:
         return Fault(uri, "bomb", f"a page of {page.width} x {page.height} pixels")
     out = io.BytesIO()

@@ -1,8 +1,8 @@
-"""Read JSON lines of Multimodal C4: ``text_list``, and ``image_info`` with the text that each picture belongs to.
+"""Read JSON lines of Multimodal C4: ``text_list``, and ``image_info`` with the text to which each image belongs.
 
-Pictures lie beside the file under their ``image_name``, else they are at their ``raw_url``. A picture comes before the
-text it is matched to (``matched_text_index``). Released as ``docs_….jsonl.zip``. After the dataset's card (arXiv
-2304.06939).
+Image files lie beside the table under their ``image_name``; other images are at their ``raw_url``. An image precedes
+the text with its ``matched_text_index``. The files are released as ``docs_….jsonl.zip``. The shape follows the
+dataset's card (arXiv 2304.06939).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pairmill.ops.read.places.one_document import OneDocument
 from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.records import tables
 
-# As many numbers as pictures times texts, of a model that is not ours.
+# The similarity matrix has as many numbers as images times texts, and comes from another model.
 LEFT_OUT = ("text_list", "similarity_matrix")
 
 
 class Mmc4:
-    """Read a line as a document."""
+    """Read each JSON line of Multimodal C4 as a document."""
 
     name = "mmc4"
     turn = 40
@@ -35,7 +35,7 @@ class Mmc4:
     expects = ".jsonl (or .jsonl.zip, .jsonl.gz) with 'text_list' and 'image_info'"
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
-        """Claim the files and the pictures their lines name; every line is read for that if picture files are there."""
+        """Claim the tables and the image files that their lines name; if there are image files, read every line."""
         has_pictures = files.has(PICTURE_SUFFIXES)
         for entry in tables.shaped(tree, files, _fits):
             files.take(entry.path)
@@ -47,33 +47,38 @@ class Mmc4:
                 yield unit
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        """Yield a document for each line of the unit, and a Fault for each that cannot be read."""
         path = tables.path_of(tree, unit)
         for found in tables.rows(tree, unit):
             yield found if isinstance(found, Fault) else _document(OneDocument(tree), path, *found)
 
 
 def _fits(kinds: dict[str, str]) -> bool:
+    """Return whether a table has the columns of Multimodal C4."""
     return {"text_list", "image_info"} <= set(kinds)
 
 
 def _infos(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """List the dicts in a row's ``image_info``."""
     found = row.get("image_info")
     return [info for info in found if isinstance(info, dict)] if isinstance(found, list) else []
 
 
 def _paths(tree: Tree, path: str, info: dict[str, Any]) -> tuple[str, ...]:
+    """List the candidate files of an image, from its ``image_name``."""
     name = info.get("image_name")
     return resolve(tree, path, name).paths if isinstance(name, str) and "://" not in name else ()
 
 
 def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document | Fault:
+    """Build a line's document; return a Fault if the lists are missing or empty."""
     words, infos = row.get("text_list"), _infos(row)
     if not isinstance(words, list) or not isinstance(row.get("image_info"), list):
         return Fault(uri, "bad_record", "expected the lists 'text_list' and 'image_info'")
     places: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for info in infos:
         index = info.get("matched_text_index")
-        # A picture without a place comes last.
+        # An image without a valid index comes last.
         places[index if isinstance(index, int) and 0 <= index < len(words) else len(words)].append(info)
     items: list[Picture | Text] = []
     position = 0
@@ -90,6 +95,7 @@ def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document 
 
 
 def _picture(tree: Tree, path: str, uri: str, position: int, info: dict[str, Any]) -> Picture:
+    """Build one image from its file, else from its ``raw_url``."""
     alt = clean(info.get("alt_text"))
     raw = info.get("raw_url")
     link = resolve(tree, path, raw) if isinstance(raw, str) and raw.strip() else None

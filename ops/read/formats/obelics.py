@@ -1,9 +1,9 @@
-"""Read Parquet of interleaved documents in the shape of OBELICS: one row a document, lists in parallel.
+"""Read Parquet of interleaved documents in OBELICS' shape: one row per document, parallel lists of images and texts.
 
-Columns: ``images`` and ``texts``, lists of equal length in which one of the two is null at every place; an image is an
-address or a path, or a struct of ``bytes`` and ``path``; ``image_bytes`` (list of binary, in parallel) may hold the
-bytes. ``metadata`` (JSON text of a list in parallel, or a list of JSON texts or structs) and ``general_metadata`` (JSON
-text) are optional. Shape after OBELICS (arXiv 2306.16527, section 3.4).
+``images`` and ``texts`` are lists of equal length; at each position one of the two is null. An image is an address, a
+path, or a struct of ``bytes`` and ``path``. The optional ``image_bytes`` (a parallel list of binary) may hold the
+bytes. ``metadata`` (JSON text of a parallel list, or a list of JSON texts or structs) and ``general_metadata`` (JSON
+text) are optional. The shape follows OBELICS (arXiv 2306.16527, section 3.4).
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from pairmill.ops.read.records import columns, tables
 SUFFIXES = frozenset(("parquet", "parq"))
 COLUMNS = ("images", "texts", "image_bytes", "metadata", "general_metadata")
 PARAGRAPHS = re.compile(r"\n\s*\n")
-# Rows held at once: a row may carry many megabytes of pictures.
 
 
 class Obelics:
-    """Read one row group of one file as a unit."""
+    """Read OBELICS' Parquet files; one row group is a unit, one row a document."""
 
     name = "obelics"
     turn = 80
@@ -41,9 +40,10 @@ class Obelics:
     expects = ".parquet tables with the list columns 'images' and 'texts'"
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
-        """Footers are read here. Of the picture files those are taken that a row names.
+        """Claim all Parquet files if one has OBELICS' columns, and the image files that their rows name.
 
-        A table that cannot be read is taken with the others: read() will say what is wrong, as a fault.
+        The footers of the files are read here. A Parquet file that cannot be read is claimed too: read() yields its
+        fault.
         """
         if next(tables.shaped(tree, files, columns.is_interleaved), None) is None:
             return
@@ -56,6 +56,7 @@ class Obelics:
                     files.take(named)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        """Yield a document for each row of a row group, and a Fault for each that cannot be read."""
         path, group = tables.path_of(tree, unit), unit.uri.rpartition("#row-group=")[2]
         try:
             with tree.open(path) as file:
@@ -67,9 +68,10 @@ class Obelics:
 
 
 def _read_group(tree: Tree, path: str, file: IO[bytes], group: int) -> Iterator[Document | Fault]:
+    """Yield the documents and faults of one row group of an open file."""
     table = pq.ParquetFile(file)
     kinds = tables.kinds(table.schema_arrow)
-    # A single value beside the lists says something of the document; other bytes are not read.
+    # Columns of single values are metadata of the document; other binary columns are not read.
     names = [name for name, kind in kinds.items() if name in COLUMNS or kind in ("text", "other")]
     missing = {"images", "texts"} - set(names)
     if missing:
@@ -91,7 +93,7 @@ def _read_group(tree: Tree, path: str, file: IO[bytes], group: int) -> Iterator[
 
 
 def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
-    """Make the document of a row. Raises ValueError, KeyError or TypeError when the row has another shape."""
+    """Build a row's document. Raises ValueError, KeyError or TypeError if the row has another shape."""
     images, texts, embedded = row["images"], row["texts"], row.get("image_bytes")
     if images is None or texts is None:
         raise ValueError("'images' or 'texts' is null")
@@ -112,7 +114,7 @@ def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
         if image is not None or data is not None:
             items.append(_picture(tree, path, uri, position, image, data, said))
             position += 1
-        # OBELICS parts the paragraphs of one text by empty lines.
+        # OBELICS separates the paragraphs of one text by empty lines.
         blocks = (" ".join(block.split()) for block in PARAGRAPHS.split(printable(text or "")))
         items += [Text(block) for block in blocks if block]
     if not items:
@@ -124,6 +126,7 @@ def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
 def _picture(
     tree: Tree, path: str, row: str, position: int, image: Any, data: bytes | None, said: dict[str, Any]
 ) -> Picture:
+    """Build one image from the row's bytes, else from the file or address that the row names."""
     reference, held = (image.get("path"), image.get("bytes")) if isinstance(image, dict) else (image, None)
     data = data if data is not None else held
     address = printable(said["src"]) if isinstance(said.get("src"), str) else None
@@ -146,7 +149,7 @@ def _picture(
 
 
 def _each(value: Any, n: int) -> list[dict[str, Any]]:
-    """Parse the metadata of each place; an empty dict where there is none."""
+    """Parse the metadata of each list position; an empty dict where there is none."""
     whole = parsed(value)
     places = [parsed(place) for place in whole] if isinstance(whole, list) and len(whole) == n else [None] * n
     return [place if isinstance(place, dict) else {} for place in places]
@@ -158,7 +161,7 @@ def _named(tree: Tree, path: str) -> set[str]:
         try:
             table = pq.ParquetFile(file)
             leaves = [table.schema.column(index).path for index in range(len(table.schema))]
-            # Only the names, never the bytes beside them.
+            # Read only the names, not the image bytes.
             wanted = [leaf for leaf in leaves if leaf.startswith("images.") and not leaf.endswith(".bytes")]
             named: set[str] = set()
             for batch in table.iter_batches(columns=wanted):

@@ -1,4 +1,4 @@
-"""Read RealSyn's released form, which export writes too: an address, three real texts and a synthetic one."""
+"""Read tables in RealSyn's released form, which export also writes: an address, three real texts, a synthetic text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ADDRESS, TEXTS = "raw_image_url", ("text1", "text2", "text3")
 
 
 class RealSyn:
-    """Read a row as a document of its picture and real texts; the synthetic text, no document's own, is metadata."""
+    """Read each table row as a document of its image and real texts; the synthetic text becomes metadata."""
 
     name = "realsyn"
     turn = 50
@@ -23,11 +23,13 @@ class RealSyn:
     expects = ".parquet, .csv or .jsonl with the columns raw_image_url, text1, text2, text3, syn_text"
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        """Claim tables with the columns of RealSyn."""
         for entry in tables.shaped(tree, files, _fits):
             files.take(entry.path)
             yield from tables.units(tree, entry, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        """Yield a document for each row of the unit, and a Fault for each that cannot be read."""
         path = tables.path_of(tree, unit)
         for found in tables.rows(tree, unit):
             if isinstance(found, Fault):
@@ -40,6 +42,7 @@ class RealSyn:
 
 
 def _fits(kinds: dict[str, str]) -> bool:
+    """Return whether a table has RealSyn's address column and a first text."""
     return {ADDRESS, "text1"} <= set(kinds)
 
 

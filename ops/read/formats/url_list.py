@@ -1,6 +1,6 @@
-"""Read lists of picture addresses with captions, as LAION is released: Parquet, CSV, TSV or JSON lines.
+"""Read lists of image addresses with captions, as LAION is released: Parquet, CSV, TSV or JSON lines.
 
-Nothing is fetched here: a picture on the web is a fault 'missing' that keeps its address and the row's metadata.
+Nothing is fetched here: an image on the web becomes a Fault ``missing`` that keeps its address and the row's metadata.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pairmill.ops.read.records import columns, tables
 
 
 class UrlList:
-    """Read a row as a document; an address column (url, image_url …) is needed, captions (TEXT, alt …) may be there."""
+    """Read each row as a document; it needs an address (url, image_url …) and may have captions (TEXT, alt …)."""
 
     name = "url_list"
     turn = 70
@@ -24,18 +24,20 @@ class UrlList:
     expects = ".parquet, .csv, .tsv or .jsonl with a column 'url' and captions such as 'caption' or 'TEXT'"
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        """Claim tables with a column of image addresses."""
         for entry in tables.shaped(tree, files, _fits):
             files.take(entry.path)
             yield from tables.units(tree, entry, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        """Yield a document for each row of the unit, and a Fault for each that cannot be read."""
         path = tables.path_of(tree, unit)
         for found in tables.rows(tree, unit):
             if isinstance(found, Fault):
                 yield found
                 continue
             uri, row = found
-            # By this row's own fields: those of JSON lines may differ from line to line.
+            # Detect the columns for each row: the fields of JSON lines may differ from line to line.
             kinds = {name: "texts" if isinstance(value, list) else "text" for name, value in row.items()}
             address, captions = columns.address(kinds), columns.captions(kinds)
             words = columns.texts(row, captions)
@@ -44,6 +46,7 @@ class UrlList:
 
 
 def _fits(kinds: dict[str, str]) -> bool:
+    """Return whether a table has an address column and not OBELICS' parallel lists."""
     return bool(columns.address(kinds)) and not columns.is_interleaved(kinds)
 
 

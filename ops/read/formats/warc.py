@@ -1,7 +1,8 @@
-"""Read the HTML responses of WARC and WARC.gz as documents, with those pictures that the same file holds.
+"""Read the HTML responses in WARC files, gzipped or not, as documents, with the images that the same file holds.
 
-ISO 28500, as Common Crawl, Heritrix, wget and browsers' crawlers write it. A file is a unit, read in two passes: the
-first finds every response, the second reads the pages; a picture that the file does not hold is left to be fetched.
+The format is ISO 28500, as Common Crawl, Heritrix, wget and browser crawlers write it. A file is a unit and is read in
+two passes: the first finds every response, the second reads the pages. An image that the file does not hold is left for
+a fetch.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from pairmill.ops.read.places.unpack import seekable
 from pairmill.ops.read.records.warc_records import Record, body, kind_of, records
 
 PAGES = ("text/html", "application/xhtml+xml")
-# Servers send pictures under these as well.
+# Servers also send images with these content types.
 UNTOLD = ("", "application/octet-stream", "binary/octet-stream")
 NOWHERE = LocalTree("/nowhere")
 
 
 class Warc:
-    """Read pages in the order of the file; a document's metadata holds address, date and record id."""
+    """Read the HTML pages of WARC files in file order; a document's metadata holds its address, date and record id."""
 
     name = "warc"
     turn = 10
@@ -38,12 +39,14 @@ class Warc:
     expects = ".warc or .warc.gz with HTML responses"
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        """Claim .warc and .warc.gz files."""
         for entry in files.of(self.suffixes):
             if _is_ours(entry):
                 files.take(entry.path)
                 yield Unit(tree.uri(entry.path), entry.size, entry.etag, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        """Yield the documents of one WARC file, and a Fault for each record that cannot be read."""
         try:
             with seekable(tree, unit.uri.removeprefix(tree.uri(""))) as (file, faults, _):
                 yield from faults
@@ -53,10 +56,12 @@ class Warc:
 
 
 def _is_ours(entry: Entry) -> bool:
+    """Return whether a file's name ends in .warc or .warc.gz."""
     return entry.path.lower().endswith((".warc", ".warc.gz"))
 
 
 def _documents(file: IO[bytes], uri: str) -> Iterator[Document | Fault]:
+    """Yield the pages of a WARC file, then its images that no page shows."""
     pages: list[Record] = []
     pictures: dict[str, Record] = {}
     for found in records(file, uri):
@@ -70,7 +75,8 @@ def _documents(file: IO[bytes], uri: str) -> Iterator[Document | Fault]:
     for record in pages:
         yield _document(file, uri, record, pictures, shown)
     for address, record in pictures.items():
-        # As in a folder: what no page shows is a document of its own. Bytes without a kind are only so if shown.
+        # As in a folder, an image that no page shows is a document of its own; a record without an image's content type
+        # is not.
         if address not in shown and kind_of(file, record).startswith("image/"):
             data = body(file, uri, record)
             fault = data if isinstance(data, Fault) else None
@@ -79,6 +85,7 @@ def _documents(file: IO[bytes], uri: str) -> Iterator[Document | Fault]:
 
 
 def _about(record: Record) -> dict[str, object]:
+    """Return a record's metadata: address, date, record id and payload digest."""
     said: dict[str, object] = {"url": record.url, "crawled": record.date, "warc_record_id": record.id}
     return said | ({"payload_digest": record.digest} if record.digest else {})
 
@@ -86,6 +93,7 @@ def _about(record: Record) -> dict[str, object]:
 def _document(
     file: IO[bytes], uri: str, record: Record, others: dict[str, Record], shown: set[str]
 ) -> Document | Fault:
+    """Build a page's document; add the addresses of its images to ``shown``."""
     item = f"{uri}#byte={record.offset}"
     data = body(file, uri, record)
     if isinstance(data, Fault):
@@ -120,7 +128,10 @@ def _picture(
     others: dict[str, Record],
     held: dict[str, bytes | Fault],
 ) -> Picture:
-    """Take the first of the picture's addresses that the file holds; else the first on the web, to be fetched."""
+    """Build an image from the first of its addresses that the file holds.
+
+    If the file holds none of them, the image keeps its first web address, to be fetched later.
+    """
     alt = reference.alt_text
     refused: list[tuple[str, Fault]] = []
     for source in reference.sources:
@@ -145,7 +156,7 @@ def _picture(
 def _body_once(
     file: IO[bytes], uri: str, address: str, record: Record, held: dict[str, bytes | Fault]
 ) -> bytes | Fault:
-    """Read a picture for a page once, however often that shows it, and no more for it than DOCUMENT_BYTES."""
+    """Read an image at most once per page, and limit a page's images to DOCUMENT_BYTES in total."""
     if address not in held:
         room = DOCUMENT_BYTES - sum(len(each) for each in held.values() if isinstance(each, bytes))
         found = body(file, uri, record) if record.size <= room else b""
@@ -156,6 +167,7 @@ def _body_once(
 
 
 def _joined(base: str, source: str) -> str:
+    """Resolve ``source`` against ``base``; return '' if the result is not a URL."""
     try:
         joined = urljoin(base, source.strip())
         urlsplit(joined)
@@ -165,6 +177,7 @@ def _joined(base: str, source: str) -> str:
 
 
 def _address(url: str) -> str:
+    """Normalise an address as a key: drop the fragment and lone surrogates; '' if it is not a URL."""
     try:
         return urldefrag(url).url.encode("utf-8", "replace").decode()
     except ValueError:

@@ -1,8 +1,8 @@
-"""Read WebDataset tars: members of one stem are a sample (picture, caption, JSON), as img2dataset writes them.
+"""Read WebDataset tars: members with one stem form a sample (image, caption, JSON), as img2dataset writes them.
 
-The members of a sample may stand anywhere in the tar. img2dataset's sidecar ``NAME.parquet`` beside ``NAME.tar`` gives
-the metadata of samples without JSON and the addresses of the pictures that could not be fetched. A sample whose JSON
-holds the lists ``texts`` and ``images`` is an interleaved document (see interleaved_sample).
+The members of a sample may be anywhere in the tar. img2dataset's sidecar ``NAME.parquet`` beside ``NAME.tar`` holds the
+metadata of samples without JSON, and the addresses of images that could not be fetched. A sample whose JSON holds the
+lists ``texts`` and ``images`` is an interleaved document (see interleaved_sample).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.records import tables
 
 CAPTIONS = ("txt", "text", "caption", "cap")
-# Names of the caption in a sample's JSON or sidecar row, best first.
+# Keys of the caption in a sample's JSON or sidecar row, best first.
 CAPTION_NAMES = ("caption", "text", "alt", "alt_text")
-# A sidecar of img2dataset has 10,000 rows; one far beyond is no sidecar and would fill the memory.
+# A sidecar of img2dataset has 10,000 rows; a far larger table is not a sidecar and would fill the memory.
 MAX_SIDECAR_ROWS = 500_000
 MAX_SIDECAR_BYTES = 64 * 2**20
 Sample = dict[str, str]
 
 
 class WebDataset:
-    """Read one tar as a unit; its etag covers the sidecar."""
+    """Read WebDataset tars, one unit each; a unit's etag also covers img2dataset's sidecar file."""
 
     name = "webdataset"
     turn = 30
@@ -48,6 +48,7 @@ class WebDataset:
     expects = ".tar(.gz) shards of samples such as 00001.jpg, 00001.txt, 00001.json"
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
+        """Claim tars of samples, each with its sidecar and statistics file."""
         for entry in files.of(self.suffixes):
             if _is_ours(tree, entry):
                 beside = [found for path in _beside(entry.path) if (found := files.get(path))]
@@ -56,6 +57,7 @@ class WebDataset:
                 yield Unit(tree.uri(entry.path), entry.size, etag, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
+        """Yield the documents of one tar, and a Fault for each sample that cannot be read."""
         path = unit.uri.removeprefix(tree.uri(""))
         try:
             with archive(tree, path) as packed:
@@ -65,20 +67,22 @@ class WebDataset:
 
 
 def _is_ours(tree: Tree, entry: Entry) -> bool:
+    """Return whether a tar holds images, captions or JSON, and no pages; a damaged tar counts too."""
     if not is_tar_name(entry.path):
         return False
     suffixes = {Entry(name, 0, "").suffix for name in peek(tree, entry)}
-    # A tar that shows no member is damaged from its start: read() tells how.
+    # A tar without a readable member is damaged from its start: read() returns the fault.
     return not suffixes or (bool(suffixes & (PICTURE_SUFFIXES | {"json", *CAPTIONS})) and not suffixes & PAGE_SUFFIXES)
 
 
 def _beside(path: str) -> tuple[str, str]:
+    """Return the paths of a tar's sidecar and of its statistics file."""
     stem = path.removesuffix(".gz").removesuffix(".tgz").removesuffix(".tar")
     return stem + ".parquet", stem + "_stats.json"
 
 
 def _sidecar(tree: Tree, path: str) -> dict[str, dict[str, Any]] | Fault:
-    """Read the sidecar's rows by key; {} when there is none, a Fault when it cannot be used."""
+    """Read the sidecar's rows by key; return {} if there is none, and a Fault if it cannot be used."""
     if not tree.exists(path):
         return {}
     try:
@@ -99,6 +103,7 @@ def _sidecar(tree: Tree, path: str) -> dict[str, dict[str, Any]] | Fault:
 
 
 def _documents(packed: ArchiveTree, sidecar: dict[str, dict[str, Any]] | Fault) -> Iterator[Document | Fault]:
+    """Yield the samples of an open tar, then the sidecar rows without a sample."""
     entries, faults = packed.members()
     yield from faults
     if isinstance(sidecar, Fault):
@@ -116,6 +121,7 @@ def _documents(packed: ArchiveTree, sidecar: dict[str, dict[str, Any]] | Fault) 
 
 
 def _sample(packed: OneDocument, key: str, sample: Sample, row: dict[str, Any]) -> Iterator[Document | Fault]:
+    """Yield a sample's document, and a Fault for each caption that is not text."""
     uri = packed.uri(key)
     about = row | _json(packed, sample)
     if isinstance(about.get("texts"), list) and isinstance(about.get("images"), list):
@@ -130,7 +136,10 @@ def _sample(packed: OneDocument, key: str, sample: Sample, row: dict[str, Any]) 
 def _document(
     packed: OneDocument, uri: str, sample: Sample, about: dict[str, Any], said: list[str]
 ) -> Document | Fault:
-    """Make the document of a sample's pictures and distinct captions: of ``said``, '' for none, the first is first."""
+    """Build the document of a sample's images and captions.
+
+    ``said`` lists the captions, best first; duplicates and empty texts are dropped.
+    """
     captions = [text for text in dict.fromkeys(said) if text]
     pictures = [path for extension, path in sample.items() if extension.rpartition(".")[2] in PICTURE_SUFFIXES]
     items: list[Picture | Text] = []
@@ -147,13 +156,14 @@ def _document(
 
 
 def _json(packed: OneDocument, sample: Sample) -> dict[str, Any]:
+    """Parse a sample's JSON member; return {} if there is none, and {"undecodable": "json"} if it is invalid."""
     data = packed.read(sample["json"]) if "json" in sample else b""
     found = {} if isinstance(data, Fault) else parsed(data)
     return found if isinstance(found, dict) else {"undecodable": "json"} if data else {}
 
 
 def _texts(packed: OneDocument, sample: Sample) -> list[str | Fault]:
-    """Read the captions among a sample's members; a Fault for one that is no text."""
+    """Read the caption members of a sample; a Fault stands for a caption that is not text."""
     paths = [sample[extension] for extension in CAPTIONS if extension in sample]
     found = [(path, packed.read(path)) for path in paths]
     texts = [readable(packed.uri(path), data) for path, data in found if not isinstance(data, Fault)]
@@ -161,7 +171,7 @@ def _texts(packed: OneDocument, sample: Sample) -> list[str | Fault]:
 
 
 def _not_fetched(uri: str, row: dict[str, Any]) -> Document:
-    """Make the document of a sample of which only the address is left: it is complete once that is fetched."""
+    """Build the document of a sample that has only an address: a later fetch completes it."""
     caption = next((clean(row.get(name)) for name in CAPTION_NAMES if clean(row.get(name))), "")
     url = clean(row.get("url")) or uri
     said = clean(row.get("error_message")) or clean(row.get("status"))

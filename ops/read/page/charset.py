@@ -1,4 +1,4 @@
-"""Decode text as a browser would: byte order mark, declaration, UTF-8, then Windows-1252."""
+"""Decode text as a browser does: by byte order mark, then declaration, then UTF-8, then Windows-1252."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from pairmill.catalog.terms.controls import printable
 
-# A declaration must stand near the start of a page (WHATWG: the first 1,024 bytes; real pages are later).
+# A declaration must be near the start of a page (WHATWG: in the first 1,024 bytes; real pages have it later).
 DECLARED = re.compile(rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([-\w.:]+)""", re.IGNORECASE)
 DECLARED_WITHIN = 4096
 MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 WEB = re.compile(
     r"utf-8|cp(866|874|932|949|125\d)|iso8859-\d+|koi8-[ru]|mac-roman|gb18030|big5(hkscs)?|euc_(jp|kr)|iso2022_jp"
 )
-# What the web means by these names is the Windows superset, which has printable letters where they have controls.
+# By these names the web means a Windows superset, which has printable characters where the standard has controls.
 MEANT = {
     "iso8859-1": "cp1252",
     "ascii": "cp1252",
@@ -28,7 +28,11 @@ MEANT = {
 
 
 class Decoded(NamedTuple):
-    """``n_bad`` characters could not be decoded: they are U+FFFD in ``text``, or were control codes and are removed."""
+    """Decoded text and the charset used.
+
+    ``n_bad`` counts characters that could not be decoded: undecodable bytes, which are U+FFFD in ``text``, and control
+    codes, which are removed.
+    """
 
     text: str
     charset: str
@@ -36,7 +40,7 @@ class Decoded(NamedTuple):
 
 
 def decode_text(data: bytes) -> Decoded:
-    """Decode a page or a caption. Never raises."""
+    """Decode the bytes of a page or a caption. Never raises."""
     for mark, charset in MARKS:
         if data.startswith(mark):
             return _decode(data[len(mark) :], charset)
@@ -46,18 +50,20 @@ def decode_text(data: bytes) -> Decoded:
     try:
         return _decode(data, "utf-8", "strict")
     except UnicodeDecodeError:
-        # A page that says UTF-8 is believed, with a few bad letters; one that says nothing is most likely an old one.
+        # Trust a page that declares UTF-8 despite a few bad bytes; a page without a declaration is most likely an old
+        # one.
         return _decode(data, charset or "cp1252")
 
 
 def _decode(data: bytes, charset: str, errors: str = "replace") -> Decoded:
+    """Decode with ``charset``, remove control codes, and count the bad characters."""
     text = data.decode(charset, errors)
     kept = printable(text)
     return Decoded(kept, charset, len(text) - len(kept) + (text.count("\ufffd") if errors == "replace" else 0))
 
 
 def _unmarked_utf16(data: bytes) -> str:
-    """Detect UTF-16 without its mark: of Latin text every second byte is NUL."""
+    """Detect UTF-16 without a byte order mark: in Latin text every second byte is NUL. Return '' if not UTF-16."""
     start = data[:512]
     if len(start) < 4 or b"\0" not in start:
         return ""
@@ -68,6 +74,7 @@ def _unmarked_utf16(data: bytes) -> str:
 
 
 def _declared(data: bytes) -> str:
+    """Return the charset that a page declares, as Python's codec name; '' if none or unknown to the web."""
     found = DECLARED.search(data[:DECLARED_WITHIN])
     if not found:
         return ""
@@ -75,7 +82,7 @@ def _declared(data: bytes) -> str:
         codec = codecs.lookup(found[1].decode("ascii"))
     except LookupError:
         return ""
-    # Only charsets that the web knows: a declaration that can be read byte by byte cannot be UTF-16, and Python's
-    # codecs hold things such as rot13 and zip as well.
+    # Accept only charsets of the web: a declaration readable as bytes cannot be in UTF-16, and Python's codecs also
+    # include rot13 and zip.
     name = MEANT.get(codec.name, codec.name)
     return name if WEB.fullmatch(name) else ""

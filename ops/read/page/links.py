@@ -1,4 +1,4 @@
-"""Resolve where a document says its pictures are: a file of the same source, bytes in the link, or neither."""
+"""Resolve a document's image reference to a file of the same source, to embedded bytes, or to a fault."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from pairmill.ops.read.document import Picture
 from pairmill.ops.read.places.tree import Tree, is_storable
 
 REMOTE = ("http", "https", "ftp")
-# How a fault's detail begins when the picture is an address on the web that a fetch may still bring.
+# The start of a fault's detail if the image has a web address that a fetch may still load.
 NOT_FETCHED = "remote image: not fetched"
 NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
 
 
 def is_link(picture: Picture) -> bool:
-    """Whether the picture's bytes are still to be fetched from its address."""
+    """Return whether the image's bytes are still to be fetched from its web address."""
     fault = picture.fault
     return fault is not None and fault.reason == "missing" and fault.detail.startswith(NOT_FETCHED)
 
 
 @dataclass(frozen=True)
 class Link:
-    """A resolved link: ``paths`` are the source's files to look at, best first; ``data`` holds embedded bytes.
+    """A resolved image reference: a file of the source, embedded bytes, or a fault.
 
-    ``fault`` is set when neither is there. ``url`` is absolute: a file's uri, a web address, or for embedded bytes the
-    shortened data: URI.
+    ``paths`` are the candidate files of the source, best first. ``data`` holds embedded bytes. ``fault`` is set if
+    there is neither. ``url`` is absolute: a file's URI, a web address, or the shortened data: URI of embedded bytes.
     """
 
     url: str
@@ -41,8 +41,11 @@ class Link:
 
 
 def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
-    """Resolve ``reference`` as written in the document at path ``page`` with ``<base href>`` ``base``. Never raises."""
-    # Half letters, which JSON may smuggle in, are in no URL and no file's name.
+    """Resolve ``reference``, as written in the document at path ``page``. Never raises.
+
+    ``base`` is the document's ``<base href>``, '' if it has none.
+    """
+    # Lone surrogates, which JSON escapes may contain, occur in no URL and no file name.
     reference = reference.strip(" \t\r\n\f").encode("utf-8", "replace").decode()
     try:
         parts = urlsplit(reference)
@@ -65,22 +68,25 @@ def resolve(tree: Tree, page: str, reference: str, base: str = "") -> Link:
     if not paths:
         return _refused(reference, "unsafe_path", f"'{reference[:200]}' leaves the source")
     if base_scheme in REMOTE:
-        # A saved page may still name its old home: what lies beside it is it, the rest would have to be fetched.
+        # A saved page may still name its original site as base: use the files beside the page; all others would need a
+        # fetch.
         paths = [path for path in paths if tree.exists(path)]
         return Link(tree.uri(paths[0]), tuple(paths)) if paths else _remote(urljoin(base, reference))
     return Link(tree.uri(paths[0]), tuple(paths))
 
 
 def _folder(page: str, base: str) -> str:
+    """Return the folder, inside the source, that ``base`` means for a page."""
     joined = posixpath.join("/", posixpath.dirname(page), base)
     return posixpath.dirname(posixpath.normpath(joined + ("x" if base.endswith("/") else ""))).strip("/")
 
 
 def _inside(folder: str, path: str, query: str) -> list[str]:
-    """List the paths that a reference may mean, only those inside the source.
+    """List the candidate paths of a reference, best first; return [] if the reference leaves the source.
 
-    First as a browser reads it (percent signs decoded), then as a saved page may mean it: characters as they are, the
-    query as a part of the file's name, a backslash as a slash. An absolute path starts at the source's root.
+    The first candidate decodes percent signs, as a browser does. The others follow the habits of saved pages:
+    characters unchanged, the query as part of the file name, a backslash as a slash. An absolute path starts at the
+    source's root.
     """
     readings = [path]
     if query:
@@ -95,23 +101,30 @@ def _inside(folder: str, path: str, query: str) -> list[str]:
 
 
 def _relative(folder: str, path: str) -> str:
+    """Join ``path`` to ``folder`` and normalise the result; an absolute path starts at the source's root."""
     return posixpath.normpath(path.strip("/") if path.startswith("/") else posixpath.join(folder, path))
 
 
 def _outside(path: str) -> bool:
+    """Return whether a normalised path leaves the source or holds a NUL character."""
     return path == ".." or path.startswith("../") or "\0" in path
 
 
 def _remote(url: str) -> Link:
+    """Build the Link of an image at a web address that is not fetched yet."""
     return _refused(url, "missing", NOT_FETCHED)
 
 
 def _refused(url: str, reason: str, detail: str) -> Link:
+    """Build a Link that holds only a fault."""
     return Link(url, fault=Fault(url, reason, detail))
 
 
 def _embedded(reference: str) -> Link:
-    """Decode a data: URI (RFC 2397): base64 as lenient as a browser's (white space, missing '='), or percent text."""
+    """Decode a data: URI (RFC 2397) as leniently as a browser.
+
+    Base64 may have white space and lack its '='; any other body is percent-encoded text.
+    """
     url = reference if len(reference) <= 100 else f"{reference[:80]}...({len(reference)} characters)"
     head, comma, body = reference.partition(",")
     if not comma:

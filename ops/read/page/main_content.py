@@ -1,10 +1,10 @@
 """Find which text blocks of a page are its main content, by resiliparse's rules and two of our own.
 
-Rules of resiliparse alone lose every <figcaption> and some lists; trafilatura, the other library made for this, loses
-captions too and a sixth of a manual, at four times the cost. So the library only votes, block by block: the
-reading order, the pictures and the captions stay those of ops.read.page.reading_order.
+The rules of resiliparse alone lose every <figcaption> and some lists. trafilatura, the other library for this task,
+loses captions too, and a sixth of a manual, at four times the cost. The library therefore only votes on each block; the
+reading order, the images and the captions are those of ops.read.page.reading_order.
 
-Words (4-grams; 2-grams for the manuals) kept of what is content (R), and share of content in what is kept (P):
+Recall R of content words (4-grams; 2-grams for the manuals), and precision P of the words that are kept:
 
 | pages | every block | this module | resiliparse 2.0 | trafilatura 2.3, fast |
 |---|---|---|---|---|
@@ -24,22 +24,28 @@ from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 from resiliparse.extract.html2text import extract_plain_text  # pyright: ignore[reportMissingModuleSource]
 
 WORDS = re.compile(r"\w+")
-# Content that the library loses stands between what it keeps; longer gaps are lists of links and adverts.
+# In blocks. Content that the library misses stands between blocks that it keeps; longer gaps are link lists and
+# adverts.
 MAX_GAP = 10
-# A page this short has no frame worth the loss of a list.
+# In characters. A shorter page has no navigation whose removal would be worth the loss of a list.
 FEWEST_LETTERS = 500
-# With less of a page's letters than this the library has found a title and no content.
+# If the library keeps a smaller share of a page's characters, it has found a title and no content.
 LEAST = 0.1
-# Sum of all elements' depths up to which the library is asked: its time grows with it, 1 s here at the worst. Large
-# real pages have 50,000 elements at a depth of 20.
+# Limit on the sum of all elements' depths; the library's time grows with this sum, and is 1 s at the limit. Large real
+# pages have 50,000 elements at a depth of 20.
 MOST_DEPTHS = 2_000_000
 
 
 def is_main(root: Any, blocks: list[str], captions: list[bool], depths: int) -> list[bool]:
-    """Decide for each text block whether it is main content; all are when none can be told from the rest.
+    """Decide for each text block whether it is main content; return all True if the content cannot be told apart.
 
-    ``captions`` says which blocks are of a figure or a table's caption: these always are. ``depths`` is the sum of the
-    depths of all elements. A block counts when half of its word triples are in the library's text.
+    A block is main content if half of its word triples occur in the library's text.
+
+    Args:
+        root: The page's lxml element.
+        blocks: The page's text blocks.
+        captions: Which blocks belong to a figure or a table's caption; these are always main content.
+        depths: The sum of the depths of all elements of the page.
     """
     letters = sum(len(block) for block in blocks)
     if letters < FEWEST_LETTERS or depths > MOST_DEPTHS:
@@ -58,6 +64,7 @@ def is_main(root: Any, blocks: list[str], captions: list[bool], depths: int) -> 
 
 
 def _is_in(block: str, lines: set[str], known: set[tuple[str, ...]]) -> bool:
+    """Return whether a block is a line of the library's text, or half of its word triples are in ``known``."""
     if block in lines:
         return True
     triples = _triples(block)
@@ -65,12 +72,13 @@ def _is_in(block: str, lines: set[str], known: set[tuple[str, ...]]) -> bool:
 
 
 def _triples(text: str) -> list[tuple[str, ...]]:
+    """List the runs of three words in ``text``."""
     words = WORDS.findall(text)
     return list(zip(words, words[1:], words[2:], strict=False))
 
 
 def _fill(kept: list[bool]) -> None:
-    """Close the gaps of at most MAX_GAP blocks between kept ones."""
+    """Mark the blocks in gaps of at most MAX_GAP between main blocks as main; change ``kept`` in place."""
     last = None
     for place, is_kept in enumerate(kept):
         if not is_kept:

@@ -1,4 +1,4 @@
-"""Parse one HTML page, however broken its bytes, and read what it says about itself."""
+"""Parse one HTML page, however broken its bytes, and read its title, metadata and base address."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from pairmill.ops.read.page.charset import decode_text
 
-# libxml2 compares each attribute with those before it: 30,000 in one tag take 0.6 s, 200,000 minutes. Counted only in
-# pages that are large enough, over what stands between '<' and '>', quoted values left out.
+# libxml2 compares each attribute with those before it: 30,000 in one tag take 0.6 s, 200,000 take minutes. Comparisons
+# are counted only in pages longer than this many characters, in the text between '<' and '>', without quoted values.
 MANY_ATTRIBUTES = 200_000
-# A page is held as bytes, text and a tree at once. Of Common Crawl's none has over 5 MB; pages that are saved with
-# their pictures in them reach 50. An element or an attribute takes 140 bytes of the tree.
+# A page is in memory as bytes, text and tree at once. No page of Common Crawl is larger than 5 MB; saved pages with
+# embedded images reach 50 MB. An element or an attribute takes 140 bytes of the tree.
 MOST_BYTES = 48 * 2**20
 MOST_NODES = 2_000_000
 MOST_COMPARED = 1_000_000_000
@@ -30,9 +30,10 @@ SAID |= {"article:published_time", "article:modified_time"}
 
 @dataclass
 class Page:
-    """``root`` is lxml's element, None when the page is empty; ``broken`` says why markup is lost, '' when none is.
+    """A parsed page; ``root`` is an lxml element, or None if the page is empty or not parsed.
 
-    ``n_bad`` of ``n_letters`` characters could not be decoded. ``too_large`` says why it is not parsed, '' when it is.
+    ``broken`` says why markup is lost, '' if none is. ``n_bad`` of ``n_letters`` characters could not be decoded.
+    ``too_large`` says why the page was not parsed, '' if it was.
     """
 
     root: Any
@@ -44,7 +45,7 @@ class Page:
 
 
 def parse(data: bytes) -> Page:
-    """Parse a page into its tree, however broken the markup. Never raises."""
+    """Parse a page into a tree, however broken the markup. Never raises."""
     if len(data) > MOST_BYTES:
         return Page(None, "", "", 0, 0, f"a page of {len(data)} bytes; at most {MOST_BYTES} are parsed")
     decoded = decode_text(data)
@@ -52,12 +53,12 @@ def parse(data: bytes) -> Page:
         return Page(None, "", decoded.charset, 0, 0, f"a page of over {MOST_NODES} elements and attributes")
     if len(decoded.text) > MANY_ATTRIBUTES and _compared(decoded.text) > MOST_COMPARED:
         return Page(None, "tags of too many attributes", decoded.charset, decoded.n_bad, len(decoded.text))
-    # Given as UTF-8 bytes, so that no declaration inside the page is asked a second time.
+    # Pass UTF-8 bytes, so that the parser ignores the declaration inside the page.
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
     text = decoded.text.encode("utf-8", "replace")
     try:
         root = etree.fromstring(text, parser) if text.strip() else None
-        # Broken nesting is mended; only what stops the parser is fatal (elements nested 2,048 deep, for one).
+        # The parser repairs broken nesting; only errors that stop it are fatal (such as elements nested 2,048 deep).
         broken = next((entry.message for entry in parser.error_log if entry.level_name == "FATAL"), "")
     except etree.LxmlError as error:
         root, broken = None, str(error)
@@ -65,7 +66,7 @@ def parse(data: bytes) -> Page:
 
 
 def _nodes(text: str) -> int:
-    """Count elements and attributes, as many as there can be."""
+    """Count an upper bound of the elements and attributes in ``text``."""
     n = text.count("<")
     if n <= MOST_NODES:
         n += sum(1 for tag in TAG.finditer(text) for _ in ATTRIBUTE.finditer(QUOTED.sub("='", tag[0])))
@@ -73,13 +74,16 @@ def _nodes(text: str) -> int:
 
 
 def _compared(text: str) -> int:
-    """Count the pairs of attributes that a parser has to compare for doubles; tags of some hundred do not count."""
+    """Estimate how many pairs of attributes the parser compares to find duplicates.
+
+    Tags of up to 5,000 characters are not counted.
+    """
     long = (tag[0] for tag in TAG.finditer(text) if len(tag[0]) > 5000)
     return sum(len(ATTRIBUTE.findall(QUOTED.sub("='", tag))) ** 2 for tag in long)
 
 
 def title(root: Any) -> str:
-    """Find the <title>, else the first heading, else ''."""
+    """Return the text of <title>, else of the first heading, else ''."""
     for tag in ("title", "h1"):
         for element in root.iter(tag):
             words = " ".join("".join(element.itertext()).split())
@@ -89,7 +93,7 @@ def title(root: Any) -> str:
 
 
 def metadata(root: Any) -> dict[str, object]:
-    """Collect what a page says about itself: language, description, keywords, author, licence, dates, address."""
+    """Collect the page's metadata: language, description, keywords, author, licence, dates, canonical address."""
     found: dict[str, object] = {}
     if root.get("lang"):
         found["language"] = root.get("lang")
@@ -106,5 +110,5 @@ def metadata(root: Any) -> dict[str, object]:
 
 
 def base(root: Any) -> str:
-    """Find the href of the page's <base>; '' when it has none."""
+    """Return the href of the page's <base>, '' if there is none."""
     return next((element.get("href") for element in root.iter("base") if element.get("href")), "")

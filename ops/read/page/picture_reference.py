@@ -1,4 +1,4 @@
-"""Find the pictures that elements of a page show, and the addresses the page gives for each, best first."""
+"""Find the elements of a page that show images, and the candidate addresses of each, best first."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-# Lazy loading keeps the true address here while src holds a placeholder.
+# Attributes in which lazy-loading pages store the real address while src holds a placeholder.
 LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url", "data-full-src")
 LAZY_SETS = ("data-srcset", "data-lazy-srcset")
-# Of a <picture> so many <source>s are looked at: it has one a format and size, a hostile one a hundred thousand.
+# The most <source> elements to read of a <picture>: it has one per format and size, a hostile one a hundred thousand.
 MOST_SOURCES = 16
 SHOWING = ("img", "image", "input", "object", "embed", "video")
 
 
 @dataclass(frozen=True)
 class PictureReference:
-    """One picture element; ``sources`` are its possible addresses as written, best first."""
+    """One image element of a page; ``sources`` are its candidate addresses as written, best first."""
 
     sources: tuple[str, ...]
     alt_text: str
 
 
 def references(root: Any) -> Iterator[PictureReference]:
-    """Yield the pictures of a page or a part of it, without its text."""
+    """Yield the images of a page, or of a part of it, without its text."""
     return (found for element in root.iter(*SHOWING) if (found := picture(element)))
 
 
 def picture(element: Any) -> PictureReference | None:
-    """Read an element that shows a picture (img, SVG image, input, object, embed, a video's poster), else None."""
+    """Read an element that shows an image: img, SVG image, input, object, embed, a video's poster; else return None."""
     tag = element.tag
     if tag == "img":
         sources = _image_sources(element)
     elif tag == "image":
-        # Inside an SVG drawing; elsewhere browsers take it for img.
+        # SVG's element; outside of SVG browsers treat it as img.
         sources = [element.get("href"), element.get("xlink:href"), element.get("src")]
     elif tag == "input" and (element.get("type") or "").lower() == "image":
         sources = [element.get("src")]
@@ -50,9 +50,9 @@ def picture(element: Any) -> PictureReference | None:
 
 
 def _image_sources(element: Any) -> list[str | None]:
-    """List an img's addresses, best first.
+    """List an img's addresses, best first: src, lazy-loading attributes, srcset, then the <picture>'s sources.
 
-    src first, but after the lazy address when src is only a placeholder; then srcset, then the <picture>'s sources.
+    The lazy-loading attributes come before a src that is only a placeholder.
     """
     src = (element.get("src") or "").strip()
     lazy = [element.get(name) for name in LAZY if element.get(name)]
@@ -60,7 +60,7 @@ def _image_sources(element: Any) -> list[str | None]:
         lazy += _srcset(element.get(name) or "")
     sources: list[str | None] = [*lazy, src] if src.startswith("data:") or not src else [src, *lazy]
     sources += _srcset(element.get("srcset") or "")
-    # The parser takes <source> for an element with content, so the picture may be far above.
+    # The parser nests what follows a <source> inside it, so the <picture> may be far above.
     for above in islice(element.iterancestors("picture"), 1):
         for source in islice(above.iter("source"), MOST_SOURCES):
             sources += _srcset(source.get("srcset") or source.get("data-srcset") or "")
@@ -68,9 +68,12 @@ def _image_sources(element: Any) -> list[str | None]:
 
 
 def _srcset(value: str) -> list[str]:
-    """List the addresses of a srcset, largest picture first; an address may hold commas itself (data: URIs, CDNs)."""
+    """List the addresses of a srcset, largest image first.
+
+    An address may itself hold commas (data: URIs, CDNs).
+    """
     sized: list[tuple[float, str]] = []
-    value = " ".join(value.split())  # a run of spaces would cost its square below
+    value = " ".join(value.split())  # a run of spaces would take quadratic time below
     for found in re.finditer(r"\s*([^\s,]\S*[^\s,]|[^\s,])(?:\s+([\d.]+)[wxh])?[^,]*(?:,|$)", value):
         try:
             sized.append((float(found[2] or 1), found[1]))

@@ -1,4 +1,4 @@
-"""Walk a page's text blocks and pictures in reading order, without scripts, menus and what is no content."""
+"""Extract a page's text blocks and images in reading order, without scripts, menus and other clutter."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pairmill.ops.read.page.picture_reference import PictureReference, picture
 
 
 def _words(text: str) -> frozenset[str]:
+    """Split a list of names into a set."""
     return frozenset(text.split())
 
 
@@ -26,19 +27,19 @@ BLOCKS = _words(
     "address article blockquote body center dd details div dl dt fieldset figcaption figure form h1 h2 h3 h4 h5 h6 "
     "hr html li main ol p pre section summary table tbody td tfoot th thead tr ul caption header nav footer aside"
 )
-# A <header> inside these is the heading of the text, elsewhere it is the site's.
+# A <header> inside these elements heads the text; elsewhere it is the site's header.
 CONTENT = frozenset(("article", "main", "section"))
-# What stands in these is a caption: of a figure or a table.
+# Text inside these elements is a caption of a figure or a table.
 CAPTIONED = frozenset(("figure", "figcaption", "caption"))
 SENTENCE_END = re.compile(r"""[.!?:;…。！？]["'”’)\]»]*$""")
 
 
 def items(root: Any) -> list[Text | PictureReference]:
-    """List the text blocks of the main content, and all pictures, as a reader meets them.
+    """List the text blocks of the main content, and all images, in reading order.
 
-    Text of scripts, navigation, site headers and footers, asides and form controls is left out, then what is_main
-    rejects; their pictures are kept. A form that holds paragraphs or headings is a page's frame (some servers wrap
-    every page so) and keeps its text.
+    Text of scripts, navigation, site headers and footers, asides and form controls is dropped, then the text that
+    is_main rejects; the images inside are kept. A form that holds paragraphs or headings keeps its text, because some
+    servers wrap every page in a form.
     """
     walk = _Walk()
     for event, element in etree.iterwalk(root, events=("start", "end")):
@@ -51,10 +52,13 @@ def items(root: Any) -> list[Text | PictureReference]:
 
 @dataclass
 class _Walk:
-    """``words`` since the last block boundary, ``waiting`` pictures for its end; what was ``found``, in order.
+    """The state of a walk over a page's elements.
 
-    ``captions`` says of each text found whether it is one; ``depths`` is the sum of the depths of all elements met.
-    ``silent``, ``captioned`` and ``inside`` (an element of CONTENT) count the open elements that are so.
+    ``found`` lists the items so far, in order. ``captions`` says of each text in ``found`` whether it is a caption.
+    ``words`` collects the text since the last block boundary, ``waiting`` the images to add at the end of the block.
+    ``last`` is the last image. ``silent``, ``captioned`` and ``inside`` count the open elements whose text is dropped,
+    that hold captions, and that are in CONTENT. ``depth`` is the current depth; ``depths`` is the sum of the depths of
+    all elements seen.
     """
 
     found: list[Text | PictureReference] = field(default_factory=list)
@@ -69,7 +73,7 @@ class _Walk:
     depths: int = 0
 
     def enter(self, element: Any) -> None:
-        """Handle an element's start."""
+        """Process an element's start tag."""
         tag = element.tag
         if tag in BLOCKS or tag == "br":
             self.flush()
@@ -85,7 +89,7 @@ class _Walk:
             self.words.append(element.text)
 
     def leave(self, element: Any) -> None:
-        """Handle an element's end."""
+        """Process an element's end tag."""
         tag = element.tag
         if tag in BLOCKS:
             self.flush()
@@ -97,7 +101,7 @@ class _Walk:
             self.words.append(element.tail)
 
     def flush(self) -> None:
-        """End the current text block."""
+        """End the current text block, and add the waiting images after it."""
         text = " ".join("".join(self.words).split())
         if text:
             self.found.append(Text(text))
@@ -106,8 +110,11 @@ class _Walk:
         self.words, self.waiting = [], []
 
     def _show(self, reference: PictureReference) -> None:
-        """Add a picture: between two sentences it parts them; an icon inside a sentence waits until its block ends."""
-        # The last pieces only: a paragraph of ten thousand icons must not be joined for each of them.
+        """Add an image; it ends the text block, unless it stands inside a sentence.
+
+        An icon inside a sentence waits until its block ends.
+        """
+        # Join only the last pieces: a paragraph of ten thousand icons must not be joined again for each icon.
         tail = "".join(self.words[-4:]).rstrip()[-8:]
         self.waiting.append(reference)
         self.last = reference
@@ -115,13 +122,14 @@ class _Walk:
             self.flush()
 
     def _repeats(self, reference: PictureReference, element: Any) -> bool:
-        """Whether a <noscript> repeats, for old browsers, the picture that a script would load."""
+        """Return whether a <noscript> repeats, for old browsers, the image that a script would load."""
         if not self.last or not set(reference.sources) & set(self.last.sources):
             return False
         return next(element.iterancestors("noscript"), None) is not None
 
 
 def _is_silent(element: Any, is_inside: bool) -> bool:
+    """Return whether the text of an element is dropped; ``is_inside`` tells that the element is inside CONTENT."""
     tag = element.tag
     if tag in SILENT or (element.get("role") or "").lower() in LANDMARKS or element.get("hidden") is not None:
         return True

@@ -1,4 +1,4 @@
-"""Open a tar or zip as a tree of files, so that what reads a folder reads an archive."""
+"""Open a tar or zip as a tree of files, so that formats for folders can read archives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pairmill.ops.read.places.tree import MAX_BYTES, Place, Tree, one_by_one, re
 from pairmill.ops.read.places.unpack import head, seekable
 from pairmill.ops.read.places.zip_members import DAMAGED, ZipMembers
 
-# Members looked at to tell what an archive holds: on S3 some megabytes.
+# Members listed to detect an archive's content: on S3 some megabytes.
 PEEKED = 64
 PEEKED_BYTES = 8 * 2**20
 
@@ -24,7 +24,7 @@ PEEKED_BYTES = 8 * 2**20
 class ArchiveTree:
     """Read the plain files of an open archive. Not picklable: it lives as long as one unit is read.
 
-    ``begins`` is where the archive's own bytes can be read again, None when ``file`` is an unpacked copy.
+    ``begins`` is where the archive's own bytes can be read again; None if ``file`` is a decompressed copy.
     """
 
     def __init__(self, root: str, file: IO[bytes], faults: list[Fault], begins: Place | None) -> None:
@@ -42,12 +42,13 @@ class ArchiveTree:
                     self._tar[found.name] = found
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
+        """Add the members to ``files``; yield a Fault for each member that is skipped."""
         entries, faults = self.members()
         files.add(entries)
         yield from faults
 
     def members(self) -> tuple[list[Entry], list[Fault]]:
-        """List members in the order of the archive, and its faults; what is hidden is left out, with a Fault."""
+        """List the members in the order of the archive, and the faults; a hidden member becomes a Fault."""
         sizes = self._zip.names() if self._zip else ((each.name, each.size) for each in self._tar.values())
         entries = [Entry(name, size, "") for name, size in sizes]
         hidden = {entry.path: left_out(entry.path) for entry in entries}
@@ -55,12 +56,15 @@ class ArchiveTree:
         return [entry for entry in entries if not hidden[entry.path]], self._faults + faults
 
     def uri(self, path: str) -> str:
+        """Return the URI of a member."""
         return f"{self.root}#{path}"
 
     def exists(self, path: str) -> bool:
+        """Return whether the archive has the member ``path``."""
         return path in (self._zip.found if self._zip else self._tar)
 
     def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
+        """Read one member of at most ``most`` bytes, or return a Fault."""
         if not self.exists(path):
             return Fault(self.uri(path), "missing", "no such member in the archive")
         if self._zip:
@@ -73,14 +77,16 @@ class ArchiveTree:
         return self._file.read(member.size)
 
     def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
+        """Read several members, ``most`` bytes in total, in the order of ``paths``."""
         return one_by_one(self.read, paths, most)
 
     def open(self, path: str) -> IO[bytes]:
+        """Open a member for reading; a member that cannot be read appears empty."""
         data = self.read(path)
         return io.BytesIO(b"" if isinstance(data, Fault) else data)
 
     def where(self, path: str) -> Place | None:
-        """Locate a member's bytes: a tar holds them as they are; a zip may have packed any of them, so None."""
+        """Locate a member's bytes in a tar; return None for a zip, which may compress any member."""
         if self._begins is None or path not in self._tar:
             return None
         return Place(self._begins.uri, self._begins.offset + self._tar[path].offset)
@@ -90,20 +96,22 @@ class ArchiveTree:
 def archive(tree: Tree, path: str) -> Iterator[ArchiveTree]:
     """Open the archive at ``path``, gzipped or not.
 
-    Raises OSError when it is not there, SourceError when S3 or the web fails.
+    Raises:
+        OSError: There is no such file.
+        SourceError: S3 or the web fails.
     """
     with seekable(tree, path) as (file, faults, as_it_is):
         yield ArchiveTree(tree.uri(path), file, faults, tree.where(path) if as_it_is else None)
 
 
 def is_tar_name(path: str) -> bool:
-    """Whether a file's name ends as a tar's does, gzipped or not."""
+    """Return whether a file name ends like a tar's, gzipped or not."""
     return path.lower().endswith((".tar", ".tgz", ".tar.gz"))
 
 
 @lru_cache(maxsize=65_536)
 def peek(tree: Tree, entry: Entry) -> tuple[str, ...]:
-    """List the names of the first members; () for what is no archive or cannot be read. Done once a listing."""
+    """List the names of an archive's first members; () if it is no archive or cannot be read. Cached per listing."""
     try:
         if entry.suffix == "zip":
             with tree.open(entry.path) as file:
@@ -119,11 +127,12 @@ def peek(tree: Tree, entry: Entry) -> tuple[str, ...]:
 
 
 def _names(file: IO[bytes]) -> tuple[str, ...]:
+    """List the names of a tar's first members."""
     return tuple(found.name for found in members(file, "", PEEKED) if isinstance(found, Member))
 
 
 def is_zip(file: IO[bytes]) -> bool:
-    """Whether the file begins as a zip does; it is left at its start."""
+    """Return whether the file begins like a zip; rewind the file to its start."""
     mark = file.read(4)
     file.seek(0)
     return mark in (b"PK\3\4", b"PK\5\6")

@@ -1,7 +1,7 @@
-"""Hold a source's files in a table on disk while its formats share them out: 118M files take no memory.
+"""Hold a source's file listing in a table on disk while the formats claim files: 118M files take no memory.
 
-A private SQLite database in the folder of temporary files, of which 64 MB are in memory: a small source never reaches
-the disk. A file takes some 150 bytes of it, and 10 microseconds to put there and to hand out again.
+The table is a private SQLite database in the folder of temporary files. 64 MB of it are in memory, so a small source
+never reaches the disk. A file takes some 150 bytes, and 10 microseconds to insert and to read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 CACHE_KB = 64 * 1024
 AT_ONCE = 10_000
-# Paths as bytes: they sort as texts do, and names that are no UTF-8 have them too.
+# Paths are stored as bytes: they sort as texts do, and bytes can hold names that are not UTF-8.
 _TABLES = """
 CREATE TABLE files (path BLOB PRIMARY KEY, size INTEGER, etag TEXT, suffix TEXT, turn INTEGER) WITHOUT ROWID;
 CREATE TABLE kept (uri BLOB, size INTEGER, etag TEXT, kind TEXT, detail TEXT);
@@ -26,7 +26,7 @@ Kept = tuple[str, int, str, str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One listed file: ``path`` in the source with '/', ``size`` in bytes; ``etag`` changes with its content."""
+    """One listed file: ``path`` in the source with '/', ``size`` in bytes, ``etag`` that changes with the content."""
 
     path: str
     size: int
@@ -34,14 +34,14 @@ class Entry:
 
     @property
     def suffix(self) -> str:
-        """Extension in lower case without the dot, '' for none."""
+        """The extension in lower case without the dot, '' if there is none."""
         return posixpath.splitext(self.path)[1][1:].lower()
 
 
 class FileTable:
-    """Files by path, each free or taken by the format of a turn; and rows that are kept to be sorted by uri.
+    """The files of a source by path, each free or taken by a format; and a list of rows to sort by URI.
 
-    What a format sees during its turn are the files that were free when that began.
+    During its turn a format sees the files that were free when the turn began.
     """
 
     def __init__(self, files: Iterable[Entry] = ()) -> None:
@@ -49,42 +49,42 @@ class FileTable:
         self._db.execute("PRAGMA journal_mode = OFF")
         self._db.execute(f"PRAGMA cache_size = -{CACHE_KB}")
         self._db.executescript(_TABLES)
-        self._db.execute("BEGIN")  # for good: by itself each statement would write what it changed to the disk
+        self._db.execute("BEGIN")  # never committed: in autocommit mode each statement would write to the disk
         self._turn = FREE
         self.add(files)
 
     def add(self, files: Iterable[Entry]) -> None:
-        """Put files into the table, free."""
+        """Insert files, all free; replace an entry with the same path."""
         rows = ((_bytes(file.path), file.size, file.etag, file.suffix, FREE) for file in files)
         self._db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
 
     def drop(self, folder: str) -> None:
-        """Forget the files of a folder, which ends in '/'."""
+        """Delete the files of a folder, whose name ends in '/'."""
         self._db.execute("DELETE FROM files WHERE path >= ? AND path < ?", (_bytes(folder), _bytes(folder[:-1] + "0")))
 
     def begin_turn(self) -> None:
-        """Let the next format see what is still free."""
+        """Begin the next format's turn: the format sees the files that are still free."""
         self._turn += 1
 
     def take(self, *paths: str) -> None:
-        """Take files for the format whose turn it is; not those that another has."""
+        """Take files for the format of this turn; skip files that another format has taken."""
         taken = ((self._turn, _bytes(path), FREE) for path in paths)
         self._db.executemany("UPDATE files SET turn = ? WHERE path = ? AND turn = ?", taken)
 
     def of(self, suffixes: Collection[str]) -> Iterator[Entry]:
-        """Yield the files of this turn with one of these suffixes, by path. Others may be taken meanwhile."""
+        """Yield the files of this turn with one of ``suffixes``, by path. Files may be taken during the iteration."""
         return self._files(f"suffix IN ({_marks(suffixes)})", suffixes)
 
     def beyond(self, suffixes: Collection[str]) -> Iterator[Entry]:
-        """Yield the files of this turn with none of these suffixes, by path."""
+        """Yield the files of this turn with none of ``suffixes``, by path. Files may be taken during the iteration."""
         return self._files(f"suffix NOT IN ({_marks(suffixes)})", suffixes)
 
     def has(self, suffixes: Collection[str]) -> bool:
-        """Whether a file of this turn has one of these suffixes."""
+        """Return whether a file of this turn has one of ``suffixes``."""
         return next(self.of(suffixes), None) is not None
 
     def get(self, path: str) -> Entry | None:
-        """Return the file at ``path``, None when there is none in this turn."""
+        """Return the file at ``path``, or None if this turn has no such file."""
         sql = "SELECT size, etag FROM files WHERE path = ? AND turn IN (?, ?)"
         found = self._db.execute(sql, (_bytes(path), FREE, self._turn)).fetchone()
         return Entry(path, *found) if found else None
@@ -93,29 +93,30 @@ class FileTable:
         return isinstance(path, str) and self.get(path) is not None
 
     def is_free(self, path: str) -> bool:
-        """Whether nobody has taken the file at ``path``."""
+        """Return whether the file at ``path`` is not taken."""
         return bool(
             self._db.execute("SELECT 1 FROM files WHERE path = ? AND turn = ?", (_bytes(path), FREE)).fetchone()
         )
 
     def count(self) -> int:
-        """Count the files, free or taken."""
+        """Count all files, free or taken."""
         return self._db.execute("SELECT count(*) FROM files").fetchone()[0]
 
     def keep(self, rows: Iterable[Kept]) -> None:
-        """Keep (uri, size, etag, kind, detail or None) rows until they are asked for."""
+        """Store rows (uri, size, etag, kind, detail or None) to be sorted."""
         kept = ((_bytes(uri), size, etag, kind, detail) for uri, size, etag, kind, detail in rows)
         self._db.executemany("INSERT INTO kept (uri, size, etag, kind, detail) VALUES (?, ?, ?, ?, ?)", kept)
 
     def kept(self) -> Iterator[Kept]:
-        """Yield the kept rows by uri; of one uri those without a detail first, in the order in which they came."""
+        """Yield the stored rows by URI; for one URI, rows without a detail first, then in insertion order."""
         rows = self._db.execute(
             "SELECT uri, size, etag, kind, detail FROM kept ORDER BY uri, detail IS NOT NULL, rowid"
         )
         return ((_text(uri), size, etag, kind, detail) for uri, size, etag, kind, detail in rows)
 
     def _files(self, condition: str, suffixes: Collection[str]) -> Iterator[Entry]:
-        # By runs from the last path on, since files are taken between two of them.
+        """Yield the files of this turn that meet an SQL ``condition`` on their suffix, by path."""
+        # Read in runs, each from the last path on, because files are taken between two reads.
         seen = f"path > ? AND turn IN (?, ?) AND {condition}"
         sql = f"SELECT path, size, etag FROM files WHERE {seen} ORDER BY path LIMIT ?"
         last = b""
@@ -125,19 +126,22 @@ class FileTable:
 
 
 def _marks(values: Collection[Any]) -> str:
+    """Return an SQL placeholder for each value."""
     return ", ".join("?" * len(values))
 
 
 def _bytes(path: str) -> bytes:
+    """Encode a path for the table; lone surrogates pass."""
     return path.encode("utf-8", "surrogatepass")
 
 
 def _text(path: bytes) -> str:
+    """Decode a path from the table."""
     return path.decode("utf-8", "surrogatepass")
 
 
 def runs(files: Iterable[Entry], most: int) -> Iterator[list[Entry]]:
-    """Cut files into runs of at most ``most``."""
+    """Batch files into lists of at most ``most``."""
     left = iter(files)
     while run := list(islice(left, most)):
         yield run

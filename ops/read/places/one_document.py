@@ -1,4 +1,4 @@
-"""Read a source's files for one document: each once, and all together no more than a worker can hold."""
+"""Read the files of one document: each file once, and in total no more than fits into a worker's memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.read.places.file_table import FileTable
 from pairmill.ops.read.places.tree import MAX_BYTES, Place, Tree
 
-# Of one document's files. A worker holds them all, a page's tree (some 400 MB at most) and what it has itself.
+# The total size of one document's files. A worker holds these, a page's tree (some 400 MB at most) and its own memory.
 DOCUMENT_BYTES = 256 * 2**20
 
 
 class OneDocument:
-    """A tree for the time of one document. A file that no longer fits is a Fault too_large, unread."""
+    """Limit the reads of one document: cache its files, and bound their total size.
+
+    A file that no longer fits is returned as a Fault ``too_large`` and is not read. The other methods pass through to
+    the source's tree.
+    """
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -23,21 +27,27 @@ class OneDocument:
 
     @property
     def root(self) -> str:
+        """The root of the source's tree."""
         return self._tree.root
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
+        """List the source's files into ``files``; yield a Fault for each file that is skipped."""
         return self._tree.list_into(files)
 
     def uri(self, path: str) -> str:
+        """Return the URI of the file at ``path``."""
         return self._tree.uri(path)
 
     def exists(self, path: str) -> bool:
+        """Return whether the source has a file at ``path``."""
         return self._tree.exists(path)
 
     def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
+        """Read one file of at most ``most`` bytes, or return a Fault."""
         return self.read_many([path], most)[0]
 
     def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
+        """Read several files of at most ``most`` bytes each, in the order of ``paths``; a Fault for each that fails."""
         wanted = [path for path in dict.fromkeys(paths) if path not in self._found]
         for path, data in zip(wanted, self._tree.read_many(wanted, min(most, self._left)), strict=True):
             self._found[path] = data
@@ -45,7 +55,9 @@ class OneDocument:
         return [self._found[path] for path in paths]
 
     def open(self, path: str) -> IO[bytes]:
+        """Open the file at ``path`` for reading in parts."""
         return self._tree.open(path)
 
     def where(self, path: str) -> Place | None:
+        """Return where the bytes of ``path`` can be read again, or None."""
         return self._tree.where(path)

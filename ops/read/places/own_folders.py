@@ -1,7 +1,8 @@
-"""Recognise folders that Pairmill made, lakes and exports: read as sources they would feed a dataset with itself.
+"""Recognise folders that Pairmill wrote (lakes and exports), which would feed a dataset with itself if read as sources.
 
-By their mark; by names alone where an older Pairmill left none, and by the first bytes of an export's list. A lake's
-catalog is never opened here: closing a SQLite file drops the locks that this process holds on it.
+A folder is recognised by its mark file. Older versions of Pairmill left no mark: there the names of files decide, and
+the first bytes of an export's list. This module never opens a lake's catalog, because closing a SQLite file releases
+the locks that this process holds on it.
 """
 
 from __future__ import annotations
@@ -23,25 +24,32 @@ from pairmill.catalog.terms.mark import (
 _EXPORTED = re.compile(rf".+{EXPORT_FILE}")
 _NAMED = frozenset((MARK, LAKE_CATALOG, FORMER_S3_MARK, *EXPORT_LISTS))
 _TABLE = "a table of a lake"
-# An export's manifest begins with what identifies it, its list of files comes behind.
+# An export's manifest begins with its identity; its list of files follows.
 _HEAD_BYTES = 4096
 
 
 def clue(name: str) -> str:
-    """Return what the name of a file says about its folder: a name that Pairmill gives, else ''."""
+    """Return the clue that a file's name gives about its folder.
+
+    The clue is the name itself if only Pairmill writes it, 'exported' for a shard of an export, and '' otherwise.
+    """
     if name in _NAMED:
         return name
     return "exported" if name.endswith((".tar", ".parquet")) and _EXPORTED.fullmatch(name) else ""
 
 
 def data_clue(path: str) -> tuple[str, str]:
-    """Return the folder in which a file of a lake's tables says that a lake is, and the clue; ('', '') for others."""
+    """Return the folder of the lake to which a data file's path points, and the clue; ('', '') for any other path."""
     at = path.find(f"{LAKE_DATA}/")
     return (path[:at], _TABLE) if at == 0 or (at > 0 and path[at - 1] == "/") else ("", "")
 
 
 def is_own(clues: Iterable[str], has_data: Callable[[], bool], head: Callable[[str, int], bytes]) -> bool:
-    """Whether Pairmill made a folder of these clues; ``head(name, n)`` reads the first bytes of one of its files."""
+    """Return whether Pairmill wrote a folder, judged by the clues of its files' names.
+
+    ``has_data()`` tells whether the folder holds a lake's data files; ``head(name, n)`` reads the first ``n`` bytes of
+    a file of the folder.
+    """
     found = frozenset(clues)
     if MARK in found or (LAKE_CATALOG in found and (_TABLE in found or has_data())):
         return True
@@ -52,7 +60,7 @@ def is_own(clues: Iterable[str], has_data: Callable[[], bool], head: Callable[[s
 
 
 def left_out(path: str, own: Container[str] = ()) -> str:
-    """Return the outermost hidden name or folder of ``own`` (they end in '/') on the way to a file, '' for none."""
+    """Return the outermost part of ``path`` that is hidden or is a folder of ``own`` (which end in '/'); '' if none."""
     if path[:1] != "." and "/." not in path and not own:
         return ""
     parts = path.split("/")

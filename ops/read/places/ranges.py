@@ -1,6 +1,6 @@
-"""Read a distant file here and there by ranges of some megabytes, which fsspec's read-ahead buffer holds.
+"""Read a remote file at random positions, by ranges of some megabytes that fsspec's read-ahead buffer caches.
 
-64 MB over HTTP on loopback take 0.9 of the time that a buffer of our own took (13 requests instead of 16).
+64 MB over HTTP on loopback take 0.9 of the time of a buffer of our own (13 requests instead of 16).
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ RANGE, CHUNK = 4 * 2**20, 2**20
 
 
 class Ranges(AbstractBufferedFile):
-    """Read a file of ``size`` bytes of which ``fetch(start, end)`` gives [start, end), whole or by an exception."""
+    """A file of ``size`` bytes; ``fetch(start, end)`` returns the bytes [start, end) completely or raises."""
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes]) -> None:
         super().__init__(None, "", block_size=RANGE, cache_type="readahead", size=size)  # pyright: ignore[reportArgumentType]
         self._fetch = fetch
 
     def _fetch_range(self, start: int, end: int) -> bytes:
+        """Fetch the bytes [start, end); fsspec calls this to fill its buffer."""
         return self._fetch(start, end)
 
 
 def buffered(size: int, fetch: Callable[[int, int], bytes]) -> IO[bytes]:
-    """Open such a file, lines of bounded length included. Reading raises what ``fetch`` raises."""
+    """Open a remote file of ``size`` bytes as a buffered stream; reads raise what ``fetch`` raises.
+
+    A line may be read with a bound on its length.
+    """
     return io.BufferedReader(Ranges(size, fetch), CHUNK)  # pyright: ignore[reportArgumentType]

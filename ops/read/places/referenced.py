@@ -1,4 +1,4 @@
-"""Read pictures that a lake refers to instead of keeping, where their source has them."""
+"""Read images that a lake references in their source instead of storing them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REMEDY = (
 
 
 class Reference(NamedTuple):
-    """``length`` bytes from byte ``offset`` of the file or S3 object ``uri``, which had the content id ``sha256``."""
+    """``length`` bytes from byte ``offset`` of a file or S3 object ``uri``; ``sha256`` is their content id."""
 
     sha256: str
     uri: str
@@ -26,11 +26,11 @@ class Reference(NamedTuple):
 
 
 def contents(references: Sequence[Reference]) -> list[bytes | Fault | SourceError]:
-    """Read the bytes of each reference.
+    """Read the bytes of each reference, in order.
 
-    A Fault 'missing' where its file is gone, unreadable or holds other bytes by now. A SourceError is returned, not
-    raised, where the place as a whole cannot be reached (a folder that is not mounted, S3 that does not answer): its
-    pictures are not lost, and must not be recorded as lost.
+    A Fault ``missing`` stands for a file that is gone, unreadable, or now holds other bytes. A SourceError is returned,
+    not raised, if the place as a whole cannot be reached (a folder that is not mounted, S3 that does not respond): such
+    images are not lost, and must not be recorded as lost.
     """
     far = [each for each in references if each.uri.startswith("s3://")]
     found = dict(zip(far, _of_s3(far), strict=True)) if far else {}
@@ -38,6 +38,7 @@ def contents(references: Sequence[Reference]) -> list[bytes | Fault | SourceErro
 
 
 def _checked(reference: Reference, data: bytes | Exception) -> bytes | Fault | SourceError:
+    """Validate the bytes against the content id; return a Fault ``missing`` if they differ or could not be read."""
     if isinstance(data, SourceError):
         return data
     if isinstance(data, bytes) and content_id(data) == reference.sha256:
@@ -49,6 +50,7 @@ def _checked(reference: Reference, data: bytes | Exception) -> bytes | Fault | S
 
 
 def _of_file(reference: Reference) -> bytes | Exception:
+    """Read a reference from a local file; return a SourceError if the whole source is empty or unreadable."""
     try:
         with open(reference.uri, "rb") as file:
             file.seek(reference.offset)
@@ -63,11 +65,13 @@ def _of_file(reference: Reference) -> bytes | Exception:
 
 
 def _out_of_reach(source: str, why: str) -> SourceError:
+    """Build the SourceError for a source that cannot be read."""
     return SourceError(f"source '{source}' cannot be read ({why}), and the lake only refers to its pictures: {REMEDY}")
 
 
 def _of_s3(references: Sequence[Reference]) -> list[bytes | Exception]:
-    from pairmill.ops.read.places.s3 import ranges  # s3fs takes 0.5 s to import, which pictures in folders need not pay
+    """Read references from S3; return the same SourceError for each if S3 does not respond."""
+    from pairmill.ops.read.places.s3 import ranges  # importing s3fs takes 0.5 s, which local references need not pay
 
     try:
         return ranges([(each.uri, each.offset, each.offset + each.length) for each in references])

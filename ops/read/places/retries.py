@@ -1,4 +1,4 @@
-"""Count the requests to S3 and the web that this process made again: a run's end reports them, since they cost time."""
+"""Count the requests to S3 and the web that this process has retried; a run reports the count at its end."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _made = 0
 
 
 def add(n: int = 1) -> None:
-    """Count ``n`` repeated requests. Any thread may call it."""
+    """Count ``n`` retried requests. Thread-safe."""
     global _made
     with _lock:
         _made += n
 
 
 def made() -> int:
-    """Return the number of requests that were made again in this process since it began."""
+    """Return the number of requests that this process has retried since it started."""
     return _made

@@ -1,4 +1,7 @@
-"""Read a source in S3 or a compatible store, through s3fs; AWS_* variables apply, AWS_ENDPOINT_URL included."""
+"""Read a source in S3 or a compatible store through s3fs.
+
+The usual AWS_* variables apply, AWS_ENDPOINT_URL included.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +20,31 @@ from pairmill.ops.read.places.ranges import buffered
 from pairmill.ops.read.places.s3_requests import BROKEN_OFF, UNREACHABLE, again, cannot, filesystem, range_of, told
 from pairmill.ops.read.places.tree import MAX_BYTES, Place, SourceError, refused
 
-# Objects asked for at once, and so much of each: 128 MB that a worker may hold, and pictures are smaller.
+# Objects requested in parallel, and bytes read of each in the first request. A worker holds at most 128 MB of these;
+# nearly all images are smaller than 4 MB.
 AT_ONCE, BEGINNING = 32, 4 * 2**20
 
 
 @dataclass(frozen=True)
 class S3Tree:
-    """Read keys under ``root`` ('s3://bucket/prefix'), or the key ``only``. Keys are names: no '..' climbs out."""
+    """Read the keys under ``root`` ('s3://bucket/prefix'), or the one key ``only``.
+
+    Keys are plain names, so a '..' in a key cannot leave the prefix.
+    """
 
     root: str
     only: str = ""
 
     @property
     def place(self) -> str:
-        """The prefix or key."""
+        """The URI of the prefix or key."""
         return self.uri(self.only) if self.only else self.root
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
-        """List as Tree.list_into, a page of 1,000 keys at a time.
+        """List the keys as Tree.list_into does, a page of 1,000 keys at a time.
 
-        Raises SourceError when the place cannot be reached or listed.
+        Raises:
+            SourceError: The place cannot be reached or listed.
         """
         clues: defaultdict[str, set[str]] = defaultdict(set)
         hidden: dict[str, None] = {}
@@ -45,7 +53,7 @@ class S3Tree:
             for entry in entries:
                 folder, slash, name = entry.path.rpartition("/")
                 for place, clue in ((folder + slash, own_folders.clue(name)), own_folders.data_clue(entry.path)):
-                    if clue and entry.size:  # of an empty object S3 has no first bytes to give
+                    if clue and entry.size:  # S3 refuses a range read of an empty object
                         clues[place].add(clue)
             hidden |= dict.fromkeys(filter(None, (own_folders.left_out(entry.path) for entry in entries)))
             files.add(entry for entry in entries if not own_folders.left_out(entry.path))
@@ -59,7 +67,7 @@ class S3Tree:
             yield Fault(self.uri(place), "left_out", own_folders.LEFT_OUT if ours else own_folders.HIDDEN)
 
     def _pages(self) -> Iterator[list[dict[str, Any]]]:
-        """Yield the objects below the place, as S3 lists them: by key. Raises SourceError as `list_into` does."""
+        """Yield pages of listed objects, sorted by key. Raises SourceError as `list_into` does."""
         bucket, _, prefix = self.root.removeprefix("s3://").partition("/")
         if self.only:
             prefix = f"{prefix}/{self.only}" if prefix else self.only
@@ -72,15 +80,14 @@ class S3Tree:
             found = [each for each in answer.get("Contents", ()) if not self.only or each["Key"] == prefix]
             n += len(found)
             yield found
-            if self.only or not answer.get(
-                "IsTruncated"
-            ):  # of the keys that begin as it does the shortest is the first
+            if self.only or not answer.get("IsTruncated"):  # the key sorts before longer keys with this prefix
                 break
             asked["ContinuationToken"] = answer["NextContinuationToken"]
         if self.only and not n:
             raise self._nowhere()
 
     def _asked(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Request one page of the listing; raise SourceError if S3 refuses or does not respond."""
         try:
             return again(lambda: filesystem().call_s3("list_objects_v2", **asked))
         except FileNotFoundError:
@@ -97,17 +104,20 @@ class S3Tree:
             ) from None
 
     def _nowhere(self) -> SourceError:
+        """Build the SourceError for a bucket or prefix that does not exist."""
         return SourceError(f"source '{self.root}': no such bucket or prefix; check its name and the region")
 
     def _entry(self, found: dict[str, Any]) -> Entry | None:
-        """Make an entry of a listed object; None for what stands for a folder."""
+        """Build an Entry from a listed object; return None for a folder marker."""
         start = self.root.removeprefix("s3://").partition("/")[2]
-        path = str(found["Key"]).removeprefix(start).removeprefix("/")  # one: a key may hold two in a row
+        path = str(found["Key"]).removeprefix(start).removeprefix("/")  # one slash only: a key may hold two in a row
         if not path or path.endswith("/"):
             return None
         return Entry(path, int(found["Size"]), str(found["ETag"]).strip('"'))
 
     def _is_own(self, folder: str, clues: set[str]) -> bool:
+        """Return whether Pairmill wrote ``folder``, judged by the ``clues`` of its files' names."""
+
         def head(name: str, n: int) -> bytes:
             try:
                 return told(
@@ -119,17 +129,20 @@ class S3Tree:
         return own_folders.is_own(clues, lambda: False, head)
 
     def uri(self, path: str) -> str:
+        """Return the URI of the key ``path``."""
         return f"{self.root}/{path}"
 
     def exists(self, path: str) -> bool:
-        # s3fs's own isfile takes any failure for no.
+        """Return whether the object exists and may be read."""
+        # isfile of s3fs returns False after any failure.
         try:
             return told(self.uri(path), lambda: filesystem().info(self.uri(path)))["type"] == "file"
         except (FileNotFoundError, PermissionError):
             return False
 
     def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
-        # A range one byte too long tells a too large object without reading it.
+        """Read one object of at most ``most`` bytes, or return a Fault. Raises SourceError if S3 fails."""
+        # Reading a range one byte longer than allowed detects a too large object without reading all of it.
         uri, end = self.uri(path), min(most, MAX_BYTES) + 1
         (found,) = filesystem().cat_ranges([uri], [0], [end], on_error="return")
         content = _content(uri, found, end)
@@ -139,7 +152,11 @@ class S3Tree:
         return refused(uri, size, most) or content
 
     def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
-        """Read as Tree.read_many: the beginnings of some at once, which is all there is of most; others in turn."""
+        """Read objects as Tree.read_many does.
+
+        The first 4 MB of 32 objects are read in parallel; that is the whole of nearly all. Larger objects are read one
+        by one.
+        """
         found: list[bytes | Fault] = []
         for at in range(0, len(paths), AT_ONCE):
             some = paths[at : at + AT_ONCE]
@@ -155,19 +172,23 @@ class S3Tree:
         return found
 
     def open(self, path: str) -> IO[bytes]:
-        """Open as Tree.open. Raises FileNotFoundError and PermissionError.
+        """Open an object as Tree.open does.
 
-        Opening and reading raise SourceError for what S3 refuses in the end: a table must not seem to end there.
+        Raises:
+            FileNotFoundError: There is no such object.
+            PermissionError: The object may not be read.
+            SourceError: S3 fails, now or in a later read: a failure must not look like the end of a table.
         """
         uri = self.uri(path)
         return buffered(told(uri, lambda: filesystem().size(uri)), lambda start, end: range_of(uri, start, end))
 
     def where(self, path: str) -> Place | None:
+        """Return the object's URI as the place where its bytes can be read again."""
         return Place(self.uri(path))
 
 
 def _content(uri: str, content: bytes | Exception, end: int) -> bytes | Fault:
-    """Make what was asked for, bytes [0, ``end``), of what S3 answered."""
+    """Convert the result of reading bytes [0, ``end``) to bytes or a Fault; retry a connection that broke off."""
     if isinstance(content, BROKEN_OFF):
         retries.add()
         content = _asked_again(uri, 0, end)
@@ -176,14 +197,14 @@ def _content(uri: str, content: bytes | Exception, end: int) -> bytes | Fault:
     if isinstance(content, PermissionError):
         return Fault(uri, "missing", f"cannot be read: {content}")
     if isinstance(content, OSError) and content.errno == EINVAL and filesystem().size(uri) == 0:
-        return Fault(uri, "empty", "no bytes")  # of an empty object S3 has no range to give
+        return Fault(uri, "empty", "no bytes")  # S3 refuses a range read of an empty object
     if isinstance(content, Exception):
         raise SourceError(cannot(uri, content)) from content
     return content if content else Fault(uri, "empty", "no bytes")
 
 
 def _asked_again(uri: str, start: int, end: int) -> bytes | Exception:
-    """Ask again for what broke off; that answer may have been 'no such object'."""
+    """Retry a read that broke off; return the error if it fails, such as 'no such object'."""
     try:
         return again(lambda: filesystem().cat_file(uri, start=start, end=end))
     except UNREACHABLE as error:
@@ -191,10 +212,12 @@ def _asked_again(uri: str, start: int, end: int) -> bytes | Exception:
 
 
 def ranges(wanted: list[tuple[str, int, int]]) -> list[bytes | Exception]:
-    """Read bytes [start, end) of each (uri, start, end), all at once.
+    """Read bytes [start, end) of each (uri, start, end) in parallel.
 
-    An exception stands in place of what is gone, shorter by now, or forbidden. Raises SourceError when S3 cannot be
-    reached, or does not show the object's bucket either.
+    An exception takes the place of an object that is gone, is forbidden, or has become shorter.
+
+    Raises:
+        SourceError: S3 does not respond, or the bucket of a missing object cannot be listed either.
     """
     uris, starts, ends = (list(each) for each in zip(*wanted, strict=True))
     found = filesystem().cat_ranges(uris, starts, ends, on_error="return")
@@ -213,7 +236,7 @@ def ranges(wanted: list[tuple[str, int, int]]) -> list[bytes | Exception]:
 def _bucket_is_there(uri: str) -> None:
     """Raise SourceError unless the bucket can be listed.
 
-    That tells a lost object from a lost bucket and from expired credentials.
+    This distinguishes a lost object from a lost bucket and from expired credentials.
     """
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     try:
@@ -223,7 +246,7 @@ def _bucket_is_there(uri: str) -> None:
 
 
 def s3_tree(uri: str, file_suffixes: frozenset[str]) -> S3Tree:
-    """Make the tree of a prefix, or of one key when its name ends in a known suffix, without asking S3."""
+    """Build the tree of a prefix, or of one key if its name ends in a known suffix; send no request."""
     root, _, name = uri.rpartition("/")
     is_key = name.rpartition(".")[2].lower() in file_suffixes and root.count("/") >= 2
     return S3Tree(root, only=name) if is_key else S3Tree(uri.rstrip("/"))

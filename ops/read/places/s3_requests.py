@@ -1,6 +1,6 @@
-"""Ask S3 through s3fs: again where a failure may pass, counted, and never taking it for the end of a file.
+"""Send requests to S3 through s3fs: retry and count transient failures; never treat a failure as the end of a file.
 
-botocore repeats refused requests; s3fs's own repetition counts nothing, and multiplies botocore's by five.
+botocore retries refused requests. s3fs's own retries are disabled: they count nothing, and multiply botocore's by five.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from botocore.exceptions import BotoCoreError, ClientError, IncompleteReadError,
 from pairmill.ops.read.places import retries
 from pairmill.ops.read.places.tree import SourceError
 
-# A place that cannot be reached is given up after some 30 s, one that falls silent after 3 minutes.
+# A place that cannot be reached is given up after some 30 s; a place that stops responding, after 3 minutes.
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 30, 5
-# botocore asks again for what is refused or never answered, but not for an answer that breaks off.
+# botocore retries requests that are refused or not answered, but not a response that breaks off.
 BROKEN_OFF = (aiohttp.ClientPayloadError, ResponseStreamingError, IncompleteReadError, ConnectionError)
 WAITS = (0.2, 0.4, 0.8, 1.6)
 UNREACHABLE = (BotoCoreError, ClientError, OSError, asyncio.TimeoutError, aiohttp.ClientError)
@@ -29,7 +29,7 @@ UNREACHABLE = (BotoCoreError, ClientError, OSError, asyncio.TimeoutError, aiohtt
 
 @cache
 def filesystem() -> Any:
-    """Make the process's one file system; never pickled."""
+    """Create the process's one S3 file system; it is never pickled."""
     usual = {"AWS_MAX_ATTEMPTS": ("total_max_attempts", ATTEMPTS), "AWS_RETRY_MODE": ("mode", "standard")}
     found = s3fs.S3FileSystem(
         config_kwargs={
@@ -39,7 +39,7 @@ def filesystem() -> Any:
         },
         use_listings_cache=False,
     )
-    found.retries = 1  # s3fs would repeat five times on top of botocore
+    found.retries = 1  # s3fs would retry five times on top of botocore
     client: Any = found.s3
     for event in ("after-call.s3", "after-call-error.s3"):
         client.meta.events.register(event, _count)
@@ -47,13 +47,13 @@ def filesystem() -> Any:
 
 
 def _count(parsed: dict[str, Any] | None = None, exception: Any = None, **_: object) -> None:
-    """Count the retries of a finished request; botocore calls it whatever became of the request."""
+    """Count the retries of a finished request; botocore calls this after success and failure."""
     said = parsed if parsed is not None else getattr(exception, "response", None) or {}
     retries.add(said.get("ResponseMetadata", {}).get("RetryAttempts", 0))
 
 
 def range_of(uri: str, start: int, end: int) -> bytes:
-    """Read bytes [start, end) of an object. Raises SourceError when S3 fails or the object became shorter."""
+    """Read bytes [start, end) of an object. Raises SourceError if S3 fails or the object became shorter."""
     found = told(uri, lambda: again(lambda: filesystem().cat_file(uri, start=start, end=end)))
     if len(found) < end - start:
         raise SourceError(f"'{uri}' became shorter while it was read; run again")
@@ -64,7 +64,7 @@ Asked = TypeVar("Asked")
 
 
 def again(ask: Callable[[], Asked]) -> Asked:
-    """Ask once more, up to ``len(WAITS)`` times, for an answer that broke off. Raises what the last attempt raises."""
+    """Call ``ask``; retry up to ``len(WAITS)`` times if the response breaks off. Raises the last attempt's error."""
     for wait in WAITS:
         try:
             return ask()
@@ -75,7 +75,7 @@ def again(ask: Callable[[], Asked]) -> Asked:
 
 
 def told(uri: str, ask: Callable[[], Asked]) -> Asked:
-    """Ask, with S3's failures raised as SourceError; FileNotFoundError and PermissionError are raised as they are."""
+    """Call ``ask``, and raise S3's failures as SourceError; FileNotFoundError and PermissionError pass unchanged."""
     try:
         return ask()
     except (FileNotFoundError, PermissionError):
@@ -85,5 +85,5 @@ def told(uri: str, ask: Callable[[], Asked]) -> Asked:
 
 
 def cannot(uri: str, error: Exception) -> str:
-    """Word the message of a failure, with the remedy."""
+    """Write the message for a failed read, with the remedy."""
     return f"'{uri}' cannot be read from S3: {error}; run again, what is finished is kept"

@@ -1,6 +1,6 @@
-"""Find the members of a tar by their headers alone; no header can cost memory or lead out of the tar.
+"""Find the members of a tar from their headers alone; no header can exhaust memory or point outside the tar.
 
-POSIX.1-2001 (ustar, pax) and GNU tar, as the standard library and webdataset write them.
+Supports POSIX.1-2001 (ustar, pax) and GNU tar, as the standard library and webdataset write them.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pairmill.ops.header_number import whole_number
 
 BLOCK = 512
 REGULAR, LINKS = (b"\0", b"0", b"7"), (b"1", b"2")
-# A name or a pax record is some hundred bytes; the standard library would read gigabytes of one into memory.
+# A name or a pax record has some hundred bytes; the standard library would read gigabytes of one into memory.
 MAX_EXTENSION = 64 * 1024
 
 
 class Member(NamedTuple):
-    """A regular file: its path with '/' inside the archive, and its bytes' offset and size in the tar."""
+    """A regular file in a tar: its path inside the archive with '/', and its bytes' offset and size in the tar."""
 
     name: str
     offset: int
@@ -26,10 +26,10 @@ class Member(NamedTuple):
 
 
 def members(file: IO[bytes], uri: str, at_most: int | None = None) -> Iterator[Member | Fault]:
-    """Yield every member in the order of the file.
+    """Yield every member of a tar in the order of the file, at most ``at_most``.
 
-    A Fault stands for each that is no plain file, and for the rest of a cut or damaged tar. Names are safe: neither
-    absolute nor with '..'. The first of two members of one name counts.
+    A Fault stands for each member that is not a plain file, and for the rest of a cut or damaged tar. Member names are
+    safe: neither absolute nor with '..'. Of two members with one name the first counts.
     """
     end = file.seek(0, 2)
     at, seen, extra = 0, set(), {}
@@ -64,6 +64,7 @@ def members(file: IO[bytes], uri: str, at_most: int | None = None) -> Iterator[M
 
 
 def _member(uri: str, header: bytes, at: int, size: int, end: int, extra: dict, seen: set) -> Member | Fault | None:
+    """Validate one member; return None for a folder and a Fault for a member that cannot be read."""
     try:
         name = extra.get("path") or _name(header)
         name = name.decode() if isinstance(name, bytes) else name
@@ -88,7 +89,7 @@ def _member(uri: str, header: bytes, at: int, size: int, end: int, extra: dict, 
 
 
 def _size(header: bytes, extra: dict[str, bytes | str]) -> int | None:
-    """Read the member's size in bytes; None when the block is no header (its checksum is wrong)."""
+    """Parse the member's size in bytes; return None if the block is not a header (its checksum is wrong)."""
     total = sum(header) - sum(header[148:156]) + 8 * 32
     if _number(header[148:156]) != total:
         return None
@@ -100,7 +101,7 @@ def _size(header: bytes, extra: dict[str, bytes | str]) -> int | None:
 
 
 def _number(field: bytes) -> int | None:
-    """Parse octal digits, or GNU's base 256 for numbers that they cannot hold."""
+    """Parse octal digits, or GNU's base 256 for numbers too large for octal; None if invalid."""
     if field[0] in (0x80, 0xFF):
         return int.from_bytes(field[1:], "big", signed=field[0] == 0xFF)
     try:
@@ -110,12 +111,13 @@ def _number(field: bytes) -> int | None:
 
 
 def _name(header: bytes) -> bytes:
+    """Return the member's path; ustar splits a long path into a prefix and a name."""
     name, prefix = header[:100].split(b"\0")[0], header[345:500].split(b"\0")[0]
     return prefix + b"/" + name if prefix and header[257:263] == b"ustar\0" else name
 
 
 def _extension(kind: bytes, data: bytes) -> dict[str, bytes | str]:
-    """Parse what a GNU long name or a pax header says of the next member."""
+    """Parse the path and size of the next member from a GNU long name or a pax header."""
     if kind == b"L":
         return {"path": data.split(b"\0")[0]}
     found: dict[str, bytes | str] = {}
@@ -131,11 +133,11 @@ def _extension(kind: bytes, data: bytes) -> dict[str, bytes | str]:
 
 
 def is_unsafe(name: str) -> bool:
-    """Whether a member's name is absolute, climbs out, or names a drive."""
+    """Return whether a member's name is empty, absolute, leaves the archive, or names a drive."""
     parts = name.replace("\\", "/").split("/")
     return not name or "\0" in name or not parts[0] or ".." in parts or parts[0].endswith(":")
 
 
 def plain(name: str) -> str:
-    """Remove './' at the start and doubled slashes."""
+    """Remove './' parts and doubled slashes from a member's name."""
     return "/".join(part for part in name.split("/") if part not in ("", "."))

@@ -1,4 +1,4 @@
-"""List and read a source's files by relative path, in a local folder or behind the same protocol elsewhere."""
+"""List and read a source's files by relative path: the protocol of all trees, and the tree of a local folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.read.places import own_folders
 from pairmill.ops.read.places.file_table import Entry, FileTable
 
-# Larger single files are refused unread: a worker holds a picture in memory whole.
+# Larger single files are not read: a worker holds a whole image in memory.
 MAX_BYTES = 256 * 2**20
 
 
@@ -24,10 +24,10 @@ class SourceError(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Bytes that are in a file unpacked: from byte ``offset`` of the file or object ``uri`` on.
+    """The location of uncompressed bytes: from byte ``offset`` of the file or object ``uri``.
 
-    In a local path '/./' stands behind the source's folder, as rsync writes it: whether that folder is there tells a
-    source that is not mounted from a file that was deleted.
+    A local path has '/./' after the source's folder, as rsync writes it. If that folder is missing, the source is not
+    mounted; if only the file is missing, it was deleted.
     """
 
     uri: str
@@ -35,61 +35,72 @@ class Place:
 
 
 class Tree(Protocol):
-    """What a format may do with a source's files. Small and picklable: workers get one each."""
+    """The operations on a source's files that formats use. Trees are small and picklable: each worker gets one."""
 
     @property
-    def root(self) -> str: ...
+    def root(self) -> str:
+        """The URI of the source's folder or prefix."""
+        ...
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
-        """Put every file into ``files``, and yield a Fault for what could not be listed.
+        """Add every file to ``files``; yield a Fault for each file or folder that is skipped.
 
-        What is hidden (its name begins with a dot) and folders that Pairmill made are left out, each with a Fault: of a
-        hidden folder one for all. Raises SourceError when the place cannot be listed, or is itself made by Pairmill.
+        Hidden names (which begin with a dot) and folders that Pairmill wrote are skipped, with one Fault for a whole
+        folder.
+
+        Raises:
+            SourceError: The place cannot be listed, or Pairmill itself wrote it.
         """
         ...
 
-    def uri(self, path: str) -> str: ...
+    def uri(self, path: str) -> str:
+        """Return the URI of the file at ``path``."""
+        ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file at ``path``."""
+        ...
 
     def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
-        """Read a whole file; or the Fault missing, empty, too_large or unsafe_path (a link that leaves the source).
+        """Read a whole file of at most ``most`` bytes, or return a Fault.
 
-        A file of over ``most`` bytes is too large.
+        The Fault is missing, empty, too_large or unsafe_path (a link that leaves the source).
 
-        Raises SourceError when the place as a whole stops answering.
+        Raises:
+            SourceError: The storage as a whole does not respond.
         """
         ...
 
     def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
-        """Read each as ``read`` does, ``most`` bytes in all; many at a time where the place is far away."""
+        """Read files as ``read`` does, ``most`` bytes in total; in parallel if the place is remote."""
         ...
 
     def open(self, path: str) -> IO[bytes]:
-        """Open a file to be read at any place. Raises OSError, and SourceError as ``read`` does."""
+        """Open a file for random access. Raises OSError, and SourceError as ``read`` does."""
         ...
 
     def where(self, path: str) -> Place | None:
-        """Locate the file's bytes for as long as the source lasts.
+        """Locate the file's bytes, for as long as the source exists.
 
-        None where they are packed, or where the place does not last (an address on the web).
+        Return None if the bytes are compressed, or if the place is not permanent (a web address).
         """
         ...
 
 
 @dataclass(frozen=True)
 class LocalTree:
-    """Read a folder of this machine, or one file of it (``only``). ``root`` is absolute and free of links."""
+    """Read a local folder, or one file of it (``only``). ``root`` is absolute and free of links."""
 
     root: str
     only: str = ""
 
     @property
     def place(self) -> str:
-        """The folder or file."""
+        """The path of the folder or file."""
         return self._absolute(self.only) if self.only else self.root
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
+        """List the folder as Tree.list_into does; links out of the source, and linked folders, become faults."""
         if self.only:
             files.add([_entry(self.only, os.stat(self._absolute(self.only)))])
             return
@@ -110,7 +121,7 @@ class LocalTree:
     def _listed(
         self, folder: str, found: Iterable[os.DirEntry[str]], folders: list[str], faults: list[Fault]
     ) -> Iterator[Entry]:
-        """Yield the files of one folder; add the folders in it to ``folders``, what cannot be listed to ``faults``."""
+        """Yield the files of one folder; append its subfolders to ``folders`` and the unlistable to ``faults``."""
         for item in found:
             path = folder + item.name
             if fault := self._unlistable(item, path):
@@ -121,7 +132,10 @@ class LocalTree:
                 yield _entry(path, item.stat())
 
     def _is_own(self, folder: str) -> bool:
-        """Whether Pairmill made a folder, by a first look at its names. Raises SourceError when it is the source."""
+        """Return whether Pairmill wrote a folder, judged first by the names in it.
+
+        Raises SourceError if the folder is the source itself.
+        """
         with os.scandir(self._absolute(folder)) as found:
             clues = {own_folders.clue(item.name) for item in found}
         is_own = self._is_own_by(folder, clues)
@@ -130,6 +144,8 @@ class LocalTree:
         return is_own
 
     def _is_own_by(self, folder: str, clues: set[str]) -> bool:
+        """Return whether Pairmill wrote ``folder``, judged by ``clues`` and, where needed, its files' first bytes."""
+
         def head(name: str, n: int) -> bytes:
             try:
                 with self.open(folder + name) as file:
@@ -140,6 +156,7 @@ class LocalTree:
         return own_folders.is_own(clues, lambda: os.path.isdir(self._absolute(folder + LAKE_DATA)), head)
 
     def _unlistable(self, item: os.DirEntry[str], path: str) -> Fault | None:
+        """Return a Fault if a folder's entry is to be skipped, else None."""
         if not is_storable(path):
             shown = path.encode("utf-8", "replace").decode()
             return Fault(self.uri(shown), "bad_encoding", "the file's name is not UTF-8: rename it")
@@ -158,18 +175,23 @@ class LocalTree:
         return None
 
     def _inside(self, absolute: str, is_link: bool) -> bool:
+        """Return whether a path, with links resolved, is inside the source."""
         return not is_link or os.path.realpath(absolute).startswith(os.path.join(self.root, ""))
 
     def _absolute(self, path: str) -> str:
+        """Return the absolute path of ``path``."""
         return os.path.join(self.root, path)
 
     def uri(self, path: str) -> str:
+        """Return the absolute path of the file at ``path``."""
         return self._absolute(path)
 
     def exists(self, path: str) -> bool:
+        """Return whether there is a regular file at ``path``."""
         return os.path.isfile(self._absolute(path))
 
     def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
+        """Read one file of at most ``most`` bytes, or return a Fault."""
         absolute = self._absolute(path)
         try:
             if not self._inside(absolute, True):
@@ -182,17 +204,20 @@ class LocalTree:
             return Fault(absolute, "missing", f"cannot be read: {getattr(error, 'strerror', None) or error}")
 
     def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
+        """Read files in turn, ``most`` bytes in total."""
         return one_by_one(self.read, paths, most)
 
     def open(self, path: str) -> IO[bytes]:
+        """Open the file at ``path``. Raises OSError."""
         return open(self._absolute(path), "rb")
 
     def where(self, path: str) -> Place | None:
+        """Return the file's path, marked with '/./' after the source's folder."""
         return Place(f"{self.root}/./{path}")
 
 
 def is_storable(path: str) -> bool:
-    """Whether a path can be written into a table: Python marks bytes that are not UTF-8 by surrogates."""
+    """Return whether a path can be stored in a table: Python marks bytes that are not UTF-8 with surrogates."""
     try:
         return bool(path.encode())
     except UnicodeEncodeError:
@@ -200,11 +225,15 @@ def is_storable(path: str) -> bool:
 
 
 def _entry(path: str, stat: os.stat_result) -> Entry:
+    """Build an Entry; its etag derives from the modification time and the size."""
     return Entry(path, stat.st_size, text_id(str(stat.st_mtime_ns), str(stat.st_size)))
 
 
 def refused(uri: str, size: int, most: int = MAX_BYTES) -> Fault | None:
-    """Say why a file of this many bytes is not read where ``most`` fit; None when it is."""
+    """Return the Fault for a file of ``size`` bytes that is empty or too large to read; None if it can be read.
+
+    ``most`` is the number of bytes left for the file's document.
+    """
     if size == 0:
         return Fault(uri, "empty", "no bytes")
     if size > MAX_BYTES:
@@ -215,7 +244,7 @@ def refused(uri: str, size: int, most: int = MAX_BYTES) -> Fault | None:
 
 
 def one_by_one(read: Callable[[str, int], bytes | Fault], paths: list[str], most: int) -> list[bytes | Fault]:
-    """Read paths in turn, ``most`` bytes in all."""
+    """Read files in turn, ``most`` bytes in total."""
     found: list[bytes | Fault] = []
     for path in paths:
         found.append(read(path, most))
@@ -224,13 +253,13 @@ def one_by_one(read: Callable[[str, int], bytes | Fault], paths: list[str], most
 
 
 def local_tree(uri: str) -> LocalTree:
-    """Make the tree of a local folder or file (a path or ``file://`` URI). Raises SourceError when there is none."""
+    """Build the tree of a local folder or file (a path or ``file://`` URI). Raises SourceError if there is none."""
     if not uri.removeprefix("file://").strip():
         raise SourceError("source '': an empty name; give a folder or a file, '.' for the folder where this runs")
     try:
         path = Path(uri.removeprefix("file://")).expanduser()
         there = path.exists()
-    except (OSError, RuntimeError) as error:  # a name too long for the system, a home that nobody has
+    except (OSError, RuntimeError) as error:  # a name too long for the system, the home of an unknown user
         raise SourceError(f"source '{uri[:200]}': {error}; check the path") from None
     if not there:
         raise SourceError(f"source '{uri}': there is no such file or folder; check the path ({path.absolute()})")

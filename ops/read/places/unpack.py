@@ -1,6 +1,7 @@
-"""Unpack files as bounded streams: of a cut file what came before the cut, of a bomb no more than a limit.
+"""Decompress files as bounded streams: a cut file yields the part before the cut, a zip bomb no more than a limit.
 
-Limits: Common Crawl's WARC unpack 4 to 6 times, JSON lines up to 30 times, a gzip of zeros 1,030 times.
+The limits come from these ratios: Common Crawl's WARC expand 4 to 6 times, JSON lines up to 30 times, a gzip of zeros
+1,030 times.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from typing import IO, NamedTuple
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.places.tree import LocalTree, Tree
 
-# Unpacked bytes allowed a packed byte, on top of a first 16 MB that anything may have.
+# Decompressed bytes allowed per compressed byte, beyond the first 16 MB, which are always allowed.
 MAX_RATIO = 100
 ALWAYS_ALLOWED = 16 * 2**20
-# No file unpacks to more than this on a worker's disk.
+# The most bytes that one file may take on a worker's disk.
 MAX_UNPACKED = 64 * 2**30
-# Held in memory up to here, then in a temporary file.
+# Up to this size a copy stays in memory, beyond it in a temporary file.
 IN_MEMORY = 64 * 2**20
 CHUNK = 256 * 1024
 FAR_CHUNK = 8 * 2**20
 
 
 class Inflated(io.RawIOBase):
-    """Stream a gzip file's content, all its members in a row. Damage ends the stream and is kept in ``fault``."""
+    """Decompress a gzip file of one or more members as a stream; damage ends the stream and sets ``fault``."""
 
     def __init__(self, file: IO[bytes], uri: str) -> None:
         self.fault: Fault | None = None
@@ -37,9 +38,11 @@ class Inflated(io.RawIOBase):
         self._at_start = True
 
     def readable(self) -> bool:
+        """Return True."""
         return True
 
     def readinto(self, buffer) -> int:
+        """Fill ``buffer`` with decompressed bytes; return their number, 0 at the end or after damage."""
         data = b""
         while not data and self.fault is None:
             if not self._packed:
@@ -47,7 +50,7 @@ class Inflated(io.RawIOBase):
                 self._in += len(self._packed)
             if not self._packed:
                 if not self._at_start:
-                    data = self._step(len(buffer))  # what zlib still holds
+                    data = self._step(len(buffer))  # what zlib has buffered
                 if not data and not self._at_start and self.fault is None:
                     self.fault = Fault(self._uri, "truncated", f"the gzip stream ends early, after {self._in} bytes")
                 break
@@ -56,8 +59,9 @@ class Inflated(io.RawIOBase):
         return len(data)
 
     def _step(self, room: int) -> bytes:
+        """Decompress at most ``room`` bytes; set ``fault`` for a damaged stream or a bomb."""
         if self._at_start:
-            # gzip files may be padded with zeros behind a member.
+            # gzip files may be padded with zeros after a member.
             self._packed = self._packed.lstrip(b"\0") if self._out else self._packed
             if not self._packed:
                 return b""
@@ -81,7 +85,7 @@ class Inflated(io.RawIOBase):
 
 
 class Near(NamedTuple):
-    """A file that can be read at any place, what was wrong with it, and whether the source holds the same bytes."""
+    """A file open for random access, its faults, and whether the source holds the same bytes uncompressed."""
 
     file: IO[bytes]
     faults: list[Fault]
@@ -90,10 +94,10 @@ class Near(NamedTuple):
 
 @contextmanager
 def seekable(tree: Tree, path: str) -> Iterator[Near]:
-    """Open a file to be read at any place, unpacked when its first bytes are gzip's.
+    """Open a file for random access, decompressed if its first bytes are gzip's.
 
-    A packed or a distant file is first copied into a temporary file: gzip cannot be read backwards, and S3 would be
-    asked for every member. Raises what ``tree.open`` raises.
+    A compressed or remote file is first copied to a temporary file: gzip cannot be read backwards, and S3 would get one
+    request per member. Raises what ``tree.open`` raises.
     """
     with tree.open(path) as file:
         packed = is_gzip(file)
@@ -110,7 +114,7 @@ def seekable(tree: Tree, path: str) -> Iterator[Near]:
 
 
 def head(tree: Tree, path: str, size: int) -> bytes:
-    """Read the first ``size`` bytes of the unpacked file, to tell what it is; b'' when it cannot be read."""
+    """Read the first ``size`` bytes of the decompressed file to detect its type; b'' if it cannot be read."""
     try:
         with tree.open(path) as file:
             if not is_gzip(file):
@@ -121,7 +125,7 @@ def head(tree: Tree, path: str, size: int) -> bytes:
 
 
 def is_gzip(file: IO[bytes]) -> bool:
-    """Whether the file begins as gzip does; it is left at its start."""
+    """Return whether the file begins like gzip; rewind the file to its start."""
     mark = file.read(2)
     file.seek(0)
     return mark == b"\x1f\x8b"

@@ -1,6 +1,6 @@
-"""Read a list or an archive at an https:// or http:// address, by ranges where the server has them, else whole.
+"""Read a list or an archive at a web address, by ranges if the server supports them, else as a whole.
 
-Proxies by the usual variables. What follows the '?' of an address may be a signature: it is sent, and in no uri.
+The usual proxy variables apply. The query of an address may be a signature: it is sent with requests, but is in no URI.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ class WebTree:
 
     @property
     def place(self) -> str:
-        """The address without its query, which may be a secret: no row shall hold it."""
+        """The address without its query, which may be a secret that no row may hold."""
         return self.uri(self.name)
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
-        """List as Tree.list_into. Raises SourceError when the address cannot be read."""
+        """List the file as Tree.list_into does. Raises SourceError if the address cannot be read.
+
+        The whole file is hashed if the server states no size or no etag.
+        """
         state = state_of(self._address)
         size, etag = state.size, state.etag
         if size < 0 or not etag:
@@ -46,12 +49,15 @@ class WebTree:
         return iter(())
 
     def uri(self, path: str) -> str:
+        """Return the address of ``path`` without the query."""
         return f"{self.root}/{path}"
 
     def exists(self, path: str) -> bool:
+        """Return whether ``path`` is the name of this tree's one file."""
         return path == self.name
 
     def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
+        """Read the file if it has at most ``most`` bytes, or return a Fault. Raises SourceError if a request fails."""
         if not self.exists(path):
             return Fault(self.uri(path), "missing", "of an address on the web only the list itself is read")
         state = state_of(self._address)
@@ -63,30 +69,34 @@ class WebTree:
         return refused(self.uri(path), len(data), most) or data
 
     def read_many(self, paths: list[str], most: int = MAX_BYTES) -> list[bytes | Fault]:
+        """Read files in turn, ``most`` bytes in total."""
         return one_by_one(self.read, paths, most)
 
     def open(self, path: str) -> IO[bytes]:
+        """Open the file for random access. Raises FileNotFoundError for any other path, and SourceError."""
         if not self.exists(path):
             raise FileNotFoundError(self.uri(path))
         state = state_of(self._address)
         if state.has_ranges and state.size >= 0:
             from pairmill.ops.read.places.ranges import (
-                buffered,  # fsspec takes 0.05 s to import; see s3 in ops.read.source
+                buffered,  # importing fsspec takes 0.05 s; see s3 in ops.read.source
             )
 
             return buffered(state.size, lambda start, end: range_of(self._address, start, end, state))
         return brought(self._address)
 
     def where(self, path: str) -> Place | None:
+        """Return None: a web address is not permanent."""
         return None
 
     @property
     def _address(self) -> str:
+        """The address with its query."""
         return f"{self.root}/{self.name}" + (f"?{self.query}" if self.query else "")
 
 
 def web_tree(uri: str) -> WebTree:
-    """Make the tree of one list or archive, without asking the network. Raises SourceError for a bad address."""
+    """Build the tree of one list or archive; send no request. Raises SourceError for an invalid address."""
     parts = urlsplit(uri)
     folder, _, name = parts.path.rpartition("/")
     plain = name.lower().removesuffix(".gz")

@@ -1,7 +1,8 @@
-"""Read bytes at a web address: by ranges, again where a failure may pass, and never for ever.
+"""Read bytes at a web address by ranges, with retries of transient failures and a time limit for each response.
 
-fsspec's HTTPFile repeats nothing, does not see a file change while it is read, and shows the address's signature in its
-errors. tenacity would need 24 lines instead of 21, since Retry-After and the messages stay to be written.
+fsspec's HTTPFile retries nothing, does not notice that a file changes while it is read, and shows the address's
+signature in its errors. tenacity would need 24 lines instead of 21, since Retry-After and the messages would still have
+to be written.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ from pairmill.ops.read.places import retries
 from pairmill.ops.read.places.tree import SourceError
 
 SECONDS, ATTEMPTS, FIRST_WAIT, LONGEST_WAIT = 30, 5, 0.5, 30.0
-# Of a whole answer: so long, and longer by what it brings. Below that rate a terabyte would take half a year.
+# The time limit of a whole response in seconds, extended by its size at the least rate in bytes per second. At that
+# rate a terabyte would take half a year.
 ANSWER_SECONDS, LEAST_RATE = 60.0, 64 * 2**10
 PASSING = (429, 500, 502, 503, 504)
 CHUNK = 2**20
-# A list without ranges is brought to a worker's disk up to here.
+# A file of a server without ranges is copied to a worker's disk up to this size.
 MAX_BYTES = 64 * 2**30
 
 
 class State(NamedTuple):
-    """``size`` in bytes, -1 when the server does not say; ``etag`` '' when it has none."""
+    """The size of a remote file in bytes, -1 if unknown; its ``etag``, '' if none; and whether ranges work."""
 
     size: int
     etag: str
@@ -42,7 +44,7 @@ class State(NamedTuple):
 
 
 def range_of(address: str, start: int, end: int, state: State) -> bytes:
-    """Read bytes [start, end). Raises SourceError when they cannot be had or the file changed since its ``state``."""
+    """Read bytes [start, end). Raises SourceError if the read fails or the file has changed since ``state``."""
 
     def taken(answer: HTTPResponse, watch: _Watch) -> bytes:
         watch.allow(end - start)
@@ -57,7 +59,7 @@ def range_of(address: str, start: int, end: int, state: State) -> bytes:
 
 
 def brought(address: str) -> IO[bytes]:
-    """Copy the whole file into a temporary one. Raises SourceError when it cannot be read or has over MAX_BYTES."""
+    """Copy the whole file to a temporary file. Raises SourceError if it cannot be read or is larger than MAX_BYTES."""
 
     def taken(answer: HTTPResponse, watch: _Watch) -> IO[bytes]:
         near = tempfile.TemporaryFile()  # noqa: SIM115  # its reader closes it
@@ -69,7 +71,7 @@ def brought(address: str) -> IO[bytes]:
                 raise SourceError(
                     f"'{without_secrets(address)}' has over {MAX_BYTES} bytes, and no ranges to read it by"
                 )
-        if answer.length:  # what was announced and did not come
+        if answer.length:  # announced bytes that did not arrive
             raise IncompleteRead(b"", answer.length)
         near.seek(0)
         return near
@@ -78,9 +80,10 @@ def brought(address: str) -> IO[bytes]:
 
 
 def state_of(address: str) -> State:
-    """Ask for size and etag, anew each time a file is opened. Raises SourceError when the address cannot be read.
+    """Request the size and etag of a file. Raises SourceError if the address cannot be read.
 
-    By a range of one byte, since a signed address may allow only GET.
+    The request is for a range of one byte, because a signed address may allow only GET. It is sent each time the file
+    is opened.
     """
 
     def taken(answer: HTTPResponse, watch: _Watch) -> State:
@@ -94,6 +97,7 @@ def state_of(address: str) -> State:
 
 
 def _etag(headers: Message) -> str:
+    """Return the ETag, else the Last-Modified date, else ''."""
     return headers.get("ETag", "") or headers.get("Last-Modified", "")
 
 
@@ -101,7 +105,7 @@ Taken = TypeVar("Taken")
 
 
 class _Watch:
-    """Cut a connection off when its answer takes too long, however often a byte of it comes."""
+    """Abort a connection whose response takes too long, even if bytes still arrive."""
 
     def __init__(self) -> None:
         self.has_cut = False
@@ -116,26 +120,27 @@ class _Watch:
         self._timer.cancel()
 
     def open(self, request: Request) -> HTTPResponse:
-        """Ask as urlopen does. Raises what that raises."""
+        """Send a request as urlopen does, and raise what urlopen raises."""
         return build_opener(_Http(self._sockets), _Https(self._sockets)).open(request, timeout=SECONDS)
 
     def allow(self, size: int) -> None:
-        """Give what is read from now on the time of ``size`` bytes."""
+        """Restart the timer with the time that reading ``size`` bytes may take."""
         self._timer.cancel()
         self._timer = threading.Timer(ANSWER_SECONDS + size / LEAST_RATE, self._cut)
         self._timer.daemon = True
         self._timer.start()
 
     def _cut(self) -> None:
+        """Shut down the connection's sockets, which ends a blocked read."""
         self.has_cut = True
         for each in self._sockets:
-            # A copy of the descriptor: what TLS holds of the socket belongs to the thread that reads.
+            # Use a copy of the descriptor: the TLS state of the socket belongs to the thread that reads.
             with suppress(OSError), socket.socket(fileno=os.dup(each.fileno())) as same:
                 same.shutdown(socket.SHUT_RDWR)
 
 
 def _noting(http_class: Any, sockets: list[socket.socket]) -> Any:
-    """Make connections as ``http_class`` does, and note their sockets."""
+    """Wrap ``http_class`` so that each new connection appends its socket to ``sockets``."""
 
     def made(*words: Any, **named: Any) -> HTTPConnection:
         connection = http_class(*words, **named)
@@ -152,33 +157,36 @@ def _noting(http_class: Any, sockets: list[socket.socket]) -> Any:
 
 
 class _Http(HTTPHandler):
-    """urllib's handler, which notes the sockets that it opens."""
+    """urllib's HTTP handler; it records the sockets that it opens."""
 
     def __init__(self, sockets: list[socket.socket]) -> None:
         super().__init__()
         self._sockets = sockets
 
     def do_open(self, http_class: Any, req: Request, **more: Any) -> Any:
+        """Open a connection and record its socket."""
         return super().do_open(_noting(http_class, self._sockets), req, **more)
 
 
 class _Https(HTTPSHandler):
-    """The same over TLS."""
+    """urllib's HTTPS handler; it records the sockets that it opens."""
 
     def __init__(self, sockets: list[socket.socket]) -> None:
         super().__init__()
         self._sockets = sockets
 
     def do_open(self, http_class: Any, req: Request, **more: Any) -> Any:
+        """Open a connection and record its socket."""
         return super().do_open(_noting(http_class, self._sockets), req, **more)
 
 
 def _asked(address: str, headers: dict[str, str], take: Callable[[HTTPResponse, _Watch], Taken]) -> Taken:
-    """Ask and return what ``take`` makes of the answer; again with growing waits where a failure may pass.
+    """Send a request and return ``take(response, watch)``; retry transient failures with growing waits.
 
-    Raises SourceError in the end.
+    Raises:
+        SourceError: The last attempt failed, or the failure is not transient.
     """
-    # Packed on the way, lengths and ranges would be of something else.
+    # With a content encoding, lengths and ranges would refer to the encoded bytes.
     request = Request(address, headers={"User-Agent": "pairmill", "Accept-Encoding": "identity", **headers})
     wait = FIRST_WAIT
     for attempt in range(1, ATTEMPTS + 1):
@@ -191,7 +199,7 @@ def _asked(address: str, headers: dict[str, str], take: Callable[[HTTPResponse, 
                     f"'{without_secrets(address)}' is answered by HTTP {error.code} {error.reason}"
                 ) from None
             wait = max(wait, float(whole_number(error.headers.get("Retry-After", "")) or 0))
-        except InvalidURL:  # its own message quotes the address, signature and all
+        except InvalidURL:  # its own message quotes the whole address with its signature
             raise SourceError(f"'{without_secrets(address)}' is no URL: it holds a space or a control code") from None
         except (OSError, HTTPException, ValueError) as error:
             if attempt == ATTEMPTS:

@@ -1,4 +1,4 @@
-"""Find and unpack the members of a zip, none beyond what a worker may hold."""
+"""Find and decompress the members of a zip, none larger than a worker can hold."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ LOCAL = struct.Struct("<4sHHHHHIIIHH")
 
 
 class ZipMembers:
-    """List plain files by name in ``found``, the rest in ``faults``; a zip without its directory is walked."""
+    """The plain files of a zip by name in ``found``, and its other members in ``faults``.
+
+    A zip that lacks its directory is scanned by its local headers.
+    """
 
     def __init__(self, file: IO[bytes], uri: str) -> None:
         self.uri = uri
@@ -47,6 +50,7 @@ class ZipMembers:
             self._take(info)
 
     def _take(self, info: zipfile.ZipInfo) -> None:
+        """Add one member of the directory to ``found`` or to ``faults``."""
         item, mode = f"{self.uri}#{info.filename}", info.external_attr >> 16
         if info.filename.endswith("/"):
             return
@@ -64,10 +68,11 @@ class ZipMembers:
             self.found[plain(info.filename)] = info
 
     def _refuse(self, item: str, reason: str, detail: str) -> None:
+        """Add a fault for one member."""
         self.faults.append(Fault(item.encode("utf-8", "replace").decode(), reason, detail))
 
     def _walk(self) -> None:
-        """Find members before the cut one by one, as far as the local headers state their sizes."""
+        """Find the members before the cut one by one, as long as the local headers state their sizes."""
         at = 0
         while True:
             self._file.seek(at)
@@ -85,7 +90,7 @@ class ZipMembers:
                 self.found.setdefault(plain(name), (start, packed, size))
 
     def read(self, name: str, most: int = MAX_BYTES) -> bytes | Fault:
-        """Unpack a member, or say by a Fault why not; one of over ``most`` bytes is too large."""
+        """Decompress a member of at most ``most`` bytes, or return a Fault."""
         place, item = self.found[name], f"{self.uri}#{name}"
         size = place.file_size if isinstance(place, zipfile.ZipInfo) else place[2]
         fault = refused(item, size, most)
@@ -100,7 +105,7 @@ class ZipMembers:
         return data
 
     def _content(self, place: zipfile.ZipInfo | tuple[int, int, int], size: int) -> bytes:
-        """Unpack at most one byte more than ``size``. Raises one of DAMAGED."""
+        """Decompress at most one byte more than ``size``. Raises one of DAMAGED."""
         if isinstance(place, zipfile.ZipInfo):
             assert self._zip is not None
             with self._zip.open(place) as member:
@@ -110,5 +115,6 @@ class ZipMembers:
         return packed if place[1] == size else zlib.decompressobj(-15).decompress(packed, size + 1)
 
     def names(self) -> Iterator[tuple[str, int]]:
+        """Yield (name, size in bytes) of each plain file."""
         for name, place in self.found.items():
             yield name, place.file_size if isinstance(place, zipfile.ZipInfo) else place[2]

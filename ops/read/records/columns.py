@@ -1,4 +1,4 @@
-"""Recognise a picture table's columns (address, bytes, captions) by the names that released datasets use."""
+"""Recognise an image table's columns (address, bytes, captions) by the names that published datasets use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pairmill.ops.read.document_metadata import clean, storable
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.tree import Tree
 
-# LAION, COYO, DataComp, Conceptual Captions, img2dataset; compared without case, best first.
+# Names from LAION, COYO, DataComp, Conceptual Captions and img2dataset, best first; matched without case.
 ADDRESSES = ("url", "image_url", "img_url", "image_urls", "raw_image_url", "image_link", "photo_image_url")
 HELD = ("image", "img", "picture", "photo", "jpg", "jpeg", "png", "webp", "bytes", "data", "content", "pixels")
 CAPTIONS = (
@@ -30,19 +30,19 @@ CAPTION_STARTS = ("caption_", "text_", "alt_text_", "sentence", "top_caption")
 
 
 def address(columns: Mapping[str, str]) -> str:
-    """Name the column of picture addresses; '' for none."""
+    """Return the name of the column of image addresses, '' if there is none."""
     lower = {name.lower(): name for name, kind in reversed(list(columns.items())) if kind == "text"}
     return next((lower[name] for name in ADDRESSES if name in lower), "")
 
 
 def is_interleaved(kinds: Mapping[str, str]) -> bool:
-    """Whether a table has the shape of OBELICS: lists of pictures and of texts in parallel."""
+    """Return whether a table has OBELICS' shape: parallel lists of images and texts."""
     lists = ("texts", "helds", "list")
     return kinds.get("images") in lists and kinds.get("texts") in lists
 
 
 def held(columns: Mapping[str, str]) -> list[str]:
-    """Name the columns that hold encoded pictures: structs with bytes, or binary under a picture's name."""
+    """List the columns that hold encoded image bytes: structs with bytes, or binary columns with an image's name."""
     return [
         name
         for name, kind in columns.items()
@@ -51,27 +51,28 @@ def held(columns: Mapping[str, str]) -> list[str]:
 
 
 def _is_picture_name(name: str) -> bool:
+    """Return whether a lower-case column name suggests images."""
     return name in HELD or any(word in name for word in ("image", "img", "picture", "photo"))
 
 
 def captions(columns: Mapping[str, str]) -> list[str]:
-    """Name the columns with captions, single or lists, best first."""
+    """List the caption columns (single texts or lists of texts), best first."""
     found = [name for name, kind in columns.items() if kind in ("text", "texts", "list")]
     named = sorted((name for name in found if name.lower() in CAPTIONS), key=lambda name: CAPTIONS.index(name.lower()))
     return named + [name for name in found if name.lower().startswith(CAPTION_STARTS) and name not in named]
 
 
 def texts(row: dict[str, Any], names: list[str]) -> list[str]:
-    """Collect a row's distinct, non-empty captions in order."""
+    """Collect a row's distinct, non-empty captions, in the order of the columns ``names``."""
     values = [row.get(name) for name in names]
     flat = [each for value in values for each in (value if isinstance(value, list) else [value])]
     return [text for text in dict.fromkeys(clean(each) for each in flat) if text]
 
 
 def addressed(tree: Tree, path: str, uri: str, row: dict[str, Any], column: str, alt: str) -> Picture | Fault:
-    """Make the picture at the row's address: a file of the source, a data: URI, or one still to be fetched.
+    """Build the Picture for a row's address: a file of the source, a data: URI, or a link to fetch later.
 
-    A Fault instead when the row has no address. Raises SourceError when the place stops answering.
+    Return a Fault if the row has no address. Raises SourceError if the storage does not respond.
     """
     reference = row.get(column)
     if not isinstance(reference, str) or not reference.strip():
@@ -84,6 +85,6 @@ def addressed(tree: Tree, path: str, uri: str, row: dict[str, Any], column: str,
 
 
 def document(uri: str, row: dict[str, Any], pictures: list[Picture], words: list[str], used: list[str]) -> Document:
-    """Make the row's document: pictures, then captions; every other column is metadata."""
+    """Build a row's document: images, then captions; the columns that are not in ``used`` become metadata."""
     about = storable({name: value for name, value in row.items() if name not in used})
     return Document(uri, clean(row.get("title")), about, (*pictures, *(Text(text) for text in words)))

@@ -1,8 +1,9 @@
-"""Read rows of Parquet, CSV, TSV and JSON lines one at a time and in bounded memory.
+"""Read rows of Parquet, CSV, TSV and JSON lines one at a time, in bounded memory.
 
-A unit is a row group, a range of a JSONL file's bytes, or a whole CSV or packed file (a quoted CSV field may hold line
-ends, so that no byte tells where a row begins; a packed file is read from its start). A row's uri ends in ``#row=N``,
-or for JSON lines in ``#byte=N``, the place in the unpacked file.
+A unit is a row group of Parquet, a byte range of JSON lines, or a whole CSV or compressed file. A CSV file is not
+divided, because a quoted field may hold line ends, so no byte position marks the start of a row; a compressed file can
+only be read from its start. A row's URI ends in ``#row=N``, for JSON lines in ``#byte=N``, the position in the
+decompressed file.
 """
 
 from __future__ import annotations
@@ -27,25 +28,29 @@ from pairmill.ops.read.records.text_rows import format_of as text_rows_format
 
 PARQUET = frozenset(("parquet", "parq"))
 SUFFIXES = PARQUET | LINES | frozenset(SEPARATED) | {"gz", "zip"}
-# A range is read by one worker; the row that begins in it is its own to the row's end.
+# One worker reads a range; a row belongs to the range in which it begins, and is read to its end.
 RANGE_BYTES = 64 * 2**20
-# Rows of a Parquet file held at once: with pictures inside them (more are no faster), or without (1,024 save 0.5 µs).
+# Rows of a Parquet file in memory at once: with images in the rows (more rows are no faster), or without (1,024 would
+# save 0.5 µs a row).
 ROWS_AT_ONCE, SMALL_ROWS_AT_ONCE = 4, 64
-# Bytes held at once, as far as it can be told before: of a large group, and of a dictionary that each row may repeat.
+# Target size in bytes of a batch, as far as it is known before reading; and the rows per batch of a row group larger
+# than that. A row may repeat its column's whole dictionary.
 BATCH_BYTES, FEW_ROWS = 128 * 2**20, 8
-# One row's texts, and all of it.
+# Limits in bytes on one row's texts, and on the whole row.
 ROW_TEXT, ROW_BYTES = 32 * 2**20, 256 * 2**20
-# What a row group may grow to beside 100 times its packed bytes: repeated texts cost a Parquet file nothing.
+# The size that any row group may reach, beyond 100 times its compressed bytes: repeated texts take no space in a
+# Parquet file.
 ALWAYS_ALLOWED = 256 * 2**20
-# pyarrow raises these on damaged files, beside its own.
+# pyarrow raises these on damaged files, besides its own exceptions.
 BAD_PARQUET = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError, LookupError)
 AT_ONCE = 16
 
 
 class Header(NamedTuple):
-    """``columns``: kind by name ('text', 'texts', 'binary', 'held', 'helds', 'list', 'other'); held: struct with bytes.
+    """The columns of a table: each column's kind by name, and the sizes of Parquet's row groups in bytes (else ()).
 
-    ``groups`` are the sizes of Parquet's row groups in bytes, () for other tables.
+    The kinds are 'text', 'texts', 'binary', 'held' (a struct with bytes), 'helds' (a list of these), 'list' and
+    'other'.
     """
 
     columns: dict[str, str]
@@ -53,20 +58,20 @@ class Header(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Some rows of a Parquet file; ``first`` is the number of the first in the file."""
+    """Some rows of a Parquet file; ``first`` is the number in the file of the first row."""
 
     first: int
     rows: pa.RecordBatch
 
 
 def format_of(path: str) -> str:
-    """Return 'parquet', 'jsonl', 'csv', 'tsv' or '', by name."""
+    """Return a table's format by its file name: 'parquet', 'jsonl', 'csv', 'tsv', or '' if unknown."""
     return "parquet" if path.lower().rpartition(".")[2] in PARQUET else text_rows_format(path)
 
 
 @lru_cache(maxsize=65_536)
 def header(tree: Tree, entry: Entry) -> Header | None:
-    """Read a table's columns; None for what is no table or cannot be read. Done once a listing."""
+    """Read a table's columns; return None if the file is not a table or cannot be read. Cached per listing."""
     format = format_of(entry.path)
     if not format:
         return None
@@ -86,7 +91,7 @@ def header(tree: Tree, entry: Entry) -> Header | None:
 
 
 def shaped(tree: Tree, files: FileTable, fits: Callable[[dict[str, str]], bool]) -> Iterator[Entry]:
-    """Yield the tables whose columns ``fits`` accepts. Many are looked at at once: on S3 a footer is two reads."""
+    """Yield the tables whose columns ``fits`` accepts; read the headers in parallel: on S3 a footer takes two reads."""
     tables = (entry for entry in files.of(SUFFIXES) if format_of(entry.path))
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for some in runs(tables, 4 * AT_ONCE):
@@ -95,11 +100,12 @@ def shaped(tree: Tree, files: FileTable, fits: Callable[[dict[str, str]], bool])
 
 
 def kinds(schema: pa.Schema) -> dict[str, str]:
-    """Name the kind of each column, as Header does."""
+    """Map each column of an Arrow schema to its kind, one of those that Header lists."""
     return {field.name: _kind(field.type) for field in schema}
 
 
 def _kind(kind: pa.DataType) -> str:
+    """Return the kind of an Arrow type; a dictionary has the kind of its values."""
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -115,13 +121,14 @@ def _kind(kind: pa.DataType) -> str:
 
 
 def _json_kind(value: Any) -> str:
+    """Return the kind of a value from JSON lines."""
     if isinstance(value, list):
         return "texts" if value and all(isinstance(each, str) for each in value) else "list"
     return "text" if isinstance(value, str) else "other"
 
 
 def units(tree: Tree, entry: Entry, format: str) -> list[Unit]:
-    """Cut one table into units for the format ``format``."""
+    """Divide one table into units for the format ``format``."""
     uri, found = tree.uri(entry.path), header(tree, entry)
     if found and found.groups:
         return [
@@ -139,7 +146,7 @@ def units(tree: Tree, entry: Entry, format: str) -> list[Unit]:
 
 
 def path_of(tree: Tree, unit: Unit) -> str:
-    """Return the path of the file that a unit is a part of."""
+    """Return the path of the file to which a unit belongs."""
     uri = unit.uri
     for mark in ("#row-group=", "#bytes="):
         uri = uri.rpartition(mark)[0] or uri
@@ -147,10 +154,12 @@ def path_of(tree: Tree, unit: Unit) -> str:
 
 
 def rows(tree: Tree, unit: Unit) -> Iterator[Row | Fault]:
-    """Yield (uri, row) of every row of the unit in order.
+    """Yield (uri, row) for every row of the unit, in order.
 
-    A Fault stands for a row that cannot be read, and for a damaged rest. Raises SourceError when the place as a whole
-    stops answering.
+    A Fault stands for a row that cannot be read, and for a damaged rest of the table.
+
+    Raises:
+        SourceError: The storage as a whole does not respond.
     """
     path = path_of(tree, unit)
     try:
@@ -168,10 +177,10 @@ def rows(tree: Tree, unit: Unit) -> Iterator[Row | Fault]:
 
 
 def batches(file: IO[bytes], uri: str, group: int, columns: list[str] | None = None) -> Iterator[Batch | Fault]:
-    """Yield (number of the first row, rows) of a row group, as many at once as can be held.
+    """Yield the rows of a row group in batches that fit into memory.
 
-    A Fault stands for a row that is too large, and for the rest of a group that grows beyond all measure. Raises one
-    of BAD_PARQUET.
+    A Fault stands for a row that is too large, and for the rest of a row group that expands like a bomb. Raises one of
+    BAD_PARQUET.
     """
     table = pq.ParquetFile(file, buffer_size=2**20)
     metadata = table.metadata.row_group(group)
@@ -197,12 +206,13 @@ def batches(file: IO[bytes], uri: str, group: int, columns: list[str] | None = N
 
 
 def _unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Write out what a column's dictionary stands for: a text of it that each row repeats counts as often."""
+    """Replace dictionary columns by their values, so that a repeated text counts as often as it occurs."""
     arrays = [each.dictionary_decode() if isinstance(each, pa.DictionaryArray) else each for each in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
 def _row_by_row(batch: pa.RecordBatch, uri: str, first: int) -> Iterator[Batch | Fault]:
+    """Split a batch into batches of one row; a row over the limits becomes a Fault."""
     for place in range(batch.num_rows):
         row = batch.slice(place, 1)
         texts = sum(row.column(name).nbytes for name, kind in kinds(batch.schema).items() if kind in ("text", "texts"))
@@ -214,6 +224,7 @@ def _row_by_row(batch: pa.RecordBatch, uri: str, first: int) -> Iterator[Batch |
 
 
 def _rows_at_once(file: IO[bytes], table: pq.ParquetFile, chunks: list[Any]) -> int:
+    """Return the rows per batch that keep the batch's size near BATCH_BYTES."""
     large = any(kind in ("binary", "held", "helds") for kind in kinds(table.schema_arrow).values())
     size = ROWS_AT_ONCE if large else SMALL_ROWS_AT_ONCE
     if sum(chunk.total_uncompressed_size for chunk in chunks) > BATCH_BYTES:
@@ -223,11 +234,12 @@ def _rows_at_once(file: IO[bytes], table: pq.ParquetFile, chunks: list[Any]) -> 
 
 
 def _dictionary_bytes(file: IO[bytes], chunk: Any) -> int:
-    """Read the unpacked size of a column's dictionary, as its page says: a row may hold all of it."""
+    """Read the uncompressed size of a column's dictionary from its page header: one row may hold all of it."""
     if chunk.physical_type not in ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"):
         return 0
     file.seek(chunk.dictionary_page_offset)
-    # The header is Thrift's compact protocol: field 1 the page's type, field 2 its unpacked size, both zigzag numbers.
+    # The header is in Thrift's compact protocol: field 1 is the page's type, field 2 its uncompressed size, both zigzag
+    # varints.
     page = file.read(16)
     fields = []
     at = 0
@@ -245,6 +257,7 @@ def _dictionary_bytes(file: IO[bytes], chunk: Any) -> int:
 
 
 def _parquet_rows(tree: Tree, path: str, group: int) -> Iterator[Row | Fault]:
+    """Yield (uri, row) for each row of a row group."""
     uri = tree.uri(path)
     with tree.open(path) as file:
         for found in batches(file, uri, group):
@@ -260,7 +273,10 @@ def _parquet_rows(tree: Tree, path: str, group: int) -> Iterator[Row | Fault]:
 
 
 def _one_by_one(batch: pa.RecordBatch, uri: str, first: int) -> Iterator[Row | Fault]:
-    """Yield a batch's rows when one holds what Python cannot: bad UTF-8, a date beyond the year 9999."""
+    """Convert rows one by one, after a batch failed on a value that Python cannot represent.
+
+    Such values are bad UTF-8 and dates after the year 9999; each costs its row only.
+    """
     for place in range(batch.num_rows):
         item = f"{uri}#row={first + place}"
         try:

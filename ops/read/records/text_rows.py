@@ -1,4 +1,7 @@
-"""Read rows of JSON lines, CSV and TSV, packed or not, one at a time; damage costs a row, or the rest of the file."""
+"""Read rows of JSON lines, CSV and TSV, compressed or not, one at a time.
+
+Damage costs one row, or the rest of the file.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ from pairmill.ops.read.places.zip_members import ZipMembers
 
 LINES = frozenset(("jsonl", "ndjson"))
 SEPARATED = {"csv": ",", "tsv": "\t"}
-# One row may carry pictures as base64 (one of 50 MB fits), but no more than a worker can hold in four copies.
+# A row may hold images as base64 (one of 50 MB fits), but no more than a worker can hold in four copies.
 MAX_LINE = 72 * 2**20
-# A row of separated fields carries none; a field of a letter takes 60 bytes.
+# Rows of separated fields hold no images; a field of one character takes 60 bytes.
 MAX_SEPARATED = 8 * 2**20
 MAX_FIELD = 4 * 2**20
 
@@ -28,7 +31,7 @@ Row = tuple[str, dict[str, Any]]
 
 
 def format_of(path: str) -> str:
-    """Return 'jsonl', 'csv', 'tsv' or '', by name; a .gz or .zip around it does not count."""
+    """Return a table's format by its file name: 'jsonl', 'csv', 'tsv', or ''; ignore a .gz or .zip suffix."""
     name = path.lower()
     for packing in (".gz", ".zip"):
         name = name.removesuffix(packing)
@@ -37,10 +40,14 @@ def format_of(path: str) -> str:
 
 
 def text_rows(tree: Tree, path: str, start: int, end: int | None, uri: str) -> Iterator[Row | Fault]:
-    """Yield rows that begin in bytes [start, end) of a JSONL file; ``end`` None means to its end.
+    """Yield the rows that begin in bytes [start, end) of a JSONL file; ``end`` None means the end of the file.
 
-    Of CSV, TSV and packed files always the whole. Raises FileNotFoundError, UnicodeDecodeError, and one of
-    zip_members.DAMAGED where nothing more can be read.
+    CSV, TSV and compressed files are always read whole.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        UnicodeDecodeError: The text is not UTF-8.
+        zip_members.DAMAGED: One of these, if nothing more can be read.
     """
     with ExitStack() as stack:
         file = stack.enter_context(tree.open(path))
@@ -51,7 +58,7 @@ def text_rows(tree: Tree, path: str, start: int, end: int | None, uri: str) -> I
         elif path.lower().endswith(".zip"):
             file = stack.enter_context(_only_member(file, uri))
         elif not isinstance(file, io.BufferedReader):
-            file = io.BufferedReader(file, CHUNK)  # pyright: ignore[reportArgumentType]  # s3fs reads no bounded line
+            file = io.BufferedReader(file, CHUNK)  # pyright: ignore[reportArgumentType]  # s3fs cannot bound a line
         format = format_of(path)
         yield from _lines(file, start, end, uri) if format == "jsonl" else _separated(file, SEPARATED[format], uri)
         if inflated and inflated.fault:
@@ -59,6 +66,7 @@ def text_rows(tree: Tree, path: str, start: int, end: int | None, uri: str) -> I
 
 
 def _only_member(file: IO[bytes], uri: str) -> IO[bytes]:
+    """Open the one table in a zip. Raises BadZipFile if there is not exactly one, or the zip's directory is lost."""
     members = ZipMembers(file, uri)
     names = [name for name in members.found if format_of(name) in ("jsonl", "csv", "tsv")]
     if len(names) != 1:
@@ -70,7 +78,7 @@ def _only_member(file: IO[bytes], uri: str) -> IO[bytes]:
 
 
 def _lines(file: IO[bytes], start: int, end: int | None, uri: str) -> Iterator[Row | Fault]:
-    """Yield JSON lines that begin in [start, end): a line that reaches in from before belongs to the range before."""
+    """Yield the JSON lines that begin in [start, end); a line that begins earlier belongs to the range before."""
     at = start
     if start:
         file.seek(start - 1)
@@ -90,6 +98,7 @@ def _lines(file: IO[bytes], start: int, end: int | None, uri: str) -> Iterator[R
 
 
 def _skip_line(file: IO[bytes]) -> int:
+    """Read to the end of the line; return the number of bytes skipped."""
     skipped = 0
     while piece := file.readline(CHUNK):
         skipped += len(piece)
@@ -99,6 +108,7 @@ def _skip_line(file: IO[bytes]) -> int:
 
 
 def _line(item: str, line: bytes) -> Row | Fault:
+    """Parse one JSON line; return a Fault if it is invalid or holds too many values."""
     if holds_too_much(line):
         return Fault(item, "too_large", f"a line of {len(line)} bytes that holds over {MOST_VALUES} values")
     try:
@@ -111,8 +121,9 @@ def _line(item: str, line: bytes) -> Row | Fault:
 
 
 def _separated(file: IO[bytes], separator: str, uri: str) -> Iterator[Row | Fault]:
+    """Yield the rows of a CSV or TSV file; the first row names the columns."""
     csv.field_size_limit(MAX_FIELD)
-    # Bad bytes become half letters, so that they cost one row and not the file.
+    # Decode bad bytes to lone surrogates, so that they cost one row and not the file.
     lines = _Lines(io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline=""))
     reader = csv.reader(lines, delimiter=separator)
     names: list[str] | None = None
@@ -139,11 +150,14 @@ def _separated(file: IO[bytes], separator: str, uri: str) -> Iterator[Row | Faul
 
 
 class _TooLong(Exception):
-    """A row has no end within what a worker holds of it."""
+    """Raised for a row that does not end within MAX_SEPARATED characters."""
 
 
 class _Lines:
-    """Lines of a text file, as long as a row's together stay below MAX_SEPARATED characters. Raises _TooLong else."""
+    """Iterate over a text file's lines; raise _TooLong if the lines of one row exceed MAX_SEPARATED characters.
+
+    The caller sets ``in_row`` to 0 after each row.
+    """
 
     def __init__(self, file: io.TextIOWrapper) -> None:
         self._file = file
@@ -163,6 +177,7 @@ class _Lines:
 
 
 def _fields(item: str, names: list[str], fields: list[str]) -> Row | Fault:
+    """Build a row from its fields; return a Fault if their number differs or a field is not UTF-8."""
     if len(fields) != len(names):
         return Fault(item, "bad_record", f"{len(fields)} fields under {len(names)} columns")
     if any("\udc80" <= letter <= "\udcff" for field in fields if not field.isascii() for letter in field):

@@ -1,7 +1,7 @@
-"""Read the records of a WARC file and the HTTP responses in them, encodings undone, within bounds.
+"""Read the records of a WARC file and decode the HTTP responses in them, within bounds.
 
-FastWARC takes a cut header or block for whole, fails on bodies that are named chunked and are not, and takes 1.7 times
-the CPU (warcio 5.6 times).
+FastWARC accepts a cut header or block as complete, fails on bodies that are declared chunked and are not, and takes 1.7
+times the CPU (warcio 5.6 times).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pairmill.ops.header_number import whole_number
 from pairmill.ops.read.places.tree import MAX_BYTES
 from pairmill.ops.read.places.unpack import ALWAYS_ALLOWED, MAX_RATIO
 
-# A record's and a response's header lines are some kilobytes.
+# The header lines of a record and of a response have some kilobytes.
 MAX_HEADER = 64 * 1024
 
 
 class Record(NamedTuple):
-    """A response or resource: its address and date, the type of its block, and the block's offset and size in bytes.
+    """A response or resource record: its address and date, its block's type, and the block's offset and size in bytes.
 
-    ``kind`` is 'http' for a response, else the record's own content type; ``digest`` is the payload's, with the
-    algorithm before it ('sha1:…' in base 32, as a rule).
+    ``kind`` is 'http' for a response, else the record's own content type. ``digest`` is the payload's, prefixed with
+    the algorithm (usually 'sha1:…' in base 32).
     """
 
     url: str
@@ -36,9 +36,9 @@ class Record(NamedTuple):
 
 
 def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
-    """Yield the responses and resources of an unpacked file in order; blocks are skipped, not read.
+    """Yield the response and resource records of an uncompressed file in order; skip the blocks.
 
-    A Fault ends it where a header is damaged or the file is cut.
+    A Fault ends the iteration at a damaged header or the end of a cut file.
     """
     end = file.seek(0, 2)
     at = 0
@@ -63,6 +63,7 @@ def records(file: IO[bytes], uri: str) -> Iterator[Record | Fault]:
 
 
 def _record(fields: dict[str, str], start: int, size: int) -> Record:
+    """Build a Record from its header fields."""
     kind = "http" if fields["warc-type"] == "response" else fields.get("content-type", "")
     url = fields.get("warc-target-uri", "").strip("<>")
     named = (fields.get(name, "") for name in ("warc-date", "warc-record-id", "warc-payload-digest"))
@@ -71,7 +72,10 @@ def _record(fields: dict[str, str], start: int, size: int) -> Record:
 
 
 def _fields(file: IO[bytes]) -> dict[str, str] | None:
-    """Read header lines up to the empty one; None without it. Names in lower case, the first of each counts."""
+    """Parse header lines up to the empty line; return None if that line is missing.
+
+    Names are in lower case; the first field of each name counts.
+    """
     found: dict[str, str] = {}
     left = MAX_HEADER
     while left > 0:
@@ -95,7 +99,7 @@ class Answer(NamedTuple):
 
 
 def _answer(file: IO[bytes], record: Record) -> Answer | None:
-    """Read a response's header and leave the file at its body; None for what is no HTTP response."""
+    """Parse a response's header and leave the file at its body; return None if the block is not an HTTP response."""
     file.seek(record.offset)
     if record.kind != "http":
         return Answer(200, {"content-type": record.kind}, record.size)
@@ -106,16 +110,15 @@ def _answer(file: IO[bytes], record: Record) -> Answer | None:
 
 
 def kind_of(file: IO[bytes], record: Record) -> str:
-    """Return the content type of what the record holds, in lower case and without parameters; '' for none."""
+    """Return the content type of the record's content, in lower case without parameters; '' if unknown."""
     answer = _answer(file, record)
     return answer.fields.get("content-type", "").split(";")[0].strip().lower() if answer else ""
 
 
 def body(file: IO[bytes], uri: str, record: Record) -> bytes | Fault:
-    """Read the response's content with transfer and content encoding undone, MAX_BYTES at most.
+    """Read the response's content, at most MAX_BYTES, with transfer and content encodings decoded.
 
-    A Fault instead for another status than 200, and for damaged, cut, empty or bomb-like content. Never raises of
-    content.
+    Return a Fault for a status other than 200, and for damaged, truncated, empty or bomb-like content.
     """
     item = f"{uri}#byte={record.offset}"
     answer = _answer(file, record)
@@ -129,7 +132,7 @@ def body(file: IO[bytes], uri: str, record: Record) -> bytes | Fault:
     if "chunked" in answer.fields.get("transfer-encoding", "").lower():
         data = _unchunked(data)
     coding = answer.fields.get("content-encoding", "").lower()
-    # Common Crawl stores content decoded and keeps the header under another name; others store what came.
+    # Common Crawl stores decoded content and renames the header; other crawlers store the encoded bytes.
     if coding in ("gzip", "x-gzip") and data.startswith(b"\x1f\x8b"):
         return _inflated(item, data, 31)
     if coding == "deflate" and data[:1] == b"\x78":
@@ -138,6 +141,7 @@ def body(file: IO[bytes], uri: str, record: Record) -> bytes | Fault:
 
 
 def _inflated(item: str, data: bytes, window: int) -> bytes | Fault:
+    """Decompress ``data`` with zlib's ``window`` bits; return a Fault for damaged, truncated or bomb-like data."""
     limit = min(ALWAYS_ALLOWED + MAX_RATIO * len(data), MAX_BYTES)
     inflate = zlib.decompressobj(wbits=window)
     try:
@@ -150,7 +154,10 @@ def _inflated(item: str, data: bytes, window: int) -> bytes | Fault:
 
 
 def _unchunked(data: bytes) -> bytes:
-    """Remove chunk sizes (RFC 9112, 7.1); a body that is not chunked, as many crawlers store it, stays as it is."""
+    """Decode chunked transfer encoding (RFC 9112, 7.1); return a body that is not chunked unchanged.
+
+    Many crawlers store the decoded body but keep the header.
+    """
     parts, at = [], 0
     while at < len(data):
         end = data.find(b"\n", at, at + 1024)
