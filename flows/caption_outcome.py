@@ -1,4 +1,4 @@
-"""Collect what is shown of a captioner's work: its first captions, their strip, and how many there are by status."""
+"""Collect the results of a captioning run that are shown: its first captions, an HTML strip, and counts by status."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -15,8 +15,14 @@ from pairmill.tasks.run.session import Session
 
 @dataclass(frozen=True)
 class CaptionOutcome:
-    """The first captions (rows of `first_captions`), captions by status, how many pictures still lack one, and the path
-    of the HTML strip."""
+    """The results of a captioning run that are shown.
+
+    Attributes:
+        captions: The first captions, rows of `first_captions`.
+        statuses: Number of captions by status.
+        left: Number of images without a caption.
+        strip: Path of the HTML strip with images and captions, '' without captions.
+    """
 
     captions: list[dict[str, Any]]
     statuses: dict[str, int]
@@ -25,13 +31,13 @@ class CaptionOutcome:
 
     @property
     def said(self) -> str:
-        """One line for people: how many of the captions shown are of which status."""
+        """The number of captions shown by status, as one line of text."""
         found = Counter(row["status"] for row in self.captions)
         return ", ".join(f"{n:,} {status}" for status, n in found.most_common()) or "none"
 
     @property
     def refused(self) -> str:
-        """What the run ends with when these are not approved, and how to go on."""
+        """The message of a run whose first captions were not approved, with the remedy."""
         return (
             f"the first {len(self.captions):,} captions were not approved: they stay in the lake, and nothing more was "
             "spent. Change the model or the prompt (captioners.main.prompt, by --set) and run again: captions by "
@@ -40,7 +46,7 @@ class CaptionOutcome:
 
 
 def caption_outcome(session: Session, scorer: str) -> CaptionOutcome:
-    """Read the first captions of ``scorer`` and write their strip into ``reports/`` of the lake."""
+    """Read the first captions of ``scorer`` and write their HTML strip into the lake's ``reports/`` folder."""
     found = captioned.first_captions(session.lake, scorer, FIRST)
     folder = reports_folder(session.lake.uri)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Say how fast a run captions: tokens a second, seconds a picture, how busy the model is, and what is left."""
+"""Measure the rate of a captioning run: tokens a second, seconds an image, model utilisation, time left."""
 
 import time
 from collections.abc import Callable
@@ -7,16 +7,21 @@ from pairmill.catalog.ask.captioned import Spent, spent
 from pairmill.catalog.pending.uncaptioned import count_uncaptioned
 from pairmill.tasks.run.session import Session
 
-SHARE = 0.02  # of a run's time that may go into asking the lake how far it is
+SHARE = 0.02  # maximum share of a run's time spent on these queries
 
 Say = Callable[[str, float], None]
 
 
 class CaptionRate:
-    """A session's ``progress`` that hands what it is given on to ``then``, and says the figures of what is committed.
+    """A session's ``progress`` callback that forwards each call to ``then`` and reports the rate of committed captions.
 
-    ``say(text, share)``: ``share`` is the part of the pictures done, 0 to 1. Of a step that captions nothing it says
-    nothing. At most every ``every`` seconds, and at each step's end.
+    It reports at most every ``every`` seconds and at the end of a step, for captioning steps only.
+
+    Args:
+        session: The captioning session.
+        then: The next ``progress`` callback.
+        say: Called with the report and the share of images done, 0 to 1.
+        every: Minimum seconds between two reports.
     """
 
     def __init__(self, session: Session, then: Callable[[str, int, int], None], say: Say, every: float) -> None:
@@ -25,6 +30,7 @@ class CaptionRate:
         self._begun: _Begun | None = None
 
     def __call__(self, step: str, done: int, total: int) -> None:
+        """Forward the progress of a step, and report the rate if it is due."""
         self._then(step, done, total)
         if step not in ("first captions", "captions"):
             return
@@ -40,23 +46,26 @@ class CaptionRate:
 
     @property
     def _scorer(self) -> str:
+        """The captioner's scorer."""
         return self._session.plan.scorer(self._session.plan.captioner(0))
 
     def _spent(self) -> Spent:
+        """Read the images, tokens and seconds that this run has committed."""
         return spent(self._session.lake, self._session.writer.run_id, self._scorer)
 
 
 class _Begun:
-    """When a step began, what the run had spent by then, and how many pictures were pending."""
+    """The state at the start of a step: time, committed work so far, and number of pending images."""
 
     def __init__(self, at: float, before: Spent, pending: int) -> None:
         self.at, self.before, self.pending = at, before, pending
 
 
 def figures(before: Spent, now: Spent, pending: int, wall: float) -> tuple[str, float]:
-    """Write the figures of ``wall`` seconds in which ``now`` less ``before`` was committed, of ``pending`` pictures.
+    """Format the rate of the work committed between ``before`` and ``now`` in ``wall`` seconds, of ``pending`` images.
 
-    The model is busy by the share of that time which its own seconds take: over 100 % where several work side by side.
+    Utilisation is the model's own seconds divided by ``wall``: over 100 % if several replicas work at once. Returns the
+    text and the share of images done, 0 to 1.
     """
     pictures, tokens = now.pictures - before.pictures, now.tokens - before.tokens
     each = wall / pictures
@@ -69,7 +78,7 @@ def figures(before: Spent, now: Spent, pending: int, wall: float) -> tuple[str, 
 
 
 def duration(seconds: float) -> str:
-    """Write seconds as people say them: 40 s, 12 min, 3 h 20 min, 2 d 4 h."""
+    """Format seconds for people: 40 s, 12 min, 3 h 20 min, 2 d 4 h."""
     minutes = round(seconds / 60)
     if minutes < 2:
         return f"{seconds:.0f} s"

@@ -1,4 +1,4 @@
-"""Curate: the recipe read aloud, from documents to a published dataset."""
+"""Define the curate flow: all steps in order, from documents to a published dataset."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ RunStep = Callable[[Callable[[Session], Any], Session], Any]
 
 
 def curate_steps(session: Session, run_step: RunStep) -> Published:
-    """Run all steps in order; ``run_step`` calls one as it is, or as a Prefect task."""
+    """Run all steps in order; ``run_step`` calls a step directly, or as a Prefect task."""
     run_step(ingest, session)
     run_step(fetch, session)
     run_step(score_images, session)

@@ -1,4 +1,4 @@
-"""Swap a recipe's models for the small ones that ship, and leave out what these cannot judge."""
+"""Replace a recipe's models by the small shipped ones, and drop the rules that these models cannot judge."""
 
 from pairmill.catalog.recipe.parts import Rule
 from pairmill.catalog.recipe.plan import compile_plan, tables_of
@@ -18,15 +18,17 @@ DEMO_MODELS = {
 
 
 def with_demo_models(recipe: Recipe, demo: Recipe) -> Recipe:
-    """Return the recipe with the shipped small models and their settings, out of recipe ``demo``, and without rules on
-    a language model, or on what is generated, but the demo's own."""
+    """Return the recipe with the small shipped models and their settings, taken from recipe ``demo``.
+
+    Rules on scores of a language model or of generated texts are dropped, except the demo's own rules.
+    """
     fuse = demo.fuse if recipe.fuse else None
     small_of = dict(DEMO_MODELS)
     if recipe.fuse:
         small_of[recipe.fuse.model] = DEMO_MODELS["fuser"]
     small_of |= dict.fromkeys((each.model for each in recipe.captioners), DEMO_MODELS["captioner"])
     models = {name: small_of.get(name, spec) for name, spec in recipe.models.items()}
-    if fuse:  # the demo's settings go with its own model, whatever the recipe fuses by
+    if fuse:  # the demo's settings fit its own model only, whatever model the recipe fuses by
         models[fuse.model] = DEMO_MODELS[fuse.model]
     prompt = {"prompt": demo.captioners[0].prompt, "side": demo.captioners[0].side, "precision": "fp32"}
     captioners = [each.model_copy(update={**prompt, "max_tokens": 32}) for each in recipe.captioners]
@@ -46,9 +48,12 @@ def with_demo_models(recipe: Recipe, demo: Recipe) -> Recipe:
 
 
 def _judged(rules: list[Rule], demo: list[Rule], kind: str, stages: set[Stage]) -> list[Rule]:
-    """Return the rules that the small models can judge by: those of ``demo``, those that read no score of ``stages``
-    but its status, and those that find their own number. The models know the demo's pictures and sentences alone: of
-    the sentences of two manuals, the language model's band for the demo drops 97 %."""
+    """Return the rules that the small models can judge.
+
+    These are the rules of ``demo``, the rules that read no score of ``stages`` except its status, and the rules that
+    calibrate their threshold. The models know only the demo's images and sentences: the demo's perplexity range drops
+    97 % of the sentences of two manuals.
+    """
     tables = [table for table in tables_of(kind, declared()) if table.stage in stages]
     unknown = {name for table in tables for name in table.columns if not name.endswith("_status")}
     return [
@@ -59,7 +64,7 @@ def _judged(rules: list[Rule], demo: list[Rule], kind: str, stages: set[Stage]) 
 
 
 def left_out_notes(asked: Recipe, recipe: Recipe) -> list[str]:
-    """Say which rules of ``asked`` are not in ``recipe``, the same with the small models."""
+    """Return a note for each rule of ``asked`` that is missing in ``recipe``, the same recipe with the small models."""
     names = {rule.name for rule in (*recipe.images, *recipe.sentences)}
     return [
         f"with the small models the rule '{rule.name}' is left out: they know the demo's pictures and sentences alone."
@@ -69,7 +74,7 @@ def left_out_notes(asked: Recipe, recipe: Recipe) -> list[str]:
 
 
 def with_demo_defaults(recipe: Recipe) -> Recipe:
-    """Return the recipe with the shipped models of those scores that it asks for and whose model it does not name.
+    """Return the recipe with the shipped model added for each score that needs a model the recipe does not name.
 
     Raises BadPredicate and BadRecipe for rules that cannot be compiled.
     """

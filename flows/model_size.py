@@ -1,5 +1,4 @@
-"""Define how a run has each of its recipe's models: GPUs, replicas, feeders, keys and prices. None is part of a
-dataset."""
+"""Define the resources of each model of a run: GPUs, replicas, feeders, keys, prices. They do not change a dataset."""
 
 from typing import Annotated, Any
 
@@ -11,8 +10,8 @@ from pairmill.ops.models.http.http_spec import PREFIX
 from pairmill.tasks.run.placement import ModelPool, Prices
 
 MOST_GPUS, MOST_REPLICAS, MOST_FEEDERS, MOST_CONNECTIONS = 8, 10_000, 64, 4096
-DECIMALS, LEAST_PART = 4, 0.01  # of a GPU, in Ray; of 80 GB, less holds no model
-# Ray lends parts of one card or whole cards: two numbers side by side would be one card and a half.
+DECIMALS, LEAST_PART = 4, 0.01  # of a GPU, in Ray; less than 1 % of 80 GB holds no model
+# Ray assigns parts of one card, or whole cards. A single range of numbers would allow one card and a half.
 PartOfACard = Annotated[float, Field(ge=0, lt=1)]
 Cards = Annotated[int, Field(ge=1, le=MOST_GPUS)]
 Replicas = Annotated[int, Field(ge=1, le=MOST_REPLICAS)]
@@ -20,7 +19,7 @@ AN_EXAMPLE = "clip:gpus=0.25,replicas=1-8,feeders=4"
 
 
 class ModelSize(BaseModel):
-    """What each process of a model takes, and how many there are."""
+    """The resources of each process of a model, and the number of processes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -53,6 +52,7 @@ class ModelSize(BaseModel):
     @field_validator("gpus", mode="before")
     @classmethod
     def _of_one_card_or_whole(cls, gpus: Any) -> Any:
+        """Validate that ``gpus`` is a part of one card, or whole cards."""
         if isinstance(gpus, int | float) and not (
             gpus in range(MOST_GPUS + 1) or (LEAST_PART <= gpus < 1 and gpus == round(gpus, DECIMALS))
         ):
@@ -65,6 +65,7 @@ class ModelSize(BaseModel):
     @field_validator("replicas", mode="before")
     @classmethod
     def _least_first(cls, replicas: Any) -> Any:
+        """Validate that replicas are a number or an ascending pair."""
         given = replicas if isinstance(replicas, list) else [replicas]
         is_whole = bool(given) and all(isinstance(n, int) for n in given)
         if is_whole and not (len(given) <= 2 and 1 <= given[0] <= given[-1] <= MOST_REPLICAS):
@@ -72,13 +73,14 @@ class ModelSize(BaseModel):
         return replicas
 
     def pool(self) -> ModelPool:
+        """Return these settings as a `ModelPool`; (0, 0) replicas mean as many as there is room for."""
         least, most = self.replicas if isinstance(self.replicas, list) else (self.replicas or 0, self.replicas or 0)
         prices = Prices(self.prompt_price, self.answer_price)
         return ModelPool(self.gpus, (least, most), self.feeders, self.key, self.connections, prices)
 
 
 def parse_size(text: str) -> tuple[str, ModelSize]:
-    """Read ``NAME:KEY=VALUE,…``, as in AN_EXAMPLE. Raises ValueError with a line that says how it is written."""
+    """Parse ``NAME:KEY=VALUE,…``, as in AN_EXAMPLE. Raises ValueError with the correct form."""
     name, colon, settings = text.partition(":")
     if not (name and colon and settings):
         raise ValueError(f"'{text}' does not say a model's size; write it as {AN_EXAMPLE}")
@@ -99,7 +101,7 @@ def parse_size(text: str) -> tuple[str, ModelSize]:
 
 
 def check_names(models: dict[str, ModelSize], plan: Plan) -> None:
-    """Raise PairmillError for a size of a model that neither the plan's recipe names nor one of its scores runs."""
+    """Raise PairmillError for a model in ``models`` that is neither in the recipe nor run by one of its scores."""
     recipe = plan.recipe
     known = list(dict.fromkeys([*recipe.models, *(score.model for score in plan.scores if score.model)]))
     for name in models:
@@ -111,7 +113,7 @@ def check_names(models: dict[str, ModelSize], plan: Plan) -> None:
 
 
 def check_prices(models: dict[str, ModelSize], most: float, plan: Plan) -> None:
-    """Raise PairmillError for a model behind endpoints without a price, where a run may spend only so much."""
+    """Raise PairmillError if a run has a cost limit and a model behind endpoints has no price."""
     recipe = plan.recipe
     fuser = [recipe.fuse.model] if recipe.fuse else []
     for name in dict.fromkeys([*(each.model for each in recipe.captioners), *fuser]):
@@ -134,7 +136,7 @@ EXAMPLES = {
 
 
 def _read(key: str, value: str) -> str | float | int | list[int]:
-    """Read a variable's name, one number, or 1-8 for replicas. Raises ValueError with the remedy."""
+    """Parse a setting: a variable's name, a number, or 1-8 for replicas. Raises ValueError with the remedy."""
     if key == "key":
         return value
     example = EXAMPLES[key]

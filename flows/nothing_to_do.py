@@ -1,8 +1,8 @@
-"""Find that a run has nothing to do without running: nothing that it reads has changed since it last completed.
+"""Skip a run whose inputs have not changed since its last completion.
 
-What it reads is its question (recipe, sources, settings), its inputs (`flows.run_inputs`) and the lake
-(`catalog.write.finished`). Where any of them cannot be told, the run runs. An answer only reads: it takes no lease and
-adds no row to ``runs``, so that it works on a disk that is read-only, and moves no snapshot.
+A run reads its request (recipe, sources, settings), its inputs (`flows.run_inputs`) and the lake
+(`catalog.write.finished`). If any of them is unknown, the run runs. The check only reads: it takes no lease, adds no
+row to ``runs`` and no snapshot, and works on a read-only disk.
 """
 
 import hashlib
@@ -20,14 +20,21 @@ from pairmill.flows.outcome import Outcome, outcome_in
 from pairmill.flows.run_inputs import inputs_digest
 from pairmill.flows.settings import Compute
 
-if TYPE_CHECKING:  # the short way needs neither
+if TYPE_CHECKING:  # a skipped run imports neither
     from pairmill.catalog.cut.publication import Published
     from pairmill.tasks.run.session import Session
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a run is to do: digests of what it was ``asked``, and of its ``inputs`` before it began, '' for unknown."""
+    """A run's request, to compare with completed runs.
+
+    Attributes:
+        recipe: The recipe.
+        sources: The sources of the command line.
+        asked: Digest of recipe, sources, settings and notes.
+        inputs: Digest of the inputs before the run began, '' if unknown.
+    """
 
     recipe: Recipe
     sources: tuple[str, ...]
@@ -36,16 +43,16 @@ class Question:
 
 
 def ask(recipe: Recipe, sources: Sequence[str], compute: Compute, notes: Sequence[str]) -> Question:
-    """Put the question that `pairmill run` is; ``notes`` are those on its recipe."""
+    """Build the request of a `pairmill run`, to compare with completed runs; ``notes`` are those on its recipe."""
     parts = [recipe.record(), list(sources), compute.model_dump(mode="json"), list(notes)]
     asked = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
     return Question(recipe, tuple(sources), asked, inputs_digest(recipe, sources))
 
 
 def answer(question: Question, uri: str) -> tuple[Outcome, list[str]] | None:
-    """Return the outcome and the notes of the run in the lake at ``uri`` if it has nothing to do; None if it may have.
+    """Return the outcome and notes of the last completed run if nothing has changed since; None if the run must run.
 
-    Whatever is wrong is for the run to say, and to mend.
+    Errors give None: the run itself reports them.
     """
     if not question.inputs:
         return None
@@ -60,8 +67,8 @@ def answer(question: Question, uri: str) -> tuple[Outcome, list[str]] | None:
 
 
 def keep(question: Question, session: "Session", published: "Published") -> None:
-    """Remember what a completed run came to, unless something that it reads has changed since it began."""
+    """Record the result of a completed run, unless an input has changed since the run began."""
     if question.inputs and question.inputs == inputs_digest(question.recipe, question.sources):
         found = Finished(question.asked, question.inputs, published.name, published.version, session.lasting_notes)
-        with suppress(PairmillError, *OPENING_ERRORS):  # the run is complete; the next one runs
+        with suppress(PairmillError, *OPENING_ERRORS):  # the run is complete; without a record the next run just runs
             remember(session.writer, found)

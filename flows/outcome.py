@@ -1,4 +1,4 @@
-"""Collect what is shown after a run: the dataset's funnel, sample pairs, its report and an SQL query to go on."""
+"""Collect the results that are shown after a run: the dataset's funnel, sample pairs, its report and an SQL query."""
 
 import shlex
 from dataclasses import dataclass
@@ -13,7 +13,10 @@ from pairmill.catalog.recipe.recipe import Recipe
 
 @dataclass(frozen=True)
 class Outcome:
-    """A published version with its funnel and sample pairs; ``report`` is the path of its HTML file, '' without one."""
+    """A published dataset version with its funnel and sample pairs.
+
+    ``report`` is the path of its HTML report, '' without one.
+    """
 
     lake: str
     dataset: Dataset
@@ -23,7 +26,7 @@ class Outcome:
 
     @property
     def calibrated(self) -> list[tuple[str, str]]:
-        """(name, predicate with what was asked for) of the rules whose number was set by a share."""
+        """(name, predicate with remark) of each rule whose threshold was calibrated to keep a share."""
         recipe = Recipe.model_validate_json(self.dataset.recipe)
         rules = [rule for rule in (*recipe.images, *recipe.sentences) if rule.calibrate is not None]
         return [(rule.name, rule.predicate + rule.remark) for rule in rules]
@@ -37,40 +40,40 @@ class Outcome:
 
 
 def outcome(uri: str, name: str) -> Outcome:
-    """Read the outcome of dataset ``name`` (or NAME@V) in the lake at ``uri``; write its report if there is none.
+    """Read the outcome of dataset ``name`` (or NAME@V) in the lake at ``uri``; write its report if it is missing.
 
-    Raises PairmillError when there is no such dataset.
+    Raises PairmillError if there is no such dataset.
     """
     with create_or_open(uri, read_only=True) as lake:
         return outcome_in(lake, name)
 
 
 def outcome_in(lake: Lake, name: str) -> Outcome:
-    """Read the outcome of a dataset as `outcome` does, of an open lake."""
+    """Read the outcome of a dataset in an open lake, as `outcome` does."""
     dataset = datasets.find(lake, name)
     steps, samples = datasets.funnel(lake, dataset), datasets.sample_pairs(lake, dataset)
     return Outcome(lake.uri, dataset, steps, samples, written_report(lake, dataset))
 
 
 def written_report(lake: Lake, dataset: Dataset) -> str:
-    """Return the path of the dataset's report, written now if it is missing, damaged or another lake's."""
+    """Return the path of the dataset's report; write it if it is missing, damaged or another lake's."""
     from pairmill.tasks.out.html_report import is_report_of, write_report
 
     path = report_path(lake.uri, dataset)
     if is_report_of(str(path), dataset):
         return str(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    mark(str(path.parent))  # beside a lake.yaml it lies outside of the lake's own folders
+    mark(str(path.parent))  # beside a lake.yaml the folder lies outside of the lake's own folders
     return write_report(lake, dataset.name, dataset.version, str(path))
 
 
 def report_path(uri: str, dataset: Dataset) -> Path:
-    """Return the report's path."""
+    """Return the path of the dataset's HTML report."""
     return reports_folder(uri) / f"{dataset.name}-{dataset.version}.html"
 
 
 def reports_folder(uri: str) -> Path:
-    """Return the folder for reports of the lake at ``uri``: in its own folder, or beside its lake.yaml."""
+    """Return the reports folder of the lake at ``uri``: in the lake's own folder, or beside its lake.yaml."""
     place = Path(uri).expanduser().absolute()
     folder = place if place.is_dir() else place.parent
     return folder / "reports"

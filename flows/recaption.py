@@ -1,4 +1,4 @@
-"""Recaption: caption every picture of a lake or of sources, the first ones for people to look at, and hand them out."""
+"""Define the recaption flow: caption every image of a lake or of sources, show the first captions, export all."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,8 +27,10 @@ Look = Callable[[CaptionOutcome], None]
 
 @contextmanager
 def recaption_session(recipe: Recipe, sources: Sequence[str], lake: str, compute: Compute) -> Iterator[Session]:
-    """Check the captioner and the sources, open the lake, and yield a session that holds its lease. Without sources
-    the lake must be there. Raises as `flows.run_start.session`."""
+    """Check the captioner and the sources, open the lake, and yield a session that holds its lease.
+
+    Without sources the lake must exist. Raises as `flows.run_start.session` does.
+    """
     if not recipe.captioners:
         raise BadRecipe(f"recipe '{recipe.name}' has no captioner; add one to `captioners`, or name another recipe.")
     plan = identity.captioning_plan(recipe, recipe.captioners[:1])
@@ -44,10 +46,18 @@ def recaption_session(recipe: Recipe, sources: Sequence[str], lake: str, compute
 def recaption_steps(
     session: Session, run_step: RunStep, look: Look, to: str, format: Format, retry: str = ""
 ) -> CaptionsExported | None:
-    """Ingest, fetch, caption the first, have them looked at, caption the rest, and export them to ``to``, if anywhere.
+    """Ingest, fetch, caption the first images, show them, caption the rest, and export to ``to`` if it is not ''.
 
-    ``look`` shows the first captions; it raises to stop the run before the rest is spent on. What is quarantined for
-    the reason ``retry``, if any, is tried again. Raises PairmillError for one that there is not.
+    Args:
+        session: The captioning session.
+        run_step: Calls a step directly, or as a Prefect task.
+        look: Shows the first captions; it raises to stop the run before the rest costs anything.
+        to: URI of the export, '' for none.
+        format: Format of the export.
+        retry: Quarantine reason whose items are tried again, '' for none.
+
+    Raises:
+        PairmillError: ``retry`` is no quarantine reason.
     """
     scorer = use_captioner(session)
     if retry:
@@ -65,9 +75,10 @@ def recaption_steps(
 
 
 def _export(session: Session, scorer: str, to: str, format: Format) -> CaptionsExported:
-    """Write the captions out."""
+    """Export the captions of ``scorer``."""
     return export_captions(session.lake, scorer, to, format, partial(session.progress, "export captions"))
 
 
 def _named(step: Callable[[Session], CaptionsExported]) -> Callable[[Session], CaptionsExported]:
+    """Give an export step the name and docstring of `export_captions`, which are shown."""
     return update_wrapper(step, export_captions)

@@ -1,4 +1,4 @@
-"""Replay: try items quarantined for one reason again, and curate with what comes of them."""
+"""Define the replay flow: retry items quarantined for one reason, then curate with them."""
 
 from functools import partial, update_wrapper
 
@@ -9,7 +9,9 @@ from pairmill.tasks.run.session import Session
 
 
 def replay_steps(session: Session, reason: str, run_step: RunStep) -> Published:
-    """Reopen items quarantined for ``reason``, then run the steps of curate. The session has no source: nothing new is
-    ingested."""
+    """Reopen items quarantined for ``reason``, then run the steps of curate.
+
+    The session has no source, so nothing new is ingested.
+    """
     run_step(update_wrapper(partial(replay, reason=reason), replay), session)
     return curate_steps(session, run_step)

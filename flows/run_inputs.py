@@ -1,7 +1,7 @@
-"""Digest all that a run reads beside its lake: code, libraries, models and sources, by the stamps of their files.
+"""Digest all inputs of a run outside the lake (code, libraries, models, sources) by the stamps of their files.
 
-None of it is imported or opened. What has no stamps here (S3, the web, endpoints, a model's name on the hub) cannot be
-told, and then there is no digest. A file that was touched has another stamp; that costs one run.
+Nothing is imported or opened. An input without stamps on this machine (S3, the web, endpoints, a model's name on the
+hub) makes the digest unknown. A touched file has a new stamp, which costs one unnecessary run.
 """
 
 import hashlib
@@ -28,21 +28,22 @@ _FORMAT = re.compile(r"[a-z][a-z0-9_]{2,31}")
 
 
 class _Unknown(Exception):
-    """Something that a run reads has no stamps."""
+    """Raised for an input of a run that has no file stamps."""
 
 
 def inputs_digest(recipe: Recipe, sources: Sequence[str]) -> str:
-    """Return 64 hex digits, '' where something that the run would read cannot be told by stamps."""
+    """Return the digest of a run's inputs as 64 hex digits, '' if any input has no stamps."""
     digest = hashlib.sha256()
     try:
         for line in _lines(recipe, sources or recipe.sources):
             digest.update(line.encode("utf-8", "surrogateescape") + b"\n")
     except (_Unknown, ModelError, SourceError, PairmillError, OSError, RuntimeError, ValueError):
-        return ""  # the run itself says what is wrong, if anything is
+        return ""  # the run itself reports the error
     return digest.hexdigest()
 
 
 def _lines(recipe: Recipe, sources: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of text to hash. Raises _Unknown for an input without stamps."""
     yield sys.version
     for name in CODE:
         yield from _stamps(ROOT / name)
@@ -58,20 +59,20 @@ def _lines(recipe: Recipe, sources: Sequence[str]) -> Iterator[str]:
 
 
 def _stamps(folder: Path) -> Iterator[str]:
-    """Yield name and stamp of every file below a folder, sorted; compiled Python is not among them."""
+    """Yield name and stamp of every file below a folder, sorted; skip compiled Python."""
     found = (file for file in folder.rglob("*") if file.suffix != ".pyc" and file.is_file())
     yield from sorted(f"{file.relative_to(folder).as_posix()} {file_stamp(str(file))}" for file in found)
 
 
 def _libraries() -> Iterator[str]:
-    """Yield name and version of everything installed: the name of the folder that describes it."""
+    """Yield name and version of each installed package, as the name of its ``.dist-info`` folder."""
     for place in sys.path:
         if os.path.isdir(place):
             yield from sorted(name for name in os.listdir(place) if name.endswith(".dist-info"))
 
 
 def _declarations() -> Iterator[str]:
-    """Yield what each score is declared to be, and the stamps of packages that bring one."""
+    """Yield the declaration of each score, and the file stamps of other packages that declare scores."""
     packages = set()
     for score in declared():
         yield repr(score)
@@ -85,7 +86,7 @@ def _declarations() -> Iterator[str]:
 
 
 def _models(recipe: Recipe) -> list[str]:
-    """List the specs of all models that the recipe names, or its scores have by default."""
+    """List the specs of all models that the recipe names or that its scores have by default."""
     defaults = {score.model: score.default_model for score in compile_plan(recipe, {}).scores if score.default_model}
     if recipe.tags is not None and recipe.tags.mined:
         defaults[SENTENCE_STRUCTURE.model] = SENTENCE_STRUCTURE.default_model
@@ -93,7 +94,7 @@ def _models(recipe: Recipe) -> list[str]:
 
 
 def _model_folder(spec: str) -> Path:
-    """Return a model's own folder on this machine. Raises _Unknown where only its client could say which it is."""
+    """Return a model's folder on this machine. Raises _Unknown if only a hub or an endpoint knows the model's files."""
     family, _, name = spec.partition(":")
     name = name.removeprefix("local-dir:") if family == "open_clip" else name
     is_folder = Path(name).expanduser().is_dir()
@@ -103,7 +104,7 @@ def _model_folder(spec: str) -> Path:
 
 
 def _listing(uri: str) -> Iterator[str]:
-    """Yield what ingest sees of a source before it opens a file: every file with its size and etag."""
+    """Yield a source as ingest lists it, without opening files: each file's path, size and etag, and each fault."""
     tree = _tree(uri)
     yield f"{uri} {tree.place}"
     files = FileTable()
@@ -114,8 +115,10 @@ def _listing(uri: str) -> Iterator[str]:
 
 
 def _tree(uri: str) -> LocalTree:
-    """Open a local source as `open_source` does, by a name as `resolve_source` takes it, without the readers of all
-    formats. Raises _Unknown for another place, SourceError for none."""
+    """Open a local source as `open_source` does, without importing the readers of all formats.
+
+    Raises _Unknown for a source that is not local, SourceError for one that is missing.
+    """
     if "://" in uri or "${" in uri:
         raise _Unknown
     format, colon, place = uri.partition(":")

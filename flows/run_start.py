@@ -21,6 +21,7 @@ from pairmill.tasks.run.session import Session
 
 
 def _nothing_follows(session: Session) -> None:
+    """Do nothing after completion."""
     return None
 
 
@@ -35,9 +36,14 @@ def session(
 ) -> Iterator[Session]:
     """Check recipe, models and sources, open the lake, and yield a session that holds its lease.
 
-    ``completed`` is called, under the lease still, when the run stands as completed.
+    ``completed`` is called once the run is recorded as completed, while the lease is still held.
 
-    Raises BadRecipe, ModelError, SourceError or PairmillError with the remedy, LeaseHeld when another process writes.
+    Raises:
+        BadRecipe: The recipe is not valid.
+        ModelError: A model is missing or unusable.
+        SourceError: A source is missing.
+        PairmillError: Another setting is wrong; the message names the remedy.
+        LeaseHeld: Another process writes to the lake.
     """
     checked = identity.plan(recipe)
     check_names(compute.models, checked[0])
@@ -48,7 +54,7 @@ def session(
 
 
 def resolve_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:
-    """Return ``sources``, else the recipe's own. Raises SourceError when there is none, or nothing in one."""
+    """Return ``sources``, else the recipe's own. Raises SourceError if there is none, or one is empty."""
     uris = tuple(resolve_source(uri) for uri in (sources or recipe.sources))
     if not uris:
         raise SourceError(
@@ -68,12 +74,14 @@ def session_on(
     uris: tuple[str, ...] = (),
     completed: Callable[[Session], None] = _nothing_follows,
 ) -> Iterator[Session]:
-    """Yield a session on an open lake, with its lease held and the run recorded. ``checked`` comes from
-    ``identity.plan``. Raises LeaseHeld when another process writes."""
+    """Yield a session on an open lake, with its lease held and the run recorded.
+
+    ``checked`` is the result of ``identity.plan``. Raises LeaseHeld if another process writes to the lake.
+    """
     plan, known = checked
     fork_server.preload(_specs_loaded(plan, flow))
     run_id = current_run_id()
-    shown = [open_source(uri).uri for uri in uris]  # without the secrets that an address may hold
+    shown = [open_source(uri).uri for uri in uris]  # without secrets in addresses
     with writing(lake, run_id, f"{flow} {plan.recipe.name}") as writer:
         session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
         session.budget.most = compute.max_cost
@@ -84,7 +92,7 @@ def session_on(
 
 
 def _specs_loaded(plan: Plan, flow: str) -> list[str]:
-    """List the specs of the models that workers of a flow load."""
+    """List the specs of the models that the workers of a flow load."""
     recipe = plan.recipe
     if flow == "recaption":
         return [recipe.models[recipe.captioners[0].model]]
@@ -92,5 +100,5 @@ def _specs_loaded(plan: Plan, flow: str) -> list[str]:
 
 
 def current_run_id() -> str:
-    """Return Prefect's id of the flow run without dashes, so that both sides name a run alike; else a new id."""
+    """Return Prefect's id of the flow run without dashes, so that Prefect and the lake share run ids; else a new id."""
     return os.environ.get("PREFECT__FLOW_RUN_ID", "").replace("-", "") or uuid.uuid4().hex

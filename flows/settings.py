@@ -1,4 +1,4 @@
-"""Define the settings of a run (lake, workers, models' and sources' paths); none is part of a dataset's identity."""
+"""Define the settings of a run: lake, workers, paths of models and sources. None changes a dataset's identity."""
 
 import os
 from ipaddress import ip_network
@@ -20,6 +20,7 @@ RECIPES = ROOT / "flows" / "recipes"
 
 
 def _network(text: str) -> str:
+    """Validate a network in CIDR notation."""
     ip_network(text)
     return text
 
@@ -61,6 +62,7 @@ class Compute(BaseModel):
 
     @model_validator(mode="after")
     def _costs_need_prices(self) -> Self:
+        """Validate that a cost limit comes with a price."""
         if self.max_cost and not any(size.prompt_price or size.answer_price for size in self.models.values()):
             raise ValueError(
                 "max_cost (--max-cost) needs prices: name what a million tokens of a model cost, such as --model "
@@ -69,19 +71,20 @@ class Compute(BaseModel):
         return self
 
     def placement(self) -> Placement:
+        """Return these settings as a `Placement`."""
         models = {name: size.pool() for name, size in self.models.items()}
         return Placement(self.workers, self.ray_address, self.cpus_per_worker, models, self.small_rounds)
 
 
 def default_lake() -> str:
-    """Return ``PAIRMILL_LAKE``, else the folder ``lake`` in the working directory."""
+    """Return ``PAIRMILL_LAKE``, else ``lake`` in the working directory."""
     return os.environ.get("PAIRMILL_LAKE") or "lake"
 
 
 def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo_models: str = "") -> Recipe:
-    """Load a recipe by name or path, with ``overrides`` by dotted key and the paths of its models resolved.
+    """Load a recipe by name or path, apply ``overrides`` by dotted key, and resolve the paths of its models.
 
-    ``demo_models`` 'demo' swaps in the shipped small models and their settings before the overrides. Raises BadRecipe.
+    ``demo_models`` 'demo' first replaces the models and their settings by the small shipped ones. Raises BadRecipe.
     """
     if demo_models == "demo":
         small = with_demo_models(load(name_or_path, None, RECIPES), load("demo", None, RECIPES))
@@ -90,12 +93,15 @@ def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo
 
 
 def notes_on(recipe: Recipe, name_or_path: str, overrides: dict[str, str], demo_models: str) -> list[str]:
-    """Say what else than its models ``recipe``, loaded by the same arguments, has of the demo. Raises BadRecipe."""
+    """Return notes on the rules that ``recipe``, loaded by the same arguments, lacks because of the small models.
+
+    Raises BadRecipe.
+    """
     return left_out_notes(load(name_or_path, overrides, RECIPES), recipe) if demo_models == "demo" else []
 
 
 def with_resolved_paths(recipe: Recipe) -> Recipe:
-    """Resolve model folders and word lists named relative to the repository, from any working directory.
+    """Resolve model folders and word lists that are relative to the repository, from any working directory.
 
     Raises BadRecipe for a word list that is missing or not valid.
     """
@@ -118,7 +124,10 @@ def with_resolved_paths(recipe: Recipe) -> Recipe:
 
 
 def _read_lines(file: str, trouble: str, remedy: str) -> list[str]:
-    """Read the lines of a file, relative to the working directory or the repository. Raises BadRecipe without one."""
+    """Read the lines of a file that is relative to the working directory or the repository.
+
+    Raises BadRecipe with ``trouble`` and ``remedy`` if the file is missing or unreadable.
+    """
     try:
         path = next((path for path in (Path(file), ROOT / file) if path.is_file()), None)
         text = path.read_text(encoding="utf-8") if path else None
@@ -130,7 +139,7 @@ def _read_lines(file: str, trouble: str, remedy: str) -> list[str]:
 
 
 def _resolve_model(spec: str) -> str:
-    """Make the folder of a model spec absolute when it lies in the repository."""
+    """Make a model spec's folder absolute if it lies in the repository."""
     for prefix in ("open_clip:local-dir:", "hf:", "spacy:"):
         folder = spec.removeprefix(prefix)
         if spec.startswith(prefix) and not Path(folder).exists() and (ROOT / folder).is_dir():
@@ -139,7 +148,7 @@ def _resolve_model(spec: str) -> str:
 
 
 def resolve_source(uri: str) -> str:
-    """Resolve a source named relative to the repository (the demo's is), from any working directory."""
+    """Resolve a source that is relative to the repository (the demo's is), from any working directory."""
     from pairmill.ops.read.source import split_format  # pyarrow and the readers of all formats: 0.3 s
 
     _, place = split_format(uri)

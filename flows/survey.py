@@ -1,6 +1,6 @@
-"""Count what a run would do, without doing it: the steps run over a session that notes instead of working.
+"""Count the pending work of a run without doing it: run the steps over a session that only counts.
 
-Where centroids would be trained, what lies downstream has no identity yet: all that reaches it will be done.
+If centroids must be trained first, the steps that depend on them have no identity yet: all their rows are pending.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,15 @@ Step = Callable[[Session], Any]
 
 @dataclass(frozen=True)
 class Pending:
-    """Pending work: ``rows`` in ``items`` work items; ``due`` says why that is a lower bound, '' when it is exact."""
+    """Pending work of one step.
+
+    Attributes:
+        step: The step's name.
+        work: Description of the work.
+        rows: Number of rows.
+        items: Number of work items.
+        due: Why the counts are a lower bound, '' if they are exact.
+    """
 
     step: str
     work: str
@@ -37,7 +45,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Stand-in for a session's writer that only reads."""
+    """Stand-in for a session's writer on a lake that is only read."""
 
     lake: Lake
     run_id: str = ""
@@ -45,59 +53,70 @@ class _Reader:
 
 @dataclass
 class Survey(Session):
-    """A session that counts the work it is given instead of doing it."""
+    """A session that counts its work items instead of processing them."""
 
     found: list[Pending] = field(default_factory=list)
     step: str = ""
 
     @property
     def unresolved(self) -> bool:
-        """Whether centroids would be trained, on whose content the identity of all that follows depends."""
+        """Whether centroids must be trained, on whose content the identity of all later steps depends."""
         return any(each.work.startswith("train ") for each in self.found)
 
     @property
     def capped(self) -> bool:
-        """Whether the pictures that a cut keeps can be counted: not where balance lacks the clusters that it is to cap,
-        so that no picture falls by it."""
+        """Whether the images that a cut keeps can be counted.
+
+        The cap drops images from each cluster. While the clusters are not trained yet, nothing is dropped, and a count
+        would be too high.
+        """
         lacking = any(each.work == f"train {SURVIVORS.kind} centroids" for each in self.found)
         return not lacking or bool(self.plan.scorer(SURVIVORS.clusters))
 
     def work_round(self, step: str, items: Sequence[WorkItem], stage: Any) -> int:
+        """Count a round of work items; return their number."""
         todo = items if self.capped else ()
         self.saw(step, sum(len(item.keys) for item in todo), len(todo))
         return len(items)
 
     def compute(self, step: str, rows: int, run: Callable[[], Any], items: int = 1) -> bool:
+        """Count a computation of ``rows`` rows; return False: it was not done."""
         self.saw(step, rows if step != WAVE or self.capped else 0, items)
         return False
 
     def follow(self, run: Callable[[], Any]) -> None:
-        """Nothing was done, so nothing follows."""
+        """Skip ``run``, a consequence of completed work."""
 
     def is_due(self, *steps: str) -> bool:
+        """Return whether any of these steps has pending rows."""
         return any(each.rows for each in self.found if each.work in steps)
 
     def begin(self, step: str) -> Output:
+        """Raise AssertionError: a survey never writes."""
         raise AssertionError(f"'{step}' would write")
 
     def saw(self, work: str, rows: int, items: int) -> None:
+        """Add to the counts of the current step, merged with another round of the same work."""
         above = any(each.rows for each in self.found if each.step != self.step)
         due = "everything that reaches it" if self.unresolved else "and what comes from above" if above else ""
-        if self.found and (self.found[-1].step, self.found[-1].work) == (self.step, work):  # another round of it
+        if self.found and (self.found[-1].step, self.found[-1].work) == (self.step, work):  # a later round
             last = self.found.pop()
             rows, items, due = last.rows + rows, last.items + items, last.due
         self.found.append(Pending(self.step, work, rows, items, due))
 
 
 def survey(lake: Lake, plan: Plan, sources: Sequence[str]) -> Survey:
-    """Count the pending work of each step of curate; the lake may be read-only. Unreachable sources become notes."""
+    """Count the pending work of each step of curate.
+
+    The lake may be read-only. An unreachable source becomes a note.
+    """
     seen = Survey(cast(Writer, _Reader(lake)), plan, Placement(), tuple(sources))
     curate_steps(seen, _survey_step)
     return seen
 
 
 def _survey_step(step: Step, session: Session) -> Any:
-    """Let one step note its work. What would be published depends on all of it: that step is left out."""
+    """Run one step so that it counts its work. Skip the publish step: its rows depend on all other steps."""
     seen = cast(Survey, session)
     seen.step, before = step.__name__, len(seen.found)
     if step is ingest:
@@ -111,7 +130,7 @@ def _survey_step(step: Step, session: Session) -> Any:
 
 
 def _survey_wave(seen: Survey) -> bool:
-    """Note the first wave and what it costs: how many pictures are left for those behind it, nobody can know."""
+    """Count the first wave and note its cost; the number of images left for later waves is unknown."""
     if next_wave(seen):
         seen.note(cost(seen))
         return True
@@ -124,7 +143,7 @@ def _survey_wave(seen: Survey) -> bool:
 
 
 def _survey_sources(seen: Survey) -> None:
-    """One source at a time, so that one out of reach is a note and hides no other."""
+    """Ingest one source at a time, so that an unreachable source becomes a note and hides no other."""
     for uri in seen.sources:
         try:
             ingest(replace(seen, sources=(uri,)))
@@ -133,6 +152,7 @@ def _survey_sources(seen: Survey) -> None:
 
 
 def _wanted(seen: Survey) -> bool:
+    """Return whether the recipe has settings for the current step."""
     recipe = seen.recipe
     absent = {"fetch": recipe.fetch is None, "group_sentences": recipe.sentence_duplicates is None,
               "caption": not recipe.captioners, "tag": recipe.tags is None, "fuse": recipe.fuse is None}  # fmt: skip

@@ -1,15 +1,18 @@
-"""Show errors that a user can mend in one line; faults of this program keep their traceback."""
+"""Show errors that the user can fix as one line; errors of the program itself keep their traceback."""
 
 import errno
 import sys
 
-# Errors beside PairmillError that name their remedy. A module that is not imported has raised none, and these two
-# import the readers of all formats and an HTTP client: 0.5 CPU s.
+# Errors other than PairmillError that name their remedy. They are looked up in imported modules only: a module that is
+# not imported has raised none, and these two import the readers of all formats and an HTTP client (0.5 CPU s).
 REMEDIES = (("pairmill.ops.models.model_digest", "ModelError"), ("pairmill.ops.read.source", "SourceError"))
 
 
 def user_message(error: BaseException) -> str | None:
-    """Return the line to show for ``error``, without secrets and control codes; None for a fault of the program."""
+    """Return one line for an error that the user can fix, without secrets and control codes.
+
+    None for any other error, whose traceback the caller shows.
+    """
     from pairmill.catalog.terms.controls import visible
     from pairmill.catalog.terms.error import PairmillError
     from pairmill.catalog.terms.secrets import without_users

@@ -1,4 +1,4 @@
-"""Parse the command line and call the command, which alone imports ray, torch or prefect."""
+"""Parse the command line and call the command; only the command's own module imports ray, torch or prefect."""
 
 import argparse
 import importlib
@@ -8,15 +8,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-READERS = ("sql", "status", "why", "datasets", "quarantine")  # end when nobody reads them; the others go on
+READERS = ("sql", "status", "why", "datasets", "quarantine")  # exit when their output is closed; the others continue
 INTERRUPTED = "stopped. What was finished is committed; the same command again goes on from there."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit status: 0, 1 for an error that its user can mend, 130 when interrupted."""
+    """Run one command; return its exit status: 0, 1 for an error that the user can fix, 130 when interrupted."""
     args = parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # under nohup it is ignored
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # under nohup the signal stays ignored
         signal.signal(signal.SIGHUP, _interrupt)
     if not args.lasts:
         return _run_command(args)
@@ -27,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_command(args: argparse.Namespace) -> int:
-    module, function = args.command.split(":")  # a module of this folder
+    """Import and call the command; print an error that the user can fix as one line."""
+    module, function = args.command.split(":")  # module in this folder, function in it
     try:
         status = getattr(importlib.import_module(f"pairmill.flows.command.{module}"), function)(args)
         sys.stdout.flush()
@@ -50,6 +51,7 @@ def _run_command(args: argparse.Namespace) -> int:
 
 
 def _interrupted(args: argparse.Namespace) -> int:
+    """End the workers, print the command's message, and return exit status 130."""
     _end_workers()
     print(f"pairmill: {args.interrupted}", file=sys.stderr)
     return 130
@@ -79,6 +81,7 @@ def _demo(commands: Any) -> None:
 
 
 def _run(commands: Any) -> None:
+    """Add the `run` command."""
     command = _command(commands, "run", "pairmill_run:run", "curate a dataset in this process")
     command.set_defaults(interrupted=INTERRUPTED)
     command.add_argument("recipe", metavar="RECIPE", help="a recipe's name (15m, 30m, 100m, demo) or a YAML file")
@@ -87,6 +90,7 @@ def _run(commands: Any) -> None:
 
 
 def _recaption(commands: Any) -> None:
+    """Add the `recaption` command."""
     command = _command(
         commands, "recaption", "pairmill_recaption:recaption", "caption every picture of a folder or lake"
     )
@@ -106,6 +110,7 @@ def _recaption(commands: Any) -> None:
 
 
 def _compute_options(command: argparse.ArgumentParser) -> None:
+    """Add the options for workers, models, cost and Ray."""
     compute = command.add_argument_group("where it runs; any choice gives the same dataset")
     compute.add_argument("--workers", type=_count, default=0, metavar="N", help="worker processes; 0 means one per CPU")
     compute.add_argument("--model", type=_model, action="append", default=[], metavar="NAME:SIZES",
@@ -121,6 +126,7 @@ def _compute_options(command: argparse.ArgumentParser) -> None:
 
 
 def _again(commands: Any) -> None:
+    """Add the commands that retry failed items: `fetch` and `replay`."""
     fetch = _command(commands, "fetch", "pairmill_retry:fetch_addresses", "fetch pictures that are named by an address")
     failed = "only those that failed for a passing reason: time-outs, 429, 5xx, lost connections"
     fetch.add_argument("--retry-failed", action="store_true", help=failed)
@@ -138,6 +144,7 @@ def _again(commands: Any) -> None:
 
 
 def _recipe_options(command: argparse.ArgumentParser) -> None:
+    """Add ``--source``, ``--lake`` and the options that change a recipe's settings."""
     places = "folder, file, s3://bucket/prefix or https://host/list, also as FORMAT:PLACE; may repeat"
     command.add_argument("--source", action="append", default=[], metavar="URI", help=places)
     _lake_option(command)
@@ -145,6 +152,7 @@ def _recipe_options(command: argparse.ArgumentParser) -> None:
 
 
 def _setting_options(command: argparse.ArgumentParser) -> None:
+    """Add the options that change a recipe's settings: ``--models`` and ``--set``."""
     command.add_argument("--models", choices=("recipe", "demo"), default="recipe",
                          help="'demo' swaps in the small models that ship")  # fmt: skip
     command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
@@ -152,6 +160,7 @@ def _setting_options(command: argparse.ArgumentParser) -> None:
 
 
 def _up(commands: Any) -> None:
+    """Add the `up` command."""
     command = _command(commands, "up", "pairmill_up:up", "start Prefect's server, its deployments and a worker")
     command.set_defaults(interrupted=INTERRUPTED)
     command.add_argument("--once", metavar="DEPLOYMENT", default="",
@@ -160,6 +169,7 @@ def _up(commands: Any) -> None:
 
 
 def _serve_model(commands: Any) -> None:
+    """Add the `serve-model` command."""
     command = _command(commands, "serve-model", "pairmill_serve_model:serve_model",
                        "serve a captioner by an engine of another environment")  # fmt: skip
     command.add_argument("spec", metavar="MODEL", help="hf:NAME or hf:FOLDER")
@@ -176,6 +186,7 @@ def _serve_model(commands: Any) -> None:
 
 
 def _readers(commands: Any) -> None:
+    """Add the commands that read a lake: `sql`, `status`, `why`, `datasets`, `quarantine`, `export`."""
     sql = _command(commands, "sql", "pairmill_read:answer_sql", "ask the lake in SQL")
     sql.add_argument("query", metavar="SQL", help="a SELECT; it reads this lake and no other file")
     sql.add_argument("--allow-files", action="store_true",
@@ -203,30 +214,35 @@ def _readers(commands: Any) -> None:
 
 
 def _command(commands: Any, name: str, function: str, text: str) -> argparse.ArgumentParser:
+    """Add a command that calls ``function`` ('module:function'); ``text`` is its help."""
     command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
     command.set_defaults(command=function, interrupted="stopped.", lasts=name not in READERS)
     return command
 
 
 def _lake_option(command: argparse.ArgumentParser) -> None:
+    """Add the ``--lake`` option."""
     default = os.environ.get("PAIRMILL_LAKE") or "lake"
     text = f"the lake's folder or its lake.yaml; default PAIRMILL_LAKE, then lake/ (now {default})"
     command.add_argument("--lake", default=default, metavar="DIR", help=text)
 
 
 def _count(text: str) -> int:
+    """Parse a number of workers, 0 to 999,999."""
     if not (text.isascii() and text.isdigit() and len(text) < 7):
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of workers; give 0 (one per CPU) or more")
     return int(text)
 
 
 def _above_0(text: str) -> int:
+    """Parse a number from 1 to 65,535."""
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
         raise argparse.ArgumentTypeError(f"'{text}' is no such number; give one from 1 to 65535")
     return int(text)
 
 
 def _cost(text: str) -> float:
+    """Parse a finite sum above 0."""
     try:
         found = float(text)
     except ValueError:
@@ -237,6 +253,7 @@ def _cost(text: str) -> float:
 
 
 def _network(text: str) -> str:
+    """Parse a network in CIDR notation."""
     from ipaddress import ip_network
 
     try:
@@ -246,6 +263,7 @@ def _network(text: str) -> str:
 
 
 def _model(text: str) -> tuple[str, Any]:
+    """Parse the resources of a model, as `parse_size` does."""
     from pairmill.flows.model_size import parse_size
 
     try:
@@ -255,11 +273,15 @@ def _model(text: str) -> tuple[str, Any]:
 
 
 def _interrupt(*_: object) -> NoReturn:
+    """Turn a signal into KeyboardInterrupt."""
     raise KeyboardInterrupt
 
 
 def _end_workers() -> None:
-    """Terminate the pool's workers: at exit it would wait minutes for their shards, which are done again anyway."""
+    """Terminate the worker pool's processes.
+
+    At exit the pool would wait minutes for their shards, which the next run processes again anyway.
+    """
     from multiprocessing import active_children
 
     for child in active_children():

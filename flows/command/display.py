@@ -1,4 +1,4 @@
-"""Show a run's progress live in a terminal, or as one line a finished step where the output is no terminal."""
+"""Show a run's progress as live bars in a terminal, or as one line per finished step in other output."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from pairmill.tasks.run.session import Session
 
 
 class Display:
-    """Progress bars, one a step, counted in work items; a step with nothing to do gets none."""
+    """Progress bars, one per step, in work items. A step without work gets no bar."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -36,7 +36,7 @@ class Display:
         self._bars.stop()
 
     def say(self, text: str) -> None:
-        """Show a line of figures below the bars, or print it where the output is no terminal."""
+        """Show a line of text below the bars, or print it if the output is no terminal."""
         if self._console.is_terminal:
             self._bars.update(self._now, done=text)
         else:
@@ -44,7 +44,7 @@ class Display:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Leave the terminal to the body: it prints, or asks."""
+        """Stop the live display during the body, which may print or read input."""
         self._bars.stop()
         try:
             yield
@@ -52,16 +52,16 @@ class Display:
             self._bars.start()
 
     def run_step(self, step: Callable[[Session], Any], session: Session) -> Any:
-        """Run a step, with its name below the bars meanwhile."""
+        """Run a step, with its name below the bars."""
         self._bars.update(self._now, done="", description=step.__name__.replace("_", " "), visible=True)
         return step(session)
 
     def waiting(self, step: str, text: str) -> None:
-        """Show below the bars what ``step`` waits for; where the output is no terminal, the log has said it."""
+        """Show below the bars what ``step`` waits for. If the output is no terminal, the log already has the text."""
         self._bars.update(self._now, done=text)
 
     def progress(self, step: str, done: int, total: int) -> None:
-        """Update the bar of ``step``: called at its start and after each finished work item."""
+        """Update the bar of ``step``. Called at the step's start and after each finished work item."""
         if done == 0 or step not in self._open:
             self._open[step] = (self._bars.add_task(step, total=total, done=""), time.monotonic())
         bar, started = self._open[step]

@@ -1,4 +1,4 @@
-"""Print the outcome of a run: funnel, sample pairs, the report, and an SQL query to go on."""
+"""Print the outcome of a run: funnel, sample pairs, the report's path, and an SQL query to continue with."""
 
 from rich.console import Console
 from rich.table import Table
@@ -9,7 +9,7 @@ from pairmill.flows.outcome import Outcome
 
 
 def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bool = True) -> None:
-    """Print the outcome and the run's ``notes``; ``is_new`` False: no new version was published."""
+    """Print the outcome and the run's ``notes``; ``is_new`` False means that no new version was published."""
     dataset = found.dataset
     said = "published" if is_new else "unchanged: the newest version already is this dataset"
     recall = "" if dataset.recall is None else f", recall of the retrieval {dataset.recall:.3f}"
@@ -28,7 +28,7 @@ def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bo
 
 
 def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
-    """Make a table of what each rule dropped; ``kind`` is 'image' or 'sentence'."""
+    """Build a table of how many rows each rule dropped; ``kind`` is 'image' or 'sentence'."""
     made = table(f"\n{kind}s", ["rule"], ["in", "dropped", "kept"])
     for step in (step for step in steps if step.kind == kind):
         kept = step.n_in - step.n_dropped
@@ -37,6 +37,7 @@ def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
 
 
 def _pair(pair: dict) -> str:
+    """Format a pair: address, size, texts with similarities, generated texts."""
     lines = [f"\n[bold]{shown(pair['raw_image_url'] or pair['image_id'])}[/]  {pair['width']} x {pair['height']}"]
     for n in (1, 2, 3):
         if pair[f"text{n}"]:

@@ -1,4 +1,4 @@
-"""`pairmill sql`, `datasets`, `quarantine` and `export`: commands that read a lake."""
+"""Implement `pairmill sql`, `datasets`, `quarantine` and `export`, the commands that read a lake."""
 
 import csv
 import json
@@ -25,7 +25,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def answer_sql(args: Namespace) -> int:
     """Run one statement and print its rows: a table (the first SHOWN), CSV with a header line, or a JSON list.
 
-    It reads the lake and nothing else; ``--allow-files`` gives it every file that its user may read and write.
+    The statement can read the lake only; with ``--allow-files`` it can read and write all files of its user.
     """
     with create_or_open(args.lake, read_only=True) as lake:
         columns, rows = (answer if args.allow_files else answer_confined)(lake, args.query)
@@ -51,7 +51,7 @@ def list_datasets(args: Namespace) -> int:
 
 
 def list_quarantine(args: Namespace) -> int:
-    """Print the quarantined items, counted by reason, stage and source."""
+    """Print the number of quarantined items by reason, stage and source."""
     with create_or_open(args.lake, read_only=True) as lake:
         found = quarantine.fault_counts(lake)
     if not found and args.format == "table":
@@ -62,7 +62,7 @@ def list_quarantine(args: Namespace) -> int:
 
 
 def write_export(args: Namespace) -> int:
-    """Write a dataset's files; takes the lease for the moment of recording them in ``exports``."""
+    """Export a dataset's files; take the lease only to record them in ``exports``."""
     from pairmill.flows.command.display import Display
     from pairmill.flows.command.terminal import console
     from pairmill.tasks.out.export import export
@@ -79,12 +79,12 @@ def write_export(args: Namespace) -> int:
 
 
 def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:
-    """Print rows as they come, so that a result may be larger than memory; a table shows the first SHOWN only."""
+    """Print rows as they arrive, so that a result may be larger than memory; a table shows the first SHOWN only."""
     if form == "table":
         _show_table(columns, iter(rows))
     elif form in FIELDS:
         field = FIELDS[form]
-        for_eyes = visible if sys.stdout.isatty() else str  # a file gets the data as it is
+        for_eyes = visible if sys.stdout.isatty() else str  # a file gets the data unchanged
         writer = csv.writer(sys.stdout, lineterminator="\n")
         for row in chain([columns], rows):
             values = map(field, row)
@@ -99,6 +99,7 @@ def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:
 
 
 def _show_table(columns: list[str], rows: Iterator[tuple]) -> None:
+    """Print the first SHOWN rows as a table, with numbers aligned right, and a note if there are more."""
     from pairmill.flows.command.terminal import cell, console, shown, table  # rich, 0.1 s
 
     first = list(islice(rows, SHOWN))
@@ -114,6 +115,7 @@ def _show_table(columns: list[str], rows: Iterator[tuple]) -> None:
 
 
 def _text(value: Any) -> str:
+    """Format a value for a table cell."""
     if value is None:
         return "NULL"
     if isinstance(value, bytes | bytearray | memoryview):
@@ -124,19 +126,20 @@ def _text(value: Any) -> str:
 
 
 def _csv(value: Any) -> Any:
-    """Convert a value for CSV: NULL is an empty field, bytes are hex digits, a nested value is JSON."""
+    """Convert a value for CSV: NULL to an empty field, bytes to hex digits, a nested value to JSON."""
     if isinstance(value, list | dict):
         return json.dumps(_json(value), ensure_ascii=False)
     return value.hex() if isinstance(value, bytes | bytearray) else value
 
 
 def _spreadsheet(value: Any) -> Any:
-    """Convert a value as `_csv` does; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """Convert a value as `_csv` does; prefix an apostrophe to a text that a spreadsheet would run as a formula."""
     field = _csv(value)
     return f"'{field}" if isinstance(field, str) and field.startswith(FORMULA) else field
 
 
 def _json(value: Any) -> Any:
+    """Convert a value for JSON: bytes to hex digits, NaN and infinity to null, other types to text."""
     if isinstance(value, list | tuple):
         return [_json(each) for each in value]
     if isinstance(value, dict):
@@ -144,7 +147,7 @@ def _json(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return value.hex()
     if isinstance(value, float | Decimal):
-        return float(value) if math.isfinite(value) else None  # JSON knows neither NaN nor infinity
+        return float(value) if math.isfinite(value) else None  # JSON has neither NaN nor infinity
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""`pairmill recaption`: the recaption flow in this process, with the first captions shown, and approved if asked."""
+"""Implement `pairmill recaption`: the recaption flow in this process, with its first captions shown for approval."""
 
 import sys
 from argparse import Namespace
@@ -15,11 +15,11 @@ from pairmill.flows.settings import load_recipe
 if TYPE_CHECKING:
     from pairmill.flows.caption_outcome import CaptionOutcome
 
-PRINTED = 12  # of the first captions; the strip has all
+PRINTED = 12  # first captions in the terminal; the HTML strip has all
 
 
 def recaption(args: Namespace) -> int:
-    """Check the captioner and the sources, caption, export, and print what came of it."""
+    """Check the captioner and the sources, caption, export, and print the results."""
     screen = console()
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
     with screen.status(f"recipe '{shown(recipe.name)}': checking its captioner and the sources"):
@@ -29,7 +29,7 @@ def recaption(args: Namespace) -> int:
         from pairmill.flows.command.display import Display
         from pairmill.flows.recaption import recaption_session, recaption_steps  # torch, 3 s
     with recaption_session(recipe, args.source, args.lake, compute_of(args)) as session, Display(screen) as display:
-        every = 5.0 if screen.is_terminal else 60.0  # in a log they are lines
+        every = 5.0 if screen.is_terminal else 60.0  # in a log each report is a line
         session.progress = CaptionRate(session, display.progress, lambda text, _: display.say(text), every)
         session.waiting = display.waiting
 
@@ -58,6 +58,7 @@ def recaption(args: Namespace) -> int:
 
 
 def _print_first(screen: Console, found: "CaptionOutcome") -> None:
+    """Print the first captions and the path of their HTML strip."""
     for row in found.captions[:PRINTED]:
         flag = "" if row["status"] == "ok" else f"[yellow]{shown(row['status'])}[/] "
         screen.print(f"  [dim]{shown(row['address'] or row['sha256'])}[/]  {flag}{shown(row['text'])}")
@@ -67,7 +68,7 @@ def _print_first(screen: Console, found: "CaptionOutcome") -> None:
 
 
 def _ask(screen: Console, found: "CaptionOutcome") -> None:
-    """Ask whether the rest is to be captioned. Raises PairmillError unless the answer is yes."""
+    """Ask whether to caption the remaining images. Raises PairmillError unless the answer is yes."""
     screen.print(f"caption the other {found.left:,}? [y/n] ", end="", markup=False)
     sys.stdout.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

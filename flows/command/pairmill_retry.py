@@ -1,4 +1,4 @@
-"""`pairmill fetch` and `pairmill replay`: fetch addresses, and try quarantined items again."""
+"""Implement `pairmill fetch` and `pairmill replay`: fetch addresses, and retry quarantined items."""
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ from pairmill.tasks.run.session import Session
 
 
 def fetch_addresses(args: Namespace) -> int:
-    """Ingest ``--source``, then fetch addresses: those not fetched yet, or those that failed for a passing reason."""
+    """Ingest ``--source``, then fetch new addresses, or with ``--retry-failed`` those with a transient failure."""
     with _open_session(args, "fetch", _without_models) as session:
         from pairmill.flows.command.display import Display
         from pairmill.tasks.collect.fetch import fetch, fetch_again
@@ -42,7 +42,7 @@ def fetch_addresses(args: Namespace) -> int:
 
 
 def replay(args: Namespace) -> int:
-    """Try items quarantined for ``--reason`` again, then curate with them."""
+    """Retry the items quarantined for ``--reason``, then curate with them."""
     quarantine.check_reason(args.reason)
     screen = console()
     from pairmill.tasks.run import identity
@@ -65,9 +65,9 @@ def replay(args: Namespace) -> int:
 
 @contextmanager
 def _open_session(args: Namespace, flow: str, plan: Callable[[Recipe], tuple[Plan, list[Scorer]]]) -> Iterator[Session]:
-    """Open a session with the recipe of the command line, else the newest run's, and the sources of the command line.
+    """Open a session with the command line's recipe, else the newest run's, and the command line's sources.
 
-    Raises PairmillError when there is no lake, or no recipe on record.
+    Raises PairmillError if the lake is missing, or has no run and so no recipe.
     """
     from pairmill.flows.run_start import resolve_sources, session_on
 
@@ -85,6 +85,7 @@ def _open_session(args: Namespace, flow: str, plan: Callable[[Recipe], tuple[Pla
 def _checked(
     recipe: Recipe, plan: Callable[[Recipe], tuple[Plan, list[Scorer]]], compute: Compute
 ) -> tuple[Plan, list[Scorer]]:
+    """Compile the plan, and check that models and prices of the command line fit it."""
     checked = plan(_with_fetch_settings(recipe))
     check_names(compute.models, checked[0])
     check_prices(compute.models, compute.max_cost, checked[0])
@@ -97,15 +98,17 @@ def _without_models(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
 
 
 def _with_fetch_settings(recipe: Recipe) -> Recipe:
-    """Return the recipe with fetch settings, the defaults where it has none."""
+    """Return the recipe with default fetch settings if it has none."""
     return recipe if recipe.fetch is not None else recipe.model_copy(update={"fetch": Fetch.model_validate({})})
 
 
 def _count_quarantined(lake: Lake, reason: str) -> int:
+    """Count the items quarantined for ``reason``."""
     return sum(count.n for count in quarantine.fault_counts(lake) if count.reason == reason)
 
 
 def _print_fetch_outcomes(lake: Lake) -> None:
+    """Print the number of addresses by fetch outcome."""
     made = table("addresses of this lake", ["outcome", "example"], ["addresses", "may pass"])
     for outcome, example, n, passing in fetches.outcomes(lake):
         made.add_row(shown(outcome), shown(example), f"{n:,}", f"{passing:,}" if passing else "·")

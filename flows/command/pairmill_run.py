@@ -1,4 +1,4 @@
-"""`pairmill run`: the curate flow in this process, with its progress in the terminal."""
+"""Implement `pairmill run`: the curate flow in this process, with its progress in the terminal."""
 
 from argparse import Namespace
 from typing import Any
@@ -15,7 +15,10 @@ from pairmill.flows.settings import Compute, load_recipe, notes_on
 
 
 def run(args: Namespace) -> int:
-    """Check recipe, models and sources, curate, print the outcome; the last one's where nothing has changed since."""
+    """Check recipe, models and sources, curate, and print the outcome.
+
+    If nothing has changed since the last run, print that run's outcome.
+    """
     screen = console()
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
     notes, compute = notes_on(recipe, args.recipe, overrides(args.set), args.models), compute_of(args)
@@ -28,7 +31,7 @@ def run(args: Namespace) -> int:
         from pairmill.flows.curate import curate_steps  # torch, 3 s
         from pairmill.flows.outcome import outcome
         from pairmill.flows.run_start import session
-    found: list[Any] = []  # what was published
+    found: list[Any] = []  # the published dataset, for the callback
     with (
         session(
             recipe,
@@ -49,8 +52,10 @@ def run(args: Namespace) -> int:
 
 
 def compute_of(args: Namespace) -> Compute:
-    """Read the compute options of the command line. Raises PairmillError for sizes of one model that stand apart, and
-    for what does not fit together."""
+    """Parse the compute options of the command line.
+
+    Raises PairmillError if a model's sizes are given twice, or options contradict each other.
+    """
     names = [name for name, _ in args.model]
     if twice := [name for name in names if names.count(name) > 1]:
         raise PairmillError(f"--model {twice[0]} is given twice; give its sizes once: {AN_EXAMPLE}")
@@ -68,7 +73,7 @@ def compute_of(args: Namespace) -> Compute:
 
 
 def named_recipe(args: Namespace) -> Recipe | None:
-    """Load the recipe of a command that may do without one. Raises BadRecipe when options change one not named."""
+    """Load the recipe of a command that may omit it. Raises BadRecipe if options change a recipe that is not named."""
     if args.recipe:
         return load_recipe(args.recipe, overrides(args.set), args.models)
     if args.set or args.models != "recipe":
@@ -77,7 +82,7 @@ def named_recipe(args: Namespace) -> Recipe | None:
 
 
 def overrides(assignments: list[str]) -> dict[str, str]:
-    """Parse ``--set dotted.key=value``; the last of equal keys counts. Raises BadRecipe for another form."""
+    """Parse ``--set dotted.key=value``; the last of equal keys wins. Raises BadRecipe for another form."""
     found = {}
     for each in assignments:
         key, equals, value = each.partition("=")

@@ -1,4 +1,4 @@
-"""`pairmill serve-model`: serve a model by an engine of another environment, until Ctrl-C."""
+"""Implement `pairmill serve-model`: serve a model by an engine from another environment, until Ctrl-C."""
 
 import tempfile
 import time
@@ -11,12 +11,12 @@ from pairmill.flows.command.terminal import console, shown
 from pairmill.flows.model_server import Service, service
 from pairmill.flows.with_prefect.processes import start, stop, wait_for
 
-# A model of 17B is read from a network's disk in minutes, and an engine compiles for some more.
+# Reading a model of 17B from a network disk takes minutes, and an engine compiles for some more.
 UP_SECONDS = 1800.0
 
 
 def serve_model(args: Namespace) -> int:
-    """Start the engine, wait until it answers, say how a run takes it, and stay until Ctrl-C."""
+    """Start the engine, wait until it answers, print how a run uses it, and wait for Ctrl-C."""
     screen = console()
     chosen = service(args.spec, args.engine, args.env, args.port, args.gpus, args.max_num_seqs, args.dtype)
     if _answers(chosen):
@@ -44,8 +44,9 @@ def serve_model(args: Namespace) -> int:
 
 
 def _answers(chosen: Service) -> bool:
+    """Return whether the server is healthy."""
     try:
         with urllib.request.urlopen(f"http://{chosen.host}:{chosen.port}/health", timeout=5):
             return True
-    except OSError:  # HTTPError is one: a server that says 503 while it loads
+    except OSError:  # includes HTTPError: a server answers 503 while it loads
         return False

@@ -1,4 +1,4 @@
-"""`pairmill status`: show what a lake holds, who writes to it, its last runs, and what is pending for a recipe."""
+"""Implement `pairmill status`: show a lake's content, its writer, its last runs, and the pending work of a recipe."""
 
 import json
 from argparse import Namespace
@@ -22,7 +22,7 @@ RUNS = 5
 
 
 def status(args: Namespace) -> int:
-    """Print the lake's state, and what is pending for the recipe named, else for those of its datasets."""
+    """Print the lake's state, and the pending work for the named recipe, else for the recipe of each dataset."""
     screen = console()
     chosen = _named_recipe(args)
     with create_or_open(args.lake, read_only=True) as lake:
@@ -37,6 +37,7 @@ def status(args: Namespace) -> int:
 
 
 def _print_lake(lake: Lake, screen: Console) -> None:
+    """Print the lake's row counts, datasets, lease and last runs."""
     counts = [f"{n:,} {table}" for table, n in holdings.counts(lake).items()]
     screen.print(f"[bold]lake {shown(lake.uri)}[/]  {', '.join(counts)}")
     for dataset in _newest(lake):
@@ -60,7 +61,7 @@ def _print_lake(lake: Lake, screen: Console) -> None:
 
 
 def _print_usage(lake: Lake, screen: Console) -> None:
-    """Print what the last runs took to generate texts, if any did."""
+    """Print the tokens and cost of generated texts in the last runs, if there are any."""
     latest = tuple(run.run_id for run in runs.latest(lake, RUNS))
     found = by_step(lake, run_ids=latest) if latest else []
     if not found:
@@ -76,6 +77,7 @@ def _print_usage(lake: Lake, screen: Console) -> None:
 
 
 def _print_pending(lake: Lake, recipe: "Recipe", sources: list[str], screen: Console) -> None:
+    """Print the pending work of a recipe, counted by a survey."""
     from pairmill.flows.settings import resolve_source
     from pairmill.flows.survey import survey  # all steps, 1 s
     from pairmill.tasks.run import identity
@@ -93,11 +95,15 @@ def _print_pending(lake: Lake, recipe: "Recipe", sources: list[str], screen: Con
 
 
 def _newest(lake: Lake) -> list[datasets.Dataset]:
+    """Return the newest version of each dataset."""
     return list({each.name: each for each in datasets.published(lake)}.values())
 
 
 def _named_recipe(args: Namespace) -> "Recipe | None":
-    """Load the recipe of the command line; None, without what recipes import, where it names and changes none."""
+    """Load the recipe of the command line; None if the command line neither names nor changes a recipe.
+
+    Without a recipe, the recipe modules are not imported.
+    """
     if not (args.recipe or args.set or args.models != "recipe"):
         return None
     from pairmill.flows.command.pairmill_run import named_recipe
@@ -106,10 +112,12 @@ def _named_recipe(args: Namespace) -> "Recipe | None":
 
 
 def _recipe_of(dataset: datasets.Dataset) -> "Recipe":
+    """Return the recipe that a dataset was made by."""
     from pairmill.catalog.recipe.recipe import validated
 
     return validated(json.loads(dataset.recipe), dataset.name)
 
 
 def _time(at: datetime) -> str:
+    """Format a time to the second."""
     return at.isoformat(" ", "seconds")

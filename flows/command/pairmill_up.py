@@ -1,4 +1,4 @@
-"""`pairmill up`: run Prefect's server, deployments and a worker, until Ctrl-C or for one run."""
+"""Implement `pairmill up`: start Prefect's server, deployments and a worker, until Ctrl-C or for one run."""
 
 import time
 from argparse import Namespace
@@ -22,7 +22,10 @@ TASK_DONE = "Finished in state Completed()"
 
 
 def up(args: Namespace) -> int:
-    """Start what is missing, stop what was started. Raises PairmillError for options that need ``--once``."""
+    """Start the missing parts of Prefect, and stop them at the end.
+
+    Raises PairmillError for options that need ``--once``.
+    """
     screen = console()
     if args.once:
         check_known(args.once)
@@ -42,7 +45,7 @@ def up(args: Namespace) -> int:
 
 
 def stay(children: list[Child], api: str, screen: Console) -> int:
-    """Wait until Ctrl-C. Raises PairmillError when a child ends by itself."""
+    """Wait until Ctrl-C. Raises PairmillError if a child process exits by itself."""
     try:
         screen.print(f"worker's log         {shown(children[-1].log)}")
         screen.print(f"for prefect's own commands, in another terminal: export PREFECT_API_URL={api}")
@@ -56,9 +59,9 @@ def stay(children: list[Child], api: str, screen: Console) -> int:
 
 
 def run_once(client, children: list[Child], args: Namespace, api: str, screen: Console) -> int:
-    """Run one deployment through the server and the worker, print its log and its outcome.
+    """Run one deployment through the server and the worker; print its log and its outcome.
 
-    Raises PairmillError when the run does not complete.
+    Raises PairmillError if the run does not complete.
     """
     from pairmill.flows.command.outcome_text import print_outcome
     from pairmill.flows.outcome import outcome
@@ -71,7 +74,7 @@ def run_once(client, children: list[Child], args: Namespace, api: str, screen: C
     state = client.read_flow_run(run.id).state
     if not state.is_completed():
         raise PairmillError(f"{args.once} ended as {state.name}: {state.message or 'without a message'}")
-    if not args.once.startswith("curate/"):  # it publishes no dataset; what came of it is its message
+    if not args.once.startswith("curate/"):  # only curate publishes a dataset; others report in their message
         screen.print(shown(state.message))
         return 0
     found = outcome(run.parameters.get("lake") or args.lake, recipe_name(run.parameters))
@@ -81,7 +84,7 @@ def run_once(client, children: list[Child], args: Namespace, api: str, screen: C
 
 
 def parameters(args: Namespace) -> dict:
-    """Return the parameters that the command line sets for this run; the deployment's apply otherwise."""
+    """Return the flow parameters that the command line sets; the deployment's apply otherwise."""
     assigned = [text.partition("=") for text in args.set]
     check_unsigned([*args.source, *(value for key, _, value in assigned if key.startswith("sources"))])
     given = {"sources": [_absolute(resolve_source(uri)) for uri in args.source], "overrides": overrides(args.set)}
@@ -90,7 +93,7 @@ def parameters(args: Namespace) -> dict:
 
 
 def check_unsigned(given: list[str]) -> None:
-    """Raise PairmillError for an address with a user or a query: Prefect stores parameters and shows them to all."""
+    """Raise PairmillError for an address with a user or a query: Prefect stores parameters and shows them."""
     for text in given:
         if has_secret(text):
             raise PairmillError(
@@ -101,7 +104,7 @@ def check_unsigned(given: list[str]) -> None:
 
 
 def _absolute(uri: str) -> str:
-    """Make a local source absolute: the run has another working directory."""
+    """Make a local source absolute, because the run has another working directory."""
     from pairmill.ops.read.source import split_format
 
     _, place = split_format(uri)
@@ -111,13 +114,13 @@ def _absolute(uri: str) -> str:
 
 
 def recipe_name(parameters: dict) -> str:
-    """Return the name in the recipe, which is the dataset's and may differ from its file's."""
+    """Return the name inside the recipe, which is the dataset's name and may differ from the file's."""
     texts = {key: str(value) for key, value in parameters.get("overrides", {}).items()}
     return load_recipe(parameters["recipe"], texts).name
 
 
 def watched(client, run_id, children: list[Child]) -> Iterator[str]:
-    """Yield the run's log lines until it has ended. Raises PairmillError when the worker ends before it."""
+    """Yield the run's log lines until it ends. Raises PairmillError if the worker exits first."""
     from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
     from prefect.client.schemas.sorting import LogSort
 
@@ -136,6 +139,7 @@ def watched(client, run_id, children: list[Child]) -> Iterator[str]:
 
 
 def _check(children: list[Child]) -> None:
+    """Raise PairmillError if a child process has exited."""
     for child in children:
         child.check()
 
@@ -150,7 +154,7 @@ def check_known(name: str) -> None:
 
 
 def interface(api: str) -> str:
-    """Return the URL of Prefect's interface."""
+    """Return the URL of Prefect's web interface."""
     from prefect.settings import get_current_settings
 
     return get_current_settings().ui_url or api.removesuffix("/api")

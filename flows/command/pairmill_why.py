@@ -1,4 +1,4 @@
-"""`pairmill why ITEM`: print where an item came from, its scores, and why it was kept or dropped."""
+"""Implement `pairmill why ITEM`: print an item's origin, its scores, and why it was kept or dropped."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -26,16 +26,16 @@ from pairmill.flows.command.why_text import (
 )
 from pairmill.ops.text.split import normalise
 
-IN_FULL = 1  # items printed in full; the others a line each
+IN_FULL = 1  # items printed in full; further items get a line each
 
 
 def why(args: Namespace) -> int:
-    """Print what the lake knows of ``args.item``. Raises PairmillError when it knows nothing."""
+    """Print all that the lake knows of ``args.item``. Raises PairmillError if the item is unknown."""
     screen = console()
     with create_or_open(args.lake, read_only=True) as lake:
         stored = _as_stored(args.item)
         found = _found(lake, stored)
-        if not found and stored != args.item:  # a file here has the name of one in a source
+        if not found and stored != args.item:  # a local file has the same name as a file in a source
             found = _found(lake, args.item)
         if not found:
             raise PairmillError(
@@ -47,19 +47,20 @@ def why(args: Namespace) -> int:
 
 
 def _found(lake: Lake, item: str) -> Resolved:
+    """Resolve an id, hash, address or sentence to the lake's items."""
     return resolve(lake, item, text_id(normalise(item)))
 
 
 def _as_stored(item: str) -> str:
-    """Write an item as the lake stores it: an existing file's path absolute, an address without user and password."""
+    """Convert an item to its stored form: a local file's absolute path, an address without user and password."""
     try:
         return str(Path(item).resolve()) if Path(item).exists() else without_users(item)
-    except OSError:  # a sentence may be too long for a file's name
+    except OSError:  # a sentence may be longer than a file name may be
         return item
 
 
 def _dataset(lake: Lake, spec: str, found: Resolved) -> datasets.Dataset | None:
-    """Return dataset ``spec``, else the newest that decided on the item, else the newest; None without any."""
+    """Return dataset ``spec``, else the newest that decided on the item, else the newest; None if there is none."""
     if spec:
         return datasets.find(lake, spec)
     by_age = sorted(datasets.published(lake), key=lambda each: each.created_at)
@@ -69,6 +70,7 @@ def _dataset(lake: Lake, spec: str, found: Resolved) -> datasets.Dataset | None:
 
 
 def _print(lake: Lake, found: Resolved, scope: Scope, screen: Console) -> None:
+    """Print all items found, the first IN_FULL of each kind in full."""
     for row in found.documents:
         print_document(explain_document(lake, row, scope), screen)
     for address in found.addresses[:IN_FULL]:

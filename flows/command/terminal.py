@@ -1,7 +1,7 @@
-"""Set up terminal output: as wide as the terminal, unwrapped in a file or a pipe, and deaf to what data would tell it.
+r"""Configure terminal output: as wide as the terminal, unwrapped in a file or pipe, safe against control codes in data.
 
-Names of files and texts of pages are strangers'. Whatever is printed passes through here: control codes and overrides
-of direction become visible (``\\u001b``), and the markup that rich acts on is escaped.
+File names and page texts come from strangers. All output passes through here: control codes and overrides of direction
+become visible (``\u001b``), and rich's markup is escaped.
 """
 
 import errno
@@ -22,21 +22,23 @@ if TYPE_CHECKING:
 
 
 class Screen(Console):
-    """A console on which only rich itself moves the cursor: a control code in what is printed becomes visible.
+    """A rich console that makes control codes in printed data visible: only rich itself moves the cursor.
 
-    It says by BrokenPipeError, as `print` does, that nobody reads it; rich's own ends the process.
+    When its reader has gone, it raises BrokenPipeError as `print` does; rich's own console ends the process.
     """
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Yield the segments of a renderable, with control codes of its text made visible."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
     def on_broken_pipe(self) -> NoReturn:
+        """Raise BrokenPipeError."""
         raise BrokenPipeError
 
 
 class Lasting:
-    """A text stream that discards what is written once its reader, or its terminal, has gone."""
+    """A text stream that discards output once its reader or its terminal has gone."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -45,13 +47,16 @@ class Lasting:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
+        """Write ``text`` unless the reader has gone; return its length."""
         self._attempt(lambda: self._stream.write(text))
         return len(text)
 
     def flush(self) -> None:
+        """Flush unless the reader has gone."""
         self._attempt(self._stream.flush)
 
     def _attempt(self, write: Callable[[], object]) -> None:
+        """Call ``write``; on EPIPE or EIO, discard all later output."""
         try:
             write()
         except OSError as error:
@@ -62,34 +67,37 @@ class Lasting:
 
 @contextmanager
 def lasting_output() -> Iterator[None]:
-    """Have stdout and stderr last during the body: `pairmill run … | head -2` must not end a run of days."""
+    """Make stdout and stderr discard output without a reader during the body.
+
+    `pairmill run … | head -2` must not end a run of days.
+    """
     with redirect_stdout(cast(TextIO, Lasting(sys.stdout))), redirect_stderr(cast(TextIO, Lasting(sys.stderr))):
         yield
 
 
 def silence(stream: TextIO) -> None:
-    """Discard what is written to the stream's file from now on, and what its buffer still holds."""
+    """Discard all further output of the stream's file, and its buffered output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def console() -> Console:
-    """Make a console on stdout. Printing raises BrokenPipeError when its reader has gone; see `lasting_output`."""
+    """Create a console on stdout. Printing raises BrokenPipeError once its reader has gone; see `lasting_output`."""
     width = None if sys.stdout.isatty() else 10_000
     return Screen(width=width, soft_wrap=True, highlight=False, emoji=False)
 
 
 def shown(value: object) -> str:
-    """Write data so that it may stand in a line of markup: it stays one line, and neither tags nor codes act."""
+    """Escape data for a line of markup: it stays one line, and neither markup nor control codes take effect."""
     return escape(visible(str(value)).replace("\r", "\\u000d").replace("\n", "\\u000a"))
 
 
 def cell(value: object) -> str:
-    """Write data for a table's cell, where it may have lines."""
+    """Escape data for a table cell, which may have several lines."""
     return escape(visible(str(value)))
 
 
 def table(title: str, left: Sequence[str], right: Sequence[str], last: Sequence[str] = ()) -> "Table":
-    """Make an unruled table: columns of text, then of numbers, then of text again."""
+    """Create a table without rules: columns of text, then of numbers, then of text again."""
     from rich.table import Table
 
     made = Table(title=title or None, title_justify="left", box=None, padding=(0, 2), header_style="bold")

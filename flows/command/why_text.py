@@ -1,4 +1,4 @@
-"""Print what `pairmill why` found of one image, document, address, sentence or quarantined item."""
+"""Print the result of `pairmill why` for one image, document, address, sentence or quarantined item."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from pairmill.flows.command.terminal import shown
 
 
 def print_image(facts: Facts, screen: Console) -> None:
+    """Print an image: origin, scores, rules, duplicate group, cluster, matched and generated texts, datasets."""
     origin = facts["origin"]
     screen.print(f"[bold]image {shown(origin['image_id'])}[/]  {shown(origin['url'][:300])}")
     screen.print(
@@ -56,6 +57,7 @@ def print_image(facts: Facts, screen: Console) -> None:
 
 
 def print_document(facts: Facts, screen: Console) -> None:
+    """Print a document: title, source, its images with their decisions, number of sentences."""
     origin = facts["origin"]
     screen.print(f"[bold]document {shown(origin['document_id'])}[/]  {shown(origin['uri'])}")
     screen.print(f"  title     {shown(origin['title'] or '')}\n  source    {shown(origin['source'])}")
@@ -68,6 +70,7 @@ def print_document(facts: Facts, screen: Console) -> None:
 
 
 def print_address(facts: Facts, screen: Console) -> None:
+    """Print an address: whether and how it was fetched."""
     screen.print(f"[bold]address[/] {shown(facts['url'][:300])}  named by {facts['documents']} documents")
     if facts["reason"] is None:
         screen.print("  not fetched yet")
@@ -82,6 +85,7 @@ def print_address(facts: Facts, screen: Console) -> None:
 
 
 def print_sentence(facts: Facts, screen: Console) -> None:
+    """Print a sentence: occurrences, scores, rules, duplicates, cluster, and the images that use it."""
     origin = facts["origin"]
     screen.print(f"[bold]sentence {shown(origin['content'])}[/]  {shown(origin['text'])}")
     screen.print(f"  occurs    {origin['repeats']} times")
@@ -107,11 +111,13 @@ def print_sentence(facts: Facts, screen: Console) -> None:
 
 
 def _scores(facts: Facts, screen: Console) -> None:
+    """Print the scores in one line, if there are any."""
     if facts["scores"]:
         screen.print("  scores    " + shown(", ".join(f"{name} {_value(v)}" for name, v in facts["scores"].items())))
 
 
 def _rules(facts: Facts, screen: Console) -> None:
+    """Print each rule with its verdict and values, then the decision."""
     for rule in facts["rules"]:
         values = ", ".join(f"{name} {_value(v)}" for name, v in rule["values"].items())
         mark = {True: "[green]keeps[/]", False: "[red]drops[/]", None: "[dim]not scored[/]"}[rule["kept"]]
@@ -123,7 +129,7 @@ def _rules(facts: Facts, screen: Console) -> None:
 
 
 def decision_text(row: Facts) -> str:
-    """Format a decision: kept, dropped by which rule with its value, or not decided."""
+    """Format a decision: kept, dropped by which rule with which value, or not decided."""
     if row.get("dropped_by") is None:
         return "not decided"
     if not row["dropped_by"]:
@@ -133,6 +139,7 @@ def decision_text(row: Facts) -> str:
 
 
 def print_quarantine(rows: list[Facts], screen: Console) -> None:
+    """Print quarantined items, a line each."""
     for row in rows:
         detail = shown(row["detail"] or "")
         screen.print(
@@ -142,11 +149,13 @@ def print_quarantine(rows: list[Facts], screen: Console) -> None:
 
 
 def _versions(rows: list[Facts], screen: Console) -> None:
+    """Print the decision of each dataset version."""
     for row in rows:
         screen.print(f"  dataset   {shown(row['dataset'])}@{row['version']}: {decision_text(row)}")
 
 
 def _value(value: Any) -> str:
+    """Format a value: floats in short form, NULL, other values up to 120 characters."""
     if isinstance(value, float):
         return f"{value:g}"
     return "NULL" if value is None else str(value)[:120]

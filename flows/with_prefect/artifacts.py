@@ -1,4 +1,4 @@
-"""Show a run in Prefect's interface as artifacts: its progress, the funnel, sample pairs, the report."""
+"""Show a run in Prefect's interface as artifacts: progress, funnel, sample pairs, report."""
 
 import re
 import time
@@ -26,12 +26,12 @@ from pairmill.flows.outcome import Outcome
 if TYPE_CHECKING:
     from pairmill.flows.caption_outcome import CaptionOutcome
 
-EVERY_SECONDS = 2.0  # an update is a request of some 20 ms
+EVERY_SECONDS = 2.0  # an update is a request that takes some 20 ms
 
 
 @dataclass
 class _Bar:
-    """A step's progress artifact, what it is called, and what it was last shown to be, in percent."""
+    """A step's progress artifact with its name, and the time and percentage of its last update."""
 
     artifact: UUID
     name: str
@@ -40,26 +40,28 @@ class _Bar:
 
 
 class ProgressArtifacts:
-    """A session's ``progress`` as one bar a step, updated every EVERY_SECONDS, and what the step waits for beside it.
+    """A session's ``progress`` callback: one progress artifact per step, updated every EVERY_SECONDS.
 
-    An update that the server refuses is logged and skipped: no work is lost for it.
+    An update that the server rejects is logged and skipped, so that no work is lost.
     """
 
     def __init__(self) -> None:
         self._bars: dict[str, _Bar] = {}
 
     def __call__(self, step: str, done: int, total: int) -> None:
+        """Create or update the progress artifact of ``step``."""
         with _unless_refused(f"{step}: its progress"):
             self._update(step, done, total)
 
     def waiting(self, step: str, text: str) -> None:
-        """Show behind the name of a step's bar what it waits for; '' takes that away."""
+        """Show in a step's artifact what the step waits for; '' removes the text."""
         with _unless_refused(f"{step}: {text or 'that it goes on'}"):
             if bar := self._bars.get(step):
                 said = f"{bar.name}; {text}" if text else bar.name
                 update_progress_artifact(artifact_id=bar.artifact, progress=bar.percent, description=said)
 
     def _update(self, step: str, done: int, total: int) -> None:
+        """Create the step's artifact at its start; update it at most every EVERY_SECONDS, and at the step's end."""
         if step not in self._bars or done == 0:
             name = f"{step}: {total} work items"
             made = cast(UUID, create_progress_artifact(0.0, key=_key(step), description=name))
@@ -72,12 +74,16 @@ class ProgressArtifacts:
 
 
 class RateArtifact:
-    """The figures of a captioning as one bar, which the server may refuse as those of a step."""
+    """The rate of a captioning run as one progress artifact.
+
+    An update that the server rejects is logged and skipped.
+    """
 
     def __init__(self) -> None:
         self._bar: UUID | None = None
 
     def __call__(self, text: str, share: float) -> None:
+        """Show ``text`` and the share of images done, 0 to 1."""
         with _unless_refused("the rate"):
             if self._bar is None:
                 self._bar = cast(UUID, create_progress_artifact(0.0, key="caption-rate", description=text))
@@ -86,7 +92,7 @@ class RateArtifact:
 
 @contextmanager
 def _unless_refused(what: str) -> Iterator[None]:
-    """Log that ``what`` is not shown where the server does not take it."""
+    """Log that ``what`` is not shown if the server rejects a request of the body."""
     try:
         yield
     except (HTTPError, PrefectException) as error:
@@ -94,7 +100,7 @@ def _unless_refused(what: str) -> Iterator[None]:
 
 
 def create_first_captions(found: "CaptionOutcome") -> None:
-    """Create artifacts of the first captions: the text of all, and a link to the strip that has the pictures too."""
+    """Create artifacts of the first captions: their texts, and a link to the HTML strip with the images."""
     lines = ["# The first captions", f"{found.said}; {found.left:,} pictures are left.", ""]
     for row in found.captions:
         said = "" if row["status"] == "ok" else f" ({_plain(row['status'])})"
@@ -106,7 +112,7 @@ def create_first_captions(found: "CaptionOutcome") -> None:
 
 
 def create_artifacts(found: Outcome) -> None:
-    """Create the outcome's artifacts, keyed by the dataset's name, so that their history is its versions."""
+    """Create the outcome's artifacts, keyed by the dataset's name, so that their history is the dataset's versions."""
     name = str(found.dataset)
     rows = [
         {"kind": step.kind, "rule": step.rule, "in": step.n_in, "dropped": step.n_dropped,
@@ -122,6 +128,7 @@ def create_artifacts(found: Outcome) -> None:
 
 
 def _markdown(found: Outcome) -> str:
+    """Format the sample pairs as Markdown."""
     lines = [f"# {found.dataset}", f"{found.dataset.n_pairs:,} pairs. Go on: {_code(found.sql)}"]
     for pair in found.samples:
         lines += ["", f"## {_plain(pair['raw_image_url'] or pair['image_id'])}", ""]
@@ -131,19 +138,20 @@ def _markdown(found: Outcome) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape text of the web and names of files, so that neither Markdown nor HTML acts on them.
+    """Escape web texts and file names, so that neither Markdown nor HTML in them takes effect.
 
-    Every mark of ASCII, the ':' and '.' of an address included: some interfaces make a link of what looks like one.
+    All ASCII punctuation is escaped, including ':' and '.' of an address: some interfaces turn an address into a link.
     """
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", visible(" ".join(text.split())))
 
 
 def _code(text: str) -> str:
-    """Write ``text`` as code, between more backticks than it holds in a row."""
+    """Format ``text`` as Markdown code, fenced by more backticks than its longest run of them."""
     text = visible(" ".join(text.split()))
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
 
 
 def _key(text: str) -> str:
+    """Convert a text to an artifact key: lower-case letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

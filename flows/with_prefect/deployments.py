@@ -1,4 +1,4 @@
-"""Define the curate flow that Prefect deploys, with its form; nothing here takes long to import."""
+"""Define the curate flow that Prefect deploys, with its form. Keep this module cheap to import."""
 
 from typing import Annotated, Any, Literal
 
@@ -10,8 +10,8 @@ from pairmill.flows.settings import RECIPES, Compute, default_lake, load_recipe,
 
 NAMES = sorted(file.stem for file in RECIPES.glob("*.yaml"))
 RecipeName = Annotated[str, Field(pattern=rf"^({'|'.join(NAMES)}|.+\.ya?ml)$", examples=NAMES)]
-# A folder, a file or an address, after the name of a format where only that one is to be read. Prefect stores and shows
-# parameters, so an address with a user or a signature is refused: ${NAME} takes it from the worker's environment.
+# A folder, a file or an address, optionally after the name of its format. Prefect stores and shows parameters, so an
+# address with a user or a signature is refused: ${NAME} takes it from the worker's environment.
 SourceUri = Annotated[
     str,
     Field(
@@ -31,12 +31,12 @@ def curate(
     overrides: dict[str, Setting] = {},  # noqa: B006
     compute: Compute = Compute(),  # pyright: ignore[reportCallIssue]  # noqa: B008
 ) -> State:
-    """Curate a dataset: ingest, score, group, associate, balance, caption, publish. What is done is not redone.
+    """Curate a dataset: ingest, score, group, associate, balance, caption, publish. Completed work is not repeated.
 
     Args:
         recipe: One of 100m, 15m, 30m and demo, or the path of a recipe's YAML file.
-        sources: Folders, files, s3://bucket/prefix or https://host/list, also as FORMAT:PLACE, to ingest; none means
-            those that the recipe names. An address with a secret stands in the worker's environment: ${NAME}.
+        sources: Folders, files, s3://bucket/prefix or https://host/list to ingest, also as FORMAT:PLACE; none means the
+            recipe's own. Write an address with a secret as ${NAME}, a variable of the worker's environment.
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
         models: 'demo' swaps in the small models that ship, to try a recipe out.
         overrides: Settings of the recipe to override, by dotted key, such as balance.cap or images.short_side.keep.
@@ -57,6 +57,7 @@ def curate(
 
 
 def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute) -> State:
+    """Run the curate flow and create its artifacts; return Completed with the dataset's name and size."""
     from pairmill.catalog.terms.controls import visible
     from pairmill.flows.curate import curate_steps
     from pairmill.flows.outcome import outcome
@@ -78,5 +79,5 @@ def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compu
 
 
 def yaml_text(value: Setting) -> str:
-    """Convert a form's value to the YAML text of a recipe override."""
+    """Convert a value of the form to the YAML text of a recipe override."""
     return value if isinstance(value, str) else str(value).lower()

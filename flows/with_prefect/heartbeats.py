@@ -1,4 +1,4 @@
-"""Have Prefect mark runs as crashed when their process and worker were both killed and nobody reports it."""
+"""Make Prefect mark a run as crashed if its process and worker were killed, so that neither can report it."""
 
 from datetime import timedelta
 
@@ -8,14 +8,16 @@ from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture, ResourceSpecification
 
 EVERY_SECONDS = 30
-TAG = "pairmill"  # of every deployment in prefect.yaml, which its runs inherit
+TAG = "pairmill"  # tag of every deployment in prefect.yaml; its runs inherit it
 NAME = "pairmill: a run without a heartbeat has crashed"
 MESSAGE = "Its process was gone: three heartbeats were missed. Run it again; what was finished is committed."
 
 
 def watch(client: SyncPrefectClient) -> None:
-    """Create the automation, or bring an older one up to date: three missed heartbeats turn a run of a deployment with
-    our tag that has not ended into crashed. Other runs of a shared server are left alone."""
+    """Create or update the automation that marks a run as crashed after three missed heartbeats.
+
+    It covers unfinished runs of deployments with our tag; other runs on a shared server are left alone.
+    """
     wanted = _automation()
     found = client.read_automations_by_name(NAME)
     if not found:
@@ -26,6 +28,7 @@ def watch(client: SyncPrefectClient) -> None:
 
 
 def _automation() -> AutomationCore:
+    """Build the automation."""
     ends = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed")}
     trigger = EventTrigger(
         after={"prefect.flow-run.heartbeat"},

@@ -22,16 +22,16 @@ UP_SECONDS = 180.0  # a server answers in 6 to 12 s on a quiet machine of two CP
 ENVIRONMENT = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
-    "PREFECT_WORKER_QUERY_SECONDS": "2",  # 10 by default, all of which a person would wait
+    "PREFECT_WORKER_QUERY_SECONDS": "2",  # 10 by default, which a person would have to wait
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
 }
 
 
 @contextmanager
 def server() -> Iterator[tuple[str, list[Child]]]:
-    """Yield the API's URL and the children started: the configured server, else one that runs during the body.
+    """Yield the API's URL and the child processes started: the configured server, else one that runs during the body.
 
-    Raises PairmillError when the configured server does not answer or a new one does not start.
+    Raises PairmillError if the configured server does not answer or a new one does not start.
     """
     os.environ.update({name: value for name, value in ENVIRONMENT.items() if name not in os.environ})
     from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
@@ -53,8 +53,11 @@ def server() -> Iterator[tuple[str, list[Child]]]:
 
 
 def _started() -> tuple[Child, str]:
-    """Start a server, and return it with its API's URL once it answers: on PORT, or on any port where another program
-    has that one, or takes it while the server starts (a second `pairmill up`)."""
+    """Start a server and wait until it answers; return it with its API's URL.
+
+    The port is PORT. If another program has that port, or takes it while the server starts (a second `pairmill up`),
+    use any free port.
+    """
     port = free_port(PORT)
     while True:
         api = f"http://127.0.0.1:{port}/api"
@@ -72,12 +75,13 @@ def _started() -> tuple[Child, str]:
 
 
 def _serves(child: Child, port: int, api: str) -> bool:
+    """Return whether this child listens on the port and its API answers."""
     return listens(child, port) and answers(api)
 
 
 @contextmanager
 def worker(api: str, lake: str) -> Iterator[Child]:
-    """Run a worker on the pool during the body; its runs write to ``lake`` unless they name another."""
+    """Run a worker on the pool during the body; its runs write to ``lake`` unless they name another lake."""
     environment = {"PAIRMILL_LAKE": str(Path(lake).expanduser().absolute()), "PREFECT_API_URL": api}
     command = ["prefect", "worker", "start", "--pool", POOL, "--type", "process"]
     child = start("prefect worker", command, environment, logs(), ROOT)
@@ -88,10 +92,10 @@ def worker(api: str, lake: str) -> Iterator[Child]:
 
 
 def prepare(client, api: str) -> list[str]:
-    """Create the work pool, deployments and heartbeat automation that are missing; return the names deployed.
+    """Create the missing work pool, deployments and heartbeat automation; return the names of new deployments.
 
-    A deployment that is up to date is left alone, with the parameters and schedules that its user gave it. Raises
-    PairmillError when `prefect deploy` fails.
+    A current deployment keeps the parameters and schedules that its user set. Raises PairmillError if `prefect deploy`
+    fails.
     """
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
@@ -101,7 +105,7 @@ def prepare(client, api: str) -> list[str]:
     try:
         client.read_work_pool(POOL)
     except ObjectNotFound:
-        with suppress(ObjectAlreadyExists):  # another `up` made it in between
+        with suppress(ObjectAlreadyExists):  # another `up` created it meanwhile
             client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
     watch(client)
     names = [name for name in deployments() if _is_stale(client, name)]
@@ -113,19 +117,19 @@ def prepare(client, api: str) -> list[str]:
 
 
 def deployments() -> list[str]:
-    """List the deployments of prefect.yaml, as 'curate/demo'."""
+    """List the deployments of prefect.yaml, such as 'curate/demo'."""
     return list(_entrypoints())
 
 
 def _entrypoints() -> dict[str, str]:
-    """Map each deployment of prefect.yaml, as 'curate/demo', to the flow that it runs, by its module."""
+    """Map each deployment of prefect.yaml, such as 'curate/demo', to the dotted path of its flow."""
     content = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))
     return {f"{each['entrypoint'].rpartition('.')[2]}/{each['name']}": each["entrypoint"]
             for each in content["deployments"]}  # fmt: skip
 
 
 def _is_stale(client, name: str) -> bool:
-    """Whether the deployment is missing, of another folder or module, or has another form of parameters."""
+    """Return whether a deployment is missing, has another folder or module, or another parameter schema."""
     from prefect.exceptions import ObjectNotFound
     from prefect.utilities.callables import parameter_schema
 
@@ -142,7 +146,7 @@ def _is_stale(client, name: str) -> bool:
 
 
 def answers(api: str) -> bool:
-    """Whether a server answers; one that asks for credentials (a proxy, Prefect Cloud) does."""
+    """Return whether a server answers. A server that asks for credentials (a proxy, Prefect Cloud) counts."""
     try:
         with urllib.request.urlopen(f"{api}/health", timeout=5):
             return True
@@ -153,7 +157,7 @@ def answers(api: str) -> bool:
 
 
 def free_port(wanted: int) -> int:
-    """Return port ``wanted`` if nothing listens there, else any free one."""
+    """Return port ``wanted`` if it is free, else any free port."""
     for port in (wanted, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -166,7 +170,7 @@ def free_port(wanted: int) -> int:
 
 
 def logs() -> Path:
-    """Return the folder for the children's logs, below PREFECT_HOME."""
+    """Return the folder of the children's logs, in PREFECT_HOME."""
     from prefect.settings import get_current_settings
 
     return Path(get_current_settings().home) / "pairmill"

@@ -1,4 +1,4 @@
-"""Start, wait for and stop the child processes of `pairmill up`: these, their descendants, and no other."""
+"""Start, wait for and stop the child processes of `pairmill up` and their descendants, and no other process."""
 
 import os
 import signal
@@ -29,11 +29,12 @@ class Child:
     log: Path
 
     def check(self) -> None:
-        """Raise PairmillError with the end of its log when it has ended by itself."""
+        """Raise PairmillError with the end of the log if the process has exited by itself."""
         if self.process.poll() is not None:
             raise PairmillError(f"{self.name} ended by itself (exit {self.process.returncode}).\n{self.tail()}")
 
     def tail(self) -> str:
+        """Return the last TAIL_LINES lines of the log, after a line that names it."""
         lines = self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
         return "\n".join([f"the end of {self.log}:", *lines])
 
@@ -46,7 +47,7 @@ def start(
     cwd: Path,
     program: Sequence[str] = (sys.executable, "-m"),
 ) -> Child:
-    """Start ``program command`` in a session of its own: Ctrl-C in a terminal reaches this process alone."""
+    """Start ``program command`` in its own session, so that Ctrl-C in a terminal reaches only this process."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{name.replace(' ', '-')}.log"
     with open(log, "wb") as output:
@@ -55,6 +56,7 @@ def start(
 
 
 def _popen(command: Sequence[str], environment: dict[str, str], output: IO[bytes], cwd: Path) -> subprocess.Popen:
+    """Start a process with added environment variables and its output in a file."""
     return subprocess.Popen(
         command,
         env={**os.environ, **environment},
@@ -67,7 +69,10 @@ def _popen(command: Sequence[str], environment: dict[str, str], output: IO[bytes
 
 
 def wait_for(child: Child, is_up: Callable[[], bool], seconds: float) -> None:
-    """Wait until ``is_up``. Raises PairmillError, with the end of its log, when ``child`` ends or takes too long."""
+    """Wait until ``is_up`` returns True.
+
+    Raises PairmillError, with the end of the log, if ``child`` exits or takes longer than ``seconds``.
+    """
     deadline = time.monotonic() + seconds
     while not is_up():
         child.check()
@@ -77,7 +82,7 @@ def wait_for(child: Child, is_up: Callable[[], bool], seconds: float) -> None:
 
 
 def listens(child: Child, port: int) -> bool:
-    """Whether the child itself, or a descendant, listens on this port: what answers there may be another's."""
+    """Return whether the child or a descendant listens on this port; another program could answer there."""
     for process in [child.process.pid, *(each.pid for each in _descendants(child.process.pid))]:
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             for each in psutil.Process(process).net_connections("tcp"):
@@ -87,7 +92,7 @@ def listens(child: Child, port: int) -> bool:
 
 
 def finish(child: Child, seconds: float) -> None:
-    """Wait until the command has ended. Raises PairmillError, with its log's end, when it fails or takes too long."""
+    """Wait until the command exits. Raises PairmillError, with the end of the log, if it fails or takes too long."""
     try:
         code = child.process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -99,15 +104,17 @@ def finish(child: Child, seconds: float) -> None:
 
 
 def stop(child: Child) -> None:
-    """End the child and its descendants, its own children first, and kill what does not end in GRACE_SECONDS.
+    """Stop the child and its descendants: its own children first, then kill those that outlast GRACE_SECONDS.
 
-    A flow run can so close its lake and report its end while the worker still listens. A second Ctrl-C is ignored.
+    This order lets a flow run close its lake and report its end while the worker still listens. A second Ctrl-C is
+    ignored.
     """
     with _signals_ignored():
         _stop(child)
 
 
 def _stop(child: Child) -> None:
+    """Terminate direct children, kill the remaining family, then terminate the child itself."""
     family = _descendants(child.process.pid)
     direct = [each for each in family if _parent(each) == child.process.pid]
     for process in direct:
@@ -126,7 +133,10 @@ def _stop(child: Child) -> None:
 
 @contextmanager
 def _signals_ignored() -> Iterator[None]:
-    """Ignore SIGINT and SIGTERM during the body, in the main thread (another may not set handlers)."""
+    """Ignore SIGINT and SIGTERM during the body.
+
+    Only the main thread may set signal handlers; another thread runs the body without.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -139,6 +149,7 @@ def _signals_ignored() -> Iterator[None]:
 
 
 def _descendants(pid: int) -> list[psutil.Process]:
+    """List all living descendants of a process."""
     try:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -146,6 +157,7 @@ def _descendants(pid: int) -> list[psutil.Process]:
 
 
 def _parent(process: psutil.Process) -> int:
+    """Return a process's parent id, -1 if the process has gone."""
     with suppress(psutil.NoSuchProcess):
         return process.ppid()
     return -1

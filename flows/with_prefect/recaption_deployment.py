@@ -1,4 +1,4 @@
-"""Define the recaption flow that Prefect deploys, with its form; nothing here takes long to import."""
+"""Define the recaption flow that Prefect deploys, with its form. Keep this module cheap to import."""
 
 from typing import Any, Literal
 
@@ -10,12 +10,12 @@ from prefect.states import Completed, Failed, State
 from pairmill.flows.settings import Compute, default_lake, load_recipe
 from pairmill.flows.with_prefect.deployments import RecipeName, Setting, SourceUri, yaml_text
 
-WAIT_SECONDS = 14 * 24 * 3600  # a fortnight of holidays; then the run fails, and goes on when it is run again
+WAIT_SECONDS = 14 * 24 * 3600  # two weeks of holidays; then the run fails, and can be run again to continue
 POLL_SECONDS = 5
 
 
 class Approval(RunInput):
-    """What a person answers when the first captions are shown: the form behind the run's Resume button."""
+    """The answer to the first captions: the form behind the run's Resume button."""
 
     approve: bool = False
 
@@ -33,16 +33,16 @@ def recaption(
     overrides: dict[str, Setting] = {},  # noqa: B006
     compute: Compute = Compute(),  # pyright: ignore[reportCallIssue]  # noqa: B008
 ) -> State:
-    """Caption every picture of a lake and of sources by the first captioner of a recipe, whose rules are not asked.
+    """Caption every image of a lake and of sources by the first captioner of a recipe. The recipe's rules do not apply.
 
     Args:
-        sources: Folders, files, s3://bucket/prefix or https://host/list, also as FORMAT:PLACE, to ingest; none means
-            what is in the lake. An address with a secret stands in the worker's environment: ${NAME}.
+        sources: Folders, files, s3://bucket/prefix or https://host/list to ingest, also as FORMAT:PLACE; none means the
+            lake's own images. Write an address with a secret as ${NAME}, a variable of the worker's environment.
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
         recipe: One of 100m, 15m, 30m and demo, or the path of a recipe's YAML file.
-        to: A folder or s3://bucket/prefix to hand the captions out to as well; empty means the lake alone.
+        to: A folder or s3://bucket/prefix to export the captions to; empty means no export.
         format: webdataset is tars of picture, caption and JSON; parquet is captions without pictures.
-        retry: A reason of the quarantine: what is in it for that is tried again.
+        retry: A quarantine reason, whose items are tried again.
         approve_first: Pause when the first 200 captions are shown, until a person resumes the run.
         models: 'demo' swaps in the small models that ship, to try it out.
         overrides: Settings of the recipe to override, by dotted key, such as captioners.main.prompt.
@@ -71,6 +71,7 @@ def _recaptioned(
     retry: str,
     approve_first: bool,
 ) -> State:
+    """Run the recaption flow and create its artifacts; return Completed with the captions by status."""
     from pairmill.catalog.ask.captioned import by_status
     from pairmill.catalog.terms.controls import visible
     from pairmill.flows.caption_rate import CaptionRate
@@ -96,7 +97,7 @@ def _recaptioned(
 
 
 def _wait_for_a_person(found: Any) -> None:
-    """Pause the run, with its lease held, until it is resumed. Raises PairmillError unless it is approved."""
+    """Pause the run until a person resumes it, and keep its lease. Raises PairmillError unless it is approved."""
     from pairmill.catalog.terms.error import PairmillError
 
     asked = (

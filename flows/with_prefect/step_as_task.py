@@ -1,4 +1,4 @@
-"""Run a step as a Prefect task, which is shown and retried there."""
+"""Run a step as a Prefect task, which Prefect shows and retries."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -13,10 +13,10 @@ from pairmill.tasks.run.session import Session
 
 
 def as_task(step: Callable[[Session], Any], session: Session) -> Any:
-    """Run ``step`` as a Prefect task of its name, with two retries for errors that a user need not mend.
+    """Run ``step`` as a Prefect task of its name, with two retries except for errors that the user must fix.
 
-    The session is a closure: Prefect would inspect an argument, with the lake inside it. The catalog remembers what is
-    done, so Prefect need not (no cache, no stored result), and a retry continues from there.
+    The session is captured in a closure, because Prefect would inspect an argument, with the lake inside it. Prefect
+    caches and stores no result: the catalog records all completed work, and a retry continues from there.
     """
 
     def work() -> Any:
@@ -43,7 +43,7 @@ def as_task(step: Callable[[Session], Any], session: Session) -> Any:
 
 @contextmanager
 def _workers_said(log: logging.Logger | logging.LoggerAdapter) -> Iterator[None]:
-    """Show in the task's log what is said of its workers: where their logs are, who is stuck, lost or waited for."""
+    """Forward the log of workers to the task's log: where their logs are, which worker is stuck, lost or waited for."""
     said = logging.getLogger("pairmill.workers")
     handler = logging.Handler()
     handler.emit = lambda record: log.log(record.levelno, record.getMessage())
@@ -55,6 +55,6 @@ def _workers_said(log: logging.Logger | logging.LoggerAdapter) -> Iterator[None]
 
 
 def _may_pass(task: Any, run: Any, state: Any) -> bool:
-    """Whether a retry may succeed: not after an error that its user must mend."""
+    """Return whether a retry may succeed: False for an error that the user must fix."""
     error = state.result(raise_on_failure=False)
     return not (isinstance(error, BaseException) and user_message(error) is not None)

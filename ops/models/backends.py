@@ -1,4 +1,4 @@
-"""Choose the backend of a generative model by its spec: 'hf:' runs in the process, 'http:' is asked of a server."""
+"""Choose the backend of a generative model by its spec: 'hf:' runs in this process, 'http:' calls a server."""
 
 from __future__ import annotations
 
@@ -11,19 +11,27 @@ from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 
 
 def seeing(spec: str, precision: str, batch_size: int, encoding: str) -> VisionLanguageModel | HttpModel:
-    """Make the model ``spec`` that is shown pictures. ``precision`` and ``batch_size`` are of one that runs here,
-    ``encoding`` says how pictures are sent to one that does not."""
+    """Return the backend of vision-language model ``spec``.
+
+    Args:
+        spec: Model spec, 'hf:…' or 'http:…'.
+        precision: 'fp32' or 'bf16'; read by models in this process only.
+        batch_size: Rows per batch; read by models in this process only.
+        encoding: How images are encoded in requests, 'png' or 'jpeg-QUALITY'; read by models behind a server only.
+    """
     return HttpModel(spec, encoding) if spec.startswith(PREFIX) else VisionLanguageModel(spec, precision, batch_size)
 
 
 def fusing(spec: str, precision: str, batch_size: int) -> VisionLanguageModel | LanguageModel | HttpModel:
-    """Make the model ``spec`` that fuses texts: by its own config it is shown the picture as well, or not. One behind
-    a server is not: it is sent texts alone."""
+    """Return the backend of the model ``spec`` that fuses texts.
+
+    The config of an 'hf:' model decides whether its prompts include the image. An 'http:' model gets text only.
+    """
     if spec.startswith(PREFIX):
         return HttpModel(spec)
     return (VisionLanguageModel if sees_pictures(spec) else LanguageModel)(spec, precision, batch_size)
 
 
 def settings_of(model: Answering) -> tuple[str, ...]:
-    """Name the settings of a recipe that the answers of this backend depend on, beside prompt, tokens and side."""
+    """Return the recipe settings that change this backend's answers, besides prompt, token limit and image side."""
     return ("encoding",) if isinstance(model, HttpModel) else ("precision",)

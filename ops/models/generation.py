@@ -1,4 +1,4 @@
-"""Define Generation, one answer of a generative model, and the shape that every backend has."""
+"""Define Generation, the answer of a generative model, and Answering, the interface of every backend."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Generation:
-    """One answer. ``n_tokens`` counts its tokens (without the end token where the backend counts them itself).
+    """One answer of a generative model.
 
-    ``finish`` says why it ends: 'stop' (by itself), 'length' (cut by ``max_tokens``), 'content_filter', 'refusal', or
-    what a server says. ``seconds`` is the batch's time over its rows, or a request's own. ``error`` is '', or a
-    quarantine reason ('out_of_memory': this item alone does not fit the device), and ``detail`` what is known of it;
-    ``text`` is then empty, or the beginning of one that was too long. ``prompt_tokens`` is what was read, the picture
-    included, 0 where that is not told. ``discarded_tokens`` are those read and made for answers that were thrown away,
-    ``retries`` how many these were. ``unbelieved_prompt_tokens`` and ``unbelieved_tokens`` are those that a server
-    reports beyond what can be.
+    Attributes:
+        text: The answer. With ``error`` set it is '', or the beginning of an answer that was too long.
+        n_tokens: Tokens of the answer, without the end token if the backend counts them itself.
+        finish: Why the answer ends: 'stop' (an end token), 'length' (cut by ``max_tokens``), 'content_filter',
+            'refusal', or a server's own reason.
+        seconds: The batch's time divided by its rows, or the request's own time.
+        error: '' or a quarantine reason, such as 'out_of_memory' (this item does not fit the device on its own).
+        detail: Details of the error.
+        prompt_tokens: Tokens of the prompt, image included; 0 if the server does not report them.
+        discarded_tokens: Prompt and answer tokens of answers that were discarded and retried.
+        retries: Number of discarded answers.
+        unbelieved_prompt_tokens: Prompt tokens that a server reports beyond the possible maximum.
+        unbelieved_tokens: Answer tokens that a server reports beyond the possible maximum.
     """
 
     text: str
@@ -35,42 +41,51 @@ class Generation:
 
     @property
     def finished(self) -> bool:
-        """Whether it ends by itself, not cut by ``max_tokens``."""
+        """Whether the answer ends by itself, not cut by ``max_tokens``."""
         return self.finish != "length"
 
 
 class Answering(Protocol):
-    """A model that answers prompts about pictures, whatever runs it: pictures and prompts in, `Generation`s out.
+    """A model that answers prompts about images, on any backend: images and prompts in, `Generation`s out.
 
-    A frozen dataclass that is pickled to workers and loads on first use. ``elsewhere`` is 0 for a model on this
-    process's device, which one thread alone may talk to; else how many batches may be under way at once.
+    Implementations are frozen dataclasses that are pickled to workers and load on first use. ``elsewhere`` is the most
+    batches in flight for a model outside this process. It is 0 for a model on this process's device, which only one
+    thread may call.
     """
 
     elsewhere: ClassVar[int]
 
     @property
-    def batch_size(self) -> int: ...
+    def batch_size(self) -> int:
+        """Maximum number of rows per batch."""
+        ...
 
     def load(self) -> None:
-        """Load the weights, or reach the server. Raises ModelError with the remedy."""
+        """Load the weights, or open the connection. Raises ModelError with the remedy."""
         ...
 
     def fitted(self, prompt: str, side: int, max_tokens: int) -> Answering:
-        """Return this model with the batch size that suits pictures and prompts like these."""
+        """Return this model with the batch size that is fastest for such images and prompts.
+
+        Args:
+            prompt: An example of the prompts.
+            side: Shorter side of the images in pixels.
+            max_tokens: Maximum tokens per answer.
+        """
         ...
 
     def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
-        """Group row numbers into batches."""
+        """Group row numbers into batches; ``sizes`` are the images' (height, width)."""
         ...
 
     def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Any:
-        """Make on the CPU what the model takes of one batch. Pictures are (h, w, 3) uint8 RGB, None for text alone."""
+        """Build the inputs of one batch on the CPU. Images are (h, w, 3) uint8 RGB, None for a prompt without one."""
         ...
 
     def infer(self, prepared: Any, max_tokens: int) -> Any:
-        """Have the model begin with a prepared batch."""
+        """Start generating for a prepared batch."""
         ...
 
     def fetch(self, running: Any) -> list[Generation]:
-        """Wait for the answers of a batch, in its order."""
+        """Wait for the answers of a batch; return them in row order."""
         ...

@@ -1,7 +1,7 @@
-"""Find a model's files by its spec, compute the digest of their bytes, and read what size of pictures it takes.
+"""Find a model's files by its spec, digest their bytes, and read the image size of a CLIP model.
 
-The digest goes into a scorer's identity. Two specs with the same bytes are the same model, so a
-folder that moved, or a hub name and its local copy, redo nothing.
+The digest is part of a scorer's identity. Two specs with the same bytes are the same model, so moving a folder, or
+replacing a hub name by a local copy, recomputes nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from urllib.request import getproxies
 from pairmill.ops.models.http.http_spec import PREFIX, parse_http
 from pairmill.ops.models.model_error import ModelError
 
-# What decides a model's output: weights, config, tokenizer and processor files. README, scripts and images do not.
+# Files that decide a model's output: weights, config, tokenizer and processor. README, scripts and images do not.
 MODEL_FILES = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
-# Of a pipeline of spaCy all files count (its weights are called `model`, without a suffix) but these at its top.
+# In a spaCy pipeline all files count (its weights file is `model`, without a suffix), except these at the top level.
 SPACY_ABOUT = ("README.md", "LICENSE", "LICENSES_SOURCES", "accuracy.json")
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 FORMS = (
@@ -31,10 +31,10 @@ FORMS = (
 
 
 def resolve(spec: str) -> Path:
-    """Return the file or folder with the weights of ``spec``, downloaded into the hub's cache where necessary.
+    """Return the file or folder with the weights of ``spec``, downloaded into the hub's cache if necessary.
 
-    A folder for ``hf:``, ``spacy:`` and ``open_clip:local-dir:``, else a checkpoint file. Pipelines of spaCy are never
-    downloaded. Raises ModelError with the remedy.
+    The result is a folder for ``hf:``, ``spacy:`` and ``open_clip:local-dir:``, else a checkpoint file. spaCy pipelines
+    are never downloaded. Raises ModelError with the remedy.
     """
     family, _, name = spec.partition(":")
     if not name or family not in ("open_clip", "hf", "spacy"):
@@ -51,7 +51,7 @@ def resolve(spec: str) -> Path:
 
 
 def split_open_clip(spec: str) -> tuple[str, str]:
-    """Split 'open_clip:MODEL/PRETRAINED'; PRETRAINED is a tag of open_clip or a file's path. Raises ModelError."""
+    """Split 'open_clip:MODEL/PRETRAINED' in two; PRETRAINED is a tag of open_clip or a file path. Raises ModelError."""
     model, _, pretrained = spec.removeprefix("open_clip:").partition("/")
     if not model or not pretrained:
         raise ModelError(f"model '{spec}': no pretrained tag or file after the model's name; write {FORMS}")
@@ -59,16 +59,16 @@ def split_open_clip(spec: str) -> tuple[str, str]:
 
 
 def model_digest(spec: str) -> str:
-    """Hash the files of ``spec`` (names relative to its folder, sizes, bytes; sorted by name) to 32 hex digits.
+    """Hash the files of ``spec`` (relative names, sizes, bytes; sorted by name) to 32 hex digits.
 
-    Of a model behind an endpoint its name is hashed. A file's hash is cached in the process by (path, size, mtime).
-    Raises ModelError when the model is not found.
+    For a model behind an endpoint, hash its name. File hashes are cached in the process by (path, size, mtime). Raises
+    ModelError if the model is not found.
     """
     if spec.startswith(PREFIX):
         return parse_http(spec).digest
     path = resolve(spec)
     whole = hashlib.sha256()
-    if path.is_file():  # a bare checkpoint: its architecture is a config inside open_clip's package
+    if path.is_file():  # a bare checkpoint, whose architecture is a config in open_clip's package
         model, pretrained = split_open_clip(spec)
         whole.update(json.dumps(_open_clip_config(model), sort_keys=True).encode())
         whole.update(_preprocessing(model, pretrained))
@@ -79,7 +79,7 @@ def model_digest(spec: str) -> str:
 
 
 def image_size(spec: str) -> int:
-    """Return the side in pixels of the pictures that a CLIP takes, by its config; 0 where that does not say.
+    """Return the side in pixels of a CLIP model's input images, from its config; 0 if the config has none.
 
     Raises ModelError as `resolve` does.
     """
@@ -94,8 +94,10 @@ def image_size(spec: str) -> int:
 
 
 def _preprocessing(model: str, pretrained: str) -> bytes:
-    """Return the preprocessing (mean, deviation, resize) that a tag brings with it, b'' where it is what a checkpoint
-    file gets: the same weights, named by tag and by file, are one model only if their pictures are prepared alike."""
+    """Return the preprocessing (mean, deviation, resize) of a pretrained tag; b'' if a checkpoint file has the same.
+
+    The same weights by tag and by file are one model only if images are preprocessed alike.
+    """
     from open_clip.pretrained import get_pretrained_cfg
     from open_clip.transform import PreprocessCfg, merge_preprocess_dict
 
@@ -105,6 +107,7 @@ def _preprocessing(model: str, pretrained: str) -> bytes:
 
 
 def _model_files(spec: str, path: Path) -> list[tuple[str, Path]]:
+    """List the (name, file) pairs that count for the digest, sorted by name."""
     if path.is_file():
         return [("weights", path)]
     patterns = ("*",) if spec.startswith("spacy:") else MODEL_FILES
@@ -115,11 +118,13 @@ def _model_files(spec: str, path: Path) -> list[tuple[str, Path]]:
 
 @lru_cache(maxsize=4096)
 def _file_hash(path: str, size: int, mtime_ns: int) -> str:
+    """Return a file's SHA-256; size and mtime are part of the cache key."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _local_folder(spec: str, name: str) -> Path:
+    """Return an existing folder with weights. Raises ModelError if it is missing or has none."""
     folder = Path(name).expanduser()
     if not folder.is_dir():
         raise ModelError(f"model '{spec}': no folder {folder.absolute()}; correct the path, or use --models demo")
@@ -129,7 +134,7 @@ def _local_folder(spec: str, name: str) -> Path:
 
 
 def _spacy_folder(spec: str, name: str) -> Path:
-    """Return the folder of an installed pipeline, or the one that the spec names, without importing spaCy (1 s)."""
+    """Return the folder of an installed pipeline, or the folder in the spec, without importing spaCy (1 s)."""
     if find_spec("spacy") is None:
         raise ModelError(
             f"model '{spec}': spaCy is not installed; run 'pip install \"pairmill[parser]\"', or take out the rules "
@@ -143,7 +148,7 @@ def _spacy_folder(spec: str, name: str) -> Path:
                 f"own) or 'pip install {name}', or copy its folder here and name the folder in the spec, or take out "
                 "the rules that need it"
             )
-        # The package holds its data in a folder NAME-VERSION.
+        # The package keeps its data in a folder NAME-VERSION.
         folders = [file.parent for file in Path(package.origin).parent.glob("*/config.cfg")]
     else:
         folders = [Path(name).expanduser()]
@@ -153,7 +158,7 @@ def _spacy_folder(spec: str, name: str) -> Path:
 
 
 def _hub_folder(spec: str, name: str) -> Path:
-    """Return a local folder, else the hub's snapshot, from its cache when there is no network. Raises ModelError."""
+    """Return a local folder, else the hub's snapshot; without a network, its cached snapshot. Raises ModelError."""
     if Path(name).expanduser().is_dir():
         return _local_folder(spec, name)
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
@@ -163,21 +168,22 @@ def _hub_folder(spec: str, name: str) -> Path:
     _go_offline_if_hub_is_unreachable()
     repo, _, revision = name.partition("@")
     try:
-        # Safetensors only at first: old repositories hold the same weights up to four times.
+        # Try safetensors only at first: old repositories hold the same weights in up to four formats.
         patterns = [pattern for pattern in MODEL_FILES if pattern not in ("*.bin", "*.pt", "*.pth")]
         folder = Path(snapshot_download(repo, revision=revision or None, allow_patterns=patterns))
         if not any(folder.rglob("*.safetensors")):
             folder = Path(snapshot_download(repo, revision=revision or None, allow_patterns=list(MODEL_FILES)))
-    except Exception as error:  # the hub's client raises a dozen kinds: offline, no such name, gated, no space
+    except Exception as error:  # a dozen types: offline, unknown name, gated, no space
         raise _missing(spec, repo, error) from error
     return _local_folder(spec, str(folder))
 
 
 def _open_clip_checkpoint(spec: str, model: str, pretrained: str) -> Path:
+    """Return the checkpoint file of an open_clip model, downloaded if PRETRAINED is a tag. Raises ModelError."""
     from open_clip.pretrained import download_pretrained, get_pretrained_cfg, list_pretrained_tags_by_model
 
     _open_clip_config(model)
-    known = get_pretrained_cfg(model, pretrained)  # before a file of that name, as open_clip has it
+    known = get_pretrained_cfg(model, pretrained)  # a tag wins over a file of that name, as in open_clip
     if not known and Path(pretrained).is_file():
         return Path(pretrained)
     if not known:
@@ -186,11 +192,12 @@ def _open_clip_checkpoint(spec: str, model: str, pretrained: str) -> Path:
     _go_offline_if_hub_is_unreachable()
     try:
         return Path(download_pretrained(known))
-    except Exception as error:  # as above, and urllib's own kinds
+    except Exception as error:  # the same types, and urllib's own
         raise _missing(spec, known.get("hf_hub", "").strip("/") or model, error) from error
 
 
 def _open_clip_config(model: str) -> dict:
+    """Return open_clip's config of an architecture. Raises ModelError with similar names if it is unknown."""
     from open_clip import get_model_config, list_models
 
     config = get_model_config(model)
@@ -202,11 +209,13 @@ def _open_clip_config(model: str) -> dict:
 
 @cache
 def _go_offline_if_hub_is_unreachable() -> None:
-    """Use the hub's cache alone for the rest of this process when the hub cannot be reached: its client would try each
-    file five times, half a minute before it reports a missing model."""
+    """Use only the hub's cache for the rest of this process if the hub cannot be reached.
+
+    The hub's client would try each file five times, which takes half a minute before it reports a missing model.
+    """
     from huggingface_hub import constants
 
-    if getproxies():  # the proxy answers then, not the hub
+    if getproxies():  # a proxy would answer instead of the hub
         return
     address = urlsplit(constants.ENDPOINT)
     try:
@@ -216,6 +225,7 @@ def _go_offline_if_hub_is_unreachable() -> None:
 
 
 def _missing(spec: str, repo: str, error: Exception) -> ModelError:
+    """Return the error for a model that cannot be downloaded, with the remedies."""
     reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
     return ModelError(
         f"model '{spec}' is not on this machine and could not be downloaded ({reason}); with a network, run "

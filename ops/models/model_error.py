@@ -1,5 +1,5 @@
-"""Define ModelError, which every model raises that cannot be used."""
+"""Define ModelError, which is raised for every model that cannot be used."""
 
 
 class ModelError(Exception):
-    """A model that is missing, unreadable or not usable here; the message says which, why, and the remedy."""
+    """A model that is missing, unreadable or unusable here; the message names the model, the reason and the remedy."""

@@ -1,4 +1,4 @@
-"""Load a CLIP's weights and run them; the half of clip.py that imports torch."""
+"""Load the weights of a CLIP model and run them; the part of clip.py that imports torch."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pairmill.ops.models.device.loading import once, placed
 from pairmill.ops.models.device.row_batches import RowBatches
 from pairmill.ops.models.model_digest import ModelError, resolve, split_open_clip
 
-# Batches of sentences that are tokenized and sorted by length together, so that a batch has like lengths.
+# Tokenize this many batches of sentences together and sort them by length, so that a batch has similar lengths.
 TEXT_BATCHES = 16
 
 
 class LoadedClip:
-    """The weights of a CLIP in this process, with the model's own preprocessing."""
+    """The weights of a CLIP model in this process, with the model's own preprocessing."""
 
     def __init__(self, model: Any, tokenizer: Any, kind: torch.dtype) -> None:
         self.model, self.tokenizer, self.kind = model, tokenizer, kind
@@ -29,13 +29,13 @@ class LoadedClip:
         self.image_size = int(min(size) if isinstance(size, (list, tuple)) else size)
         self.resize_mode, self.interpolation = settings["resize_mode"], settings["interpolation"]
         self.fill = int(settings["fill_color"])
-        # Division by 255 is folded in: one subtraction and one multiplication a pixel, on the device.
+        # The division by 255 is folded in: one subtraction and one multiplication per pixel, on the device.
         self.mean = torch.tensor(settings["mean"], device=self.device).view(3, 1, 1) * 255
         self.scale = 1 / (torch.tensor(settings["std"], device=self.device).view(3, 1, 1) * 255)
         self.dimension = int(self.embed_tokens(tokenizer(["a"])).shape[1])
 
     def prepare_pictures(self, pictures: list[np.ndarray], batch_size: int) -> RowBatches:
-        """Fit pictures (h, w, 3) uint8 of any size into batches (n, 3, s, s), pinned where there is a GPU."""
+        """Fit images (h, w, 3) uint8 of any size into batches (n, 3, s, s), in pinned memory if there is a GPU."""
         found = []
         for start in range(0, len(pictures), batch_size):
             fitted = torch.stack([self.fit(picture) for picture in pictures[start : start + batch_size]])
@@ -44,7 +44,7 @@ class LoadedClip:
         return RowBatches(len(pictures), found)
 
     def prepare_sentences(self, texts: list[str], batch_size: int) -> RowBatches:
-        """Tokenize sentences into batches of like length."""
+        """Tokenize sentences into batches of similar length."""
         found = []
         chunk = TEXT_BATCHES * batch_size
         for start in range(0, len(texts), chunk):
@@ -59,7 +59,7 @@ class LoadedClip:
         if self.resize_mode == "squash":
             target = (side, side)
         else:
-            # Rounded as open_clip rounds: down for 'shortest', to the nearest for 'longest'.
+            # Round as open_clip does: down for 'shortest', to the nearest for 'longest'.
             against, whole = (min, int) if self.resize_mode == "shortest" else (max, round)
             against = against(height, width)
             target = (max(1, whole(side * height / against)), max(1, whole(side * width / against)))
@@ -75,20 +75,20 @@ class LoadedClip:
         return image[:, top : top + side, left : left + side]
 
     def embed_images(self, images: torch.Tensor) -> torch.Tensor:
-        """Embed (n, 3, s, s) uint8 as (n, d) float32 of length 1, on the device."""
+        """Embed images (n, 3, s, s) uint8 as (n, d) float32 of length 1, on the device."""
         with exact_inference():
             scaled = (images.to(self.device, non_blocking=True).float() - self.mean) * self.scale
             return F.normalize(self.model.encode_image(scaled.to(self.kind)).float(), dim=-1)
 
     def embed_tokens(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Embed (n, context) token ids as (n, d) float32 of length 1, on the device."""
+        """Embed token ids (n, context) as (n, d) float32 of length 1, on the device."""
         with exact_inference():
             return F.normalize(self.text.encode(tokens).float(), dim=-1)
 
 
 @once
 def load(spec: str, precision: str) -> LoadedClip:
-    """Load the model once a process. Raises ModelError with the remedy."""
+    """Load the model once per process. Raises ModelError with the remedy if it is missing or damaged."""
     kind = dtype(precision)
     name, pretrained = _open_clip_name(spec)
     import open_clip
@@ -96,18 +96,18 @@ def load(spec: str, precision: str) -> LoadedClip:
     try:
         model = open_clip.create_model(name, pretrained, require_pretrained=True, pretrained_text=False)
         tokenizer = open_clip.get_tokenizer(name)
-    except Exception as error:  # a damaged checkpoint, a config of another model, a tokenizer that is not there
+    except Exception as error:  # a damaged checkpoint, a config of another model, a missing tokenizer
         raise ModelError(f"model '{spec}' does not load: {error}; check its config and weights") from error
     return LoadedClip(placed(model.eval(), spec, kind), tokenizer, kind)
 
 
 def _open_clip_name(spec: str) -> tuple[str, str | None]:
-    """Return (name, pretrained) as open_clip takes them, once the weights are found. Raises ModelError."""
+    """Return the (name, pretrained) arguments of open_clip, once the weights are found. Raises ModelError."""
     if not spec.startswith("open_clip:"):
         raise ModelError(f"model '{spec}': a CLIP must be an open_clip model; write 'open_clip:MODEL/PRETRAINED'")
     path = resolve(spec)
     name = spec.removeprefix("open_clip:")
     if name.startswith("local-dir:"):
         return f"local-dir:{path}", None
-    # A tag goes to open_clip as a tag: it carries the mean, the deviation and the resize mode.
+    # Pass a pretrained tag on as a tag: open_clip reads mean, deviation and resize mode from it.
     return (name, None) if name.startswith("hf-hub:") else split_open_clip(spec)

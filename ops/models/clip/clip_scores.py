@@ -1,4 +1,4 @@
-"""Score pictures and sentences by their CLIP vectors."""
+"""Score images and sentences by embedding them with CLIP."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from pairmill.ops.models.clip.clip import Clip
 
 @dataclass(frozen=True)
 class EmbedImages:
-    """Read ``pixels`` (list of uint8 (h, w, 3)); add ``image_vector`` float32 (n, d), of length 1, and ``fault``:
-    None, or the Fault of a picture that had no room on the device even alone, whose vector is NaN."""
+    """Read ``pixels`` (list of uint8 (h, w, 3)); add ``image_vector`` float32 (n, d), of length 1, and ``fault``.
+
+    ``fault`` is None, or the Fault of an image that does not fit the device on its own; the vector of that image is
+    NaN.
+    """
 
     model: str
     precision: str = "fp32"
@@ -22,6 +25,7 @@ class EmbedImages:
     version: int = Clip.version
 
     def __call__(self, batch: Batch) -> Batch:
+        """Return the batch with the columns ``image_vector`` and ``fault`` added."""
         return batch | self.fetch(self.infer(self.prepare(batch)))
 
     def load(self) -> None:
@@ -30,11 +34,11 @@ class EmbedImages:
         self._clip.fitted_batch_size()
 
     def prepare(self, batch: Batch) -> Any:
-        """Make on the CPU what the model takes; None of nothing."""
+        """Resize and crop the images on the CPU; return None for an empty batch."""
         return self._clip.prepare_images(batch["pixels"]) if batch["pixels"] else None
 
     def infer(self, ready: Any) -> Any:
-        """Launch what was prepared; the device is not waited for."""
+        """Launch the prepared batches without waiting for the device."""
         return None if ready is None else self._clip.infer_images(ready)
 
     def fetch(self, running: Any) -> Batch:
@@ -44,18 +48,22 @@ class EmbedImages:
         return {"image_vector": self._clip.fetch(running), "fault": running.faults()}
 
     def fitted_batch_size(self) -> int:
-        """Return how many pictures the model best takes at once on this device."""
+        """Return the batch size, in images, at which the model is fastest on this device."""
         return self._clip.fitted_batch_size()
 
     @property
     def _clip(self) -> Clip:
+        """The CLIP model of these settings."""
         return Clip(self.model, self.precision, self.batch_size)
 
 
 @dataclass(frozen=True)
 class EmbedSentences:
-    """Read ``text`` (list of sentences); add ``sentence_vector`` float32 (n, d), of length 1, and ``fault``: None,
-    or the Fault of a sentence that had no room on the device even alone, whose vector is NaN."""
+    """Read ``text`` (list of sentences); add ``sentence_vector`` float32 (n, d), of length 1, and ``fault``.
+
+    ``fault`` is None, or the Fault of a sentence that does not fit the device on its own; the vector of that sentence
+    is NaN.
+    """
 
     model: str
     precision: str = "fp32"
@@ -63,6 +71,7 @@ class EmbedSentences:
     version: int = Clip.version
 
     def __call__(self, batch: Batch) -> Batch:
+        """Return the batch with the columns ``sentence_vector`` and ``fault`` added."""
         return batch | self.fetch(self.infer(self.prepare(batch)))
 
     def load(self) -> None:
@@ -70,11 +79,11 @@ class EmbedSentences:
         self._clip.load()
 
     def prepare(self, batch: Batch) -> Any:
-        """Make on the CPU what the model takes; None of nothing."""
+        """Tokenize the sentences on the CPU; return None for an empty batch."""
         return self._clip.prepare_texts(batch["text"]) if batch["text"] else None
 
     def infer(self, ready: Any) -> Any:
-        """Launch what was prepared; the device is not waited for."""
+        """Launch the prepared batches without waiting for the device."""
         return None if ready is None else self._clip.infer_texts(ready)
 
     def fetch(self, running: Any) -> Batch:
@@ -85,4 +94,5 @@ class EmbedSentences:
 
     @property
     def _clip(self) -> Clip:
+        """The CLIP model of these settings."""
         return Clip(self.model, self.precision, self.batch_size)

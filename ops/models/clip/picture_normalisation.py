@@ -1,4 +1,4 @@
-"""Scale and normalise pictures on the device: bytes travel to it, a quarter of what their fp32 would be."""
+"""Scale and normalise images on the device, so that uint8 pixels are copied there: a quarter of the bytes of fp32."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from typing import Any
 import numpy as np
 import torch
 
-# What a processor of transformers is told so that it hands on bytes.
+# Arguments that make a transformers processor return uint8 pixels.
 LEFT_OUT = {"do_rescale": False, "do_normalize": False}
 
 
 @dataclass(frozen=True)
 class Normalisation:
-    """Turn pixels (n, 3, h, w) uint8 into ``(pixels * scale - mean) / std`` a colour, fp32, where they are."""
+    """Convert pixels (n, 3, h, w) uint8 to fp32 ``(pixels * scale - mean) / std`` per channel, on their own device."""
 
     scale: float
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Return the normalised pixels (n, 3, h, w) fp32."""
         mean, std = (pixels.new_tensor(each, dtype=torch.float32)[:, None, None] for each in (self.mean, self.std))
         return (pixels.float() * self.scale - mean) / std
 
 
 def normalisation(processor: Any) -> Normalisation | None:
-    """Return what ``processor`` does to pixels last; None where it cannot be left out, or is something else.
+    """Return the last step of an image processor; None if it cannot be skipped or is not a normalisation.
 
-    Told by trial, as processors differ in what they do besides: two pictures of unlike shapes must come out alike.
+    Processors differ in their other steps, so the answer comes from a trial: for two images of unlike shapes, skipping
+    the step and applying `Normalisation` must give the processor's own pixels (to 1e-4).
     """
     pictures: Any = getattr(processor, "image_processor", None)
     if not (getattr(pictures, "do_rescale", False) and getattr(pictures, "do_normalize", False)):
@@ -40,7 +42,7 @@ def normalisation(processor: Any) -> Normalisation | None:
         last = Normalisation(float(pictures.rescale_factor), tuple(map(float, mean)), tuple(map(float, std)))
         whole = pictures(images=shown, return_tensors="pt")["pixel_values"]
         bare = pictures(images=shown, return_tensors="pt", **LEFT_OUT)["pixel_values"]
-    except (AttributeError, KeyError, TypeError, ValueError):  # pictures of unlike shapes that no tensor holds
+    except (AttributeError, KeyError, TypeError, ValueError):  # unlike shapes that do not stack into one tensor
         return None
     if bare.dtype != torch.uint8 or bare.ndim != 4 or bare.shape[:2] != (2, 3) or whole.shape != bare.shape:
         return None

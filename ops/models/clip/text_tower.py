@@ -1,8 +1,8 @@
 """Run a CLIP text tower at the length of its longest sentence instead of its full context.
 
-Under a causal mask a token attends only to those before it, and the sentence's vector is read at its end token, so the
-padding behind the batch's last end token cannot change any vector: cutting it off is exact (to rounding) and makes
-short sentences up to some 5 times cheaper. A bidirectional tower, or one that reads another token, gets all tokens.
+Under a causal mask a token attends only to tokens before it, and a sentence's vector is read at its end token. Padding
+after the batch's last end token therefore changes no vector: truncating it is exact (to rounding) and makes short
+sentences up to 5 times cheaper. A bidirectional tower, or one that reads another token, gets the full context.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PARTS = ("transformer", "token_embedding", "positional_embedding", "attn_mask", 
 
 
 class TextTower:
-    """The text side of an open_clip ``model``; ``can_be_cut`` says whether cutting is exact for it."""
+    """The text side of an open_clip ``model``; ``can_be_cut`` tells whether truncating the context is exact for it."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -25,9 +25,9 @@ class TextTower:
         self.can_be_cut = self._can_be_cut()
 
     def encode(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Encode token ids (n, context) to features (n, d), not normalised, in the model's own number format.
+        """Encode token ids (n, context) to features (n, d), not normalised, in the model's own float type.
 
-        ``tokens`` should lie on the CPU: the batch's length is read from them, and a device would be waited for.
+        Pass ``tokens`` on the CPU: the batch's length is read from them, and reading from a device would wait for it.
         """
         device = self.model.logit_scale.device
         if not self.can_be_cut:
@@ -38,7 +38,7 @@ class TextTower:
         kind = tower.transformer.get_cast_dtype()
         hidden = tower.token_embedding(tokens).to(kind) + tower.positional_embedding[:length].to(kind)
         hidden = tower.transformer(hidden, attn_mask=tower.attn_mask[:length, :length])
-        # The norm works a token at a time, so only the end tokens need it.
+        # The norm works per token, so only the end tokens need it.
         features = tower.ln_final(hidden[torch.arange(len(tokens), device=device), ends])
         projection = tower.text_projection
         if projection is None:
@@ -46,13 +46,16 @@ class TextTower:
         return projection(features) if isinstance(projection, torch.nn.Module) else features @ projection
 
     def ends(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return (n,) the position that each sentence's vector is read at; a sort key where the tower cannot be cut."""
+        """Return the position (n,) at which each sentence's vector is read.
+
+        If the tower cannot be truncated, the position is only a sort key.
+        """
         if self.pool == "eos":
             return (tokens == self.end).int().argmax(dim=-1)
         return tokens.argmax(dim=-1)  # CLIP's end token has the highest id
 
     def _can_be_cut(self) -> bool:
-        """Whether it is open_clip's own causal transformer, read at the end token, without a class token behind it."""
+        """Return whether this is open_clip's own causal transformer, read at the end token, without a class token."""
         tower = self.tower
         if not all(hasattr(tower, name) for name in PARTS) or getattr(tower, "cls_emb", None) is not None:
             return False

@@ -1,4 +1,4 @@
-"""Find the batch size at which a model is fastest on its device, once, and remember it."""
+"""Find the batch size at which a model is fastest on its device, once, and cache it in a file."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# A step up that wins less than a twentieth is the last; beyond this no card of today wins anything.
+# Stop doubling when a step gains less than 5 %. Above 4,096 rows no current card gains anything.
 LEAST_GAIN, MOST = 1.05, 4096
 _IN_THIS_PROCESS: dict[tuple[str, ...], int] = {}
 
 
 def fastest(seconds_of: Callable[[int], float], first: int, is_full: Callable[[Exception], bool]) -> int:
-    """Double the batch size from ``first`` until the rate stops growing or memory runs out; return the best.
+    """Double the batch size from ``first`` until the rate stops growing or memory runs out; return the fastest size.
 
-    ``seconds_of(n)`` runs a batch of n rows and returns what it took. ``is_full`` tells memory that ran out from other
-    errors, which are raised. ``first`` stands where even it is full.
+    Returns ``first`` if even that size runs out of memory.
+
+    Args:
+        seconds_of: Run a batch of n rows and return its seconds.
+        first: The smallest size to try.
+        is_full: Return whether an error means that memory ran out. Other errors are raised.
     """
     best, rate, size = first, 0.0, first
     while size <= MOST:
@@ -38,8 +42,8 @@ def fastest(seconds_of: Callable[[int], float], first: int, is_full: Callable[[E
 def on_this_card(spec: str, shape: str, first: int, run: Callable[[int], None]) -> int:
     """Return the batch size at which ``run`` is fastest on this process's GPU, for a model and rows of this ``shape``.
 
-    The first call runs batches, so it is made where nothing else uses the device: when the model is loaded. Without a
-    GPU it is ``first``, and nothing is run: equal batches make equal values there.
+    The first call runs batches, so call it while nothing else uses the device: when the model is loaded. Without a GPU,
+    return ``first`` and run nothing: on a CPU, results repeat exactly only if batches are equal.
     """
     import torch
 
@@ -58,7 +62,7 @@ def on_this_card(spec: str, shape: str, first: int, run: Callable[[int], None]) 
 
 
 def _second_time(run: Callable[[int], None], rows: int) -> float:
-    """Return the seconds of a batch, whose first one of its size compiles."""
+    """Return the seconds of the second batch of this size. The first one includes compilation."""
     run(rows)
     started = time.perf_counter()
     run(rows)
@@ -66,10 +70,11 @@ def _second_time(run: Callable[[int], None], rows: int) -> float:
 
 
 def remembered(key: tuple[str, ...], find: Callable[[], int]) -> int:
-    """Return the batch size known for ``key`` (model, precision, device, side, share …), else find it and remember it.
+    """Return the cached batch size for ``key``; if there is none, call ``find`` and cache its result.
 
-    Of processes that share a device one looks for it at a time; the others wait, then know. A file that cannot be read
-    counts as nothing known, a folder that cannot be written is left.
+    ``key`` holds model, precision, device, side, share …. Among processes on one machine only one measures at a time;
+    the others wait for a file lock and then read its result. An unreadable cache file counts as empty. A folder that
+    cannot be written is ignored.
     """
     name = " ".join(key)
     file = _folder() / "batch_sizes.json"
@@ -84,10 +89,12 @@ def remembered(key: tuple[str, ...], find: Callable[[], int]) -> int:
 
 
 def _folder() -> Path:
+    """Return the cache folder: ``pairmill`` in XDG_CACHE_HOME, else in ``~/.cache``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairmill"
 
 
 def _known(file: Path) -> dict[str, int]:
+    """Read the valid entries of the cache file; {} if the file is missing or damaged."""
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -97,6 +104,7 @@ def _known(file: Path) -> dict[str, int]:
 
 
 def _write(file: Path, known: dict[str, int]) -> None:
+    """Replace the cache file atomically; ignore a folder that cannot be written."""
     new = file.with_suffix(f".{os.getpid()}")
     try:
         new.write_text(json.dumps(known, indent=1), encoding="utf-8")
@@ -107,7 +115,7 @@ def _write(file: Path, known: dict[str, int]) -> None:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Hold the lock file while this process measures."""
+    """Hold an exclusive file lock during the body; without a lock file that can be opened, run the body unlocked."""
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
         held = lock.open("w")

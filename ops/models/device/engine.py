@@ -1,16 +1,22 @@
-"""Keep a device busy: threads prepare batches ahead, and one thread alone talks to the device.
+"""Keep a device busy: feeder threads prepare batches ahead, and a single thread calls the device.
 
-A model is fed from bytes: decoding and resizing take a CPU longer than a device takes for the rest, so that a process
-that does one after the other leaves its card idle most of the time. Decoders, resizing and copies let go of Python's
-lock, so threads do; processes would hand every batch over once more.
+Decoding and resizing an image takes a CPU longer than the model takes on a device, so a process that does one after the
+other leaves its card idle most of the time. Decoding, resizing and copies release Python's global lock (GIL), so
+threads suffice; processes would have to copy each batch once more.
 
-Measured beside processes (infra/bench/feeders.py) while the device's thread runs `generate` of transformers without a
-pause, and so Python: two of either prepare as many pictures for a captioner (threads 183 and 146 a second in two runs,
-processes 131 and 152), and a card is to have 25 for a model of 17B, 58 for one of 7B. Threads take the lock from that
-thread: it keeps 0.80 and 0.62 of its rate beside two that never rest, beside processes 0.88. They rest when they are
-ahead, six sevenths of the time at 25 pictures a second: it loses 3 to 7 % (processes 2), at 58 it would lose 6 to 15 %
-(5). That is the plain loop; captured decoding waits for the card without the lock, and wakes up to 0.4 ms later for the
-feeders, under 1 % of the 8 steps between two looks. So threads, until a card runs the plain loop at such rates.
+Threads and processes were compared by infra/bench/feeders.py, while the device's thread ran transformers' ``generate``,
+and so Python, without a pause:
+
+- Preparation for a captioner: two threads prepare 183 and 146 images a second (two runs), two processes 131 and 152. A
+  card needs 25 a second for a model of 17B, 58 for a model of 7B.
+- The device's thread, beside two feeders that never pause, keeps 0.80 and 0.62 of its rate with threads, 0.88 with
+  processes.
+- Feeders pause while they are ahead, six sevenths of the time at 25 images a second. The device's thread then loses 3
+  to 7 % (2 % with processes); at 58 images a second it would lose 6 to 15 % (5 % with processes).
+
+These figures hold for the plain loop. Captured decoding waits for the card without the GIL and wakes up to 0.4 ms later
+because of the feeders, under 1 % of the 8 steps between two checks. So feeders are threads, until a card runs the plain
+loop at such rates.
 """
 
 from __future__ import annotations
@@ -24,23 +30,34 @@ from typing import Any, Protocol
 
 
 class Halves(Protocol):
-    """What an engine runs. ``prepare`` is called by feeders, several at once; ``infer`` and ``fetch`` by the one thread
-    that talks to the device, ``fetch`` of a batch after ``infer`` of the next one: while it waits, the device works."""
+    """The three functions that an engine calls for each batch.
 
-    def prepare(self, piece: Any, /) -> Any: ...
-    def infer(self, ready: Any, /) -> Any: ...
-    def fetch(self, running: Any, /) -> Any: ...
+    Several feeders call ``prepare`` at once. Only the device's thread calls ``infer`` and ``fetch``. It fetches a batch
+    after it has launched the next one, so the device works while the thread waits.
+    """
+
+    def prepare(self, piece: Any, /) -> Any:
+        """Turn a piece into inputs on the CPU."""
+        ...
+
+    def infer(self, ready: Any, /) -> Any:
+        """Launch the model on prepared inputs."""
+        ...
+
+    def fetch(self, running: Any, /) -> Any:
+        """Wait for a launched batch and return its outputs."""
+        ...
 
 
 class BrokenDevice(Exception):
-    """A device that no call works on any more in this process: the context is lost, only a new process has another."""
+    """A device on which every further call in this process fails: its context is lost until a new process starts."""
 
 
 class Engine:
-    """Run the pieces of several callers through one model, each piece by itself: no batch has rows of two callers.
+    """Run the pieces of several callers through one model. Pieces stay separate: no batch mixes rows of two callers.
 
-    ``feeders`` threads prepare, with at most twice as many pieces and two between the reader and the device; 0 does one
-    piece after the other in the caller's own thread, as a loop would.
+    ``feeders`` threads call ``prepare``. At most ``2 * feeders + 2`` pieces are between the caller and the device. With
+    0 feeders, each piece runs to its end in the caller's own thread.
     """
 
     def __init__(self, halves: Halves, feeders: int) -> None:
@@ -57,13 +74,19 @@ class Engine:
             threading.Thread(target=self._work, name="device", daemon=True).start()
 
     def run(self, pieces: Iterable[Any]) -> list[Any]:
-        """Return what each piece comes to, in order. ``pieces`` is read in the caller's thread, no further ahead than
-        there is room. Raises what any half raises of one of these pieces, BrokenDevice when another's broke the device.
+        """Run all ``pieces`` and return their outputs, in order.
+
+        The caller's thread reads ``pieces``, only as far ahead as there is room.
+
+        Raises:
+            RuntimeError: The engine is closed.
+            BrokenDevice: This or another caller's piece broke the device.
+            Exception: Any error of `Halves` for one of these pieces.
         """
         if not self._feeders:
             return [self._by_itself(piece) for piece in pieces]
         tickets: list[_Ticket] = []
-        with self._turn:  # one caller after the other: a process that dies has few of them half done
+        with self._turn:  # one caller at a time, so that few callers' work is half done when the process dies
             if self._is_closed:
                 raise RuntimeError("this engine is closed")
             for piece in pieces:
@@ -75,13 +98,14 @@ class Engine:
         return [ticket.done.result() for ticket in tickets]
 
     def close(self) -> None:
-        """End the threads once they have done what they have; nothing is run afterwards."""
+        """End the threads once all queued pieces are done. No piece can run afterwards."""
         with self._turn:
             for _ in range(0 if self._is_closed else self._feeders):
                 self._to_prepare.put(None)
             self._is_closed = True
 
     def _by_itself(self, piece: Any) -> Any:
+        """Run one piece in the caller's thread, one caller at a time."""
         ready = self._halves.prepare(piece)
         with self._alone:
             try:
@@ -93,7 +117,7 @@ class Engine:
                 raise seen from error
 
     def _feed(self) -> None:
-        """Prepare what comes. The body of a feeder; the last to end ends the device's thread."""
+        """Prepare queued pieces until the engine closes; the last feeder to end also ends the device's thread."""
         while (ticket := self._to_prepare.get()) is not None:
             try:
                 ticket.held = self._halves.prepare(ticket.held)
@@ -106,7 +130,7 @@ class Engine:
                 self._to_infer.put(None)
 
     def _work(self) -> None:
-        """Launch each batch as soon as it is ready, then take the one before from the device. The device's thread."""
+        """Launch each batch as soon as it is ready, then fetch the previous one. Body of the device's thread."""
         running: _Ticket | None = None
         while True:
             try:
@@ -122,6 +146,7 @@ class Engine:
                 return
 
     def _launch(self, ticket: _Ticket) -> bool:
+        """Call ``infer`` for a ticket and free its slot; return whether it was launched."""
         try:
             if self._broken:
                 raise self._broken
@@ -133,19 +158,22 @@ class Engine:
             return False
 
     def _take(self, ticket: _Ticket | None) -> None:
+        """Fetch a launched ticket and set its output."""
         if ticket is None:
             return
-        running, ticket.held = ticket.held, None  # or every batch of an item stays on the device until its end
+        running, ticket.held = ticket.held, None  # otherwise a work item's batches all stay on the device
         try:
             ticket.done.set_result(self._halves.fetch(running))
         except BaseException as error:
             self._refuse(ticket, error)
 
     def _fail(self, ticket: _Ticket, error: BaseException) -> None:
+        """Free the slot of a ticket that never launched, and set its error."""
         self._slots.release()
         self._refuse(ticket, error)
 
     def _refuse(self, ticket: _Ticket, error: BaseException) -> None:
+        """Set a ticket's error. After a BrokenDevice, every later launch fails."""
         seen, ticket.held = _as_broken(error), None
         if seen is not error:
             seen.__cause__ = error
@@ -155,14 +183,17 @@ class Engine:
 
 
 class Relay(Engine):
-    """An engine for a model that others run: what is ready is handed over while answers are waited for, with at most
-    ``under_way`` pieces handed over and not yet taken back. They are taken in order."""
+    """An engine for a model outside this process, such as behind endpoints: launch batches while others are pending.
+
+    At most ``under_way`` launched pieces are not fetched yet. They are fetched in order.
+    """
 
     def __init__(self, halves: Halves, feeders: int, under_way: int) -> None:
         self._running: queue.Queue[_Ticket | None] = queue.Queue(under_way)
         super().__init__(halves, max(1, feeders))
 
     def _work(self) -> None:
+        """Launch ready batches until the engine closes, blocking while ``under_way`` batches are not fetched."""
         threading.Thread(target=self._take_all, name="answers", daemon=True).start()
         while (ticket := self._to_infer.get()) is not None:
             if self._launch(ticket):
@@ -170,23 +201,29 @@ class Relay(Engine):
         self._running.put(None)
 
     def _take_all(self) -> None:
+        """Fetch launched tickets in order. Body of the thread that waits for answers."""
         while (ticket := self._running.get()) is not None:
             self._take(ticket)
 
 
 @dataclass
 class _Ticket:
-    """A piece on its way: what it is by now, and what it comes to."""
+    """A piece on its way through an engine.
+
+    Attributes:
+        held: The piece, then its prepared inputs, then the running batch.
+        done: Its output or its error.
+    """
 
     held: Any
     done: Future[Any] = field(default_factory=Future)
 
 
 def _as_broken(error: BaseException) -> BaseException:
-    """Return BrokenDevice for an error after which every call on a CUDA device fails; any other error as it is.
+    """Return BrokenDevice for an error after which every call on a CUDA device fails, and any other error unchanged.
 
-    Memory that ran out, as any library says it, leaves the device as it was. Torch has its own class for the others
-    since 2.9, and a text.
+    Running out of memory, which each library reports in its own words, leaves the device usable. Torch has a class for
+    the other errors since 2.9 (AcceleratorError), before that only a text.
     """
     said, kind = str(error), type(error).__name__
     if (

@@ -1,4 +1,4 @@
-"""Load a model once a process, whichever thread asks first, and only onto a device that has room for it."""
+"""Load a model once per process, whichever thread calls first, and only onto a device with enough memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pairmill.ops.models.device.device import device
 from pairmill.ops.models.model_digest import ModelError
 
 Loaded = TypeVar("Loaded")
-# One model after the other: two that load at once need the memory of both twice over.
+# Load one model at a time: two at once would need the loading memory of both.
 _LOADING = threading.RLock()
 
 
 def once(load: Callable[[str, str], Loaded]) -> Callable[[str, str], Loaded]:
-    """Have ``load(spec, precision)`` called once a process for the same arguments; other threads wait for it."""
+    """Cache ``load(spec, precision)`` for the life of the process; concurrent calls wait for the first."""
     kept = functools.cache(load)
 
     @functools.wraps(load)
@@ -30,9 +30,9 @@ def once(load: Callable[[str, str], Loaded]) -> Callable[[str, str], Loaded]:
 
 
 def placed(model: Any, spec: str, kind: torch.dtype | None = None) -> Any:
-    """Move a model to the device, its weights as ``kind`` where that is given, and return it.
+    """Move a model to the device, converting its weights to ``kind`` if that is given, and return it.
 
-    Raises ModelError with the remedy when it has no room there: before it is moved, where its size tells.
+    Raises ModelError with the remedy if the device has no room: before the move if the model's size shows it.
     """
     to = device()
     if to.type == "cuda":
@@ -47,7 +47,7 @@ def placed(model: Any, spec: str, kind: torch.dtype | None = None) -> Any:
 
 
 def weight_bytes(model: Any, kind: torch.dtype | None) -> int:
-    """Return the bytes of a model's parameters and buffers, those of floats as ``kind`` where that is given."""
+    """Return the bytes of a model's parameters and buffers, with floats counted as ``kind`` if that is given."""
     tensors = {id(tensor): tensor for each in (model.parameters(), model.buffers()) for tensor in each}
     return sum(
         tensor.numel() * (kind.itemsize if kind is not None and tensor.is_floating_point() else tensor.element_size())
@@ -56,7 +56,7 @@ def weight_bytes(model: Any, kind: torch.dtype | None) -> int:
 
 
 def no_room(spec: str, needs: int, free: int) -> str:
-    """Say why a model of ``needs`` bytes does not fit ``free`` bytes of a GPU, and what to do; '' when it does."""
+    """Return the error message for a model of ``needs`` bytes with ``free`` bytes of a GPU left; '' if it fits."""
     if needs <= free:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Hold rows in batches on their way through a model, and what becomes of each row: values, or that it has no room."""
+"""Carry rows in batches through a model; return each row's values, or the fault that it does not fit the device."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from pairmill.ops.models.device.device import NO_ROOM, parts_that_fit
 
 @dataclass(frozen=True)
 class RowBatches:
-    """Batches of ``n`` rows: the row numbers of each, with what the model takes of them and, once it is launched, their
-    values on the device; None for a row that had no room there by itself."""
+    """Batches of ``n`` rows, each (row numbers, content).
+
+    The content is the model's inputs at first. Once launched, it is the values on the device, or None for a row that
+    does not fit the device on its own.
+    """
 
     n: int
     batches: list[tuple[list[int], Any]]
 
     def launched(self, run: Callable[[Any], torch.Tensor]) -> RowBatches:
-        """Run each batch, in halves where the device's memory runs out; the device is not waited for."""
+        """Run each batch without waiting for the device; halve a batch that runs out of memory."""
         done = [
             (rows[at.start : at.stop], values)
             for rows, given in self.batches
@@ -31,8 +34,10 @@ class RowBatches:
         return RowBatches(self.n, done)
 
     def fetched(self, kind: type, *shape: int) -> np.ndarray:
-        """Copy the values of launched batches into one array (n, *shape) of floats of this ``kind``; NaN where a row
-        has none. Only here is the device waited for."""
+        """Wait for the device; copy the values of launched batches into one array (n, *shape) of float type ``kind``.
+
+        NaN for a row without values.
+        """
         found = np.full((self.n, *shape), np.nan, kind)
         for rows, values in self.batches:
             if values is not None:
@@ -40,7 +45,7 @@ class RowBatches:
         return found
 
     def faults(self) -> list[Fault | None]:
-        """Tell for each row of launched batches why it has no values; None where it has, or is in no batch."""
+        """Return a Fault for each row of launched batches that does not fit the device, None for every other row."""
         found: list[Fault | None] = [None] * self.n
         for rows, values in self.batches:
             for row in rows if values is None else ():
@@ -48,8 +53,7 @@ class RowBatches:
         return found
 
     def complete(self) -> RowBatches:
-        """Return these launched batches, for a caller that cannot do without a row. Raises torch.cuda.OutOfMemoryError
-        where one had no room."""
+        """Return these launched batches; raise torch.cuda.OutOfMemoryError if any row did not fit the device."""
         if any(values is None for _, values in self.batches):
             raise torch.cuda.OutOfMemoryError(NO_ROOM[1])
         return self

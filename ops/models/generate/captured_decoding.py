@@ -1,4 +1,4 @@
-"""Decode greedily over buffers of fixed shape, so that a GPU replays one captured step for each token."""
+"""Decode greedily over buffers of fixed shape, so that a GPU replays one captured CUDA graph per token."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from transformers.cache_utils import DynamicLayer
 
 from pairmill.ops.models.generate.decoding_buffers import Buffers
 
-# Prompt and answer are rounded up to so many tokens, rows to powers of two and one and a half of them: few shapes.
+# Prompt and answer together are rounded up to a multiple of 64 tokens, rows to powers of two and 1.5 times those, so
+# that there are few shapes to capture.
 TOKENS = 64
-# Answers that have ended are looked for so often: each look waits for the device.
+# Check every 8 steps whether all answers have ended, because each check waits for the device.
 LOOK = 8
-# What of a model's own settings changes the likeliest token, beside the repetition penalty.
+# Settings of a generation config that change the likeliest token, besides the repetition penalty.
 OTHER_RULES = (
     "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "min_length",
     "min_new_tokens", "bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id",
@@ -28,7 +29,7 @@ class Unsuited(Exception):
 
 
 def suits(model: Any) -> str:
-    """Return '' where a model of transformers can decode over fixed buffers, else why not."""
+    """Return '' if a transformers model can decode over fixed buffers, else the reason why not."""
     if model.config.is_encoder_decoder or not getattr(model, "_can_compile_fullgraph", False):
         return f"transformers compiles no {type(model).__name__}"
     rules = [name for name in OTHER_RULES if getattr(model.generation_config, name, None) not in (None, 0, 1, 1.0, [])]
@@ -36,10 +37,15 @@ def suits(model: Any) -> str:
 
 
 class Decoder:
-    """Generate with ``model``, which `suits`: the prompts at once with transformers' own cache, then one fixed step a
-    token. The buffers stay, grown to the largest batch seen, and each shape's captured step with them.
+    """Generate greedily with ``model``: prefill the prompts, then run one captured step per token.
 
-    Called by one thread at a time. ``ends``: the tokens that end an answer; ``pad`` fills what stands behind them.
+    `suits` must accept the model. The prefill uses transformers' own cache. Buffers grow to the largest batch so far
+    and persist, as does the captured step of each shape. Call from one thread at a time.
+
+    Args:
+        model: A causal model of transformers on its device.
+        ends: Ids of the tokens that end an answer.
+        pad: Id of the token that fills a row behind its end token.
     """
 
     def __init__(self, model: Any, ends: list[int], pad: int) -> None:
@@ -49,16 +55,16 @@ class Decoder:
         self.release()
 
     def release(self) -> None:
-        """Let the buffers and the captured steps go, as after a batch that did not fit."""
-        self.room = 0  # tokens that the memory below holds
+        """Free the buffers and the captured steps, for example after a batch ran out of memory."""
+        self.room = 0  # capacity of ``flat`` in tokens (rows x length)
         self.flat: list[tuple[torch.Tensor, ...]] = []
         self.shapes: dict[tuple[int, int], Buffers] = {}
         self.pool: Any = None
 
     def generate(self, inputs: dict[str, Any], max_tokens: int) -> torch.Tensor:
-        """Generate the likeliest tokens (n, max_tokens) int64 behind left-padded prompts, ``pad`` behind an end token.
+        """Generate the likeliest tokens (n, max_tokens) int64 after left-padded prompts, ``pad`` after an end token.
 
-        Raises Unsuited for a model whose cache is more than keys and values of all tokens.
+        Raises Unsuited if the model caches more than the keys and values of all tokens.
         """
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         positions = self.model._prepare_position_ids_for_generation(ids, dict(inputs))
@@ -77,6 +83,7 @@ class Decoder:
         return buffers.tokens[:n, prompt : prompt + max_tokens].clone()
 
     def _prefill(self, inputs: dict[str, Any], positions: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """Run the model on whole prompts; return the logits (n, vocabulary) of the next token, and the filled cache."""
         cache = DynamicCache(config=self.model.config)
         given = {name: value for name, value in inputs.items() if name != "input_ids"}
         ready = self.model.prepare_inputs_for_generation(
@@ -89,10 +96,11 @@ class Decoder:
         return logits, cache
 
     def _seen(self, ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor | None:
-        """Mark the words of each prompt, where the model penalises to repeat them: (n, vocabulary)."""
+        """Mark each row's prompt tokens (n, vocabulary); None if the model has no repetition penalty."""
         return None if self.penalty == 1 else torch.zeros_like(logits, dtype=torch.bool).scatter_(1, ids, True)
 
     def _likeliest(self, logits: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
+        """Return the token ids (n,) of the highest logits, after the repetition penalty on ``seen`` tokens."""
         logits = logits.float()
         if seen is not None:
             worse = torch.where(logits < 0, logits * self.penalty, logits / self.penalty)
@@ -100,7 +108,7 @@ class Decoder:
         return logits.argmax(-1)
 
     def next_tokens(self, buffers: Buffers) -> torch.Tensor:
-        """Run the model on each row's last token; return the next (rows,)."""
+        """Run the model on the last token of each row; return the next tokens (rows,)."""
         output = self.model(
             input_ids=buffers.tokens.index_select(1, buffers.place),
             position_ids=buffers.positions,
@@ -112,7 +120,7 @@ class Decoder:
         return self._likeliest(output.logits[:, -1], buffers.seen)
 
     def _buffers(self, rows: int, length: int, cache: Any, positions: torch.Tensor, seen: Any) -> Buffers:
-        """Return the buffers of a shape; all shapes' keys and values lie in the same memory."""
+        """Return the buffers for a shape; the keys and values of all shapes share the same memory."""
         if rows * length > self.room:
             self.release()
             self.room = rows * length
@@ -126,5 +134,6 @@ class Decoder:
 
 
 def _round_rows(n: int) -> int:
+    """Round a row count up to a power of two or 1.5 times a power of two."""
     power = 1 << (n - 1).bit_length()
     return power * 3 // 4 if power >= 4 and n <= power * 3 // 4 else power

@@ -1,4 +1,4 @@
-"""Hold what decoding reads and writes for one number of rows and one length, at fixed places of the device."""
+"""Allocate the inputs and outputs of decoding for one batch shape (rows, length) at fixed device addresses."""
 
 from __future__ import annotations
 
@@ -10,19 +10,27 @@ from transformers.cache_utils import Cache, StaticLayer
 
 
 class Decoding(Protocol):
-    """What is decoded with: the model's step from the buffers to the next tokens (rows,), the memory ``flat`` of all
-    layers' keys and values, the ``pool`` of captured steps, and the tokens that end an answer or fill its row."""
+    """The decoder that buffers belong to.
+
+    Attributes:
+        pad: Id of the token that fills a row behind its end token.
+        ends: Ids of the tokens that end an answer.
+        flat: Memory for the keys and values of all layers.
+        pool: Memory pool of the captured CUDA graphs.
+    """
 
     pad: int
     ends: torch.Tensor
     flat: list[tuple[torch.Tensor, ...]]
     pool: Any
 
-    def next_tokens(self, buffers: Any, /) -> torch.Tensor: ...
+    def next_tokens(self, buffers: Any, /) -> torch.Tensor:
+        """Run the model on the buffers; return the next tokens (rows,)."""
+        ...
 
 
 class FixedLayer(StaticLayer):
-    """One layer's keys and values (rows, heads, length, width) over given memory, written at ``place`` (1,)."""
+    """Cache layer over preallocated keys and values (rows, heads, length, width), written at column ``place`` (1,)."""
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor, place: torch.Tensor) -> None:
         super().__init__(max_cache_len=keys.shape[2])
@@ -34,21 +42,28 @@ class FixedLayer(StaticLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write one token's keys and values at the place; return those of all."""
+        """Write the keys and values of one token at ``place``; return those of all tokens."""
         self.keys.index_copy_(2, self.cumulative_length, key_states)
         self.values.index_copy_(2, self.cumulative_length, value_states)
         return self.keys, self.values
 
 
 def _part(flat: torch.Tensor, like: torch.Tensor, rows: int, length: int) -> torch.Tensor:
+    """View the beginning of ``flat`` as (rows, heads, length, width), with heads and width of ``like``."""
     shape = (rows, like.shape[1], length, like.shape[3])
     return flat[: math.prod(shape)].view(shape)
 
 
 class Buffers:
-    """The state of one batch: ``tokens`` (rows, length), each at the column where its keys stand; ``keep`` (rows, 1, 1,
-    length), the columns that are attended to; ``positions`` (…, rows, 1) and ``place`` (1,) of the token at hand;
-    ``done`` (rows,). Rows beyond the batch's are done from the start."""
+    """The decoding state of one batch.
+
+    Attributes:
+        tokens: Token ids (rows, length), each in the column of its keys.
+        keep: Mask (rows, 1, 1, length) of the columns that are attended to.
+        positions: Position ids (…, rows, 1) of the current token.
+        place: Column (1,) of the current token.
+        done: Whether each row has ended (rows,). Rows beyond the batch's own are done from the start.
+    """
 
     def __init__(
         self, decoder: Decoding, rows: int, length: int, prefilled: Any, positions: torch.Tensor, seen: Any
@@ -69,13 +84,13 @@ class Buffers:
         self.graph = self._captured() if device.type == "cuda" else None
 
     def fill(self, mask: torch.Tensor, positions: torch.Tensor, first: torch.Tensor, prefilled: Any, seen: Any) -> None:
-        """Take a batch over from its prompts: their keys and values, which are let go, and their next tokens."""
+        """Copy a prefilled batch into the buffers: its keys and values, which are freed, and its first new tokens."""
         n, prompt = mask.shape
         self.tokens.fill_(self.decoder.pad)
         self.tokens[:n, prompt] = first
         self.keep.fill_(False)
         self.keep[:n, 0, 0, :prompt] = mask.bool()
-        self.keep[n:, 0, 0, 0] = True  # a row that attends to nothing would be no number
+        self.keep[n:, 0, 0, 0] = True  # attention over no columns would be NaN
         self.positions.zero_()
         self.positions[..., :n, :] = positions[..., -1:] + 1
         self.place.fill_(prompt)
@@ -89,19 +104,20 @@ class Buffers:
             layer.keys = layer.values = None
 
     def visible(self, model: Any) -> torch.Tensor:
-        """Return which columns are attended to, as the model's kind of attention wants it: (rows, 1, 1, length)."""
+        """Return the attention mask (rows, 1, 1, length): boolean, or additive for a model with eager attention."""
         if model.config.get_text_config(decoder=True)._attn_implementation != "eager":
             return self.keep
         return torch.zeros_like(self.keep, dtype=model.dtype).masked_fill(~self.keep, torch.finfo(model.dtype).min)
 
     def step(self) -> None:
-        """Generate one token a row: launched, not waited for."""
+        """Generate one token per row without waiting for the device."""
         if self.graph is None:
             self._step()
         else:
             self.graph.replay()
 
     def _step(self) -> None:
+        """Run the model for one token per row and update tokens, mask, positions and ended rows in place."""
         self.keep.index_fill_(3, self.place, True)
         found = self.decoder.next_tokens(self).masked_fill(self.done, self.decoder.pad)
         self.place.add_(1)
@@ -112,10 +128,14 @@ class Buffers:
             self.seen.scatter_(1, found[:, None], True)
 
     def _ends(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return which tokens end an answer."""
         return (tokens[:, None] == self.decoder.ends).any(-1)
 
     def _captured(self) -> torch.cuda.CUDAGraph:
-        """Capture a step; the first runs compile and choose kernels. What other threads pin meanwhile is no matter."""
+        """Capture a step as a CUDA graph, after two warm-up runs that compile and choose kernels.
+
+        The capture mode 'thread_local' allows other threads to pin memory meanwhile.
+        """
         beside = torch.cuda.Stream()
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):

@@ -1,4 +1,4 @@
-"""Generate answers greedily with a model of transformers, in batches that fit, each cut at its end token."""
+"""Generate answers greedily with a transformers model, in batches that fit the device, each cut at its end token."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from pairmill.ops.models.generate.captured_decoding import Decoder
 
 Ready = TypeVar("Ready")
-# A batch's padding over its tokens. What is padded is computed all the same.
+# Maximum padding tokens as a share of a batch's tokens. Padding is computed like any other token.
 MOST_PADDING = 0.05
 
 
 def like_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
-    """Group row numbers into batches of like length, longest first, of at most ``batch_size`` rows.
+    """Group row numbers into batches of similar length, longest first, of at most ``batch_size`` rows.
 
-    At most a twentieth of a batch's tokens is padding. Ties stand in row order: the batches are a function of the
-    lengths (in tokens) and the size alone.
+    At most 5 % of a batch's tokens are padding. Ties keep row order, so the batches depend on the lengths (in tokens)
+    and the batch size alone.
     """
     order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
     batches: list[list[int]] = []
-    tokens = 0  # of the batch, without its padding
+    tokens = 0  # of the current batch, without padding
     for row in order:
         padded = lengths[batches[-1][0]] * (len(batches[-1]) + 1) if batches else 0
         if not batches or len(batches[-1]) == batch_size or padded - tokens - lengths[row] > MOST_PADDING * padded:
@@ -42,8 +42,14 @@ def like_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
 def answer_what_fits(
     ready: Ready, rows: int, ask: Callable[[Ready], list[Generation]], part: Callable[[int, int], Ready]
 ) -> list[Generation]:
-    """Ask for a prepared batch, in halves when the device runs out of memory; one row that alone does not fit gets an
-    error. ``part`` prepares the rows from its first number to before its second anew."""
+    """Answer a prepared batch, in halves if the device runs out of memory; a row that does not fit alone gets an error.
+
+    Args:
+        ready: The prepared batch of all rows.
+        rows: Number of rows.
+        ask: Generate the answers of a prepared batch.
+        part: Prepare the rows from its first argument to before its second again.
+    """
 
     def answer(at: range) -> list[Generation]:
         return ask(ready if len(at) == rows else part(at.start, at.stop))
@@ -53,39 +59,40 @@ def answer_what_fits(
 
 
 def n_tokens(inputs: dict[str, Any]) -> list[int]:
-    """Count the tokens of each row of a prepared batch, its padding not."""
+    """Count the tokens of each row of a prepared batch, without padding."""
     return inputs["attention_mask"].sum(1).tolist()
 
 
 def pinned(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Put the tensors where a GPU copies from while it computes; without a GPU, leave them."""
+    """Move the tensors to pinned memory, from which a GPU copies while it computes; do nothing without a GPU."""
     if not torch.cuda.is_available():
         return inputs
     return {name: value.pin_memory() if torch.is_tensor(value) else value for name, value in inputs.items()}
 
 
 class Answerer:
-    """A generative model with its tokenizer and the tokens that end its answers."""
+    """A generative model with its tokenizer and the ids of its end tokens."""
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self.model, self.tokenizer = model, tokenizer
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
-        # Generation goes on from the right end of a row, so the padding must stand on the left.
+        # Pad on the left, because generation continues from the right end of a row.
         tokenizer.padding_side = "left"
         self.ends = _end_tokens(model, tokenizer)
 
     def placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Put the tensors onto the model's device, numbers with a fraction in the model's format."""
+        """Move the tensors to the model's device, and convert floats to the model's dtype."""
         return {name: self._placed(value) if torch.is_tensor(value) else value for name, value in inputs.items()}
 
     def _placed(self, value: torch.Tensor) -> torch.Tensor:
+        """Move one tensor to the model's device, and convert floats to the model's dtype."""
         value = value.to(self.model.device, non_blocking=True)
         return value.to(self.model.dtype) if value.is_floating_point() else value
 
     @cached_property
     def decoder(self) -> Decoder | None:
-        """Choose the quick decoding of a GPU in bf16, where the model suits it; None for transformers' own."""
+        """The captured decoder, for a suited bf16 model on a GPU; None for transformers' own ``generate``."""
         if self.model.device.type != "cuda" or self.model.dtype != torch.bfloat16:
             return None
         from pairmill.ops.models.generate.captured_decoding import Decoder, suits
@@ -98,7 +105,10 @@ class Answerer:
         return Decoder(self.model, self.ends, self.tokenizer.pad_token_id or 0)
 
     def generate(self, inputs: dict[str, Any], max_tokens: int) -> torch.Tensor:
-        """Generate at most ``max_tokens`` tokens a row, each the likeliest: all behind the prompts (n, tokens)."""
+        """Generate at most ``max_tokens`` tokens per row, each the likeliest; return (n, tokens) without the prompts.
+
+        If captured decoding fails, warn and use transformers' slower loop from then on.
+        """
         with exact_inference():
             if self.decoder is not None:
                 try:
@@ -106,13 +116,14 @@ class Answerer:
                 except torch.cuda.OutOfMemoryError:
                     self.decoder.release()
                     raise
-                except Exception as error:  # what a model does that no capture allows; a broken device raises below
+                except Exception as error:  # an operation that cannot be captured; a broken device raises again below
                     reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
                     warnings.warn(f"answers are generated step by step, slower: {reason}", stacklevel=2)
                     self.decoder = None
             return self._step_by_step(inputs, max_tokens)
 
     def _step_by_step(self, inputs: dict[str, Any], max_tokens: int) -> torch.Tensor:
+        """Generate with transformers' own greedy loop."""
         output = self.model.generate(
             **inputs,
             max_new_tokens=max_tokens,
@@ -124,13 +135,20 @@ class Answerer:
         return self._behind(output, inputs["input_ids"])
 
     def _behind(self, output: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-        """Cut the prompt off the output, which a decoder repeats and an encoder-decoder does not."""
+        """Remove the prompt from the output: a decoder repeats it, an encoder-decoder does not."""
         length = given.shape[1]
         repeats = output.shape[1] >= length and torch.equal(output[:, :length], given)
         return output[:, length:] if repeats and not self.model.config.is_encoder_decoder else output
 
     def read(self, generated: torch.Tensor, tokenizer: Any, prompts: list[int], seconds: float) -> list[Generation]:
-        """Turn the tokens behind the prompts, which had so many each, into answers; ``seconds``: what all took."""
+        """Decode generated tokens to answers.
+
+        Args:
+            generated: Token ids (n, tokens) after the prompts.
+            tokenizer: The calling thread's own tokenizer.
+            prompts: Number of prompt tokens of each row.
+            seconds: Time of the whole batch; each answer gets its share.
+        """
         rows = [self._cut(row) for row in generated.tolist()]
         texts = tokenizer.batch_decode([tokens for tokens, _ in rows], skip_special_tokens=True)
         return [
@@ -139,13 +157,13 @@ class Answerer:
         ]
 
     def _cut(self, tokens: list[int]) -> tuple[list[int], str]:
-        """Cut a row at its first end token; return it, and why it ends."""
+        """Cut a row at its first end token; return the tokens and the finish, 'stop' or 'length'."""
         end = next((place for place, token in enumerate(tokens) if token in self.ends), None)
         return (tokens, "length") if end is None else (tokens[:end], "stop")
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    """List the tokens that end an answer: the generation config's, else the tokenizer's own."""
+    """List the ids of the tokens that end an answer: the generation config's, else the tokenizer's own."""
     ends = model.generation_config.eos_token_id
     if ends is None:
         ends = tokenizer.eos_token_id

@@ -1,4 +1,4 @@
-"""Make a loaded model's forward pass quicker on a GPU, without a change to what it computes but rounding."""
+"""Speed up a loaded model's forward pass on a GPU; results change by rounding only."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from typing import Any
 
 import torch
 
-# Between the products of matrices a layer reads and writes its state some ten times; these are where.
+# Class-name endings of the parts to compile. Between matrix products, a layer reads and writes its state some ten
+# times, in these parts.
 PARTS = ("RMSNorm", "MLP")
 
 
 def quicken(model: Any) -> None:
-    """Compile the norms and feed-forward parts of decoder and tower, and let one query's heads share keys unrepeated.
+    """Compile the norms and feed-forward parts of a model, and share keys among query heads without repeating them.
 
-    Parts, because whole models break where they look at their numbers, and compile anew for each layer of a cache.
-    Where nothing compiles (no C compiler, say) a warning says so, and the parts stay as they are.
+    Only parts are compiled: whole models have graph breaks where they read tensor values, and recompile for each layer
+    of a cache. If nothing compiles (no C compiler, for example), warn and leave the parts as they are.
     """
     share_keys(model)
     try:
         torch.compile(_plus_one)(torch.ones(8, device=model.device))
-    except Exception as error:  # whatever the tool chain lacks
+    except Exception as error:  # anything missing in the tool chain
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         warnings.warn(f"torch.compile does not work here, generation is slower for it: {reason}", stacklevel=2)
         return
@@ -30,11 +31,12 @@ def quicken(model: Any) -> None:
 
 
 def _plus_one(numbers: torch.Tensor) -> torch.Tensor:
+    """Add 1: the smallest function that shows whether torch.compile works."""
     return numbers + 1
 
 
 def share_keys(model: Any) -> None:
-    """Have the decoder attend by `grouped_attention`, where it would by torch's own kernels."""
+    """Make a decoder that uses torch's own attention kernels (sdpa) use `grouped_attention` for single-token steps."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -57,10 +59,10 @@ def share_keys(model: Any) -> None:
 def grouped_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float | None
 ) -> torch.Tensor:
-    """Attend with one query a row (n, heads, 1, width) to keys of fewer heads; return (n, 1, heads, width).
+    """Attend with one query per row (n, heads, 1, width) to keys of fewer heads; return (n, 1, heads, width).
 
-    The heads that share a key stand as queries of it. Repeated for each head, as transformers 5.17 does, the keys of
-    Qwen2.5-7B are written and read seven times over for each token.
+    The heads that share a key become queries of that key. Transformers 5.17 repeats the keys for each head instead: the
+    keys of Qwen2.5-7B are then written and read seven times per token.
     """
     n, heads, _, width = query.shape
     grouped = query.reshape(n, key.shape[1], heads // key.shape[1], width)

@@ -1,4 +1,4 @@
-"""Read what an OpenAI-compatible server answers: a text, a refusal of this request, or a reason to try again."""
+"""Parse a response of an OpenAI-compatible server: an answer, a refusal of this request, or a reason to retry."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pairmill.ops.models.http.bounds import Bounds
 from pairmill.ops.models.http.cleaned import Cleaner
 from pairmill.ops.models.model_error import ModelError
 
-# What servers say of a prompt that does not fit their model: vLLM, SGLang, OpenAI, llama.cpp, in turn.
+# Error texts for a prompt that exceeds the model's context: vLLM, SGLang, OpenAI, llama.cpp, in turn.
 TOO_LONG = re.compile(
     r"context.{0,20}(length|window|size)|maximum.{0,20}tokens|longer than|too (long|large|many tokens)|exceeds? the",
     re.IGNORECASE,
 )
-# Of a 429: the account is empty, which no waiting mends.
+# Error codes of a 429 with an empty account, which a retry cannot fix.
 NO_MONEY = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
 OVERLOADED = frozenset((429, 503, 529))
 PASSING = frozenset((408, 409, 425, 500, 502, 504))
 WITHHELD = "content_filter"
 MOST_SAID, MOST_FINISH = 300, 32
-MOST_COUNT = 2**31 - 1  # what a column of tokens holds
+MOST_COUNT = 2**31 - 1  # largest value of a 32-bit token column
 
 
 Kind = Literal["overload", "renamed", "unreachable", "broken", "late", "fault"]
@@ -33,10 +33,17 @@ Kind = Literal["overload", "renamed", "unreachable", "broken", "late", "fault"]
 
 @dataclass(frozen=True)
 class Again:
-    """An answer that is worth another try. The endpoint wants fewer requests ('overload', and to be left alone for
-    ``after`` seconds if it says so) or another name of a setting ('renamed'), nobody is there ('unreachable'), the
-    connection broke ('broken') or there was no answer in time ('late'), or one that is none ('fault'). ``discarded``
-    tokens were paid for; ``unbelieved`` are reported beyond these and cannot be."""
+    """A response that is worth a retry.
+
+    Attributes:
+        why: What went wrong, in one line.
+        kind: 'overload' (the endpoint wants fewer requests), 'renamed' (it wants another name of a setting),
+            'unreachable' (no connection), 'broken' (the connection broke), 'late' (timeout) or 'fault' (an invalid or
+            failed response).
+        after: Seconds that the endpoint asks to wait; 0 if it does not say.
+        discarded: Tokens of this response, which were paid for.
+        unbelieved: Tokens that the server reports beyond the possible maximum.
+    """
 
     why: str
     kind: Kind = "fault"
@@ -46,13 +53,13 @@ class Again:
 
     @property
     def is_strike(self) -> bool:
-        """Whether the request itself may be to blame."""
+        """Whether the request itself may be the cause."""
         return self.kind not in ("overload", "renamed", "unreachable")
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A request that the server does not take, now or later: a quarantine ``reason``, and what the server said."""
+    """A request that the server rejects for good: a quarantine ``reason``, and the server's message."""
 
     reason: str
     said: str
@@ -66,12 +73,19 @@ def read(
     cleaner: Cleaner | None = None,
     bounds: Bounds | None = None,
 ) -> Generation | Again | Refused:
-    """Read one answer. ``where`` names model and endpoint in errors; ``cleaner`` takes out of all that was said the
-    key, which some servers repeat, and ``bounds`` say what an answer may hold. Seconds and retries are left to the
-    caller.
+    """Parse one response. The caller sets seconds and retries.
 
-    Raises ModelError, with the remedy, for what every request would meet: no right to ask (401, 403), no such model or
-    path (404), an empty account (402, or 429 with insufficient_quota), a redirect.
+    Args:
+        status: HTTP status.
+        headers: Response headers.
+        body: Response body.
+        where: Name of model and endpoint, for errors.
+        cleaner: Removes the key, which some servers repeat, from all texts of the response.
+        bounds: Limits of a plausible answer.
+
+    Raises:
+        ModelError: Every request would fail alike: no permission (401, 403), no such model or path (404), an empty
+            account (402, or 429 with insufficient_quota), a redirect. The message names the remedy.
     """
     cleaner = cleaner or Cleaner()
     if status == 200:
@@ -98,13 +112,14 @@ def read(
         return Again(f"{status}: {said}", "overload", max(0.0, seconds_until(headers.get("Retry-After", ""))))
     if status in PASSING or status >= 500:
         return Again(f"{status}: {said}", "fault", max(0.0, seconds_until(headers.get("Retry-After", ""))))
-    if WITHHELD in code.split():  # Azure's, as an error of the request: its prompt or picture is the reason
+    if WITHHELD in code.split():  # Azure reports a filtered prompt or image as an error
         return Generation("", 0, WITHHELD, 0.0)
     is_long = status == 413 or bool(TOO_LONG.search(said)) or "context_length" in code
     return Refused("too_large" if is_long else "model_error", f"{status}: {said}")
 
 
 def _completion(body: bytes, cleaner: Cleaner, bounds: Bounds) -> Generation | Again | Refused:
+    """Parse the body of a 200 response."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
@@ -125,7 +140,7 @@ def _completion(body: bytes, cleaner: Cleaner, bounds: Bounds) -> Generation | A
 
 
 def _within(bounds: Bounds, usage: _Usage, text: str, finish: str) -> Generation:
-    """Make the answer. Of a text that is too long the beginning is kept, as one that was cut, with its fault."""
+    """Build the answer; truncate a text that is too long, with finish 'length' and an error."""
     error = detail = ""
     if (size := len(text.encode())) > bounds.text_bytes:
         text, finish, error = bounds.cut(text), "length", "model_error"
@@ -148,7 +163,7 @@ def _within(bounds: Bounds, usage: _Usage, text: str, finish: str) -> Generation
 
 @dataclass(frozen=True)
 class _Usage:
-    """The tokens that a server says it read and made, as far as they can be, and those that it reports beyond."""
+    """Token counts that a server reports: the plausible part of prompt and answer, and the part beyond it."""
 
     read: int
     made: int
@@ -157,6 +172,7 @@ class _Usage:
 
 
 def _usage(told: Any, bounds: Bounds) -> _Usage:
+    """Parse the ``usage`` object of a response."""
     usage = _object(told)
     read, made = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
     reasoning = _count(_object(usage.get("completion_tokens_details")).get("reasoning_tokens"))
@@ -167,23 +183,27 @@ def _usage(told: Any, bounds: Bounds) -> _Usage:
 
 
 def _object(value: Any) -> dict[str, Any]:
+    """Return the value if it is a JSON object, else {}."""
     return value if isinstance(value, dict) else {}
 
 
 def _count(value: Any) -> int:
-    """Return a number of tokens, 0 for what is none: JSON's true is a number to Python, and no column takes it."""
+    """Return a token count, 0 for any other value.
+
+    JSON's true is excluded: it is an int in Python, but no column accepts it.
+    """
     return min(value, MOST_COUNT) if type(value) is int and value > 0 else 0
 
 
 def _text(content: Any) -> str:
-    """Return an answer's text: a string, null, or a list of parts."""
+    """Return an answer's text from a string, null, or a list of parts."""
     if isinstance(content, list):
         return "".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
     return content if isinstance(content, str) else ""
 
 
 def _error(body: bytes, cleaner: Cleaner) -> tuple[str, str]:
-    """Return what a server says went wrong, in one line, and its code."""
+    """Return the server's error message in one line, and its error code."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):

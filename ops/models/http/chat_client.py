@@ -1,6 +1,6 @@
-"""Ask OpenAI-compatible endpoints: many requests at once, tried again where that helps, by others where one is lost.
+"""Send requests to OpenAI-compatible endpoints concurrently, with retries and failover between endpoints.
 
-All of it runs in one event loop, in a thread of its own, so that callers may be threads.
+All requests run in one event loop on a thread of its own, so that callers may be threads.
 """
 
 from __future__ import annotations
@@ -24,20 +24,27 @@ from pairmill.ops.models.http.http_spec import HttpSpec
 from pairmill.ops.models.http.watch import Watch, pause
 from pairmill.ops.models.model_error import ModelError
 
-# A request that fails so often, while others are answered, is at fault itself. Once its connection broke twice it has
-# an endpoint to itself: an engine that it kills then takes no other's answer with it.
+# Refuse a request after 5 strikes, while other requests succeed. After its connection broke twice, the request gets an
+# endpoint to itself: if it crashes the engine, no other answer is lost.
 MOST_STRIKES, BROKEN_ALONE = 5, 2
-# A server that asks for more patience than this is for another day.
+# Longest wait in seconds that a server may ask for; beyond this the run ends.
 MOST_PATIENCE = 600.0
-# So many failures in a row, before anything was answered and after that, are no picture's fault.
+# Failures in a row that end the run, before the first answer and after it: so many cannot be the fault of single
+# images.
 FAILURES_AT_FIRST, FAILURES_LATER = 8, 100
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How many seconds a client waits: for one ``request`` at most, in an ``outage`` (nobody answers, or only that it
-    is busy) until the run ends, before a second try, and between two ``probes`` of an endpoint. An engine that is
-    started again loads its model for some minutes."""
+    """Seconds that a client waits.
+
+    Attributes:
+        request: Longest wait for one request.
+        outage: Longest time without any answer until the run ends; overload responses count as no answer. A restarted
+            engine loads its model for some minutes.
+        second_try: Pause before the first retry.
+        probes: Pause between two probes of an endpoint.
+    """
 
     request: float = 300.0
     outage: float = 900.0
@@ -46,15 +53,21 @@ class Patience:
 
 
 class Silent(ModelError):
-    """Nobody answers at an endpoint, for now."""
+    """Raised when an endpoint does not answer for now."""
 
 
 class ChatClient:
-    """Requests to one model behind one or several endpoints, at most ``connections`` at once at each.
+    """A client of one model behind one or several endpoints.
 
-    ``key`` is the name of the variable that holds the endpoints' key, '' for none. With ``known`` answers to the
-    probe's questions each endpoint is asked these now and then, and when it comes back: another model ends the run.
-    Raises ModelError when the variable is empty.
+    With ``known`` answers to the probe's questions, each endpoint is probed now and then, and before it is used again
+    after an outage; an endpoint with another model ends the run. Raises ModelError if the key's variable is empty.
+
+    Args:
+        spec: The model's name and endpoints.
+        key: Name of the environment variable with the endpoints' key, '' for none.
+        connections: Maximum requests in flight per endpoint.
+        known: Expected answers to the probe's questions.
+        patience: Timeouts; by default `Patience()`.
     """
 
     def __init__(
@@ -77,16 +90,20 @@ class ChatClient:
         atexit.register(self.close)
 
     def submit(self, messages: bytes, max_tokens: int) -> Future[Generation]:
-        """Send a request as soon as an endpoint has room for it; return what its answer will be in.
+        """Send a request once an endpoint has room; return a future of its answer.
 
-        Waits for that room, so that no more is under way than the endpoints work at. Raises ModelError when the run is
-        over: no endpoint lets us ask, or none answers any more.
+        Blocks until there is room, so that no more requests are in flight than the endpoints process. Raises ModelError
+        if the run has ended: no endpoint accepts requests, or none answers any more.
         """
         return self._run(self._admit(messages, max_tokens))
 
     def probe(self, endpoint: Endpoint) -> tuple[str, ...]:
-        """Ask an endpoint the probe's questions, one after the other, and return its answers. Raises Silent when nobody
-        answers, ModelError for an answer that no request would do better with."""
+        """Ask an endpoint the probe's questions, one after the other; return its answers.
+
+        Raises:
+            Silent: The endpoint does not answer.
+            ModelError: The endpoint would fail on every request.
+        """
         answers = self._run(self._watch.probe(endpoint))
         if isinstance(answers, Again):
             raise Silent(
@@ -95,11 +112,11 @@ class ChatClient:
         return answers
 
     def server(self, endpoint: Endpoint) -> str:
-        """Return what an endpoint says that it is: its Server header, who owns the model, its version."""
+        """Return an endpoint's own description: its Server header, the model's owner, its version."""
         return self._run(self._connection.described(endpoint))
 
     def close(self) -> None:
-        """Close all connections; what is under way gets no answer."""
+        """Close all connections; requests in flight get no answer."""
         atexit.unregister(self.close)
         if self._loop.is_running():
             self._run(self._close())
@@ -108,18 +125,21 @@ class ChatClient:
             self._loop.close()
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine in the event loop and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _open(self) -> None:
+        """Create the loop's own objects and connections, and start the periodic probes."""
         self._changed = asyncio.Event()
         self._alone = asyncio.Lock()
-        self._tasks: set[asyncio.Task] = set()  # a loop holds its tasks weakly
+        self._tasks: set[asyncio.Task] = set()  # keeps tasks alive; the loop has weak references only
         self._watch = Watch(self._connection, self._known, self._end, self._is_back, self._patience.second_try)
         await self._connection.open()
         if self._known:
             self._begin(self._watch.keep(self.endpoints, self._patience.probes))
 
     async def _close(self) -> None:
+        """End the run, cancel all tasks and close the connections."""
         self._end(ModelError(f"model 'http:{self._spec.name}': its connections are closed"))
         for task in self._tasks:
             task.cancel()
@@ -127,17 +147,20 @@ class ChatClient:
         await self._connection.close()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a background task."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _admit(self, messages: bytes, max_tokens: int) -> Future[Generation]:
+        """Wait for room at an endpoint, start the request, and return a future of its answer."""
         endpoint = await self._room()
         answer: Future[Generation] = Future()
         self._begin(self._converse(messages, max_tokens, endpoint, answer))
         return answer
 
     async def _converse(self, messages: bytes, max_tokens: int, endpoint: Endpoint, answer: Future[Generation]) -> None:
+        """Set the future's answer or error. A ModelError also ends the run."""
         try:
             answer.set_result(await self._persist(messages, max_tokens, endpoint))
         except ModelError as error:
@@ -147,7 +170,7 @@ class ChatClient:
             answer.set_exception(error)
 
     async def _persist(self, messages: bytes, max_tokens: int, endpoint: Endpoint) -> Generation:
-        """Ask until there is an answer, or it is clear that there will be none. ``endpoint`` has room for it."""
+        """Retry a request until it is answered or refused. ``endpoint`` has room for the first attempt."""
         began = time.monotonic()
         strikes = broken = retries = discarded = unbelieved = 0
         async with AsyncExitStack() as stack:
@@ -176,7 +199,7 @@ class ChatClient:
         return replace(outcome, **took, unbelieved_tokens=unbelieved)
 
     async def _turn(self, endpoint: Endpoint, messages: bytes, max_tokens: int) -> Generation | Again | Refused:
-        """Ask once in the room that the endpoint has, and have it remember what came of it."""
+        """Send the request once to an endpoint that has room, and update the endpoint's state by the outcome."""
         started = time.monotonic()
         try:
             outcome = await self._connection.ask(endpoint, messages, max_tokens)
@@ -199,7 +222,10 @@ class ChatClient:
         return outcome
 
     def _set_back(self, endpoint: Endpoint, outcome: Again, now: float) -> None:
-        """Have the endpoint get less, or nothing for a while. Raises ModelError when each wants too long a while."""
+        """Reduce or pause an endpoint's requests after a failure.
+
+        Raises ModelError if every endpoint asks for a pause beyond MOST_PATIENCE.
+        """
         if outcome.kind in ("unreachable", "broken"):
             if self._known and not endpoint.is_watched:
                 endpoint.is_watched = True
@@ -216,7 +242,10 @@ class ChatClient:
             endpoint.concurrency.slow_down()
 
     async def _room(self, avoid: Endpoint | None = None) -> Endpoint:
-        """Wait for an endpoint that has room, and take it: the least busy one, another than ``avoid`` if there is."""
+        """Wait for an endpoint with room and occupy it: the least busy one, if possible another than ``avoid``.
+
+        Raises ModelError if the run has ended, or no endpoint has answered for ``outage`` seconds.
+        """
         while True:
             if self._over:
                 raise self._over
@@ -230,13 +259,17 @@ class ChatClient:
             await self._change(min([1.0, *(each.resumes_at - now for each in self.endpoints if each.resumes_at > now)]))
 
     async def _change(self, seconds: float) -> None:
-        """Wait until a request ends somewhere, or the time is over."""
+        """Wait until any request ends, or ``seconds`` have passed."""
         self._changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
 
     def _count_failure(self, endpoint: Endpoint, refused: Refused) -> None:
+        """Count a refusal against the endpoint. Raises ModelError after too many in a row.
+
+        A prompt that is too long counts only while the endpoint has answered nothing.
+        """
         endpoint.n_failed += refused.reason != "too_large" or not endpoint.n_answered
         if endpoint.n_failed >= (FAILURES_LATER if endpoint.n_answered else FAILURES_AT_FIRST):
             raise ModelError(
@@ -245,6 +278,7 @@ class ChatClient:
             )
 
     def _outage(self, now: float) -> ModelError:
+        """Return the error of an outage, with its length and the last failure."""
         urls = ", ".join(each.url for each in self.endpoints)
         return ModelError(
             f"model 'http:{self._spec.name}': no answer from {urls} for {now - self._dark_since:.0f} s "
@@ -252,10 +286,11 @@ class ChatClient:
         )
 
     def _is_back(self) -> None:
+        """Note that an endpoint can be used again."""
         self._dark_since = 0.0
         self._changed.set()
 
     def _end(self, error: ModelError) -> None:
-        """Let nobody wait for an answer that nobody will give."""
+        """End the run with ``error``, unless it has ended, and wake up all waiting requests."""
         self._over = self._over or error
         self._changed.set()

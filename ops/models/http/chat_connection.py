@@ -1,4 +1,4 @@
-"""Put single requests to endpoints, each with its time limit, and ask what they are."""
+"""Send single requests to endpoints, each with a timeout, and read the endpoints' descriptions."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ from pairmill.ops.models.http.endpoint import Endpoint
 from pairmill.ops.models.http.http_spec import HttpSpec
 from pairmill.ops.models.model_error import ModelError
 
-# From so many answers on it is known what is long for a request: ten times their median.
+# After 20 answers, the timeout of a request is 10 times their median.
 TIMES_MEDIAN, ANSWERS_TO_TELL = 10, 20
 CONNECT_SECONDS = 10.0
 MOST_BODY = 8_000_000
 MOST_NAME, MOST_ERROR = 80, 200
-# What OpenAI says to `max_tokens`; others name both settings where a limit is too large.
+# OpenAI's error for `max_tokens`. Other servers name both settings in the error for a limit that is too large.
 OTHER_NAME = re.compile(r"(not supported|unsupported).*max_completion_tokens", re.IGNORECASE)
 
 
 class ChatConnection:
-    """Connections to the endpoints of one model, in one event loop. A request takes ``most_seconds`` at most, and less
-    once it is known how long they take. ``key`` is as of `ChatClient`. Raises ModelError when its variable is empty."""
+    """Connections to the endpoints of one model, in one event loop.
+
+    A request times out after ``most_seconds``, or earlier once typical times are known. ``key`` is the name of the
+    environment variable with the endpoints' key, '' for none. Raises ModelError if that variable is empty.
+    """
 
     def __init__(self, spec: HttpSpec, key: str, most_seconds: float) -> None:
         self.spec, self._key, self._most = spec, _key(spec, key), most_seconds
@@ -46,7 +49,7 @@ class ChatConnection:
         self._limits: set[asyncio.Timeout] = set()
 
     async def open(self) -> None:
-        """Make ready for requests, in the event loop that will make them."""
+        """Open the HTTP session; call it in the event loop that will send the requests."""
         self._session = aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {self._key}"} if self._key else None,
             connector=aiohttp.TCPConnector(limit=0),
@@ -59,7 +62,7 @@ class ChatConnection:
         await self._session.close()
 
     async def ask(self, endpoint: Endpoint, messages: bytes, max_tokens: int) -> Generation | Again | Refused:
-        """Ask an endpoint once. Raises ModelError as `chat_answer.read`."""
+        """Send one request to an endpoint; return the parsed response. Raises ModelError as `chat_answer.read` does."""
         limit_name, seconds = endpoint.limit_name, self._most_seconds()
         body = chat_request.request(self.spec.name, messages, max_tokens, limit_name)
         try:
@@ -84,12 +87,15 @@ class ChatConnection:
         bounds = Bounds(max_tokens, len(body))
         outcome = chat_answer.read(status, headers, data, self.where(endpoint), self._cleaner, bounds)
         if limit_name == "max_tokens" and isinstance(outcome, Refused) and OTHER_NAME.search(outcome.said):
-            endpoint.limit_name = "max_completion_tokens"  # which newer models of OpenAI's want in its place
+            endpoint.limit_name = "max_completion_tokens"  # newer models of OpenAI require this name
             return Again("it wants the token limit by another name", "renamed")
         return outcome
 
     def took(self, seconds: float) -> None:
-        """Note how long an answer took. When it is first known what is long, what is under way gets no longer."""
+        """Record the seconds of an answer.
+
+        When typical times become known, the timeouts of requests in flight are shortened too.
+        """
         self._took.append(seconds)
         if len(self._took) == ANSWERS_TO_TELL:
             until = asyncio.get_running_loop().time() + self._most_seconds()
@@ -98,7 +104,7 @@ class ChatConnection:
                     limit.reschedule(until)
 
     async def described(self, endpoint: Endpoint) -> str:
-        """Return what an endpoint says that it is: its Server header, who owns the model, its version."""
+        """Return an endpoint's own description in ASCII: its Server header, the model's owner, its version."""
         models = await self._looked_up(endpoint, f"{endpoint.url}/models")
         listed = models.get("data")
         own = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
@@ -112,16 +118,22 @@ class ChatConnection:
         return f"model 'http:{self.spec.name}' at {endpoint.url}"
 
     def _in_a_line(self, error: Exception) -> str:
-        # aiohttp quotes what it could not read of an answer.
+        """Format an error in one line, without the key."""
+        # aiohttp quotes the unreadable part of a response.
         return self._cleaner.line(f"{type(error).__name__}: {error}".replace("\\n", " "), MOST_ERROR)
 
     def _most_seconds(self) -> float:
+        """Return the current timeout in seconds.
+
+        Once typical times are known, it is 10 times their median, but at least a tenth of the maximum.
+        """
         if len(self._took) < ANSWERS_TO_TELL:
             return self._most
         return min(self._most, max(self._most / 10, TIMES_MEDIAN * statistics.median(self._took)))
 
     @asynccontextmanager
     async def _within(self, seconds: float) -> AsyncIterator[None]:
+        """Apply a timeout to the body; `took` may shorten it."""
         async with asyncio.timeout(seconds) as limit:
             self._limits.add(limit)
             try:
@@ -130,7 +142,7 @@ class ChatConnection:
                 self._limits.discard(limit)
 
     async def _looked_up(self, endpoint: Endpoint, url: str) -> dict:
-        """Return what an address answers, {} where that is no JSON object: not every server has it."""
+        """Return the JSON object at a URL, {} if there is none: not every server has these pages."""
         with suppress(TimeoutError, OSError, aiohttp.ClientError, ValueError, RecursionError):
             asked = self._session.get(url, allow_redirects=False, **self._proxies[endpoint.url])
             async with asyncio.timeout(CONNECT_SECONDS), asked as response:
@@ -140,7 +152,7 @@ class ChatConnection:
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """Read a body of up to MOST_BODY bytes, the beginning of a longer one."""
+    """Read a body, truncated to about MOST_BODY bytes."""
     data = b""
     while len(data) < MOST_BODY and (more := await response.content.read(MOST_BODY)):
         data += more
@@ -148,9 +160,10 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _proxy(url: str) -> dict[str, Any]:
-    """Return the environment's proxy for an address, as aiohttp takes it: its password apart, which no error shows.
+    """Return aiohttp's arguments for the environment's proxy.
 
-    Of `~/.netrc`, which aiohttp would read as well, nothing is sent: a key is what a variable's name was given for.
+    The proxy's password goes into a header, so that no error shows it. Credentials in `~/.netrc`, which aiohttp could
+    read too, are never sent: only a named variable supplies a key.
     """
     asked = urlsplit(url)
     proxy = "" if proxy_bypass(asked.hostname or "") else getproxies().get(asked.scheme, "")
@@ -165,7 +178,10 @@ def _proxy(url: str) -> dict[str, Any]:
 
 
 def _key(spec: HttpSpec, variable: str) -> str:
-    """Return the key that a variable holds, '' without a variable."""
+    """Return the key in an environment variable, '' if no variable is named.
+
+    Raises ModelError if the key is empty or not one line of printable ASCII.
+    """
     value = os.environ.get(variable, "") if variable else ""
     if variable and (not value or not value.isascii() or not value.isprintable()):
         raise ModelError(

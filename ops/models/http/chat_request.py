@@ -1,4 +1,4 @@
-"""Write requests of /v1/chat/completions: a picture as a data URL, a prompt, greedy, with a token limit."""
+"""Encode requests to /v1/chat/completions: an image as a data URL, a prompt, temperature 0, a token limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-# How a picture is encoded again for its journey: 'png' loses nothing, 'jpeg-90' is some eight times smaller.
+# Image encodings in requests: 'png' is lossless, 'jpeg-90' is some eight times smaller.
 ENCODING = re.compile(r"png|jpeg-([1-9][0-9]?|100)")
 
 
@@ -26,7 +26,7 @@ def encoded(picture: np.ndarray, encoding: str) -> tuple[str, bytes]:
 
 
 def messages(picture: np.ndarray | None, prompt: str, encoding: str) -> bytes:
-    """Return the JSON of the one message that asks ``prompt`` about a picture, or of itself alone."""
+    """Return the JSON of a single user message with ``prompt``, and with the image if there is one."""
     content: list[dict] | str = prompt
     if picture is not None:
         kind, data = encoded(picture, encoding)
@@ -36,6 +36,6 @@ def messages(picture: np.ndarray | None, prompt: str, encoding: str) -> bytes:
 
 
 def request(model: str, messages: bytes, max_tokens: int, limit: str = "max_tokens") -> bytes:
-    """Return a request's body. ``limit`` is the name under which this server takes the token limit."""
+    """Return the JSON body of a request. ``limit`` is this server's name of the token limit."""
     head = json.dumps({"model": model, limit: max_tokens, "temperature": 0, "stream": False}, ensure_ascii=False)
     return head[:-1].encode() + b', "messages": ' + messages + b"}"

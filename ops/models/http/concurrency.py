@@ -1,27 +1,27 @@
-"""Fit how many requests an endpoint has at once: more as long as it answers more a second, fewer when it is busy."""
+"""Adapt the number of concurrent requests to an endpoint: raise it while throughput grows, halve it on overload."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 FIRST, STEP = 8, 1.5
-# A step up is kept for this much more throughput; below that more requests only wait longer.
+# Keep a higher limit only for 5 % more throughput; below that, requests only wait longer.
 WORTH = 1.05
-# A measure takes so many answers for each request at once; those of the first round began at the limit before, and are
-# not counted.
+# A measurement counts 4 answers per concurrent request. Answers of the first round were sent under the previous limit
+# and are not counted.
 ANSWERS_A_SLOT = 4
-# After so many measures at a limit that was found, the next one is tried again: a server may have got company, or help.
+# After 20 measurements at the best limit, try the next one again: the server's load or capacity may have changed.
 SETTLED = 20
 
 
 @dataclass
 class Concurrency:
-    """The number of requests that one endpoint has at once, at ``most`` so many. Times are seconds of any clock."""
+    """The limit of concurrent requests to one endpoint, at most ``most``. Times are seconds of any monotonic clock."""
 
     most: int
     limit: int = 0
-    _before: float = 0.0  # answers a second at the limit below
-    _last: int = 0  # the limit below
+    _before: float = 0.0  # answers a second at the previous limit
+    _last: int = 0  # the previous limit
     _since: float = 0.0
     _answers: int = 0
     _was_full: bool = False
@@ -31,11 +31,11 @@ class Concurrency:
         self.limit = min(FIRST, self.most)
 
     def began(self, in_flight: int) -> None:
-        """Note that another request is under way: a limit that is never reached says nothing of what it is worth."""
+        """Record a started request: a measurement counts only if the limit was reached."""
         self._was_full |= in_flight >= self.limit
 
     def answered(self, now: float) -> None:
-        """Note an answer; at the end of a measure, raise the limit, keep it, or go back to the one before."""
+        """Record an answer; at the end of a measurement, raise, keep or restore the limit of concurrent requests."""
         self._answers += 1
         if self._answers <= self.limit:
             self._since = now
@@ -54,10 +54,11 @@ class Concurrency:
             self.limit, self._before, self._settled = self._last, 0.0, SETTLED
 
     def slow_down(self) -> None:
-        """Halve the limit: the endpoint has too much to do. It grows again from there, after a while."""
+        """Halve the limit of an overloaded endpoint. It can grow again after 5 measurements."""
         self.limit = max(1, self.limit // 2)
         self._before, self._last, self._settled = 0.0, self.limit, SETTLED // 4
         self._restart()
 
     def _restart(self) -> None:
+        """Start a new measurement."""
         self._answers, self._was_full = 0, False

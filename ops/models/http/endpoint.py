@@ -1,4 +1,4 @@
-"""Keep the state of one endpoint: what it has under way, whether it answers, and when it is to be tried again."""
+"""Track the state of one endpoint: requests in flight, whether it answers, and when to retry it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,29 @@ from dataclasses import dataclass, field
 
 from pairmill.ops.models.http.concurrency import Concurrency
 
-# A lost endpoint is tried again after this many seconds, twice as long each time.
+# Seconds until a lost endpoint is retried; the pause doubles each time.
 FIRST_PAUSE, MOST_PAUSE = 0.5, 30.0
-# How often it is looked whether an endpoint has done what it had.
+# Seconds between checks whether an endpoint's requests have ended.
 LOOK_SECONDS = 0.05
 
 
 @dataclass
 class Endpoint:
-    """One endpoint at ``url``. ``is_lost``: it did not answer last; ``is_held``: it gets nothing new for now;
-    ``is_watched``: it is being brought back. ``limit_name`` is how it calls the token limit; ``n_answered`` counts its
-    texts, ``n_failed`` its failures since the last one."""
+    """The state of one endpoint at ``url``.
+
+    Attributes:
+        url: Base URL.
+        concurrency: Limit of concurrent requests.
+        in_flight: Requests in flight.
+        is_lost: Whether its last request failed to connect or broke off.
+        is_held: Whether it gets no new requests for now.
+        is_watched: Whether a probe decides when it is used again.
+        resumes_at: Monotonic time before which it gets no request.
+        server: Its Server header.
+        limit_name: Its name of the token limit setting.
+        n_answered: Answers so far.
+        n_failed: Failures since the last answer.
+    """
 
     url: str
     concurrency: Concurrency
@@ -36,7 +48,7 @@ class Endpoint:
 
     @asynccontextmanager
     async def alone(self, besides: int = 0) -> AsyncIterator[None]:
-        """Hold it, so that it gets nothing new, and wait until no more than ``besides`` requests are under way."""
+        """Run the body once at most ``besides`` requests are in flight; the endpoint gets no new requests meanwhile."""
         while self.is_held:
             await asyncio.sleep(LOOK_SECONDS)
         self.is_held = True
@@ -48,36 +60,42 @@ class Endpoint:
             self.is_held = False
 
     def has_room(self, now: float) -> bool:
-        """Whether it may have another request; one that was lost, a single one, to see."""
+        """Return whether it accepts another request now. A lost endpoint accepts a single one, as a trial."""
         most = 1 if self.is_lost else self.concurrency.limit
         return not (self.is_held or self.is_watched) and now >= self.resumes_at and self.in_flight < most
 
     def begin(self) -> None:
+        """Record a started request."""
         self.in_flight += 1
         self.concurrency.began(self.in_flight)
 
     def end(self) -> None:
+        """Record a finished request, whatever its outcome."""
         self.in_flight -= 1
 
     def answered(self, now: float) -> None:
-        """Note that it did its work. One that is watched is back when the watch says so."""
+        """Record an answer. A watched endpoint stays lost until `is_back`."""
         self.is_lost, self._pause = self.is_lost and self.is_watched, FIRST_PAUSE
         self.concurrency.answered(now)
 
     def is_back(self) -> None:
-        """Note that it answers as it did before it was lost."""
+        """Record that the endpoint answers as it did before it was lost."""
         self.is_lost, self._pause = False, FIRST_PAUSE
 
     def rest(self, now: float, seconds: float) -> None:
-        """Leave it alone for so long as it asked for, or for a pause that doubles; then ask less of it at once."""
-        if now < self.resumes_at:  # an answer to what was sent before it asked
+        """Pause an overloaded endpoint and halve its concurrency.
+
+        The pause is the ``seconds`` that it asks for; if 0, a pause that doubles each time. During a pause, only extend
+        it.
+        """
+        if now < self.resumes_at:  # a request sent before the pause began
             self.resumes_at = max(self.resumes_at, now + seconds)
             return
         self.concurrency.slow_down()
         self.resumes_at = now + (seconds or self._longer())
 
     def lose(self, now: float) -> None:
-        """Note that nobody answered there."""
+        """Record a failed connection: halve the concurrency and pause, twice as long each time."""
         if not self.is_lost:
             self.is_lost = True
             self.concurrency.slow_down()
@@ -86,5 +104,6 @@ class Endpoint:
             self.resumes_at = now + self._longer()
 
     def _longer(self) -> float:
+        """Return the next pause in seconds, and double it up to MOST_PAUSE."""
         pause, self._pause = self._pause, min(2 * self._pause, MOST_PAUSE)
         return pause

@@ -1,4 +1,4 @@
-"""Answer prompts about pictures, or of themselves, with a model behind OpenAI-compatible endpoints."""
+"""Answer prompts, with or without an image, by a model behind OpenAI-compatible endpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pairmill.ops.models.http.chat_client import ChatClient
 from pairmill.ops.models.http.chat_request import messages
 from pairmill.ops.models.http.http_spec import parse_http
 
-# Requests that may be under way or answered and not yet taken: few bytes each, and one that is slow holds up no other.
+# Maximum requests in flight or answered but not yet fetched: a few bytes each, so one slow request delays no other.
 UNDER_WAY = 1024
 
 
@@ -22,10 +22,14 @@ UNDER_WAY = 1024
 class HttpModel:
     """Answer prompts by ``spec`` ('http:NAME@https://host/v1,https://host2/v1'), greedily: temperature 0.
 
-    ``encoding`` ('png', 'jpeg-QUALITY') is how pictures are sent, and part of what the answers depend on, as are NAME
-    and prompts. The others are placement: the variable that holds the ``key``, the most ``connections`` at once at an
-    endpoint, and the answers to the probe's questions that are ``known``. What a server refuses of a single request is
-    an error of that row; what it refuses of all raises ModelError.
+    A request that the server refuses becomes an error of its row; a refusal of all requests raises ModelError.
+
+    Attributes:
+        spec: The model's name and endpoints. Only the name is part of a scorer's identity.
+        encoding: How images are encoded in requests, 'png' or 'jpeg-QUALITY'; changes answers.
+        key: Name of the environment variable with the endpoints' key.
+        connections: Maximum concurrent requests per endpoint.
+        known: Expected answers to the probe's questions.
     """
 
     spec: str
@@ -39,23 +43,26 @@ class HttpModel:
     elsewhere: ClassVar[int] = UNDER_WAY
 
     def load(self) -> None:
-        """Connect. Raises ModelError when the key is missing; whether anybody is there, the first request tells."""
+        """Open the client. Raises ModelError if the key is missing.
+
+        An unreachable endpoint shows at the first request only.
+        """
         self._client()
 
     def fitted(self, prompt: str, side: int, max_tokens: int) -> HttpModel:
-        """Return this model: its server makes batches of what it is asked."""
+        """Return this model unchanged: the server batches requests itself."""
         return self
 
     def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
-        """Give each row its own request."""
+        """Return one batch per row: each row is a request."""
         return [[row] for row in range(len(prompts))]
 
     def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> list[bytes]:
-        """Encode pictures and prompts as messages."""
+        """Encode images and prompts as JSON messages."""
         return [messages(*each, self.encoding) for each in zip(pictures, prompts, strict=True)]
 
     def infer(self, prepared: list[bytes], max_tokens: int) -> list[Future[Generation]]:
-        """Send requests as there is room for them at the endpoints."""
+        """Send the requests, blocking until the endpoints have room for them."""
         return [self._client().submit(each, max_tokens) for each in prepared]
 
     def fetch(self, running: list[Future[Generation]]) -> list[Generation]:
@@ -63,14 +70,15 @@ class HttpModel:
         return [each.result() for each in running]
 
     def generate(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
-        """Generate an answer a row, in the order given."""
+        """Generate one answer per row, in input order."""
         return self.fetch(self.infer(self.prepare(pictures, prompts), max_tokens))
 
     def _client(self) -> ChatClient:
+        """Return the process's client for these settings."""
         return _client(self.spec, self.key, self.connections, self.known)
 
 
 @cache
 def _client(spec: str, key: str, connections: int, known: tuple[str, ...]) -> ChatClient:
-    """Make the process's one client of a model: what it learned of the endpoints outlives an item."""
+    """Return the process's only client of a model, so that the state of its endpoints outlives a work item."""
     return ChatClient(parse_http(spec), key, connections, known)

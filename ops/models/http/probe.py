@@ -1,4 +1,4 @@
-"""Tell by fixed pictures whether an endpoint still serves the model that it did."""
+"""Check by questions about fixed images whether an endpoint still serves the same model."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ from pairmill.ops.models.model_error import ModelError
 PROMPT = "Describe the picture."
 PROBE_TOKENS = 32
 SIDE = 224
-# Words that two series of answers must have in common, in order, 0 to 1. A batch of another size or another card flips
-# a near tie here and there; another model describes other things. Seen on the demo's captioner, for weights changed by
-# a normal share of themselves: 0.87 to 1 at 0.4 % (what bf16 rounds) and 1 %, 0.72 to 0.87 at 3 %, 0.44 to 0.67 at 20 %
-# and more.
+# Least agreement (0 to 1) between two lists of answers: the share of words in common, in order. Another batch size or
+# card flips a near tie here and there; another model describes different things. Measured on the demo's captioner,
+# whose weights were changed by normal noise relative to themselves: 0.87 to 1 at 0.4 % (bf16 rounding) and 1 %, 0.72 to
+# 0.87 at 3 %, 0.44 to 0.67 at 20 % and more.
 LEAST_AGREEMENT = 0.7
 
 
-# What a model that takes no pictures is asked instead.
+# Subjects of the questions for a model that accepts no images.
 IN_WORDS = ("a red disc", "a blue square", "a green triangle", "yellow stripes", "a chess board", "a rainbow")
 
 
 @cache
 def questions() -> tuple[tuple[bytes, bytes], ...]:
-    """Return the messages of the probe's questions: one prompt about each of six fixed pictures, and what a model that
-    refuses pictures is asked instead."""
+    """Return the messages of the probe's six questions about images.
+
+    Each comes with a question in words, for a model that refuses images.
+    """
     instead = (messages(None, f"Describe {thing} in one sentence.", "png") for thing in IN_WORDS)
     return tuple(zip((messages(picture, PROMPT, "png") for picture in pictures()), instead, strict=True))
 
 
 def pictures() -> list[np.ndarray]:
-    """Make six pictures (SIDE, SIDE, 3) uint8 that any model says something else of: shapes, stripes, a gradient."""
+    """Draw six images (SIDE, SIDE, 3) uint8 that any model describes differently: shapes, stripes, a gradient."""
     y, x = np.mgrid[:SIDE, :SIDE]
     disc = (x - SIDE / 2) ** 2 + (y - SIDE / 2) ** 2 < (SIDE / 3) ** 2
     square = (abs(x - SIDE / 2) < SIDE / 4) & (abs(y - SIDE / 2) < SIDE / 4)
@@ -53,7 +55,7 @@ def pictures() -> list[np.ndarray]:
 
 
 def agreement(answers: tuple[str, ...], known: tuple[str, ...]) -> float:
-    """Return the mean share, 0 to 1, of words that answers to the same questions have in common, in order."""
+    """Return the mean share (0 to 1) of words in common, in order, between answers to the same questions."""
     ratios = [
         difflib.SequenceMatcher(None, one.lower().split(), other.lower().split(), autojunk=False).ratio()
         for one, other in zip(answers, known, strict=True)
@@ -62,7 +64,7 @@ def agreement(answers: tuple[str, ...], known: tuple[str, ...]) -> float:
 
 
 def check(where: str, answers: tuple[str, ...], known: tuple[str, ...]) -> float:
-    """Return how far the answers agree with the ``known`` ones. Raises ModelError for those of another model."""
+    """Return the agreement of ``answers`` with the ``known`` ones. Raises ModelError below LEAST_AGREEMENT."""
     found = agreement(answers, known)
     if found < LEAST_AGREEMENT:
         first = next(n for n, (one, other) in enumerate(zip(answers, known, strict=True)) if one != other)

@@ -1,4 +1,4 @@
-"""Watch endpoints by the probe's questions: now and then, and before one that was lost is given anything again."""
+"""Probe endpoints with fixed questions: periodically, and before a lost endpoint is used again."""
 
 from __future__ import annotations
 
@@ -19,8 +19,15 @@ MOST_TRIES, MOST_PAUSE = 5, 30.0
 
 
 class Watch:
-    """A watch over endpoints whose answers to the probe's questions are ``known`` (() where they are not yet: then it
-    only asks). ``end(error)`` is called where one has another model; ``is_back()`` where one may be used again."""
+    """A watch over endpoints that compares their answers to the probe's questions with ``known`` answers.
+
+    Args:
+        connection: Sends the questions.
+        known: Expected answers; () if there are none yet, then nothing is compared.
+        end: Called with the error when an endpoint serves another model.
+        is_back: Called when an endpoint can be used again.
+        second_try: Seconds before the first retry of a question.
+    """
 
     def __init__(
         self,
@@ -34,8 +41,10 @@ class Watch:
         self._second_try = second_try
 
     async def probe(self, endpoint: Endpoint) -> tuple[str, ...] | Again:
-        """Ask the questions, one after the other; return the answers, or why there is none. Raises ModelError when all
-        are refused: a server that is not set up for them says nothing of its model."""
+        """Ask the questions one after the other; return the answers, or the failure of the first that has none.
+
+        Raises ModelError if all questions are refused: the server is set up wrongly, and its model stays unknown.
+        """
         answers, refused = [], []
         for question, in_words in questions():
             outcome = await self._put(endpoint, question)
@@ -53,7 +62,7 @@ class Watch:
         return tuple(answers)
 
     async def keep(self, endpoints: Sequence[Endpoint], seconds: float) -> None:
-        """Ask every endpoint each so many ``seconds``, when it has nothing else to do."""
+        """Probe every endpoint that is not lost each ``seconds``, once its requests have ended, until cancelled."""
         with self._ends_the_run():
             while True:
                 await asyncio.sleep(seconds)
@@ -62,7 +71,7 @@ class Watch:
                         await self._ask_alone(endpoint)
 
     async def bring_back(self, endpoint: Endpoint) -> None:
-        """Give a lost endpoint, which is marked as watched, nothing until it answers as it did."""
+        """Block a lost endpoint, which is marked as watched, until it gives the known answers again."""
         with self._ends_the_run():
             async with endpoint.alone():
                 while True:
@@ -77,14 +86,15 @@ class Watch:
         self._is_back()
 
     async def _ask_alone(self, endpoint: Endpoint) -> None:
+        """Probe an endpoint while it has no other request."""
         async with endpoint.alone():
-            answers = () if endpoint.is_lost else await self.probe(endpoint)  # lost meanwhile: it is brought back
+            answers = () if endpoint.is_lost else await self.probe(endpoint)  # lost meanwhile: `bring_back` probes it
         if answers and not isinstance(answers, Again):
             check(self._connection.where(endpoint), answers, self._known)
             self._is_back()
 
     async def _put(self, endpoint: Endpoint, question: bytes) -> Generation | Again | Refused:
-        """Put one question, again where that may help."""
+        """Ask one question, with up to MOST_TRIES attempts."""
         for tries in range(1, MOST_TRIES):
             outcome = await self._connection.ask(endpoint, question, PROBE_TOKENS)
             if not isinstance(outcome, Again) or outcome.kind in ("unreachable", "late"):
@@ -94,6 +104,7 @@ class Watch:
 
     @contextmanager
     def _ends_the_run(self) -> Iterator[None]:
+        """Pass a ModelError of the body on to ``end``."""
         try:
             yield
         except ModelError as error:
@@ -101,6 +112,8 @@ class Watch:
 
 
 def pause(first: float, tries: int) -> float:
-    """Return the seconds before another try: doubled each time, and spread by a half, so that requests that failed
-    together do not come back together."""
+    """Return the seconds before the next retry: doubled each time up to MOST_PAUSE, with 50 % jitter.
+
+    Jitter keeps requests that failed together from returning together.
+    """
     return min(first * 2 ** (tries - 1), MOST_PAUSE) * random.uniform(0.5, 1.5)

@@ -1,4 +1,4 @@
-"""Load a causal language model of transformers with its tokenizer, and refuse what is none."""
+"""Load a causal language model of transformers with its tokenizer, and reject models of other kinds."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from pairmill.ops.models.model_digest import ModelError, resolve
 
 
 def load_causal(spec: str, kind: torch.dtype, example: str) -> tuple[Any, Any]:
-    """Load the model of ``spec`` onto the device, its weights as ``kind``, and its tokenizer; return both.
+    """Load the model of ``spec`` onto the device, with weights as ``kind``, and its tokenizer; return both.
 
-    Code from the model's repository is never run, weights are read as numbers alone. Raises ModelError, which names
-    ``example`` as a model that would do, for one that is missing, damaged, incomplete or no causal language model.
+    Code from the model's repository never runs, and checkpoints are loaded with ``weights_only``: no pickled code
+    either.
+
+    Raises:
+        ModelError: The model is missing, damaged, incomplete or no causal language model. The message names ``example``
+            as a model that works.
     """
     if not spec.startswith("hf:"):
         raise ModelError(f"model '{spec}': transformers loads language models; write 'hf:NAME_OR_FOLDER'")
@@ -23,14 +27,14 @@ def load_causal(spec: str, kind: torch.dtype, example: str) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()  # one bar a worker would overwrite the run's own
+    disable_progress_bar()  # one progress bar per worker would overwrite the run's own
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder, dtype=kind, local_files_only=True, trust_remote_code=False, weights_only=True,
             output_loading_info=True,
         )  # fmt: skip
-    except Exception as error:  # a config of another kind of model, a missing tokenizer, damaged weights
+    except Exception as error:  # a config of another model kind, a missing tokenizer, damaged weights
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise ModelError(
             f"model '{spec}' does not load as a causal language model: {reason}; check its config, tokenizer and "
@@ -44,6 +48,7 @@ def load_causal(spec: str, kind: torch.dtype, example: str) -> tuple[Any, Any]:
 
 
 def _what_it_lacks(model: Any, tokenizer: Any, missing: set[str]) -> str:
+    """Return why the loaded model cannot be used as a causal language model; '' if it can."""
     known = model.get_input_embeddings().num_embeddings
     if len(tokenizer) > known:
         return f"its tokenizer has {len(tokenizer)} tokens, its weights {known}; they are not of one model"
@@ -53,9 +58,9 @@ def _what_it_lacks(model: Any, tokenizer: Any, missing: set[str]) -> str:
 
 
 def _is_causal(model: Any) -> bool:
-    """Whether what follows a token leaves what the model says of it as it is."""
+    """Return whether a token's logits are independent of the tokens after it, by a trial on 3 tokens."""
     ids = torch.tensor([[0, 0, 0], [0, 0, 1]])
     with exact_inference():
         first, second = model(input_ids=ids.to(model.device), use_cache=False).logits[:, :2].float()
-    room = max(1e-4, 4 * torch.finfo(model.dtype).eps)  # of bf16 two steps; a model that sees both ways is far beyond
+    room = max(1e-4, 4 * torch.finfo(model.dtype).eps)  # two rounding steps of bf16; a bidirectional model is far off
     return torch.allclose(first, second, rtol=room, atol=room)

@@ -1,4 +1,4 @@
-"""Parse English sentences into words with part of speech, tag and dependency label, by a pipeline of spaCy."""
+"""Parse English sentences into words with part of speech, tag and dependency label, by a spaCy pipeline."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pairmill.ops.models.model_digest import resolve
 
 @dataclass(frozen=True)
 class DependencyParser:
-    """Parse sentences with ``spec``, an English pipeline: 'spacy:NAME' of an installed package, or 'spacy:FOLDER'.
+    """Parse sentences with an English spaCy pipeline ``spec``: 'spacy:NAME' of an installed package, or 'spacy:FOLDER'.
 
-    Loaded on first use, once a process, tagger and parser alone; pickled without weights. ``batch_size`` is placement.
-    Using it raises ModelError when spaCy or the pipeline is missing, does not load, or has labels of another scheme.
+    The pipeline loads on first use, once per process, with tagger and parser only, and is not pickled. ``batch_size``
+    does not change results. Every use raises ModelError if spaCy or the pipeline is missing, does not load, or has
+    another label scheme.
     """
 
     spec: str
@@ -22,9 +23,9 @@ class DependencyParser:
     version: int = 1
 
     def parse(self, texts: list[str]) -> Iterator[list[Word]]:
-        """Yield the words of each text in order; a text of several sentences has several roots."""
-        resolve(self.spec)  # where spaCy is missing, this says so; the import below would not
-        # spaCy takes a CPU second to import, and a flow names models that only its workers run.
+        """Yield the words of each text, in input order; a text of several sentences has several roots."""
+        resolve(self.spec)  # raises ModelError with the remedy if spaCy is missing; the import below would not
+        # Imported here: spaCy takes a CPU second, and the flow process only names models; workers run them.
         from pairmill.ops.models.language.dependency_parser_loaded import parse
 
         return parse(self.spec, self.batch_size, texts)

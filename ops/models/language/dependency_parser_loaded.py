@@ -1,4 +1,4 @@
-"""Load a pipeline of spaCy and run it; the half of dependency_parser.py that imports spaCy."""
+"""Load a spaCy pipeline and run it; the part of dependency_parser.py that imports spaCy."""
 
 from __future__ import annotations
 
@@ -15,34 +15,37 @@ from pairmill.ops.models.language.attribute_rules import AttributeRules, State, 
 from pairmill.ops.models.language.word import Word
 from pairmill.ops.models.model_digest import ModelError, resolve
 
-# They cost two thirds of the time and add nothing that is read.
+# These components take two thirds of the time, and nothing reads their output.
 UNUSED = ["ner", "lemmatizer", "senter"]
-# Labels of the ClearNLP scheme that Universal Dependencies and the schemes of other languages lack.
+# Labels of the ClearNLP scheme that neither Universal Dependencies nor the schemes of other languages have.
 LABELS = {"dobj", "pobj", "nsubjpass", "relcl"}
 RULER = "attribute_ruler"
-# Components that neither read nor write what the ruler writes, but for the tagger's tag and the parser's label.
+# Components that share no attribute with the ruler, except for the tagger's tag and the parser's label.
 BEFORE_RULER = {"tok2vec", "transformer", "curated_transformer", "tagger", "parser"}
 
 
 def parse(spec: str, batch_size: int, texts: list[str]) -> Iterator[list[Word]]:
-    """Yield the words of each text, in order. Raises ModelError when the pipeline does not load or is not English.
+    """Yield the words of each text, in input order.
 
-    The ruler is replaced by its compiled rules, with equal values, where these can be had.
+    The pipeline's attribute ruler is replaced by compiled rules with equal results, if the rules can be compiled.
+    Raises ModelError if the pipeline does not load or is not English.
     """
     pipeline, rules = load(spec), rules_of(spec)
     disabled = [] if rules is None else [RULER]
-    with pipeline.memory_zone():  # else every new word stays in the process's vocabulary
+    with pipeline.memory_zone():  # otherwise every new word stays in the vocabulary for the life of the process
         for document in pipeline.pipe(texts, batch_size=batch_size, disable=disabled):
             yield _words(document) if rules is None else _words_by_rules(document, rules)
 
 
 def _words(document: Doc) -> list[Word]:
+    """Read the words of a parsed document."""
     return [Word(word.pos_, word.tag_, word.dep_, word.head.i, word.text) for word in document]
 
 
 def _words_by_rules(document: Doc, rules: _Rules) -> list[Word]:
+    """Read the words of a parsed document whose ruler did not run, applying the compiled rules instead."""
     columns = document.to_array([TAG, DEP, LOWER, IS_SPACE, HEAD])
-    heads = (columns[:, 4].astype(np.int64) + np.arange(len(columns))).tolist()  # stored as distances
+    heads = (columns[:, 4].astype(np.int64) + np.arange(len(columns))).tolist()  # spaCy stores a head as its distance
     found = rules.compiled([rules.state(*row) for row in columns[:, :4].tolist()])
     return [
         Word(pos, tag, dep, head, word.text) for (pos, tag, dep), head, word in zip(found, heads, document, strict=True)
@@ -50,7 +53,7 @@ def _words_by_rules(document: Doc, rules: _Rules) -> list[Word]:
 
 
 class _Rules:
-    """Compiled rules with the states of the tokens that a process met, by the numbers that spaCy has for texts."""
+    """Compiled rules, with a cache of token states keyed by spaCy's numeric ids of strings."""
 
     def __init__(self, pipeline: Language, compiled: AttributeRules) -> None:
         self.strings, self.compiled = pipeline.vocab.strings, compiled
@@ -58,6 +61,7 @@ class _Rules:
         self.states: dict[tuple[int, int, str | None, int], State] = {}
 
     def state(self, tag: int, dep: int, lower: int, is_space: int) -> State:
+        """Return the state of a token; the arguments are spaCy's ids of its attributes."""
         key = (tag, dep, self.words.get(lower), is_space)
         if key not in self.states:
             self.states[key] = State(self.strings[tag], self.strings[dep], key[2], bool(is_space))
@@ -66,8 +70,11 @@ class _Rules:
 
 @cache
 def rules_of(spec: str) -> _Rules | None:
-    """Compile the pipeline's ruler; None where it must run itself: it is not the last component, or stands beside one
-    that it may depend on, or has rules that are not compiled."""
+    """Compile the pipeline's attribute ruler, or return None if the ruler must run itself.
+
+    The ruler must run itself if it is not the last component, if the pipeline has a component that may depend on the
+    ruler, or if a rule is not supported.
+    """
     pipeline = load(spec)
     kinds = [pipeline.get_pipe_meta(name).factory for name in pipeline.pipe_names]
     if pipeline.pipe_names[-1:] != [RULER] or kinds[-1:] != [RULER] or not BEFORE_RULER.issuperset(kinds[:-1]):
@@ -80,7 +87,7 @@ def rules_of(spec: str) -> _Rules | None:
 
 @cache
 def load(spec: str) -> Language:
-    """Load the pipeline's tagger and parser. Raises ModelError when that fails, or when its labels are other ones."""
+    """Load the pipeline's tagger and parser. Raises ModelError if loading fails or the labels are not ClearNLP's."""
     try:
         pipeline = spacy.load(resolve(spec), exclude=UNUSED)
     except (OSError, ValueError, KeyError, ImportError) as error:

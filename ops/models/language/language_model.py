@@ -1,4 +1,4 @@
-"""Answer prompts with a causal language model of transformers, from text alone."""
+"""Answer text prompts with a causal language model of transformers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """Answer prompts with ``spec`` ('hf:NAME' or 'hf:FOLDER'), greedily: the likeliest token each time, no temperature,
-    no beams, and no penalties, whatever the model's generation_config.json has for chats.
+    """Answer prompts with ``spec`` ('hf:NAME' or 'hf:FOLDER') greedily: each token is the likeliest one.
 
-    A prompt is the user's turn of the model's chat template; a model without one goes on from the bare prompt. What a
-    prompt writes like a special token ("<|im_end|>") is text. One that leaves no room for ``max_tokens`` in the model's
-    context (at most 8,192 tokens) gets the error 'too_large'; one without a token an empty answer.
+    There is no temperature, no beam search and no penalty, whatever the model's generation_config.json sets for chats.
+    The prompt is the user's turn of the model's chat template; a model without a template continues the bare prompt.
+    Special tokens that a prompt spells ("<|im_end|>") are encoded as text. A prompt that leaves no room for
+    ``max_tokens`` in the model's context (at most 8,192 tokens) gets the error 'too_large'; a prompt without a token
+    gets an empty answer.
 
-    Loaded on first use, once a process; pickled without weights. Code from the model's repository is never run.
-    ``batch_size`` is placement: rows of like length are padded on the left and masked, so a batch answers as one by
-    one, save for rounding (which can flip a near tie between two words, in bf16 mainly).
+    Weights load on first use, once per process, and are not pickled. Code from the model's repository never runs.
+    ``batch_size`` does not change answers: rows of similar length are padded on the left and masked. Only rounding may
+    flip a near tie between two words, mainly in bf16.
     """
 
     spec: str
@@ -36,10 +37,11 @@ class LanguageModel:
     elsewhere: ClassVar[int] = 0
 
     def generate(self, prompts: list[str], max_tokens: int) -> list[Generation]:
-        """Generate an answer a prompt, in the order given.
+        """Generate one answer per prompt, in input order.
 
-        Raises ModelError when the model is missing, no causal language model, or one that sees pictures, and when
-        ``max_tokens`` fill its whole context.
+        Raises:
+            ModelError: The model is missing, no causal language model, or a vision-language model; or ``max_tokens``
+                fills its whole context.
         """
         answers: dict[int, Generation] = {}
         for rows in self.batches(prompts):
@@ -48,9 +50,9 @@ class LanguageModel:
         return [answers[row] for row in range(len(prompts))]
 
     def fitted(self, prompt: str, side: int, max_tokens: int) -> LanguageModel:
-        """Return this model with the batch size at which it answers ``prompt`` fastest on this GPU; on a CPU as it is.
+        """Return this model with the batch size that is fastest for ``prompt`` on this GPU; on a CPU, unchanged.
 
-        The first call on a GPU generates: no other thread may use the model then.
+        The first call on a GPU generates: no other thread may use the model meanwhile.
         """
 
         def run(rows: int) -> None:
@@ -60,20 +62,23 @@ class LanguageModel:
         return replace(self, batch_size=on_this_card(self.spec, shape, self.batch_size, run))
 
     def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
-        """Group row numbers into batches of like length in tokens; a twentieth of a batch is padding, at most."""
+        """Group row numbers into batches of similar length in tokens, of which at most 5 % are padding."""
         return self._loaded().batches(prompts, self.batch_size) if prompts else []
 
     def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
-        """Make on the CPU what the model takes, of one batch; it sees no pictures."""
+        """Tokenize the prompts of one batch on the CPU; ``pictures`` are ignored."""
         return self._loaded().prepare(prompts)
 
     def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
-        """Generate an answer a prepared row; waits for the device. A batch without room is halved; a row that has none
-        alone gets the error 'out_of_memory'. Raises ModelError when ``max_tokens`` fill the model's whole context."""
+        """Generate one answer per prepared row, and wait for the device.
+
+        A batch that does not fit is halved; a single row that does not fit gets the error 'out_of_memory'. Raises
+        ModelError if ``max_tokens`` fills the model's whole context.
+        """
         return self._loaded().infer(prepared, max_tokens)
 
     def fetch(self, running: list[Generation]) -> list[Generation]:
-        """Return the answers, which are there."""
+        """Return the answers, which `infer` has finished."""
         return running
 
     def load(self) -> None:
@@ -81,7 +86,8 @@ class LanguageModel:
         self._loaded()
 
     def _loaded(self) -> LoadedGenerator:
-        # Torch takes 3 CPU seconds to import, and a flow names models that only its workers run.
+        """Return the model in this process, loaded on first use."""
+        # Imported here: torch takes 3 CPU seconds, and the flow process only names models; workers run them.
         from pairmill.ops.models.language.language_model_loaded import load
 
         return load(self.spec, self.precision)

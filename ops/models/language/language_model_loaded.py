@@ -1,4 +1,4 @@
-"""Load a causal language model's weights and generate; the half of language_model.py that imports torch."""
+"""Load a causal language model's weights and generate; the part of language_model.py that imports torch."""
 
 from __future__ import annotations
 
@@ -17,17 +17,23 @@ from pairmill.ops.models.language.causal_model import load_causal
 from pairmill.ops.models.model_digest import ModelError
 from pairmill.ops.models.vision_language.kind_of_model import sees_pictures
 
-# The longest prompt and answer together. A model's own context can be 131,072 tokens, whose keys and values take 3.8 GB
-# a row in Qwen2.5-1.5B, while a caption, tags and a sentence are some 200.
+# Maximum tokens of prompt and answer together. A model's own context can be 131,072 tokens, whose keys and values take
+# 3.8 GB a row in Qwen2.5-1.5B, while a caption, tags and a sentence are some 200 tokens.
 CONTEXT = 8192
 EXAMPLE = "hf:Qwen/Qwen2.5-1.5B-Instruct"
-# Stands for the prompt when the chat template is filled, once a process.
+# Placeholder for the prompt when the chat template is rendered, once per process.
 PLACE = "[the prompt]"
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a language model takes of one batch, on the CPU: each row's tokens, and tensors of those that have any."""
+    """The inputs of one batch of a language model, on the CPU.
+
+    Attributes:
+        rows: Token ids of each row.
+        inputs: Padded tensors of the rows that have tokens.
+        seconds: Time of the preparation.
+    """
 
     rows: list[list[int]]
     inputs: dict[str, torch.Tensor]
@@ -35,12 +41,13 @@ class Prepared:
 
 
 class LoadedGenerator:
-    """The weights and the tokenizer of a causal language model that writes, in this process."""
+    """The weights and the tokenizer of a causal language model that generates text, in this process."""
 
     def __init__(self, spec: str, model: Any, tokenizer: Any) -> None:
         self.spec = spec
         self.answerer = Answerer(model, tokenizer)
-        # Made for chats: Qwen2.5's penalises by 1.1 each word that the prompt has, and a fused text is to keep those.
+        # Drop the model's own settings, which are made for chats: Qwen2.5's penalise each word of the prompt by 1.1,
+        # and a fused text must repeat those words.
         model.generation_config = GenerationConfig()
         self.model, self.tokenizer = model, tokenizer
         self.context = min(getattr(model.config, "max_position_embeddings", None) or CONTEXT, CONTEXT)
@@ -50,36 +57,44 @@ class LoadedGenerator:
         self.tokens_before, self.tokens_after = self._encode(self.before), self._encode(self.after)
 
     def tokenize(self, prompt: str) -> list[int]:
-        """Return the tokens of the prompt in the model's chat template, in which the prompt makes no special token."""
+        """Return the token ids of the prompt in the model's chat template.
+
+        No text of the prompt becomes a special token.
+        """
         if not self.before and not self.after:
             return self.tokenizer(prompt, split_special_tokens=True, verbose=False)["input_ids"]
-        # As one text, because a tokenizer may join the prompt's ends with what stands beside them.
+        # Encode all as one text first, because a tokenizer may merge the prompt's ends with the template's text.
         whole = self._encode(f"{self.before}{prompt.strip()}{self.after}")
         if self._n_special(whole) == self._n_special(self.tokens_before) + self._n_special(self.tokens_after):
             return whole
         return [*self.tokens_before, *self._encode(prompt.strip(), split_special_tokens=True), *self.tokens_after]
 
     def _encode(self, text: str, **how: bool) -> list[int]:
-        # The template writes a start token itself where the model wants one.
+        """Encode a text without adding special tokens."""
+        # The template already contains the start token if the model needs one.
         return self.tokenizer(text, add_special_tokens=False, verbose=False, **how)["input_ids"]
 
     def _n_special(self, tokens: list[int]) -> int:
+        """Count the special tokens."""
         return sum(token in self.special for token in tokens)
 
     def batches(self, prompts: list[str], most: int) -> list[list[int]]:
-        """Group row numbers into batches of like length in tokens."""
+        """Group row numbers into batches of similar length in tokens, of at most ``most`` rows."""
         return like_batches([len(self.tokenize(prompt)) for prompt in prompts], most)
 
     def prepare(self, prompts: list[str]) -> Prepared:
-        """Make on the CPU what the model takes, pinned where there is a GPU."""
+        """Tokenize prompts into inputs on the CPU, in pinned memory if there is a GPU."""
         started = time.perf_counter()
         rows = [self.tokenize(prompt) for prompt in prompts]
         inputs = self._inputs([row for row in rows if row])
         return Prepared(rows, inputs, time.perf_counter() - started)
 
     def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
-        """Generate an answer a row, in halves when the device runs out of memory; one that leaves no room for
-        ``max_tokens`` in the context gets an error."""
+        """Generate one answer per row, in halves if the device runs out of memory.
+
+        A row without room for ``max_tokens`` in the context gets the error 'too_large'. Raises ModelError if
+        ``max_tokens`` fills the whole context.
+        """
         if max_tokens >= self.context:
             raise ModelError(
                 f"model '{self.spec}': its context of {self.context} tokens has no room for a prompt and {max_tokens} "
@@ -97,6 +112,8 @@ class LoadedGenerator:
         ]
 
     def _infer(self, rows: list[list[int]], prepared: Prepared, max_tokens: int) -> list[Generation]:
+        """Generate for the rows that fit the context; [] without rows."""
+
         def part(start: int, stop: int) -> Prepared:
             return Prepared(rows[start:stop], self._inputs(rows[start:stop]), 0.0)
 
@@ -106,13 +123,14 @@ class LoadedGenerator:
         return answer_what_fits(prepared, len(rows), ask, part) if rows else []
 
     def answer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
-        """Generate greedily for one batch that fits."""
+        """Generate greedily for one batch that fits the device."""
         started = time.perf_counter()
         generated = self.answerer.generate(self.answerer.placed(prepared.inputs), max_tokens).cpu()
         seconds = prepared.seconds + time.perf_counter() - started
         return self.answerer.read(generated, self.tokenizer, n_tokens(prepared.inputs), seconds)
 
     def _inputs(self, rows: list[list[int]]) -> dict[str, torch.Tensor]:
+        """Pad rows on the left into tensors (n, longest) of ids and mask."""
         longest = max(map(len, rows), default=0)
         pad = self.tokenizer.pad_token_id or 0  # masked
         ids = torch.tensor([[pad] * (longest - len(row)) + row for row in rows])
@@ -121,7 +139,10 @@ class LoadedGenerator:
 
 
 def _turn(tokenizer: Any) -> tuple[str, str]:
-    """Return what the chat template writes before and after a user's only turn: nothing without a template."""
+    """Return what the chat template writes before and after a single user turn; ('', '') without a template.
+
+    Raises ValueError if the template omits the user's turn.
+    """
     if not tokenizer.chat_template:
         return "", ""
     turn = [{"role": "user", "content": PLACE}]
@@ -135,12 +156,12 @@ def _turn(tokenizer: Any) -> tuple[str, str]:
 
 @once
 def load(spec: str, precision: str) -> LoadedGenerator:
-    """Load the model once a process. Raises ModelError with the remedy."""
+    """Load the model once per process. Raises ModelError with the remedy if it is missing or of another kind."""
     kind = dtype(precision)
     if sees_pictures(spec):
         raise ModelError(f"model '{spec}' is a vision-language model, which is shown pictures; name one for text alone")
     model, tokenizer = load_causal(spec, kind, EXAMPLE)
     try:
         return LoadedGenerator(spec, model, tokenizer)
-    except Exception as error:  # a template is a program of the model's makers
+    except Exception as error:  # a chat template is a program that may fail
         raise ModelError(f"model '{spec}': its chat template cannot be filled: {error}; mend or delete it") from error

@@ -1,4 +1,4 @@
-"""Score sentences by the perplexity of a causal language model."""
+"""Score sentences by their perplexity under a causal language model."""
 
 from __future__ import annotations
 
@@ -18,18 +18,24 @@ PRECISIONS = ("fp32", "bf16")
 
 @dataclass(frozen=True)
 class Perplexity:
-    """Read ``text`` (list of sentences); add ``perplexity`` float64 (n,): exp(-mean log p) a token, >= 1, and
-    ``fault``: None, or the Fault of a text that had no room on the device even alone, whose perplexity is NaN.
+    """Read ``text`` (list of sentences); add ``perplexity`` float64 (n,), exp(-mean log p) per token, and ``fault``.
 
-    Over all tokens, the first one predicted from the model's start token (GPT-2's ``<|endoftext|>``). Transformers' own
-    loss leaves that first one out; it tells how likely a sentence begins so, and is a third of one of three tokens. Raw
-    case. Of a text beyond the context (at most 1,024 tokens, the start token included) only the first tokens count.
-    NaN for a text without a token. Thresholds belong to one model: another vocabulary is another scale.
+    ``perplexity`` is >= 1. ``fault`` is None, or the Fault of a text that does not fit the device on its own; the
+    perplexity of that text is NaN.
 
-    ``model`` is 'hf:NAME' or 'hf:FOLDER', loaded on first use, once a process; code from its repository is never run.
-    ``precision`` ('fp32', 'bf16') is identity. ``batch_size`` is placement: how many sentences of 32 tokens a batch
-    holds (GPT-2 has 0.4 GB of logits for 64); padding moves values by rounding only. Raises ModelError for an unknown
-    ``precision`` and, on use, for a model that is missing or no causal language model with a start token.
+    The mean is over all tokens, the first one predicted from the model's start token (GPT-2's ``<|endoftext|>``).
+    Transformers' own loss omits that first token, which tells how likely a sentence is to begin so; in a sentence of
+    three tokens it is a third of the mean. Case is kept. For a text beyond the context (at most 1,024 tokens, the start
+    token included) only the first tokens count. A text without a token has perplexity NaN. A threshold belongs to one
+    model: another vocabulary gives another scale.
+
+    ``model`` is 'hf:NAME' or 'hf:FOLDER' and loads on first use, once per process; code from its repository never runs.
+    ``precision`` ('fp32', 'bf16') is part of the score's identity. ``batch_size`` is not: it is the number of 32-token
+    sentences per batch (GPT-2's logits for 64 take 0.4 GB), and padding changes values by rounding only.
+
+    Raises:
+        ModelError: ``precision`` is unknown; on use, the model is missing or no causal language model with a start
+            token.
     """
 
     model: str
@@ -42,6 +48,7 @@ class Perplexity:
             raise ModelError(f"perplexity: precision '{self.precision}'; write one of {', '.join(PRECISIONS)}")
 
     def __call__(self, batch: Batch) -> Batch:
+        """Return the batch with the columns ``perplexity`` and ``fault`` added."""
         return batch | self.fetch(self.infer(self.prepare(batch)))
 
     def load(self) -> None:
@@ -49,11 +56,11 @@ class Perplexity:
         self._loaded()
 
     def prepare(self, batch: Batch) -> Any:
-        """Tokenize the texts on the CPU."""
+        """Tokenize the texts on the CPU; return None for an empty batch."""
         return self._loaded().prepare(batch["text"], self.batch_size) if batch["text"] else None
 
     def infer(self, ready: Any) -> Any:
-        """Launch what was prepared; the device is not waited for."""
+        """Launch the prepared batches without waiting for the device."""
         return None if ready is None else self._loaded().infer(ready)
 
     def fetch(self, running: Any) -> Batch:
@@ -63,7 +70,8 @@ class Perplexity:
         return {"perplexity": self._loaded().fetch(running), "fault": running.faults()}
 
     def _loaded(self) -> LoadedLanguageModel:
-        # Torch takes 3 CPU seconds to import, and a flow names models that only its workers run.
+        """Return the model in this process, loaded on first use."""
+        # Imported here: torch takes 3 CPU seconds, and the flow process only names models; workers run them.
         from pairmill.ops.models.language.perplexity_loaded import load
 
         return load(self.model, self.precision)

@@ -1,4 +1,4 @@
-"""Load a causal language model's weights and run them; the half of perplexity.py that imports torch."""
+"""Load the weights of a causal language model and run them; the part of perplexity.py that imports torch."""
 
 from __future__ import annotations
 
@@ -14,50 +14,53 @@ from pairmill.ops.models.device.row_batches import RowBatches
 from pairmill.ops.models.language.causal_model import load_causal
 from pairmill.ops.models.model_digest import ModelError
 
-# The longest text, start token included: GPT-2's own context. Others would take in 128k tokens of one "sentence".
+# Maximum tokens of a text, start token included: GPT-2's own context. Other models would accept a "sentence" of 128k
+# tokens.
 CONTEXT = 1024
-# A sentence of the web in GPT-2's tokens, rounded up: the unit in which a batch is measured.
+# Tokens of a typical web sentence in GPT-2's vocabulary, rounded up: the unit of a batch's size.
 SENTENCE_TOKENS = 32
-# Positions whose logits are turned into losses together: 100 MB of fp32 at GPT-2's 50,257 words.
+# Positions whose losses are computed together: 100 MB of fp32 logits at GPT-2's 50,257 tokens.
 POSITIONS = 512
 
 
 class LoadedLanguageModel:
-    """The weights and the tokenizer of a causal language model in this process."""
+    """The weights and the tokenizer of a causal language model that scores text, in this process."""
 
     def __init__(self, model: Any, tokenizer: Any, start: int) -> None:
         self.model, self.tokenizer, self.start = model, tokenizer, start
         self.context = min(getattr(model.config, "max_position_embeddings", None) or CONTEXT, CONTEXT)
 
     def perplexity(self, texts: list[str], batch_size: int) -> np.ndarray:
-        """Compute the perplexity of each text as float64 (n,), in the order given; NaN for one without a token or
-        room."""
+        """Compute the perplexity of each text as float64 (n,), in input order.
+
+        NaN for a text without a token, or one that does not fit the device.
+        """
         return self.fetch(self.infer(self.prepare(texts, batch_size)))
 
     def prepare(self, texts: list[str], batch_size: int) -> RowBatches:
-        """Tokenize the texts and group them into batches of like length, (rows, their tokens) each."""
+        """Tokenize the texts and group them into batches of similar length, each (row numbers, their tokens)."""
         rows = self.tokenize(texts)
         batches = token_batches([len(row) for row in rows], batch_size * SENTENCE_TOKENS)
         return RowBatches(len(texts), [(batch, [rows[row] for row in batch]) for batch in batches])
 
     def infer(self, ready: RowBatches) -> RowBatches:
-        """Launch all batches; each has its mean losses instead of its tokens then, on the device."""
+        """Launch all batches; in the result, each batch holds its mean losses on the device instead of its tokens."""
         return ready.launched(self.mean_losses)
 
     def fetch(self, running: RowBatches) -> np.ndarray:
-        """Return the perplexities (n,); only here is the device waited for."""
+        """Wait for the device; return the perplexities (n,)."""
         return np.exp(running.fetched(np.float64))
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
-        """Return the tokens of each text, without the start token and cut so that both fit the context."""
-        # What a text writes like a special token ("<|endoftext|>") is text: it must not start the sentence anew.
+        """Return the token ids of each text without the start token, truncated so that both fit the context."""
+        # Special tokens that a text spells ("<|endoftext|>") are text: they must not start a new sentence.
         encoded = self.tokenizer(texts, add_special_tokens=False, split_special_tokens=True, verbose=False)
         return [row[: self.context - 1] for row in encoded["input_ids"]]
 
     def mean_losses(self, rows: list[list[int]]) -> torch.Tensor:
         """Compute the mean of -log p over the tokens of each row (none empty), float64 on the device.
 
-        Rows are padded on the right, which a causal model's earlier positions do not see: no mask is needed.
+        Rows are padded on the right. Earlier positions of a causal model do not see the padding, so no mask is needed.
         """
         longest = max(map(len, rows))
         ids = torch.tensor([[self.start, *row, *[self.start] * (longest - len(row))] for row in rows])
@@ -72,10 +75,10 @@ class LoadedLanguageModel:
 
 
 class ExactHead(torch.nn.Module):
-    """Copy an output layer, to multiply in fp32 whatever the rest of the model computes in.
+    """A copy of an output layer that multiplies in fp32, whatever precision the rest of the model has.
 
-    GPT-2's logits can lie near -100, where bf16 has steps of 0.5 and no perplexity survives. The layer is a twelfth of
-    the multiplications of its large form.
+    GPT-2's logits can lie near -100, where bf16 has steps of 0.5, too coarse for a perplexity. The layer is a twelfth
+    of the multiplications of GPT-2 large.
     """
 
     def __init__(self, head: Any) -> None:
@@ -84,12 +87,13 @@ class ExactHead(torch.nn.Module):
         self.bias = None if getattr(head, "bias", None) is None else head.bias.detach().clone()
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return fp32 logits (…, vocabulary) of hidden states (…, d) in any float type."""
         return F.linear(hidden.float(), self.weight, self.bias)
 
 
 @once
 def load(spec: str, precision: str) -> LoadedLanguageModel:
-    """Load the model once a process. Raises ModelError with the remedy."""
+    """Load the model once per process. Raises ModelError with the remedy if it is missing or has no start token."""
     kind = dtype(precision)
     model, tokenizer = load_causal(spec, torch.float32, "hf:openai-community/gpt2-large")
     start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
@@ -99,6 +103,6 @@ def load(spec: str, precision: str) -> LoadedLanguageModel:
             "predicted; name one in its tokenizer_config.json, or use another model"
         )
     if kind != torch.float32:
-        head = ExactHead(model.get_output_embeddings())  # before its weights, which may be the embeddings', are rounded
+        head = ExactHead(model.get_output_embeddings())  # copied before rounding the weights (the embeddings' too)
         model.to(kind).set_output_embeddings(head)
     return LoadedLanguageModel(model, tokenizer, start)

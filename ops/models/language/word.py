@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 
 class Word(NamedTuple):
-    """A token: Universal ``pos``, Penn ``tag``, ClearNLP ``label``; ``head`` is its head's index, its own at a root."""
+    """A token of a parse: Universal ``pos``, Penn ``tag``, ClearNLP ``label``, and the index ``head`` of its head.
+
+    A root is its own head.
+    """
 
     pos: str
     tag: str

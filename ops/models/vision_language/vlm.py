@@ -1,4 +1,4 @@
-"""Answer prompts about pictures with a vision-language model of transformers."""
+"""Answer prompts about images with a vision-language model of transformers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VisionLanguageModel:
-    """Answer prompts about pictures with ``spec`` ('hf:NAME' or 'hf:FOLDER'), greedily: no temperature, no beams.
+    """Answer prompts about images with ``spec`` ('hf:NAME' or 'hf:FOLDER'), greedily: no temperature, no beam search.
 
-    Loaded on first use, once a process; pickled without weights. Code from the model's repository is never run.
-    ``batch_size`` is placement: rows are padded on the left and masked, so a batch answers as one by one, save for
-    rounding (which can flip a near tie between two words, in bf16 mainly). All raise ModelError when it does not load.
+    Weights load on first use, once per process, and are not pickled. Code from the model's repository never runs.
+    ``batch_size`` does not change answers: rows are padded on the left and masked. Only rounding may flip a near tie
+    between two words, mainly in bf16. All methods raise ModelError if the model does not load.
     """
 
     spec: str
@@ -31,9 +31,9 @@ class VisionLanguageModel:
     elsewhere: ClassVar[int] = 0
 
     def generate(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
-        """Generate an answer a row, in the order given. ``pictures``: (h, w, 3) uint8 RGB, or None for text alone.
+        """Generate one answer per row, in input order. Images are (h, w, 3) uint8 RGB, None for text alone.
 
-        Raises ValueError for unequal numbers of pictures and prompts.
+        Raises ValueError if the numbers of images and prompts differ.
         """
         if len(pictures) != len(prompts):
             raise ValueError(f"{len(pictures)} pictures and {len(prompts)} prompts")
@@ -44,8 +44,10 @@ class VisionLanguageModel:
         return [answers[row] for row in range(len(prompts))]
 
     def fitted(self, prompt: str, side: int, max_tokens: int) -> VisionLanguageModel:
-        """Return this model with the batch size at which it answers ``prompt`` fastest on this GPU, about pictures of a
-        shorter ``side``; on a CPU as it is. The first call on a GPU generates: no other thread may use the model then.
+        """Return this model with the batch size that is fastest for ``prompt`` on this GPU; on a CPU, unchanged.
+
+        The trial images have a shorter ``side`` in pixels. The first call on a GPU generates: no other thread may use
+        the model meanwhile.
         """
 
         def run(rows: int) -> None:
@@ -56,24 +58,26 @@ class VisionLanguageModel:
         return replace(self, batch_size=on_this_card(self.spec, shape, self.batch_size, run))
 
     def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
-        """Group row numbers into batches of like length in tokens; a twentieth of a batch is padding, at most.
+        """Group row numbers into batches of similar length in tokens, of which at most 5 % are padding.
 
-        ``sizes``: (height, width) of each row's picture, None for a row without, which never shares a batch with one
-        that has one; left out, all rows have pictures of one size.
+        ``sizes`` are the images' (height, width), None for a row without an image. Such a row never shares a batch with
+        a row that has an image. Without ``sizes``, every row has an image, all of one size.
         """
         return self._loaded().batches(prompts, sizes, self.batch_size) if prompts else []
 
     def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
-        """Make on the CPU what the model takes, of one batch in which every row has a picture or none has."""
+        """Build the inputs of one batch on the CPU. Either every row has an image, or none has."""
         return self._loaded().prepare(pictures, prompts)
 
     def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
-        """Generate an answer a prepared row; waits for the device. A batch without room is halved; a row that has none
-        alone gets the error 'out_of_memory'."""
+        """Generate one answer per prepared row, and wait for the device.
+
+        A batch that does not fit is halved; a single row that does not fit gets the error 'out_of_memory'.
+        """
         return self._loaded().infer(prepared, max_tokens)
 
     def fetch(self, running: list[Generation]) -> list[Generation]:
-        """Return the answers, which are there."""
+        """Return the answers, which `infer` has finished."""
         return running
 
     def load(self) -> None:
@@ -81,7 +85,8 @@ class VisionLanguageModel:
         self._loaded()
 
     def _loaded(self) -> LoadedVlm:
-        # Torch takes 3 CPU seconds to import, and a flow names models that only its workers run.
+        """Return the model in this process, loaded on first use."""
+        # Imported here: torch takes 3 CPU seconds, and the flow process only names models; workers run them.
         from pairmill.ops.models.vision_language.vlm_loaded import load
 
         return load(self.spec, self.precision)

@@ -1,4 +1,4 @@
-"""Load a vision-language model's weights and generate; the half of vlm.py that imports torch."""
+"""Load the weights of a vision-language model and generate; the part of vlm.py that imports torch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ from pairmill.ops.models.generate.greedy_answers import Answerer, answer_what_fi
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.model_digest import ModelError, resolve
 
-# A picture's height and width where the caller does not know them: LLaVA-1.5's side.
+# Assumed (height, width) of an image if the caller passes none: LLaVA-1.5's input size.
 USUAL = (336, 336)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a vision-language model takes of one batch, on the CPU. The pictures stay, for when memory runs out."""
+    """The inputs of one batch of a vision-language model, on the CPU.
+
+    Images and prompts are kept to prepare parts of the batch again if memory runs out. ``seconds`` is the time of the
+    preparation.
+    """
 
     pictures: list[np.ndarray | None]
     prompts: list[str]
@@ -47,15 +51,18 @@ class LoadedVlm:
         self.special = sorted({*named, getattr(processor, "image_token", ""), *tokenizer.all_special_tokens} - {""})
 
     def own_processor(self) -> Any:
-        """Return this thread's copy: a fast tokenizer whose padding is set while another thread encodes raises."""
+        """Return this thread's copy of the processor.
+
+        A shared fast tokenizer raises if one thread sets its padding while another thread encodes.
+        """
         if not hasattr(self._own, "processor"):
             self._own.processor = copy.deepcopy(self.processor)
         return self._own.processor
 
     def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None, most: int) -> list[list[int]]:
-        """Group row numbers into batches of like length, first those with a picture, then those without.
+        """Group row numbers into batches of similar length, first rows with an image, then rows without.
 
-        A processor takes batches in which every row has a picture, or none has.
+        A processor accepts only batches in which every row has an image, or none has.
         """
         processor = self.own_processor()
         tokenizer = getattr(processor, "tokenizer", processor)
@@ -71,19 +78,19 @@ class LoadedVlm:
         ]
 
     def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
-        """Make on the CPU what the model takes, pinned where there is a GPU."""
+        """Build the inputs of one batch on the CPU, in pinned memory if there is a GPU."""
         started = time.perf_counter()
         texts = [self._prompt(prompt, picture is not None) for picture, prompt in zip(pictures, prompts, strict=True)]
         settings: dict[str, Any] = {"text": texts, "padding": True, "return_tensors": "pt"}
         if pictures[0] is not None:
-            # As Pillow images: of a bare array a processor guesses which axis holds the colours.
+            # Pass Pillow images: for a bare array, a processor guesses which axis holds the colours.
             settings["images"] = [[Image.fromarray(picture)] for picture in pictures if picture is not None]
             settings |= LEFT_OUT if self.normalise else {}
         inputs = pinned(dict(self.own_processor()(**settings)))
         return Prepared(pictures, prompts, inputs, time.perf_counter() - started)
 
     def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
-        """Generate an answer a row, in halves when the device runs out of memory."""
+        """Generate one answer per row, in halves if the device runs out of memory."""
 
         def part(start: int, stop: int) -> Prepared:
             return self.prepare(prepared.pictures[start:stop], prepared.prompts[start:stop])
@@ -94,7 +101,7 @@ class LoadedVlm:
         return answer_what_fits(prepared, len(prepared.prompts), ask, part)
 
     def answer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
-        """Generate greedily for one batch that fits."""
+        """Generate greedily for one batch that fits the device."""
         started = time.perf_counter()
         generated = self.answerer.generate(self._placed(prepared.inputs), max_tokens).cpu()
         seconds = prepared.seconds + time.perf_counter() - started
@@ -103,6 +110,7 @@ class LoadedVlm:
         return self.answerer.read(generated, tokenizer, n_tokens(prepared.inputs), seconds)
 
     def _placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Move the inputs to the device, and normalise uint8 pixels there."""
         placed = self.answerer.placed(inputs)
         pixels = placed.get("pixel_values")
         if self.normalise and pixels is not None and pixels.dtype == torch.uint8:
@@ -110,7 +118,7 @@ class LoadedVlm:
         return placed
 
     def _prompt(self, prompt: str, with_picture: bool) -> str:
-        """Put the prompt into the model's chat template; without one, put the picture's token before it."""
+        """Put the prompt into the model's chat template; without a template, put the image token before the prompt."""
         prompt, processor = self._spelled(prompt), self.processor
         tokenizer = getattr(processor, "tokenizer", processor)
         if getattr(processor, "chat_template", None) or getattr(tokenizer, "chat_template", None):
@@ -120,15 +128,17 @@ class LoadedVlm:
         return f"{getattr(processor, 'image_token', '') if with_picture else ''}{prompt}"
 
     def _spelled(self, prompt: str) -> str:
-        """Keep what the prompt itself writes like a special token text: a sentence of the web with "<image>" in it
-        would ask for a second picture, which no processor can find."""
+        """Break up special tokens that the prompt itself spells, by a space after their first character.
+
+        A web sentence with "<image>" in it would otherwise ask for a second image, and the processor would raise.
+        """
         for token in self.special:
             prompt = prompt.replace(token, f"{token[0]} {token[1:]}")
         return prompt
 
 
 def _picture_tokens(processor: Any, sizes: list[tuple[int, int]]) -> list[int]:
-    """Count the tokens that each picture (height, width) becomes; of a processor that cannot tell, say none."""
+    """Count the tokens that each image (height, width) becomes; 0 each if the processor cannot tell."""
     count = getattr(processor, "_get_num_multimodal_tokens", None)
     if count is None or not sizes:
         return [0] * len(sizes)
@@ -140,7 +150,7 @@ def _picture_tokens(processor: Any, sizes: list[tuple[int, int]]) -> list[int]:
 
 @once
 def load(spec: str, precision: str) -> LoadedVlm:
-    """Load the model once a process. Raises ModelError with the remedy."""
+    """Load the model once per process. Raises ModelError with the remedy if it is missing or does not load."""
     kind = dtype(precision)
     if not spec.startswith("hf:"):
         raise ModelError(f"model '{spec}': transformers loads vision-language models; write 'hf:NAME_OR_FOLDER'")
@@ -148,12 +158,12 @@ def load(spec: str, precision: str) -> LoadedVlm:
     from transformers import AutoModelForImageTextToText, AutoProcessor
     from transformers.utils.logging import disable_progress_bar
 
-    disable_progress_bar()  # one bar a worker would overwrite the run's own
+    disable_progress_bar()  # one progress bar per worker would overwrite the run's own
     try:
         processor = AutoProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         model: Any = AutoModelForImageTextToText.from_pretrained(
             folder, dtype=kind, local_files_only=True, trust_remote_code=False
         )
-    except Exception as error:  # a config without its classes, a missing processor, damaged weights
+    except Exception as error:  # a config without classes, a missing processor, damaged weights
         raise ModelError(f"model '{spec}' does not load: {error}; check its config, processor and weights") from error
     return LoadedVlm(placed(model.eval(), spec), processor)
