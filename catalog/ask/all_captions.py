@@ -1,4 +1,4 @@
-"""Read what every captioner of a version said of its pictures, not only the one whose text is the caption."""
+"""Read the captions of a version's images by every captioner, not only the chosen caption."""
 
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.ask.report import plan_of
@@ -11,10 +11,12 @@ from pairmill.catalog.terms.error import PairmillError
 
 
 def captions_of(lake: Lake, dataset: Dataset) -> str:
-    """SQL of (sha256, captions) of the version's pictures: a list of captioner, text (NULL unless its status is ok),
-    status, and similarity (NULL where none was computed), in the recipe's order.
+    """Return SQL for (sha256, captions) for the version's images; captions are lists in the recipe's order.
 
-    Raises PairmillError for a dataset whose recipe has no captioner.
+    Each element has captioner, text (NULL unless the status is ok), status and similarity (NULL if not computed).
+
+    Raises:
+        PairmillError: The dataset's recipe has no captioner.
     """
     plan = plan_of(lake, dataset)
     of_version = f"(SELECT sha256 FROM pairs WHERE dataset = {quoted(dataset.name)} AND version = {dataset.version})"
@@ -26,9 +28,11 @@ def captions_of(lake: Lake, dataset: Dataset) -> str:
 
 
 def said(plan: Plan, upto: int, only: str) -> str:
-    """SQL of (sha256, place, captioner, text, status, similarity) of all captions by the plan's captioners, up to a
-    commit and where ``only`` holds; '' without captioners. Versions of before have the first one's scorer on record
-    alone."""
+    """Return SQL for (sha256, place, captioner, text, status, similarity) of all captions by the plan's captioners.
+
+    Restricted to commits up to ``upto`` and the condition ``only``; '' without captioners. Versions older than the
+    table ``dataset_captioners`` record only the first captioner's scorer.
+    """
     known = [place for place in range(len(plan.recipe.captioners)) if plan.scorer(plan.captioner(place))]
     return " UNION ALL ".join(
         f"SELECT c.sha256, {place} AS place, captioner, CASE WHEN status = 'ok' THEN text END AS text, status, "

@@ -1,4 +1,4 @@
-"""Read a captioner's good captions in an order that only ever grows at its end, and record their exports."""
+"""Read a captioner's good captions in an append-only order, and record their exports."""
 
 from datetime import UTC, datetime
 
@@ -15,11 +15,12 @@ CAPTION_COLUMNS = ("sha256", "url", "caption", "status", "n_tokens", "captioner"
 
 
 def gather(lake: Lake, scorer: str) -> None:
-    """Copy captions of status ok, of pictures that a document still holds, into a temporary table of this connection.
+    """Copy captions with status ok, of images in current documents, into a temporary table of this connection.
 
-    A row a distinct picture, numbered from 0 in the order of commit, shard and sha256: what a later run adds comes
-    behind. ``url`` is the released address of the picture's occurrence with the smallest id, ``occurrences`` how many
-    there are. ``sample_bytes`` is the most that a tar sample of it takes: bytes, texts, three headers with padding.
+    One row per distinct image, numbered from 0 by commit, shard and sha256, so that a later run's rows come after.
+    ``url`` is the released address of the image's occurrence with the smallest id, ``occurrences`` the number of
+    occurrences. ``sample_bytes`` is an upper bound of the size of a tar sample: bytes, texts, three headers with
+    padding.
     """
     held = (
         "SELECT i.*, count(*) OVER (PARTITION BY i.sha256) AS occurrences FROM images i "
@@ -41,37 +42,39 @@ def gather(lake: Lake, scorer: str) -> None:
 
 
 def sizes(lake: Lake) -> np.ndarray:
-    """Return ``sample_bytes`` of the gathered captions in their order: int64, 8 bytes a caption."""
+    """Return ``sample_bytes`` of the gathered captions in order: int64, 8 bytes per caption."""
     return lake.table("SELECT sample_bytes FROM caption_rows ORDER BY n")["sample_bytes"].to_numpy().astype(np.int64)
 
 
 def digest(lake: Lake, first: int, last: int) -> str:
-    """Hash all that gathered rows number ``first`` to ``last`` - 1 say."""
+    """Hash the exported columns of the gathered rows number ``first`` to ``last`` - 1."""
     rows = f"SELECT n, {', '.join(CAPTION_COLUMNS)} FROM caption_rows WHERE n >= ? AND n < ?"
     sql = f"SELECT bit_xor(md5_number(CAST(to_json(r) AS VARCHAR))) FROM ({rows}) r"
     return str(lake.query(sql, (first, last))[0][0] or 0)
 
 
 def portion(lake: Lake, first: int, last: int) -> pa.Table:
-    """Return gathered rows number ``first`` to ``last`` - 1: CAPTION_COLUMNS, ``shard`` and ``format``."""
+    """Return the gathered rows number ``first`` to ``last`` - 1: CAPTION_COLUMNS, ``shard`` and ``format``."""
     names = ", ".join((*CAPTION_COLUMNS, "shard", "format"))
     return lake.table(f"SELECT {names} FROM caption_rows WHERE n >= ? AND n < ? ORDER BY n", (first, last))
 
 
 def picture_paths(lake: Lake, first: int) -> dict[str, tuple[str, ...]]:
-    """Return, by shard, the files that hold the pictures' bytes of the rows from number ``first`` on."""
+    """Return, by shard, the files with the image bytes of the rows from number ``first`` on."""
     shards = [row[0] for row in lake.query("SELECT DISTINCT shard FROM caption_rows WHERE n >= ?", (first,))]
     return payload_paths(lake, "payloads", shards)
 
 
 def release(lake: Lake) -> None:
-    """Drop the table that `gather` made."""
+    """Drop the table that `gather` created."""
     lake.execute("DROP TABLE IF EXISTS temp.caption_rows")
 
 
 def record(lake: Lake, scorer: str, format: str, uri: str, files: int, rows: int, n_bytes: int) -> None:
-    """Insert or replace the row of this captioner, format and place in ``exports``: as dataset 'captions DIGEST',
-    version 0. The caller holds the lease."""
+    """Insert or replace the row in ``exports`` for this captioner, format and location.
+
+    It has dataset 'captions DIGEST' and version 0. The caller holds the lease.
+    """
 
     def body() -> None:
         key = (f"captions {scorer}", 0, format, uri)

@@ -1,4 +1,4 @@
-"""Read what a captioner has made: the first captions, how many by status, and what a run has spent on them."""
+"""Read the output of a captioner: its first captions, counts by status, and the cost of a run's captions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from pairmill.catalog.pending.superseded import gone_documents
 
 @dataclass(frozen=True)
 class Spent:
-    """What a run's committed captions took: pictures, tokens, and the model's ``seconds``."""
+    """Cost of a run's committed captions: images, tokens, and the model's ``seconds``."""
 
     pictures: int
     tokens: int
@@ -18,7 +18,7 @@ class Spent:
 
 
 def spent(lake: Lake, run_id: str, scorer: str) -> Spent:
-    """Sum the captions of ``scorer`` that run ``run_id`` has committed. Reads no caption."""
+    """Sum the cost of the captions of ``scorer`` that run ``run_id`` has committed, without reading any caption."""
     sql = (
         "SELECT coalesce(sum(rows), 0), coalesce(sum(tokens), 0), coalesce(sum(seconds), 0) FROM usage "
         "WHERE run_id = ? AND scorer = ?"
@@ -28,7 +28,7 @@ def spent(lake: Lake, run_id: str, scorer: str) -> Spent:
 
 
 def by_status(lake: Lake, scorer: str) -> dict[str, int]:
-    """Count the captions of ``scorer`` by status, the most frequent first, of pictures that a document still holds."""
+    """Count the captions of ``scorer`` by status, most frequent first, for images in current documents."""
     held = f"SELECT i.sha256 FROM images i ANTI JOIN {gone_documents()} g ON g.document_id = i.document_id"
     sql = (
         f"SELECT status, count(*) AS n FROM captions SEMI JOIN ({held}) h USING (sha256) WHERE scorer = ? "
@@ -38,8 +38,10 @@ def by_status(lake: Lake, scorer: str) -> dict[str, int]:
 
 
 def first_captions(lake: Lake, scorer: str, n: int) -> list[dict[str, Any]]:
-    """Return the first ``n`` captions of ``scorer`` in the order in which they were made: sha256, shard, text, status,
-    n_tokens, seconds, and the picture's ``address`` (NULL where no document of it is there)."""
+    """Return the first ``n`` captions of ``scorer`` in the order of their commits.
+
+    Each has sha256, shard, text, status, n_tokens, seconds, and the image's ``address`` (NULL without a document).
+    """
     made = lake.table(
         "SELECT sha256, shard, text, status, n_tokens, seconds FROM captions WHERE scorer = ? "
         f'ORDER BY "commit", shard, sha256 LIMIT {n}',

@@ -1,6 +1,6 @@
 """Compare two versions of a dataset: which pairs entered, left or changed, and why.
 
-Only pairs count: an image that both versions dropped, by whatever rule, is in neither.
+Only pairs count: an image that both versions dropped, by whatever rule, is not a change.
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,12 @@ COMPARED = ("raw_image_url", "text1", "text2", "text3", "syn_text", "caption", "
 
 @dataclass(frozen=True)
 class Change:
-    """Number ``n`` of pairs of one ``kind`` that differ for one ``cause``:
+    """Number ``n`` of differing pairs of one ``kind`` with one ``cause``.
 
-    - 'entered': the rule by which the version before dropped the image, 'new' when it did not know it;
-    - 'left': the rule by which the version after drops it, 'gone' when it knows it no longer;
-    - 'changed': the columns whose values differ, as in 'text1, text2'.
+    - 'entered': the cause is the rule by which the earlier version dropped the image, 'new' if it did not have the
+      image;
+    - 'left': the cause is the rule by which the later version drops the image, 'gone' if it no longer has the image;
+    - 'changed': the cause is the columns whose values differ, as in 'text1, text2'.
     """
 
     kind: str
@@ -28,7 +29,7 @@ class Change:
 
 
 def changes(lake: Lake, before: Dataset, after: Dataset) -> list[Change]:
-    """Count the pairs that entered, left and changed by cause; within a kind the commonest cause first."""
+    """Count the pairs that entered, left and changed, by cause; within a kind, most frequent first."""
     sql = f"SELECT kind, cause, count(*) AS n FROM ({changed(before, after)}) GROUP BY ALL"
     rows = lake.query(
         f"SELECT * FROM ({sql}) ORDER BY list_position(['entered', 'left', 'changed'], kind), n DESC, cause"
@@ -37,7 +38,7 @@ def changes(lake: Lake, before: Dataset, after: Dataset) -> list[Change]:
 
 
 def changed(before: Dataset, after: Dataset) -> str:
-    """SQL: ``item_id``, ``kind`` and ``cause`` (see :class:`Change`) of every image whose pair differs."""
+    """Return SQL for ``item_id``, ``kind`` and ``cause`` (see `Change`) of every image whose pair differs."""
     differing = ", ".join(f"CASE WHEN a.{name} IS DISTINCT FROM b.{name} THEN '{name}' END" for name in COMPARED)
     return f"""WITH met AS MATERIALIZED (
         SELECT coalesce(a.image_id, b.image_id) AS item_id, if(a.image_id IS NULL, 'entered',
@@ -50,7 +51,7 @@ def changed(before: Dataset, after: Dataset) -> str:
 
 
 def _with_cause(kind: str, other: Dataset, unknown: str) -> str:
-    """SQL: pairs that only one version has, with the rule by which the ``other`` one dropped the image."""
+    """Return SQL for the pairs that only one version has, with the rule by which the ``other`` version dropped them."""
     alone = f"SELECT item_id FROM met WHERE kind = '{kind}'"
     of_other = f"{_version_filter(other)} AND kind = 'image' AND item_id IN ({alone})"
     said = f"SELECT item_id, dropped_by FROM decisions WHERE {of_other}"
@@ -61,4 +62,5 @@ def _with_cause(kind: str, other: Dataset, unknown: str) -> str:
 
 
 def _version_filter(dataset: Dataset) -> str:
+    """Return the SQL condition for the rows of a dataset version."""
     return f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"

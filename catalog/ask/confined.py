@@ -1,8 +1,8 @@
-"""Confine a user's SQL to reading the lake: no other file is read, none is written, nothing is contacted.
+"""Confine a user's SQL to reading the lake: no other file is read, no file is written, no host is contacted.
 
-DuckDB's own limits hold for its file functions and not for those of its extensions (`sqlite_scan` opens any file,
-`postgres_scan` any server, DuckLake's `ducklake_cleanup_old_files` deletes), and a folder that may be read may be
-written. So a statement must be a SELECT too, and each table function in it one of those that only read.
+DuckDB's own limits apply to its file functions, but not to those of its extensions (`sqlite_scan` opens any file,
+`postgres_scan` any server, DuckLake's `ducklake_cleanup_old_files` deletes), and a readable folder is also writable. So
+a statement must also be a SELECT, and each table function in it must be one of those that only read.
 """
 
 import json
@@ -61,19 +61,20 @@ REMEDY = "--allow-files lets a statement read and write any file that you may."
 
 
 def confine(lake: Lake) -> None:
-    """Leave a read-only lake's DuckDB its own data and nothing else, for good. What it spills is not concerned."""
+    """Restrict a read-only lake's DuckDB to the lake's data, irrevocably. Spilling is not affected."""
     lake.execute(f"SET allowed_directories = [{quoted(lake.data_path)}]")
     lake.execute("SET enable_external_access = false")
     lake.execute("SET lock_configuration = true")
 
 
 def check_reads_only(lake: Lake, sql: str) -> None:
-    """Raise BadQuery unless ``sql`` holds nothing but SELECTs (or one explained) of tables and reading functions.
+    """Raise BadQuery unless ``sql`` contains only SELECTs (or EXPLAIN of one) of tables and reading functions.
 
-    What DuckDB cannot parse is left to it to refuse.
+    Syntax errors pass: DuckDB reports them when the statement runs.
     """
     tree = _parsed(lake, sql)
-    if tree["error"] and tree["error_type"] == "not implemented":  # no SELECT; of these only EXPLAIN holds one
+    # not a SELECT; of other statements, only EXPLAIN contains a SELECT
+    if tree["error"] and tree["error_type"] == "not implemented":
         tree = _parsed(lake, _EXPLAIN.sub("", sql, count=1))
         if tree["error"]:
             raise BadQuery(f"only a SELECT (or DESCRIBE, SHOW, SUMMARIZE, EXPLAIN of one) is run here. {REMEDY}")
@@ -83,6 +84,7 @@ def check_reads_only(lake: Lake, sql: str) -> None:
 
 
 def _parsed(lake: Lake, sql: str) -> dict[str, Any]:
+    """Return DuckDB's parse tree of a statement. Raise BadQuery if it is nested too deeply."""
     try:
         return json.loads(lake.query("SELECT json_serialize_sql(?::VARCHAR)", [sql])[0][0])
     except RecursionError:
@@ -90,7 +92,7 @@ def _parsed(lake: Lake, sql: str) -> dict[str, Any]:
 
 
 def _table_functions(root: Any) -> Iterator[str]:
-    """Yield the names of table functions, wherever they stand, without recursion: a statement may be deep."""
+    """Yield the names of all table functions in a tree, without recursion, because a statement may be nested deeply."""
     waiting = [root]
     while waiting:
         value = waiting.pop()

@@ -1,4 +1,4 @@
-"""Find published datasets by NAME (the newest version) or NAME@VERSION, and read their funnel and sample pairs."""
+"""Find published datasets by NAME (the newest version) or NAME@VERSION; read their funnel and sample pairs."""
 
 import re
 from dataclasses import dataclass, field
@@ -13,8 +13,11 @@ _COLUMNS = "name, version, recipe, commit, content_digest, amended, n_pairs, rec
 
 @dataclass(frozen=True)
 class Dataset:
-    """One row of ``datasets``: a version. ``recipe`` is JSON, ``commit`` the highest commit number that it read,
-    ``scorers`` the digests of those it used."""
+    """One row of ``datasets``: a version of a dataset.
+
+    ``recipe`` is JSON, ``commit`` the highest commit number that the version read, ``scorers`` the digests of its
+    scorers.
+    """
 
     name: str
     version: int
@@ -34,7 +37,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class FunnelStep:
-    """One rule's effect: of ``n_in`` items of ``kind`` ('image' or 'sentence') it dropped ``n_dropped``."""
+    """Effect of one rule: of ``n_in`` items of ``kind`` ('image' or 'sentence'), it dropped ``n_dropped``."""
 
     kind: str
     rule: str
@@ -43,18 +46,18 @@ class FunnelStep:
 
 
 def published(lake: Lake) -> list[Dataset]:
-    """List every version of every dataset, by name and version."""
+    """Return every version of every dataset, by name and version."""
     return [Dataset(*row) for row in lake.query(f"SELECT {_COLUMNS} FROM datasets ORDER BY name, version")]
 
 
 def newest(lake: Lake, name: str) -> Dataset | None:
-    """Return the highest version of ``name``, None when there is none."""
+    """Return the highest version of ``name``, or None."""
     rows = lake.query(f"SELECT {_COLUMNS} FROM datasets WHERE name = ? ORDER BY version DESC LIMIT 1", (name,))
     return Dataset(*rows[0]) if rows else None
 
 
 def find(lake: Lake, spec: str) -> Dataset:
-    """Return the dataset that ``NAME`` or ``NAME@VERSION`` names. Raises PairmillError when there is none."""
+    """Return the dataset for ``NAME`` or ``NAME@VERSION``. Raise PairmillError if there is none."""
     name, _, version = spec.partition("@")
     if "@" in spec and not re.fullmatch(r"[1-9]\d*", version):
         raise PairmillError(f"dataset '{spec}': the version after '@' is a number from 1, as in {name or 'demo'}@3.")
@@ -73,12 +76,12 @@ def find(lake: Lake, spec: str) -> Dataset:
 
 
 def funnel(lake: Lake, dataset: Dataset) -> list[FunnelStep]:
-    """Return what each rule dropped, images first, in the order of the cut."""
+    """Return the number of items that each rule dropped, images first, in the order of the cut."""
     sql = "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? ORDER BY position"
     return [FunnelStep(*row) for row in lake.query(sql, (dataset.name, dataset.version))]
 
 
 def sample_pairs(lake: Lake, dataset: Dataset, n: int = 3) -> list[dict]:
-    """Return ``n`` pairs as rows, always the same: those with the smallest sha256 of their id."""
+    """Return ``n`` pairs as rows, deterministically: those with the smallest sha256 of their id."""
     sql = "SELECT * FROM pairs WHERE dataset = ? AND version = ? ORDER BY sha256(image_id) LIMIT ?"
     return lake.rows(sql, (dataset.name, dataset.version, n))

@@ -15,18 +15,19 @@ PAIR_COLUMNS = tuple(columns("pairs"))
 
 
 def lake_id(lake: Lake) -> str:
-    """Return what tells this lake from all others, wherever it is moved: DuckLake's id of its schema."""
+    """Return a unique id of the lake that survives moving it: DuckLake's UUID of the schema."""
     return lake.metadata.read("SELECT schema_uuid FROM ducklake_schema WHERE schema_name = 'main'")[0][0]
 
 
 def gather(lake: Lake, dataset: Dataset, by_shard: bool, with_captions: str = "") -> None:
-    """Copy the version's pairs into a temporary table of this connection, numbered from 0 in their order.
+    """Copy the version's pairs into a temporary table of this connection, numbered from 0 in order.
 
-    ``with_captions`` is SQL of (sha256, captions) to add, as `captions_of` writes it; '' for none.
+    The order is by image id, or with ``by_shard`` by the shard that holds the image's bytes, then id. The pairs are
+    copied because an export takes hours, and an open query on the lake would block commits as long. The copy spills to
+    disk, about 1.5 KB per pair. ``sample_bytes`` is an upper bound of the size of a tar sample: bytes, texts, three
+    headers with padding.
 
-    By id, or ``by_shard``: by the shard that holds the picture's bytes, then id. A copy, because an export takes hours
-    and an open query on the lake would keep others from committing as long; it spills to disk, some 1.5 KB a pair.
-    ``sample_bytes`` is the most that a tar sample of the pair takes: bytes, texts and three headers with padding.
+    ``with_captions`` is SQL of (sha256, captions) to add, from `captions_of`; '' for none.
     """
     order = "c.shard, p.image_id" if by_shard else "p.image_id"
     pairs = "pairs"
@@ -44,30 +45,32 @@ def gather(lake: Lake, dataset: Dataset, by_shard: bool, with_captions: str = ""
 
 
 def sizes(lake: Lake) -> np.ndarray:
-    """Return ``sample_bytes`` of the gathered pairs in their order: int64, 8 bytes a pair."""
+    """Return ``sample_bytes`` of the gathered pairs in order: int64, 8 bytes per pair."""
     return lake.table("SELECT sample_bytes FROM export_rows ORDER BY n")["sample_bytes"].to_numpy().astype(np.int64)
 
 
 def portion(lake: Lake, first: int, last: int) -> pa.Table:
-    """Return gathered pairs number ``first`` to ``last`` - 1: the columns of ``pairs``, what was gathered with them,
-    ``shard`` and ``format``."""
+    """Return the gathered pairs number ``first`` to ``last`` - 1.
+
+    They have the columns of ``pairs``, the added captions if any, ``shard`` and ``format``.
+    """
     sql = "SELECT * EXCLUDE (n, sample_bytes) FROM export_rows WHERE n >= ? AND n < ? ORDER BY n"
     return lake.table(sql, (first, last))
 
 
 def picture_paths(lake: Lake) -> dict[str, tuple[str, ...]]:
-    """Return, by shard, the files that hold the bytes of the gathered pairs' pictures."""
+    """Return, by shard, the files with the image bytes of the gathered pairs."""
     shards = [row[0] for row in lake.query("SELECT DISTINCT shard FROM export_rows WHERE shard IS NOT NULL")]
     return payload_paths(lake, "payloads", shards)
 
 
 def release(lake: Lake) -> None:
-    """Drop the table that `gather` made."""
+    """Drop the table that `gather` created."""
     lake.execute("DROP TABLE IF EXISTS temp.export_rows")
 
 
 def check_unchanged(lake: Lake, dataset: Dataset) -> None:
-    """Raise PairmillError when a takedown amended the version since ``dataset`` was read."""
+    """Raise PairmillError if a takedown has amended the version since ``dataset`` was read."""
     now = find(lake, str(dataset))
     if (now.content_digest, now.amended, now.n_pairs) != (dataset.content_digest, dataset.amended, dataset.n_pairs):
         raise PairmillError(
@@ -77,9 +80,10 @@ def check_unchanged(lake: Lake, dataset: Dataset) -> None:
 
 
 def record(lake: Lake, dataset: Dataset, format: str, uri: str, files: int, rows: int, n_bytes: int) -> None:
-    """Insert or replace the row of this version, format and place in ``exports``; the caller holds the lease.
+    """Insert or replace the row in ``exports`` for this version, format and location. The caller holds the lease.
 
-    Raises PairmillError when the version was amended meanwhile.
+    Raises:
+        PairmillError: The version was amended meanwhile.
     """
 
     def body() -> None:

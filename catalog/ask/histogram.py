@@ -1,4 +1,4 @@
-"""Compute histograms of a dataset version's scores, in SQL: two passes over the columns that each needs."""
+"""Compute histograms of a dataset version's scores in SQL, with two passes over the columns of each histogram."""
 
 import math
 from collections.abc import Sequence
@@ -11,20 +11,22 @@ from pairmill.catalog.recipe.thresholds import NUMBERS, Quantity, quantities
 from pairmill.catalog.terms.score import Stage
 
 BINS = 40
-TAIL = 0.005  # of the values at either end: gathered in the last bin where they would stretch the axis by over 30 %
+# share of values at either end that go to the last bin if they would stretch the axis by over 30 % (STRETCH)
+TAIL = 0.005
 STRETCH = 0.3
-# How far a model's value may lie from its value in a repeat on another device, in reduced precision or in batches of
-# other sizes; of thresholds above 1 (a perplexity), this part of them.
+# Largest deviation of a model's value when repeated on another device, in reduced precision or with other batch sizes;
+# relative for thresholds above 1 (a perplexity).
 REPEAT = 1e-3
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """Counts of one quantity: ``counts[i]`` values lie in [start + i * width, start + (i + 1) * width).
+    """Histogram of one quantity: ``counts[i]`` values are in [start + i * width, start + (i + 1) * width).
 
-    The outer bins also hold what lies beyond where ``has_less`` or ``has_more``. ``n`` values in all; ``n_missing``
-    items were scored without one; ``whole``: integers; the values lie between ``lowest`` and ``highest``. Of a model's
-    values ``n_near`` are within REPEAT of a threshold: a repeat may decide them the other way.
+    If ``has_less`` or ``has_more``, the outer bins also count the values beyond. ``n``: number of values.
+    ``n_missing``: scored items without a value. ``whole``: the values are integers. All values are between ``lowest``
+    and ``highest``. ``n_near``: values of a model within REPEAT of a threshold, which a repeat may decide the other
+    way.
     """
 
     quantity: Quantity
@@ -45,7 +47,7 @@ class Histogram:
 def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
     """Return a histogram for each quantity that a rule compares, then for each numeric score that no rule reads.
 
-    Over distinct pictures and sentences, in rows of commits <= ``upto``. What was never measured has none.
+    Covers distinct images and sentences, in rows of commits <= ``upto``. Quantities without any value are left out.
     """
     found = []
     for kind, checks, tables in (
@@ -63,8 +65,10 @@ def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
 def quantiles(
     lake: Lake, plan: Plan, quantity: Quantity, kind: str, shares: Sequence[float], upto: int
 ) -> tuple[float, ...]:
-    """Return the values of ``quantity`` at ``shares`` (0 to 1) of all that were measured, to some 1 % of the rank; ()
-    where none was."""
+    """Return the values of ``quantity`` at ``shares`` (0 to 1) of all values, accurate to about 1 % of the rank.
+
+    Empty if there are no values.
+    """
     tables = plan.image_tables if kind == "image" else plan.sentence_tables
     rows = f"SELECT try_cast({quantity.sql} AS DOUBLE) AS q FROM ({_source(plan, quantity, kind, tables, upto)})"
     sql = f"SELECT approx_quantile(q, {list(shares)}) FROM ({rows}) WHERE isfinite(q)"
@@ -72,7 +76,7 @@ def quantiles(
 
 
 def _wanted(checks: Sequence[Check], tables: Sequence[ScoreColumns]) -> list[Quantity]:
-    """List the quantities to draw: those of the rules, then the scores that none of them reads."""
+    """Return the quantities to draw: those of the rules, then the scores that no rule reads."""
     types = {column: sql_type for table in tables for column, sql_type in table.columns.items()}
     ruled = [quantity for check in checks for quantity in quantities(check, types)]
     drawn = {quantity.sql for quantity in ruled}
@@ -81,7 +85,10 @@ def _wanted(checks: Sequence[Check], tables: Sequence[ScoreColumns]) -> list[Qua
 
 
 def _source(plan: Plan, quantity: Quantity, kind: str, tables: Sequence[ScoreColumns], upto: int) -> str:
-    """SQL: distinct pictures or sentences with the columns of ``quantity``; one score table is read by itself."""
+    """Return SQL for distinct images or sentences with the columns that ``quantity`` reads.
+
+    If a single score table has all the columns, it is read without a join.
+    """
     base, *scored = tables
     key = "sha256" if kind == "image" else "content"
     used = [table for table in scored if not set(quantity.columns).isdisjoint(table.columns)]
@@ -95,18 +102,18 @@ def _source(plan: Plan, quantity: Quantity, kind: str, tables: Sequence[ScoreCol
 
 
 def _base(kind: str, quantity: Quantity, upto: int) -> str:
-    """SQL: the rows that scores are joined to, distinct content unless ``quantity`` reads a column of an occurrence."""
+    """Return SQL for the rows to join scores to: distinct content, or occurrences if ``quantity`` needs them."""
     if kind == "sentence":
         repeats = f"SELECT content, count(*) AS repeats FROM sentences WHERE commit <= {upto} GROUP BY content"
         known = f"SELECT * FROM sentence_content WHERE commit <= {upto}"
         return f"FROM ({known}) JOIN ({repeats}) USING (content)" if "repeats" in quantity.columns else known
-    # Address, alt text and place belong to an occurrence, all else to the picture.
+    # Address, alt text and position belong to an occurrence, all other columns to the image.
     of_occurrence = {"url", "alt_text", "position"} & set(quantity.columns)
     return f"SELECT * FROM {'images' if of_occurrence else 'image_content'} WHERE commit <= {upto}"
 
 
 def _histogram(lake: Lake, source: str, quantity: Quantity, kind: str) -> Histogram | None:
-    """Compute one histogram of the SQL ``source``; None when no value is finite."""
+    """Compute one histogram of the SQL ``source``; None if no value is finite."""
     values = f"SELECT try_cast(q AS DOUBLE) AS q, typeof(q) AS t FROM (SELECT ({quantity.sql}) AS q FROM ({source}))"
     n_all, n, low, high, tails, sql_type = lake.query(
         f"SELECT count(*), count(q) FILTER (isfinite(q)), min(q) FILTER (isfinite(q)), max(q) FILTER (isfinite(q)), "
@@ -125,7 +132,7 @@ def _histogram(lake: Lake, source: str, quantity: Quantity, kind: str) -> Histog
 
 
 def _near(lake: Lake, source: str, quantity: Quantity, tables: Sequence[ScoreColumns]) -> int:
-    """Count the values of the SQL ``source`` that a repeat may carry over a threshold, where a model measures them."""
+    """Count a model's values in the SQL ``source`` that a repeat may move across a threshold; 0 for other scores."""
     read = [table for table in tables if not set(quantity.columns).isdisjoint(table.columns)]
     edges = [edge for edge in (quantity.low, quantity.high) if edge is not None]
     if not edges or max((table.stage for table in read), default=Stage.INGEST) < Stage.LANGUAGE:
@@ -136,7 +143,7 @@ def _near(lake: Lake, source: str, quantity: Quantity, tables: Sequence[ScoreCol
 
 
 def _axis(low: float, high: float, tails: Sequence[float], whole: bool) -> tuple[float, float]:
-    """(low, high) of the axis: all values, without a TAIL that would stretch it by over STRETCH."""
+    """Return (low, high) of the axis: all values, without a TAIL that would stretch it by more than STRETCH."""
     if whole and high - low < BINS:
         return low, high
     inner_low, inner_high = max(low, tails[0]), min(high, tails[1])
@@ -147,9 +154,9 @@ def _axis(low: float, high: float, tails: Sequence[float], whole: bool) -> tuple
 def bins(
     quantity: Quantity, whole_range: tuple[float, float], shown: tuple[float, float], whole: bool
 ) -> tuple[float, float, int]:
-    """Choose (start, width, number) of bins over ``shown`` and each threshold among or near the values.
+    """Return (start, width, number) of the bins over the range ``shown`` and each threshold among or near the values.
 
-    A threshold lies on an edge, so that no bin is half kept.
+    A threshold is on the edge of a bin, so that no bin is partly kept.
     """
     low, high = shown
     span = high - low
@@ -162,13 +169,13 @@ def bins(
     if near:
         low = near[0] - width * math.ceil((near[0] - low) / width)
     if near and near[-1] >= high and whole_range[1] >= near[-1]:
-        high = near[-1] + width  # what falls beyond the upper threshold has a bin of its own
+        high = near[-1] + width  # values beyond the upper threshold get a bin of their own
     n_bins = math.floor((high - low) / width) + 1 if whole else math.ceil((high - low) / width - 1e-9)
     return float(low), float(width), max(1, n_bins)
 
 
 def passing(quantity: Quantity, whole: bool) -> tuple[float | None, float | None]:
-    """Return the (low, high) between which values pass, as edges of bins: of integers `<= 81` ends at 82."""
+    """Return the (low, high) between which values pass, as bin edges: for integers, `<= 81` ends at 82."""
     low, high = quantity.low, quantity.high
     if whole:
         low = None if low is None else math.ceil(low) + (quantity.strict_low and low == math.ceil(low))

@@ -6,10 +6,10 @@ COUNTED = ("documents", "images", "sentences", "quarantine")
 
 
 def counts(lake: Lake) -> dict[str, int]:
-    """Count the rows of each of COUNTED."""
+    """Return table -> number of rows, for the tables COUNTED."""
     return {table: lake.query(f"SELECT count(*) FROM {table}")[0][0] for table in COUNTED}
 
 
 def sources(lake: Lake) -> list[str]:
-    """List every source that something was read from, sorted."""
+    """Return every source that something was read from, sorted."""
     return [row[0] for row in lake.query("SELECT DISTINCT source FROM inputs ORDER BY source")]

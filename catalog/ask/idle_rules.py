@@ -1,4 +1,7 @@
-"""Find rules that drop nothing, nearly everything, or all: thresholds belong to one model and one corpus."""
+"""Find rules whose threshold does not suit the data: rules that drop nothing, almost everything, or everything.
+
+A threshold belongs to one model and one corpus.
+"""
 
 from dataclasses import dataclass
 
@@ -7,17 +10,16 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.plan import Check, Plan
 from pairmill.catalog.recipe.thresholds import quantities
 
-# Of fewer items a share says nothing, but that all are gone; and a rule that takes nine of ten is rarely meant.
+# With fewer than LEAST items, a share means nothing unless all are dropped. Dropping nine of ten is rarely intended.
 LEAST, MOST = 100, 0.9
 SHOWN = (0.01, 0.1, 0.5, 0.9, 0.99)
 
 
 @dataclass(frozen=True)
 class IdleRule:
-    """A rule of ``n_in`` items of ``kind`` that reached it, and the quantiles of what it compares.
+    """A suspicious rule: how many of ``n_in`` items of ``kind`` it dropped, and the quantiles of the compared values.
 
-    ``values`` are, by quantity as people write it, its values at the shares SHOWN of all that were measured; empty of a
-    rule without a threshold.
+    ``values``: the displayed quantity -> its values at the shares SHOWN; empty for a rule without a threshold.
     """
 
     kind: str
@@ -40,10 +42,10 @@ class IdleRule:
 
 
 def idle_rules(lake: Lake, plan: Plan, name: str, version: int, upto: int) -> list[IdleRule]:
-    """Return the rules that drop all of however few items, and those with a threshold that drop nothing, or over MOST,
-    of LEAST items and more, in a version. Over rows of commits <= ``upto``.
+    """Return the rules of a version that drop all items, nothing, or more than MOST, over rows of commits <= ``upto``.
 
-    Rules without a number (`not has_url`) are told of in the first case alone: to meet nothing is no fault.
+    Rules that drop all are returned however few items there are. The other rules are returned only if they have a
+    threshold and at least LEAST items: dropping nothing is no fault of a rule without a number (`not has_url`).
     """
     sql = "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? ORDER BY position"
     found = []
@@ -59,11 +61,13 @@ def idle_rules(lake: Lake, plan: Plan, name: str, version: int, upto: int) -> li
 
 
 def _check(plan: Plan, kind: str, rule: str) -> Check | None:
+    """Return the compiled rule of that name, or None."""
     checks = plan.image_checks if kind == "image" else plan.sentence_checks
     return next((check for check in checks if check.name == rule and rule != "readable"), None)
 
 
 def _values(lake: Lake, plan: Plan, kind: str, check: Check, upto: int) -> dict[str, tuple[float, ...]]:
+    """Return, for each quantity with a threshold that the rule compares, its displayed form -> quantiles at SHOWN."""
     tables = plan.image_tables if kind == "image" else plan.sentence_tables
     types = {column: sql_type for table in tables for column, sql_type in table.columns.items()}
     compared = [each for each in quantities(check, types) if each.low is not None or each.high is not None]

@@ -1,4 +1,4 @@
-"""Query what the report of a dataset version shows: aggregates and bounded samples only."""
+"""Query the contents of a dataset version's report: aggregates and bounded samples only."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from pairmill.catalog.terms.declared import declared, scores_of
 from pairmill.catalog.terms.score import Stage
 
 CLUSTERS_SHOWN = 240
-LONGEST = 600  # characters of one text: a page of bad luck may hold a sentence of a megabyte
+LONGEST = 600  # characters per text: a malformed page may contain a sentence of a megabyte
 EXAMPLES = 3
 
 
@@ -30,7 +30,7 @@ def plan_of(lake: Lake, dataset: Dataset) -> Plan:
 
 
 def _captioners(lake: Lake, dataset: Dataset) -> list[tuple[int, str, str]]:
-    """Read place and scorers of the version's captioners; [] in an older lake, only read, and of an older version."""
+    """Read index and scorers of the version's captioners; [] if the lake or the version is older than this table."""
     if "dataset_captioners" not in lake.tables:
         return []
     sql = "SELECT position, scorer, similarity_scorer FROM dataset_captioners WHERE dataset = ? AND version = ?"
@@ -38,7 +38,7 @@ def _captioners(lake: Lake, dataset: Dataset) -> list[tuple[int, str, str]]:
 
 
 def scorers(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
-    """List the scorers of the version: what is needed to compute the same values again."""
+    """Return the scorers of the version, with everything needed to compute the same values again."""
     return _rows(
         lake,
         "SELECT digest, name, version, settings, model, libraries FROM scorers WHERE digest IN (SELECT unnest(scorers) "
@@ -48,7 +48,7 @@ def scorers(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def totals(lake: Lake, dataset: Dataset) -> dict[str, int]:
-    """Count the documents and quarantine rows that the lake held when the version was cut."""
+    """Count the documents and quarantine rows in the lake when the version was cut."""
     parts = ", ".join(f"(SELECT count(*) FROM {t} WHERE commit <= ?) AS {t}" for t in ("documents", "quarantine"))
     return _rows(lake, f"SELECT {parts}", (dataset.commit,) * 2)[0]
 
@@ -56,7 +56,8 @@ def totals(lake: Lake, dataset: Dataset) -> dict[str, int]:
 def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[tuple[int, int, int]]]:
     """Return (number of clusters, [(rank, images before balance, images after)]), largest first.
 
-    At most CLUSTERS_SHOWN of them, evenly over the ranks. Before: images that only balance or a later step drops.
+    At most CLUSTERS_SHOWN clusters, evenly over the ranks. The images before balance are those that only balance or a
+    later step drops.
     """
     reached = ["", *_from_balance_on(lake, dataset)]
     names = dict(lake.query("SELECT name, digest FROM scorers WHERE list_contains(?, digest)", (dataset.scorers,)))
@@ -77,7 +78,7 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
 
 
 def cap(lake: Lake, dataset: Dataset, recipe: Recipe) -> int:
-    """Return the cap of the version: the recipe's, or the one that was solved for its target."""
+    """Return the cap of the version: the recipe's, or the cap computed for its target."""
     if recipe.balance.cap is not None:
         return recipe.balance.cap
     solved = "CAST(nullif(regexp_extract(value, 'cap=(\\d+)$', 1), '') AS INTEGER)"
@@ -86,8 +87,10 @@ def cap(lake: Lake, dataset: Dataset, recipe: Recipe) -> int:
 
 
 def _from_balance_on(lake: Lake, dataset: Dataset) -> list[str]:
-    """Return balance and what the cut applied after it, by their position in the funnel: rules on captions, too, in
-    versions of before they came first."""
+    """Return the names of the balance step and of all later steps in the version's funnel.
+
+    In older versions, which applied rules on captions after balance, these rules are included.
+    """
     rows = lake.query(
         "SELECT rule FROM funnel WHERE dataset = ? AND version = ? AND kind = 'image' AND position >= (SELECT "
         "coalesce(max(position), 0) FROM funnel WHERE dataset = ? AND version = ? AND rule = 'balance')",
@@ -97,7 +100,7 @@ def _from_balance_on(lake: Lake, dataset: Dataset) -> list[str]:
 
 
 def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:
-    """Count ``edges`` and their pictures by kind, and the ``groups``, ``members`` and ``largest`` that they form."""
+    """Count duplicate ``edges`` and their images by kind, and the ``groups``, ``members`` and ``largest`` group."""
     known = "scorer IN (SELECT unnest(scorers) FROM datasets WHERE name = ? AND version = ?) AND commit <= ?"
     key = (dataset.name, dataset.version, dataset.commit)
     edges = _rows(
@@ -116,7 +119,7 @@ def duplicates(lake: Lake, dataset: Dataset) -> dict[str, Any]:
 
 
 def sentence_groups(lake: Lake, dataset: Dataset) -> dict[str, Any]:
-    """Count the ``groups`` of duplicate sentences, their ``members`` and the ``largest``."""
+    """Count the ``groups`` of duplicate sentences, their ``members`` and the ``largest`` group."""
     known = "scorer IN (SELECT unnest(scorers) FROM datasets WHERE name = ? AND version = ?) AND commit <= ?"
     return _rows(
         lake,
@@ -127,8 +130,10 @@ def sentence_groups(lake: Lake, dataset: Dataset) -> dict[str, Any]:
 
 
 def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
-    """Count captions, by captioner where there are several, and fused texts of the pairs by status, with the sums of
-    their tokens and seconds."""
+    """Count the captions and fused texts of the pairs by status, with their total tokens and seconds.
+
+    Captions are counted by captioner if there are several.
+    """
     found = []
     for score in scores_of("image", plan.scores):
         status = next((column.name for column in score.columns if column.rule_name.endswith("_status")), "")
@@ -149,12 +154,12 @@ def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
 
 
 def gallery(lake: Lake, dataset: Dataset, seed: int, n: int) -> list[dict[str, Any]]:
-    """Sample ``n`` pairs, the smallest sha256(image_id || seed), texts cut at LONGEST, with the picture's shard."""
+    """Sample ``n`` pairs with the smallest sha256(image_id || seed), texts cut at LONGEST, with the image's shard."""
     texts = ("text1", "text2", "text3", "syn_text", "caption", "alt_text", "raw_image_url")
     cut = ", ".join(f"left({text}, {LONGEST}) AS {text}" for text in texts)
     of_version = "dataset = ? AND version = ?"
     key, order = (dataset.name, dataset.version), "ORDER BY sha256(image_id || ?), image_id"
-    # The ids first: one pass over one column, and the wide rows of the chosen few only.
+    # Ids first: one pass over one column, then only the wide rows of the sample.
     drawn = lake.query(f"SELECT image_id FROM pairs WHERE {of_version} {order} LIMIT ?", (*key, str(seed), n))
     return _rows(
         lake,
@@ -165,7 +170,7 @@ def gallery(lake: Lake, dataset: Dataset, seed: int, n: int) -> list[dict[str, A
 
 
 def quarantine(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
-    """Count quarantine rows by reason and stage, the commonest first, with EXAMPLES of each."""
+    """Count quarantine rows by reason and stage, most frequent first, with EXAMPLES of each."""
     return _rows(
         lake,
         "SELECT reason, stage, count(*) AS n, "
@@ -176,9 +181,9 @@ def quarantine(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def steps(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
-    """Sum what each step wrote up to this version, over all its runs: worker seconds, bytes, rows by table.
+    """Sum the output of each step up to this version, over all runs: worker seconds, bytes, rows by table.
 
-    A job that fills several tables has its seconds in the partition of each, so (shard, seconds) is counted once.
+    A job that fills several tables records its seconds in each partition, so each (shard, seconds) is counted once.
     """
     tables = _rows(
         lake,
@@ -198,4 +203,5 @@ def steps(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def _rows(lake: Lake, sql: str, params: tuple) -> list[dict[str, Any]]:
+    """Run a query and return its rows as dictionaries."""
     return lake.rows(sql, params)

@@ -1,4 +1,4 @@
-"""Look up groups of duplicate sentences in the newest grouping in scope: members, and which text stands for whom."""
+"""Look up groups of duplicate sentences in the newest grouping in scope: members, and the text that represents each."""
 
 from pairmill.catalog.ask.why import Scope, rows_of_key
 from pairmill.catalog.lake.lake import Lake
@@ -6,7 +6,7 @@ from pairmill.catalog.lake.literals import quoted
 
 
 def members(lake: Lake, scope: Scope, content: str) -> list[str]:
-    """List the contents of a sentence's group, itself among them, in order; [] where it is in none."""
+    """Return the sorted contents of the sentence's group, including its own; [] if it is in no group."""
     grouping = _newest(lake, scope)
     rows = rows_of_key(lake, scope, "sentence_groups", "group_id", "content", content, grouping) if grouping else []
     found = [
@@ -18,8 +18,10 @@ def members(lake: Lake, scope: Scope, content: str) -> list[str]:
 
 
 def stands_for(lake: Lake, scope: Scope, candidates: list[str], texts: set[str]) -> dict[str, str]:
-    """Return which of ``texts`` is a member of each candidate's group, by candidate; of a few groups, with their ids as
-    constants: a join would read every sentence of the lake."""
+    """Return candidate -> the text among ``texts`` that is a member of the candidate's group.
+
+    The ids of the few groups are constants in the query: a join would read every sentence of the lake.
+    """
     grouping = _newest(lake, scope)
     if not grouping or not candidates or not texts:
         return {}
@@ -36,7 +38,7 @@ def stands_for(lake: Lake, scope: Scope, candidates: list[str], texts: set[str])
 
 
 def _newest(lake: Lake, scope: Scope) -> str:
-    """SQL to append to a WHERE: the newest grouping of the dataset, or of the lake without one; '' for none."""
+    """Return SQL to append to a WHERE: the newest grouping of the dataset, or of the lake without one; '' for none."""
     if "sentence_groups" not in scope.filled:
         return ""
     mine = f" AND scorer = {quoted(scope.scorers.get('sentence_groups', ''))}" if scope.dataset else ""

@@ -1,4 +1,4 @@
-"""Run a user's own SQL statement, and return its rows one by one: a result may be larger than memory."""
+"""Run a user's own SQL statement, and yield its rows one by one, because a result may be larger than memory."""
 
 import re
 from collections.abc import Iterator
@@ -10,17 +10,18 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.translation import in_a_line, translated
 from pairmill.catalog.terms.error import BadQuery, PairmillError
 
-# What DuckDB says where a lake's confinement is met: of a file or an address, and of a setting or a function that an
-# extension would bring (`current_setting('s3_region')`).
+# DuckDB's messages when a statement hits the confinement: for a file or an address, and for a setting or a function of
+# an extension that is not loaded (`current_setting('s3_region')`).
 _REFUSED = re.compile(r"disabled (by|through) configuration")
 _ABSENT = re.compile(r"it exists in the (\w+) extension")
-_EXTENSIONS = ("LOAD", "UPDATE_EXTENSIONS")  # INSTALL is a LOAD too
+_EXTENSIONS = ("LOAD", "UPDATE_EXTENSIONS")  # DuckDB parses INSTALL as LOAD too
 
 
 def answer_confined(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
-    """Run ``sql`` as `answer` does, where it can do nothing but read this lake; the lake stays confined afterwards.
+    """Run ``sql`` like `answer`, but confined to reading this lake; the lake stays confined afterwards.
 
-    Raises BadQuery as well for a statement that is more than a SELECT, and where one reads a file beyond the lake.
+    Raises:
+        BadQuery: As for `answer`, or the statement is not a SELECT or reads a file outside the lake.
     """
     check_reads_only(lake, sql)
     confine(lake)
@@ -30,7 +31,9 @@ def answer_confined(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
 def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
     """Run ``sql`` and return its column names ([] for a statement without a result) and an iterator over its rows.
 
-    Raises BadQuery when DuckDB refuses the statement or there is none, PairmillError when the lake cannot be read.
+    Raises:
+        BadQuery: DuckDB refuses the statement, or there is none.
+        PairmillError: The lake cannot be read.
     """
     _refuse_extensions(lake, sql)
     lake.check_tables_of(sql)
@@ -38,22 +41,23 @@ def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
         cursor = lake.connection.execute(sql)
     except duckdb.Error as error:
         raise _as_user_error(error, lake) from error
-    if cursor is None:  # blanks or a comment
+    if cursor is None:  # only white space or a comment
         raise BadQuery('there is no statement; ask one, such as pairmill sql "SELECT count(*) FROM images".')
     return [column[0] for column in cursor.description or ()], _rows(lake, cursor)
 
 
 def _refuse_extensions(lake: Lake, sql: str) -> None:
-    """Raise BadQuery for LOAD and INSTALL: an extension is a program, and runs with all that its user may do."""
+    """Raise BadQuery for LOAD and INSTALL: an extension is a program that runs with all of the user's rights."""
     try:
         statements = lake.connection.extract_statements(sql)
-    except duckdb.Error:  # DuckDB says what is wrong when it is asked to run it
+    except duckdb.Error:  # DuckDB reports the error when the statement runs
         return
     if any(statement.type.name in _EXTENSIONS for statement in statements):
         raise BadQuery("LOAD and INSTALL are refused: no statement brings programs into this process.")
 
 
 def _rows(lake: Lake, cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple]:
+    """Yield the rows of a result, in chunks of 2,048; DuckDB's errors become user errors."""
     try:
         while chunk := cursor.fetchmany(2048):
             yield from chunk
@@ -62,7 +66,7 @@ def _rows(lake: Lake, cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple]:
 
 
 def _as_user_error(error: duckdb.Error, lake: Lake) -> Exception:
-    """Turn DuckDB's error into one that says the remedy, else into BadQuery: the statement is the user's."""
+    """Convert DuckDB's error to a user error: with a remedy if one is known, else BadQuery."""
     said = in_a_line(error)
     if _REFUSED.search(said):
         return BadQuery(f"refused: {said}. {REMEDY}")

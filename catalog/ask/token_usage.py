@@ -1,4 +1,4 @@
-"""Sum what generated texts took, by run and step: rows, tokens, seconds, retries, cost."""
+"""Sum the cost of generated texts by run and step: rows, tokens, seconds, retries, price."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,10 @@ from pairmill.catalog.lake.lake import Lake
 
 @dataclass(frozen=True)
 class StepUsage:
-    """What one step of one run took to generate. ``seconds`` are those of its replicas, added up; ``cost`` is by the
-    prices that the run was told, 0 without any."""
+    """Token usage of one step of one run.
+
+    ``seconds`` are summed over replicas. ``cost`` uses the prices configured for the run, 0 without prices.
+    """
 
     run_id: str
     step: str
@@ -22,13 +24,15 @@ class StepUsage:
 
     @property
     def tokens_a_second(self) -> float:
-        """Tokens generated a second of one replica, 0 where no time is on record."""
+        """Tokens generated per second by one replica; 0 if no time is recorded."""
         return self.tokens / self.seconds if self.seconds else 0.0
 
 
 def by_step(lake: Lake, upto: int | None = None, run_ids: tuple[str, ...] = ()) -> list[StepUsage]:
-    """Sum by run and step, in the order of their first commit; of commits up to ``upto``, of these runs if any are
-    named."""
+    """Sum usage by run and step, in the order of their first commit.
+
+    Restricted to commits up to ``upto``, and to ``run_ids`` if any are given.
+    """
     found = lake.query(
         """SELECT u.run_id, c.step, sum(u.rows), sum(u.seconds), sum(u.prompt_tokens), sum(u.tokens),
             sum(u.discarded_tokens), sum(u.retries), sum(u.cost)

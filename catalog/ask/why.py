@@ -1,9 +1,9 @@
 """Look up what an id, an address or a text refers to, and the rows that explain why an item was kept or dropped.
 
-A query filters by one key with ``=``, which row groups' ranges and bloom filters answer unread; scores by content are
-read in the content's home shard alone: one file instead of hundreds. It filters and orders by little else, because for
-every column compared DuckLake scans its statistics of all files, twice where rows are ordered (200 files a table:
-0.10 s instead of 0.03); the few rows are filtered in Python. Results are dictionaries of names and plain values.
+Queries filter by one key with ``=``, so row-group ranges and bloom filters skip the other row groups unread; scores by
+content are read only in the content's home shard: one file instead of hundreds. Queries filter and sort by little else,
+because for every column compared DuckLake scans its statistics of all files, twice for sorted rows (200 files per
+table: 0.10 s instead of 0.03); the few rows are filtered in Python. Results are dictionaries of names and plain values.
 """
 
 import re
@@ -20,14 +20,17 @@ from pairmill.catalog.terms.declared import declared
 
 Facts = dict[str, Any]
 _DOCUMENT = "* EXCLUDE (shard)"
-MOST = 20  # rows of each list
+MOST = 20  # largest number of rows per list
 _PLACED = re.compile(r"(.+)[#&]image=(\d{1,9})", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """What an item refers to: image ids, content ids of sentences, rows of ``documents``, of ``quarantine``, and of
-    addresses that documents link to. False when it is nothing."""
+    """The objects that an item refers to; false if there are none.
+
+    ``images``: image ids. ``sentences``: content ids. The others are rows of ``documents``, of ``quarantine``, and of
+    linked addresses.
+    """
 
     images: list[str] = field(default_factory=list)
     sentences: list[str] = field(default_factory=list)
@@ -41,9 +44,9 @@ class Resolved:
 
 @dataclass(frozen=True)
 class Scope:
-    """Which rows count: those of a dataset's commit and scorers (digests by name); without one, the newest.
+    """The rows to consider: those of a dataset's commit and scorers (digests by name), or the newest without a dataset.
 
-    ``filled`` are the tables with rows in files: to query an empty one takes longer (0.05 s) than a full one.
+    ``filled`` are the tables with rows in files: querying an empty table takes longer (0.05 s) than a full one.
     """
 
     filled: frozenset[str]
@@ -53,22 +56,23 @@ class Scope:
 
     @property
     def upto(self) -> int:
+        """The highest commit number to consider."""
         return self.dataset.commit if self.dataset else 2**62
 
     def tables(self, kind: str) -> tuple[ScoreColumns, ...]:
-        """What may have been measured of ``kind`` ('image', 'sentence'): the dataset's scores, or all declared."""
+        """Return the columns that may be scored for ``kind`` ('image', 'sentence'): the dataset's, or all declared."""
         scores = self.plan.scores if self.plan else declared()
         return tables_of(kind, scores)
 
     def newest(self, rows: list[Facts], scorer: str) -> Facts:
-        """Return the last of ``rows`` in scope (by ``scorer`` under a dataset) without scorer, commit; {} for none."""
+        """Return the newest of ``rows`` in scope (with a dataset, by ``scorer``) without scorer and commit, or {}."""
         by = (row for row in rows if row["commit"] <= self.upto and (self.dataset is None or row["scorer"] == scorer))
         last = max(by, key=lambda row: row["commit"], default={})
         return {name: value for name, value in last.items() if name not in ("scorer", "commit")}
 
 
 def scope_of(lake: Lake, dataset: Dataset | None) -> Scope:
-    """Return the scope of a dataset version, or of the newest rows when it is None."""
+    """Return the scope of a dataset version, or of the lake's newest rows if ``dataset`` is None."""
     held = lake.query("SELECT table_name FROM ducklake_table_info('lake') WHERE file_count > 0")
     filled = frozenset(name for (name,) in held)
     if dataset is None:
@@ -78,9 +82,11 @@ def scope_of(lake: Lake, dataset: Dataset | None) -> Scope:
 
 
 def resolve(lake: Lake, item: str, content: str) -> Resolved:
-    """Find what ``item`` refers to: an id, a sha256 of 32 or 64 hex digits, a picture's or page's address (or the end
-    of one), the address that a picture was released under, a sentence's text. ``content`` is the content id of
-    ``item`` taken as a sentence."""
+    """Find what ``item`` refers to: an id, a sha256 of 32 or 64 hex digits, an address, or a sentence's text.
+
+    An address may be of an image or a page, or the end of it, or the address under which an image was released.
+    ``content`` is the content id of ``item`` taken as a sentence.
+    """
     if re.fullmatch(r"[0-9a-f]{32}|[0-9a-f]{64}", item):
         found = _by_id(lake, item[:32])
         if found:
@@ -93,13 +99,13 @@ def resolve(lake: Lake, item: str, content: str) -> Resolved:
 
 
 def _released(lake: Lake, address: str) -> Resolved:
-    """Look up the pictures that any version released under an address."""
+    """Look up the images that any version released under an address."""
     sql = "SELECT DISTINCT image_id FROM pairs WHERE raw_image_url = ? ORDER BY ALL"
     return Resolved(images=[row[0] for row in lake.query(sql, (address,))])
 
 
 def _in_document(lake: Lake, item: str) -> Resolved:
-    """Look up a picture by its place in a document, as it would be released: ``000/0001.html#image=3``."""
+    """Look up an image by its position in a document, as in a released address: ``000/0001.html#image=3``."""
     placed = _PLACED.fullmatch(item)
     if placed is None:
         return Resolved()
@@ -111,9 +117,9 @@ def _in_document(lake: Lake, item: str) -> Resolved:
 
 
 def _by_id(lake: Lake, key: str) -> Resolved:
-    """Look an id up in one table after the other, smaller ones first: it is of one kind only.
+    """Look up an id in one table after another, smaller tables first; an id is of one kind only.
 
-    Quarantine rows of an image's bytes are not collected here: `explain_image` does.
+    Quarantine rows of an image's bytes are not included: `explain_image` collects them.
     """
     for where in ("image_id = ?", "sha256 = ?"):
         images = lake.query(f"SELECT image_id FROM images WHERE {where}", (key,))
@@ -127,7 +133,7 @@ def _by_id(lake: Lake, key: str) -> Resolved:
 
 
 def _sentences(lake: Lake, key: str) -> list[str]:
-    """Return content ids of the sentence with this content id or sentence id."""
+    """Return the content ids of the sentence with this content id or sentence id."""
     for where in (
         "sentence_content WHERE content = ?",
         "sentences WHERE content = ?",
@@ -140,7 +146,7 @@ def _sentences(lake: Lake, key: str) -> list[str]:
 
 
 def _by_address(lake: Lake, address: str, value: str, content: str) -> Resolved:
-    """Look up an address, or a sentence by its ``content``; ``address`` is the SQL condition with {} for the column."""
+    """Look up an address, or a sentence by its ``content``; ``address`` is an SQL condition with {} for the column."""
     images = f"SELECT image_id FROM images WHERE {address.format('url')} ORDER BY ALL"
     documents = f"SELECT {_DOCUMENT} FROM documents WHERE {address.format('uri')} ORDER BY uri"
     return Resolved(
@@ -152,7 +158,7 @@ def _by_address(lake: Lake, address: str, value: str, content: str) -> Resolved:
     )
 
 
-# Outcome of the last fetch, if there was one, and the number of documents that link to the address.
+# Outcome of the last fetch, if any, and the number of documents that link to the address.
 _ADDRESSES = f"""
     SELECT l.url, l.documents, f.reason, f.http_status, f.detail, f.attempts, f.passing, f.fetched_at, f.final_url
     FROM (SELECT url, count(DISTINCT document_id) AS documents FROM links WHERE {{where}} GROUP BY url LIMIT {MOST}) l
@@ -161,7 +167,7 @@ _ADDRESSES = f"""
 
 
 def superseded_at(lake: Lake, document_id: str) -> int | None:
-    """Return the commit since which a newer version of its source replaces the document, else None."""
+    """Return the commit since which the document is no longer current, else None."""
     said = lake.query('SELECT "commit", gone FROM superseded WHERE document_id = ?', (document_id,))
     commit, gone = max(said, default=(0, False))
     return commit if gone else None
@@ -182,14 +188,14 @@ def select_rows(lake: Lake, sql: str, values: tuple = ()) -> list[Facts]:
 def rows_of_key(
     lake: Lake, scope: Scope, table: str, columns: str, key: str, value: str, where: str = ""
 ) -> list[Facts]:
-    """Select a table's rows of one key, [] without a query when the table is empty. ``where`` is SQL to append."""
+    """Select the rows of one key in a table; [] without a query if the table is empty. ``where`` is SQL to append."""
     if table not in scope.filled:
         return []
     return select_rows(lake, f"SELECT {columns} FROM {table} WHERE {key} = ?{where}", (value,))
 
 
 def home_filter(lake: Lake, table: str, key: str, value: str) -> str:
-    """SQL to append to a WHERE: the shard where ``value`` is scored; '' when ``table`` does not hold it yet."""
+    """Return SQL to append to a WHERE, selecting the home shard of ``value``; '' if ``table`` does not have it yet."""
     found = lake.query(f"SELECT shard FROM {table} WHERE {key} = ?", (value,))
     return "".join(f" AND shard = {quoted(shard)}" for (shard,) in found[:1] if shard is not None)
 
@@ -197,7 +203,7 @@ def home_filter(lake: Lake, table: str, key: str, value: str) -> str:
 def scores(
     lake: Lake, scope: Scope, tables: tuple[ScoreColumns, ...], key: str, value: str, in_home_shard: str
 ) -> Facts:
-    """Return score values by column: from each table the row of the dataset's scorer, or the newest without one."""
+    """Return column -> score value, from each table the row of the dataset's scorer; without a dataset the newest."""
     found: Facts = {}
     for table in tables[1:]:
         columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())
@@ -218,7 +224,10 @@ def scores(
 def evaluate_rules(
     lake: Lake, checks: tuple[Check, ...], tables: tuple[ScoreColumns, ...], values: Facts
 ) -> list[Facts]:
-    """Evaluate each rule on ``values``; ``kept`` is None where a score is missing: an earlier rule dropped the item."""
+    """Evaluate each rule on ``values``; ``kept`` is None if a score is missing.
+
+    A score is missing if an earlier rule dropped the item.
+    """
     if not checks:
         return []
     types = {name: kind for table in tables for name, kind in table.columns.items()}

@@ -1,4 +1,4 @@
-"""Collect what the lake knows of one document: whether it is superseded, decisions on its images, its sentences."""
+"""Collect the lake's rows on one document: whether it is superseded, decisions on its images, its sentences."""
 
 from pairmill.catalog.ask.why import Facts, Scope, select_rows, superseded_at
 from pairmill.catalog.lake.lake import Lake
@@ -7,8 +7,8 @@ from pairmill.catalog.lake.lake import Lake
 def explain_document(lake: Lake, origin: Facts, scope: Scope) -> Facts:
     """Return ``origin`` (the document's row), ``superseded``, ``images`` and ``sentences``.
 
-    ``superseded``: the commit since which it is replaced, else None. ``images``: in the page's order with the dataset's
-    decision, ``dropped_by`` None where it has none. ``sentences``: their number.
+    ``superseded``: the commit since which the document is replaced, else None. ``images``: in page order, with the
+    dataset's decision; ``dropped_by`` is None without a decision. ``sentences``: their number.
     """
     document_id = origin["document_id"]
     key = (scope.dataset.name, scope.dataset.version) if scope.dataset else ("", 0)

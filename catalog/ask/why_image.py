@@ -1,4 +1,4 @@
-"""Collect what the lake knows of one image occurrence: its origin, its scores, and why it was kept or dropped."""
+"""Collect the lake's rows on one image occurrence: its origin, its scores, and why it was kept or dropped."""
 
 import re
 
@@ -24,12 +24,15 @@ from pairmill.catalog.pending.training import CAPPED_BY
 
 
 def explain_image(lake: Lake, image_id: str, scope: Scope) -> Facts:
-    """Return ``origin, scores, rules, decision, group, cluster, matches, texts, quarantine, datasets``, empty where
-    nothing is known."""
+    """Return what the lake knows of an image, by the keys of its parts; a part is empty if unknown.
+
+    Keys: ``origin, scores, rules, decision, group, cluster, matches, texts, quarantine, datasets``.
+    """
     return lake.retrying(lambda: _explain(lake, image_id, scope))
 
 
 def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
+    """Collect the parts of `explain_image` within one transaction."""
     origin = _origin(lake, image_id, scope)
     sha256 = origin["sha256"]
     in_home_shard = home_filter(lake, "image_content", "sha256", sha256)
@@ -54,7 +57,10 @@ def _explain(lake: Lake, image_id: str, scope: Scope) -> Facts:
 
 
 def _origin(lake: Lake, image_id: str, scope: Scope) -> Facts:
-    """Return the image's row, page, run and number of occurrences, by single queries: a join scans all documents."""
+    """Return the image's row, page, run and number of occurrences.
+
+    Each comes from a single query: a join would scan all documents.
+    """
     columns = 'image_id, sha256, url, position, alt_text, width, height, format, n_bytes, document_id, "commit"'
     rows = select_rows(lake, f"SELECT {columns} FROM images WHERE image_id = ?", (image_id,))
     found = max(rows, key=lambda row: row["commit"])
@@ -72,7 +78,7 @@ def _origin(lake: Lake, image_id: str, scope: Scope) -> Facts:
 
 
 def _decision(decided: list[Facts], scope: Scope) -> Facts:
-    """Return the decision of the dataset in scope, {} when it made none."""
+    """Return the decision of the dataset in scope, {} if there is none."""
     for row in decided:
         if scope.dataset and (row["dataset"], row["version"]) == (scope.dataset.name, scope.dataset.version):
             return {"dataset": str(scope.dataset), "dropped_by": row["dropped_by"], "value": row["value"]}
@@ -80,7 +86,7 @@ def _decision(decided: list[Facts], scope: Scope) -> Facts:
 
 
 def _group(lake: Lake, sha256: str, scope: Scope) -> Facts:
-    """Return the picture's row of the newest ``image_groups`` in scope, {} when it is in no group."""
+    """Return the image's row in the newest ``image_groups`` in scope, {} if it is in no group."""
     rows = rows_of_key(lake, scope, "image_groups", "*", "sha256", sha256)
     if not rows:
         return {}
@@ -91,7 +97,7 @@ def _group(lake: Lake, sha256: str, scope: Scope) -> Facts:
 
 
 def _other_images(lake: Lake, sha256: str, group: Facts, scope: Scope) -> list[Facts]:
-    """Select occurrences of the other pictures of the group."""
+    """Select the occurrences of the group's other images."""
     if not group:
         return []
     members = rows_of_key(lake, scope, "image_groups", 'sha256, scorer, "commit"', "group_id", group["group_id"])
@@ -103,7 +109,7 @@ def _other_images(lake: Lake, sha256: str, group: Facts, scope: Scope) -> list[F
 def _group_members(
     lake: Lake, sha256: str, group: Facts, others: list[Facts], decided: dict[str, list[Facts]], scope: Scope
 ) -> Facts:
-    """Return the duplicate group: its size, and its other members with their distance and decision, kept ones first."""
+    """Return the duplicate group: its size, and its other members with distance and decision, kept ones first."""
     if not group:
         return {}
     near = _distances(lake, sha256, scope)
@@ -118,7 +124,10 @@ def _group_members(
 
 
 def _images_of(lake: Lake, pictures: list[str]) -> list[Facts]:
-    """Select occurrences of pictures; of a few one by one: `=` opens the files that hold one, `IN` reads all files."""
+    """Select the occurrences of images.
+
+    Up to MOST images are selected one by one: `=` opens only the files that contain the image, `IN` reads all files.
+    """
     if not pictures:
         return []
     keys = [quoted(sha256) for sha256 in pictures]
@@ -128,7 +137,7 @@ def _images_of(lake: Lake, pictures: list[str]) -> list[Facts]:
 
 
 def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
-    """Return kind and distance of every duplicate edge to another picture, as text by its sha256."""
+    """Return kind and distance of every duplicate edge as text, by the sha256 of the other image."""
     if "duplicate_edges" not in scope.filled:
         return {}
     sql = """SELECT other, string_agg(DISTINCT said, ', ' ORDER BY said) FROM (SELECT if(a = ?, b, a) AS other,
@@ -137,8 +146,10 @@ def _distances(lake: Lake, sha256: str, scope: Scope) -> dict[str, str]:
 
 
 def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
-    """Return the cluster that balance caps, and the recipe's cap or target; where the cap decided, also the rank among
-    the survivors, and the cap that was solved for the target."""
+    """Return the cluster that balance caps, and the recipe's cap or target.
+
+    If the cap decided on the image, also its rank among the survivors, and the cap computed for the target.
+    """
     asked = scope.plan.recipe.balance if scope.plan else None
     cap = {} if asked is None else {"target": asked.target} if asked.target else {"cap": asked.cap}
     if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)(?: cap=(\d+))?", decision.get("value") or ""):
@@ -146,7 +157,7 @@ def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
         return {"cluster": int(at[1]), "rank": int(at[2]), "survivors": int(at[3]), **cap}
     rows = rows_of_key(lake, scope, "clusters", 'cluster, scorer, "commit"', "key", sha256)
     names = dict(lake.query("SELECT digest, name FROM scorers WHERE name IN (SELECT unnest(?))", (list(CAPPED_BY),)))
-    for name in CAPPED_BY:  # a picture has rows by others too, for its duplicates and its sentences
+    for name in CAPPED_BY:  # an image also has clusters of other kinds, for duplicates and sentences
         of_name = [row for row in rows if names.get(row["scorer"]) == name]
         if found := scope.newest(of_name, scope.scorers.get(name, "")):
             return {"cluster": found["cluster"], **cap}
@@ -154,8 +165,11 @@ def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
 
 
 def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Facts) -> list[Facts]:
-    """List candidate sentences, most similar first; ``place``: the text's number in the pair, else None, and ``given``
-    that text where it stands for the candidate, which is a duplicate of it."""
+    """Return the candidate sentences, most similar first.
+
+    ``place``: the text's number in the pair, else None. ``given``: the text of the pair that represents the candidate,
+    if the candidate is a duplicate of it.
+    """
     scorer = scope.scorers.get("matches", "")
     most = 4 * scope.plan.recipe.association.top_k if scope.plan else MOST
     rows = rows_of_key(lake, scope, "match_candidates", 'content, similarity, scorer, "commit"', "sha256", sha256)
@@ -185,7 +199,7 @@ def _texts_of(lake: Lake, contents: list[str]) -> dict[str, str]:
 
 
 def _text_numbers(lake: Lake, image_id: str, scope: Scope, decision: Facts) -> dict[str, int]:
-    """Return the number (1 to 3) of each text of the image's pair; {} for an image that was not kept."""
+    """Return text -> its number (1 to 3) in the image's pair; {} for an image that was not kept."""
     if scope.dataset is None or decision.get("dropped_by"):
         return {}
     of_dataset = f" AND dataset = {quoted(scope.dataset.name)} AND version = {scope.dataset.version}"
@@ -202,9 +216,11 @@ _TEXTS = {
 
 
 def _texts(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> list[Facts]:
-    """List all captions, tags and fused texts, oldest first; ``current``: made by a scorer of the dataset. Of captions
-    that are: ``by`` as its recipe calls it, ``similarity`` where there is one, and ``chosen``: where there are
-    several, whether this one is the picture's caption."""
+    """Return all captions, tags and fused texts of the image, oldest first.
+
+    ``current``: by a scorer of the dataset. Current captions also have ``by``, the recipe's name of the captioner,
+    ``similarity`` if computed, and with several captioners ``chosen``: whether this text is the image's caption.
+    """
     current, by_scorer = set(scope.scorers.values()), _said(lake, sha256, scope, in_home_shard)
     found = []
     for table, columns in _TEXTS.items():
@@ -217,8 +233,7 @@ def _texts(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> list[Fa
 
 
 def _said(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> dict[str, Facts]:
-    """Return of each of the dataset's captioners that described the picture, by its scorer: name, similarity, and
-    whether its text is the caption."""
+    """Return, by scorer, the dataset's captioners that described the image: name, similarity, and whether chosen."""
     plan = scope.plan
     if plan is None or not plan.recipe.captioners or "captions" not in scope.filled:
         return {}
@@ -234,19 +249,22 @@ def _said(lake: Lake, sha256: str, scope: Scope, in_home_shard: str) -> dict[str
 
 
 def _quarantine_rows(lake: Lake, sha256: str, url: str, scope: Scope) -> list[Facts]:
-    """Select quarantine rows of the image's bytes or address."""
+    """Select the quarantine rows of the image's bytes or address."""
     if "quarantine" not in scope.filled:
         return []
     return quarantine(lake, "item IN (?, ?) OR payload_ref = ?", (sha256, url, sha256))
 
 
 def decisions(lake: Lake, image_id: str) -> list[Facts]:
-    """Return the decision of every dataset version on the image, by name and version."""
+    """Return the decisions of all dataset versions on the image, by name and version."""
     return _decisions_of(lake, [image_id])[image_id]
 
 
 def _decisions_of(lake: Lake, image_ids: list[str]) -> dict[str, list[Facts]]:
-    """Return decisions by image, in one query: two take 0.07 s at 10M images and five versions, in two queries 0.10."""
+    """Return decisions by image, in one query for all images.
+
+    For two images at 10M images and five versions, this takes 0.07 s, two queries take 0.10.
+    """
     keys = ", ".join(quoted(image_id) for image_id in image_ids)
     rows = select_rows(
         lake, f"SELECT item_id, dataset, version, dropped_by, value FROM decisions WHERE item_id IN ({keys})"

@@ -1,4 +1,4 @@
-"""Collect what the lake knows of one distinct sentence; its decision is computed here, no table holds it."""
+"""Collect the lake's rows on one distinct sentence. Its decision is computed here, because no table stores it."""
 
 from pairmill.catalog.ask.sentence_groups import members
 from pairmill.catalog.ask.why import MOST, Facts, Scope, evaluate_rules, home_filter, scores, select_rows
@@ -8,8 +8,10 @@ from pairmill.catalog.pending.superseded import gone_sentences
 
 
 def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
-    """Return ``origin, scores, rules, decision, group, cluster, candidate, used, datasets``, empty where nothing is
-    known."""
+    """Return what the lake knows of a sentence, by the keys of its parts; a part is empty if unknown.
+
+    Keys: ``origin, scores, rules, decision, group, cluster, candidate, used, datasets``.
+    """
     origin = _origin(lake, content)
     in_home_shard = home_filter(lake, "sentence_content", "content", content)
     measured = scores(lake, scope, scope.tables("sentence"), "content", content, in_home_shard)
@@ -36,7 +38,7 @@ def explain_sentence(lake: Lake, content: str, scope: Scope) -> Facts:
 
 
 def _origin(lake: Lake, content: str) -> Facts:
-    """Return its text, the number of its occurrences and the first MOST of them."""
+    """Return the sentence's text, the number of its occurrences and the first MOST of them."""
     found = select_rows(lake, "SELECT content, text FROM sentence_content WHERE content = ?", (content,))
     first = found or select_rows(lake, "SELECT content, text FROM sentences WHERE content = ? LIMIT 1", (content,))
     repeats = lake.query("SELECT count(*) FROM sentences WHERE content = ?", (content,))[0][0]
@@ -47,9 +49,9 @@ def _origin(lake: Lake, content: str) -> Facts:
 
 
 def _keeper(lake: Lake, group: list[str], scope: Scope) -> Facts:
-    """Return ``content`` and ``text`` of the first member that passes the rules and that a document holds; {} for none.
+    """Return ``content`` and ``text`` of the first member that passes the rules and is in a current document, or {}.
 
-    One after the other, so a group of a thousand that all fail takes a minute.
+    Members are evaluated one by one, so a group of a thousand that all fail takes a minute.
     """
     assert scope.plan
     keys = ", ".join(map(quoted, group))
@@ -69,7 +71,7 @@ def _keeper(lake: Lake, group: list[str], scope: Scope) -> Facts:
 
 
 def _cluster(lake: Lake, content: str, scope: Scope) -> Facts:
-    """Return its newest sentence cluster in scope, {} for none."""
+    """Return the newest cluster of the sentence in scope, {} for none."""
     sql = """SELECT cluster FROM clusters WHERE kind = 'sentence' AND key = ? AND "commit" <= ?
         AND (scorer = ? OR ?) ORDER BY "commit" DESC LIMIT 1"""
     scorer = scope.scorers.get("sentence_clusters", "")
@@ -78,7 +80,7 @@ def _cluster(lake: Lake, content: str, scope: Scope) -> Facts:
 
 
 def _candidate(lake: Lake, content: str, scope: Scope) -> Facts:
-    """Return the number of pictures that it is a candidate for, and the MOST similar of them."""
+    """Return the number of images that the sentence is a candidate for, and the MOST similar of them."""
     scorer = scope.scorers.get("matches", "")
     where = "content = ? AND \"commit\" <= ? AND (scorer = ? OR ? = '')"
     rows = select_rows(
@@ -94,7 +96,7 @@ def _candidate(lake: Lake, content: str, scope: Scope) -> Facts:
 
 
 def _used(lake: Lake, text: str, scope: Scope) -> list[Facts]:
-    """Select the first MOST pairs of the dataset that hold the text, and the number of the text in each."""
+    """Select the first MOST pairs of the dataset that contain the text, and the number of the text in each."""
     if scope.dataset is None:
         return []
     sql = f"""SELECT image_id, raw_image_url AS url, list_position([text1, text2, text3], ?) AS place FROM pairs
@@ -103,7 +105,7 @@ def _used(lake: Lake, text: str, scope: Scope) -> list[Facts]:
 
 
 def _versions(lake: Lake, text: str) -> list[Facts]:
-    """Count the pairs that hold the text, by dataset version."""
+    """Count the pairs that contain the text, by dataset version."""
     sql = """SELECT dataset, version, count(*) AS pairs FROM pairs WHERE ? IN (text1, text2, text3)
         GROUP BY ALL ORDER BY ALL"""
     return select_rows(lake, sql, (text,))

@@ -1,6 +1,6 @@
-"""Cap: keep of each cluster of pictures at most so many, those with the smallest sha256(sha256 || seed).
+"""Cap clusters: keep at most so many images per cluster, those with the smallest sha256(sha256 || seed).
 
-A picture of which nobody knows yet whether it passes the rules on generated texts counts as one that does.
+An image counts as passing while it is unknown whether it passes the rules on generated texts.
 """
 
 import numpy as np
@@ -8,18 +8,19 @@ import numpy as np
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.plan import Plan
 
-# SQL of a window over the pictures of a cluster in their order. Of its 64 bits two are equal in one of the clusters of
-# 10M images once in 10^9 lakes.
+# SQL window over the images of a cluster in hash order. In a lake of 10M images, the chance that two of these 64-bit
+# hashes are equal within a cluster is 10^-9.
 DRAWN = "PARTITION BY cluster ORDER BY draw"
 BEFORE = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
 
 
 def balance(lake: Lake, plan: Plan) -> int:
-    """Make ``cut_capped(n, cluster, place, size, draw, state, value, past)`` of ``cut_survivors``; return the cap.
+    """Rank the images of each cluster into table ``cut_capped``, mark those past the cap, and return the cap.
 
-    ``place`` from 1 among the ``size`` pictures of the cluster, whatever the rules on generated texts say of them: so
-    it does not depend on how many texts there are. ``past``: the cluster was full before this picture. Of those without
-    a cluster none is.
+    Creates ``cut_capped(n, cluster, place, size, draw, state, value, past)`` from ``cut_survivors``. ``place`` is the
+    rank, from 1, among the ``size`` images of the cluster, regardless of the rules on generated texts, so it does not
+    depend on the number of generated texts. ``past``: the cluster was full before this image; always false without a
+    cluster.
     """
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_ranked AS SELECT s.n, cluster, draw, state, value, "
@@ -37,6 +38,7 @@ def balance(lake: Lake, plan: Plan) -> int:
 
 
 def _solved(lake: Lake, target: int) -> int:
+    """Return the smallest cap that keeps ``target`` images, counting images without a cluster as kept."""
     alive = "SELECT count(*) FILTER (coalesce(state, '') = '') AS alive FROM cut_ranked WHERE cluster IS {} NULL"
     sizes = lake.table(f"SELECT alive, count(*) AS n FROM ({alive.format('NOT')} GROUP BY cluster) GROUP BY alive")
     free = lake.query(alive.format(""))[0][0]
@@ -44,8 +46,13 @@ def _solved(lake: Lake, target: int) -> int:
 
 
 def smallest_cap(sizes: np.ndarray, counts: np.ndarray, target: float) -> int:
-    """Return the smallest cap >= 1 that keeps ``target`` pictures or more: of ``counts`` clusters of each of ``sizes``
-    (both (n,), numbers >= 0) at most so many. Where there are too few of them, the smallest that keeps all."""
+    """Return the smallest cap >= 1 that keeps ``target`` images or more, or keeps all if there are too few.
+
+    Args:
+        sizes: Cluster sizes, (n,), >= 0.
+        counts: The number of clusters of each size, (n,), >= 0.
+        target: The number of images to keep.
+    """
     least, most = 1, max(1, int(np.ceil(sizes.max(initial=1))))
     while least < most:
         middle = (least + most) // 2

@@ -1,21 +1,21 @@
-"""Cut: decide for every image, by the facts, whether it is kept or what drops it.
+"""Apply a recipe to all images (the cut): decide whether each image is kept, or what drops it.
 
 The order is fixed: early rules, exact duplicates, the best surviving member of each duplicate group, a sentence that
-passes the rules, the rules on generated texts, the cap of each cluster, texts. Only a prefix of each cluster's order
-matters after the cap, so texts need not be generated for others (:mod:`catalog.cut.wanted`): this order, and no other,
-gives the dataset of full generation. What lies past a full cluster is dropped by ``balance``, whatever is known of it.
+passes the rules, the rules on generated texts, the cap of each cluster, texts. After the cap, only a prefix of each
+cluster's order matters, so the other images need no generated texts (:mod:`catalog.cut.wanted`). Only this order gives
+the same dataset as full generation. Images past a full cluster are dropped by ``balance``, whatever is known of them.
 
-The result stands in temporary views of this connection:
+The result is in temporary views of this connection:
 
-- ``cut_images(n, image_id, sha256, dropped_by, dropped_value, cluster)``: all images, ``cluster`` of those that reached
-  the cap, and in their ``dropped_value`` the place by which it decided (``cluster=7 place=40 of 312``, with
-  ``cap=35`` behind it where a target set the cap), also of the kept ones, so that nobody has to rank a whole cluster
-  again to explain one image;
-- ``cut_texts(image_id, place, content, text, similarity)``: the sentences of the kept ones, ``place`` from 1.
+- ``cut_images(n, image_id, sha256, dropped_by, dropped_value, cluster)``: all images. ``cluster`` is set for those that
+  reached the cap. Their ``dropped_value`` is the rank that decided (``cluster=7 place=40 of 312``, followed by
+  ``cap=35`` if a target set the cap), for kept images too, so that explaining one image needs no ranking of a whole
+  cluster;
+- ``cut_texts(image_id, place, content, text, similarity)``: the sentences of the kept images, ``place`` from 1.
 
-It reads the numbered facts of :mod:`catalog.cut.facts_tables`, where ``n`` is an image's row: each step names the
-numbers that it drops, no row is written again, and ids are looked up by who reads the views. Joins and windows spill to
-disk.
+The cut reads the numbered facts of :mod:`catalog.cut.facts_tables`, where ``n`` is an image's row number. Each step
+lists the numbers that it drops; no row is rewritten, and readers of the views look up the ids. Joins and windows spill
+to disk.
 """
 
 from collections.abc import Callable
@@ -37,23 +37,20 @@ Made = TypeVar("Made")
 
 
 def cut(lake: Lake, plan: Plan) -> int:
-    """Make the views ``cut_images`` and ``cut_texts``; return the cap that was applied.
-
-    Raises as `survivors`.
-    """
+    """Create the views ``cut_images`` and ``cut_texts``; return the applied cap. Raise Damaged as `survivors` does."""
     return _mended(_cut, lake, plan)
 
 
 def survivors(lake: Lake, plan: Plan) -> None:
-    """Make the table ``cut_survivors(n, picture, cluster, draw)`` of what reaches the rules on generated texts.
+    """Create the table ``cut_survivors(n, picture, cluster, draw)`` of images that reach the rules on generated texts.
 
-    Facts that prove damaged are made anew: DuckDB checks each block of them. Raises Damaged for files of the lake.
+    Damaged facts are rebuilt: DuckDB verifies each of their blocks. Raises Damaged for files of the lake.
     """
     _mended(_survivors, lake, plan)
 
 
 def _mended(step: Callable[[Lake, Plan], Made], lake: Lake, plan: Plan) -> Made:
-    """Do a step over the facts, and once more over new ones where these prove damaged."""
+    """Run a step over the facts; if the facts are damaged, discard them and run the step once more."""
     try:
         return step(lake, plan)
     except Damaged:
@@ -63,7 +60,7 @@ def _mended(step: Callable[[Lake, Plan], Made], lake: Lake, plan: Plan) -> Made:
 
 
 def _survivors(lake: Lake, plan: Plan) -> np.ndarray:
-    """Make ``cut_survivors``, ``cut_dropped`` and ``cut_best``; return the keepers of sentences."""
+    """Create ``cut_survivors``, ``cut_dropped`` and ``cut_best``; return the keepers of sentences (`keepers_of`)."""
     facts.attach(lake, plan)
     keep = passed(image_checks(plan))
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)")
@@ -79,6 +76,7 @@ def _survivors(lake: Lake, plan: Plan) -> np.ndarray:
 
 
 def _cut(lake: Lake, plan: Plan) -> int:
+    """Run all steps of the cut in order; return the applied cap."""
     keepers = _survivors(lake, plan)
     judge(lake, plan)
     cap = balance(lake, plan)
@@ -92,26 +90,31 @@ def _cut(lake: Lake, plan: Plan) -> int:
 
 
 def _alive(keep: str) -> str:
+    """Return SQL for the images that pass ``keep`` and that no step has dropped so far."""
     return f"(SELECT *, rowid AS n FROM facts.images WHERE {keep} AND rowid NOT IN (SELECT n FROM cut_dropped))"
 
 
 def _exact_duplicates(lake: Lake, keep: str) -> None:
-    """Keep of equal pictures one, chosen by what stands there. Most pictures are shown once: the others are ranked.
+    """Keep one occurrence of each repeated image, chosen by its content in the document.
 
-    The id of an image, which holds its place, decides only between places that say the same at the same position.
+    Most images occur once; only the others are ranked. The image id, which depends on the location, decides only
+    between occurrences with the same texts at the same position.
     """
     shown = f"SELECT * FROM {_alive(keep)} WHERE repeated"
     _keep_first(lake, "exact_duplicate", shown, "picture", "occurrence, image_id")
 
 
 def _duplicates(lake: Lake, keep: str) -> None:
-    """Keep of a duplicate group the most pixels, most bytes, smallest sha256. One in no group is alone."""
+    """Keep the best of each duplicate group: most pixels, then most bytes, then smallest sha256.
+
+    Images in no group are not affected.
+    """
     _keep_first(lake, "duplicate", f"SELECT * FROM {_alive(keep)} WHERE group_id IS NOT NULL", "group_id",
                 "CAST(width AS BIGINT) * height DESC, n_bytes DESC, sha256")  # fmt: skip
 
 
 def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> None:
-    """Keep the first of each ``group`` in ``order``; ``rule`` drops the others."""
+    """Keep the first row of each ``group`` in ``order``; drop the others by ``rule``."""
     window = f"OVER (PARTITION BY {group} ORDER BY {order})"
     lake.execute(
         f"INSERT INTO cut_dropped SELECT n, '{rule}', first_value(n) {window} FROM ({rows}) "
@@ -120,7 +123,7 @@ def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> Non
 
 
 def _decisions(lake: Lake, plan: Plan, cap: int) -> None:
-    """Make the view ``cut_images`` over what each step left: who reads it writes out ids, values and reasons."""
+    """Create the view ``cut_images`` over the results of all steps; ids, values and reasons are resolved on reading."""
     keep = passed(image_checks(plan))
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_textless AS SELECT n FROM cut_kept WHERE n NOT IN (SELECT n FROM cut_given)"

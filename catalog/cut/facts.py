@@ -1,10 +1,10 @@
-"""Keep what a cut reads joined in one file beside the lake: a changed threshold re-cuts in seconds.
+"""Cache the joined inputs of a cut in one file beside the lake, so that a changed threshold re-cuts in seconds.
 
-A DuckDB file, attached as ``facts``, with the tables of :mod:`catalog.cut.facts_tables`. Its name is a digest of what
-it was made from (the files of every table read, the scorers, the seed) with its size and time of writing. So it may be
-deleted at any time, and no cut can read one that is outdated or was changed since. The first cut after new facts makes
-it anew and removes those of former facts: 18 s at 1M images and 11M candidates, 250 s at 10M in 2.6 GB of memory, 180
-bytes an image of disk; a cut from it takes 1.2 s and 9.5.
+The cache is a DuckDB file, attached as ``facts``, with the tables of :mod:`catalog.cut.facts_tables`. Its name contains
+a digest of its inputs (the files of every table read, the scorers, the seed), its size and its modification time. So it
+may be deleted at any time, and no cut can read a file that is outdated or was modified. The first cut after new rows
+rebuilds the file and removes outdated ones: 18 s at 1M images and 11M candidates, 250 s at 10M in 2.6 GB of memory, 180
+bytes of disk per image; a cut from it takes 1.2 s and 9.5.
 """
 
 import hashlib
@@ -27,8 +27,11 @@ from pairmill.catalog.terms.error import PairmillError
 
 
 def attach(lake: Lake, plan: Plan) -> None:
-    """Attach ``facts`` of the lake's rows for this plan; make them where there are none, or damaged ones. Raises
-    PairmillError when the folder for them belongs to another user."""
+    """Attach ``facts`` of the lake's rows for this plan; build the file if it is missing or damaged.
+
+    Raises:
+        PairmillError: The cache folder belongs to another user.
+    """
     folder, plan_digest = _folder(lake), _plan_digest(plan)
     path = _made(folder, f"{_data_digest(lake, 'lake')}-{plan_digest}")
     attached = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
@@ -42,7 +45,7 @@ def attach(lake: Lake, plan: Plan) -> None:
 
 
 def discard(lake: Lake) -> bool:
-    """Detach and remove the facts that are attached. Returns whether there were any."""
+    """Detach and remove the attached facts. Return whether any were attached."""
     attached = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
     for (path,) in attached:
         lake.execute("DETACH facts")
@@ -51,7 +54,7 @@ def discard(lake: Lake) -> bool:
 
 
 def _made(folder: Path, name: str) -> Path | None:
-    """Find the file of facts ``name`` that is as it was written; remove others of that name."""
+    """Return the unmodified facts file for ``name``, or None; remove modified ones."""
     for path in folder.glob(f"{name}.*.duckdb"):
         with suppress(FileNotFoundError):
             if path.name == _with_stamp(name, path):
@@ -61,13 +64,13 @@ def _made(folder: Path, name: str) -> Path | None:
 
 
 def _with_stamp(name: str, path: Path) -> str:
-    """Return the file's name with its size and time of writing: who writes to it later makes them another's."""
+    """Return the file name with size and modification time appended; a later write makes the name invalid."""
     found = path.stat()
     return f"{name}.{found.st_size}-{found.st_mtime_ns}.duckdb"
 
 
 def _is_attached(lake: Lake, path: Path) -> bool:
-    """Attach the file; False, and no file any more, when it cannot be: DuckDB checks each block that it reads."""
+    """Attach the file; remove it and return False if that fails. DuckDB verifies each block that it reads."""
     try:
         lake.execute(_attach(path))
     except (PairmillError, duckdb.Error):
@@ -77,11 +80,15 @@ def _is_attached(lake: Lake, path: Path) -> bool:
 
 
 def _attach(path: Path) -> str:
+    """Return the ATTACH statement of a facts file."""
     return f"ATTACH {quoted(str(path))} AS facts (READ_ONLY)"
 
 
 def _folder(lake: Lake) -> Path:
-    """Make the facts' folder: beside a local lake, else (on S3, read-only) where temporary files go."""
+    """Return the folder for facts, created if missing.
+
+    Beside a local lake; else (on S3, read-only) below the temporary folder.
+    """
     beside = Path(lake.query("SELECT current_setting('temp_directory')")[0][0]).parent
     if beside != Path(tempfile.gettempdir()):
         folder = beside / ".facts"
@@ -97,7 +104,7 @@ def _folder(lake: Lake) -> Path:
 
 
 def _data_digest(lake: Lake, catalog: str) -> str:
-    """Hash the files of all tables read, which never change, and those that name deleted rows, to 16 hex digits."""
+    """Hash the paths of all data files and delete files read, which are immutable, to 16 hex digits."""
     digest = hashlib.sha256(lake.data_path.encode())
     files: dict[str, list[tuple]] = {table: [] for table in tables_read() if table in lake.tables}
     for table, data_file, delete_file in snapshot.files(lake.unchecked, files, catalog):
@@ -109,7 +116,7 @@ def _data_digest(lake: Lake, catalog: str) -> str:
 
 
 def _plan_digest(plan: Plan) -> str:
-    """Hash what of a plan the facts depend on, DuckDB's version and the layout to 16 hex digits."""
+    """Hash the parts of a plan that the facts depend on, DuckDB's version and the layout to 16 hex digits."""
     asked = (
         duckdb.__version__,
         LAYOUT,
@@ -123,7 +130,10 @@ def _plan_digest(plan: Plan) -> str:
 
 
 def _make(lake: Lake, plan: Plan, folder: Path, plan_digest: str) -> Path:
-    """Write the file under a name of its own, which the next to open the lake removes if this process is killed."""
+    """Build the file under a temporary name and rename it.
+
+    If this process is killed, the next process to open the lake removes the temporary file.
+    """
     unfinished = Path(spill.folder(str(folder.parent)))
     unfinished.mkdir()
     try:

@@ -1,16 +1,16 @@
-"""Make the tables of facts, in which pictures and sentences are numbers instead of 32 hex digits.
+"""Build the tables of facts, which identify images and sentences by integers instead of 32 hex digits.
 
-- ``images(image_id, sha256, picture, repeated, occurrence, group_id, cluster, draw, ...)``: the occurrences that count,
-  with the columns that rules read. By ``draw``, 64 bits of sha256(sha256 || seed), the cap ranks the pictures of a
-  cluster: by content, so that a folder of another name has the same ones drawn. ``picture`` is a number for each
-  sha256, ``repeated`` says that several images show it; of these ``occurrence`` is 64 bits of what is said of the
-  picture there and of its position, before 64 of the address that it is released under; NULL of others.
-- ``contents(key)``: a sentence's number is its ``rowid``, which rises as ``content`` does, so that ties by the one are
-  ties by the other; ``key`` is ``facts.key_of(content)``, by which its text is found in the lake.
-- ``sentences(sentence, gone, duplicates, repeats, ...)``: what rules on sentences read; ``gone``: no document holds it
-  now; ``duplicates``: the number of its group's first sentence, NULL of one that is in no group.
-- ``matches(picture, sentences, similarities)``: a row a picture, the best 4 x top_k first, each sentence once, and of a
-  group of duplicates the most similar.
+- ``images(image_id, sha256, picture, repeated, occurrence, group_id, cluster, draw, ...)``: the current occurrences,
+  with the columns that rules read. ``draw`` is 64 bits of sha256(sha256 || seed), by which the cap ranks the images of
+  a cluster: it depends on content alone, so a renamed folder yields the same draw. ``picture`` is a number per sha256;
+  ``repeated`` says that several occurrences share it. For these, ``occurrence`` is 64 bits of a hash of the alt text
+  and position, followed by 64 bits of the released address; NULL for others.
+- ``contents(key)``: a sentence's number is its ``rowid``, in the order of ``content``, so that ties break alike by
+  either; ``key`` is ``facts.key_of(content)``, by which its text is found in the lake.
+- ``sentences(sentence, gone, duplicates, repeats, ...)``: the columns that rules on sentences read. ``gone``: no
+  current document contains it. ``duplicates``: the number of the first sentence of its group, NULL if in no group.
+- ``matches(picture, sentences, similarities)``: one row per picture with its best 4 x top_k sentences, best first, each
+  sentence once, and of a group of duplicates the most similar.
 """
 
 import itertools
@@ -27,56 +27,57 @@ from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.score import Stage
 
-# What is read of every plan, beside its scores: tables, and scorers by what they fill.
+# Inputs of the facts for every plan, besides scores: tables, and scorers by the table that they fill.
 TABLES = ("documents", "images", "image_groups", "clusters", "match_candidates", "sentences", "sentence_content",
           "sentence_groups", "superseded")  # fmt: skip
 SCORERS = ("image_groups", "balance_clusters", "matches", "sentence_groups")
-# Texts of any length, which few rules read: kept only for a recipe that does.
+# Texts of any length, which few rules read: included only for recipes that read them.
 FREE_TEXTS = ("url", "alt_text", "text")
-# 32 bits hold 4.29 billion: of more sentences the conversion says so. 64 take twice the memory in every join. A number
-# is the row's place and not row_number(), which has one thread alone read all that is numbered.
+# 32 bits count to 4.29 billion; with more sentences the conversion fails with an error. 64 bits take twice the memory
+# in every join. The number is the rowid rather than row_number(), which reads all rows with a single thread.
 _NUMBER = "CAST(rowid AS UINTEGER)"
 _BITS = "CAST('0x' || left(sha256({}), 16) AS UBIGINT)"
-# 64 bits that stand for an id. Of 800M some two are equal once in 58 lakes: then the next is taken.
+# 64-bit hash in place of an id. Among 800M ids, two collide once in 58 lakes: then the next function is used.
 KEYS = ("hash({0})", "hash('1' || {0})", "hash('2' || {0})", "{0}")
-KeyOf = Callable[[str], str]  # SQL of an id -> SQL of its key
+KeyOf = Callable[[str], str]  # maps SQL of an id to SQL of its key
 SORTED_AT_ONCE = 8_000_000
-LAYOUT = 8  # counts up when other columns are written: no cut reads facts of another layout
+LAYOUT = 8  # incremented when the columns change: no cut reads facts of another layout
 
 
 def image_checks(plan: Plan) -> list[Check]:
-    """Return the rules that the facts' columns decide: those on generated texts apply later."""
+    """Return the rules on images that the facts' columns decide; rules on generated texts apply later."""
     return [check for check in plan.image_checks if check.stage < Stage.CAPTION]
 
 
 def score_tables(plan: Plan) -> tuple[list[ScoreColumns], list[ScoreColumns]]:
-    """Return the scores of images, and of sentences, whose columns the facts hold: those that early rules read."""
+    """Return the scores of images and of sentences whose columns the facts include: those that early rules read."""
     images, sentences = plan.image_tables[1:], plan.sentence_tables[1:]
     return [table for table in images if table.stage < Stage.CAPTION], list(sentences)
 
 
 def tables_read() -> list[str]:
-    """List every table that `fill` reads for any plan: a new row in any of them makes the facts anew.
+    """Return every table that `fill` reads for any plan; a new row in any of them invalidates the facts.
 
-    Not of one plan alone: recipes with other scores that take turns on a lake would each remove the other's facts.
+    The list does not depend on the plan: otherwise, recipes with different scores that alternate on a lake would remove
+    each other's facts.
     """
     early = [score.table for score in declared() if score.rule_columns and score.stage < Stage.CAPTION]
     return [*TABLES, *early]
 
 
 def scorers_read(plan: Plan) -> list[tuple[str, str]]:
-    """Return (what is filled, digest) of every scorer whose rows `fill` reads."""
+    """Return (table filled, digest) of every scorer whose rows `fill` reads."""
     filled = [*SCORERS, *(table.table for kind in score_tables(plan) for table in kind)]
     return [(name, plan.scorer(name)) for name in filled]
 
 
 def texts_read(checks: Sequence[Check]) -> list[str]:
-    """List those of FREE_TEXTS that the rules read."""
+    """Return the columns among FREE_TEXTS that the rules read."""
     return sorted({column for check in checks for column in check.columns} & set(FREE_TEXTS))
 
 
 def fill(lake: Lake, plan: Plan) -> None:
-    """Write all tables into the attached database ``making``, out of the tables that the lake uses."""
+    """Write all tables of facts into the attached database ``making``, from the tables of the current catalog."""
     picture_key = _choose_key(lake, "image_content", "sha256")
     counted = f"(SELECT * FROM images i ANTI JOIN {gone_documents()} g ON g.document_id = i.document_id)"
     lake.execute(
@@ -94,6 +95,7 @@ def fill(lake: Lake, plan: Plan) -> None:
 
 
 def _images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str) -> None:
+    """Write ``making.images``; ``counted`` is SQL of the occurrences that are not superseded."""
     images, scores = plan.image_tables[0], score_tables(plan)[0]
     names = ["image_id", "sha256", "picture", "repeated", "occurrence", "group_id", "cluster", "draw"]
     names += _kept(images, plan.image_checks)
@@ -115,7 +117,7 @@ def _images(lake: Lake, plan: Plan, key_of: KeyOf, counted: str) -> None:
 
 
 def _addresses_of_repeated(key: str, counted: str) -> str:
-    """SQL of the address of each occurrence of repeated pictures: what decides where all else is equal."""
+    """Return SQL for the released address of each occurrence of repeated images: the last tie-breaker between them."""
     repeated = f"SELECT * FROM {counted} WHERE {key} IN (SELECT key FROM facts_pictures WHERE repeated)"
     shown = f"SELECT image_id, document_id, position, url FROM ({repeated})"
     return (
@@ -125,15 +127,15 @@ def _addresses_of_repeated(key: str, counted: str) -> str:
 
 
 def _joined(plan: Plan, table: ScoreColumns, of: str, key: str) -> str:
-    """SQL that joins what a score table measured, under the names that rules read."""
+    """Return SQL that joins the columns of a score table under the names that rules use."""
     measured = "".join(f", {source} AS {name}" for name, source in table.source.items())
     return f" LEFT JOIN (SELECT {of} AS key{measured} FROM {current_scores(plan, table.table, key)}) USING (key)"
 
 
 def _groups(plan: Plan) -> str:
-    """SQL of the newest duplicate groups; each grouping is a whole snapshot.
+    """Return SQL for the newest duplicate groups; each grouping is a complete snapshot.
 
-    A group has the id of its smallest member, which is in it, named or not.
+    A group has the id of its smallest member; this member is included even if it has no row.
     """
     of_scorer = f"FROM image_groups WHERE scorer = '{plan.scorer('image_groups')}'"
     newest = f"SELECT sha256, group_id {of_scorer} AND commit = (SELECT max(commit) {of_scorer})"
@@ -144,6 +146,7 @@ def _groups(plan: Plan) -> str:
 
 
 def _sentences(lake: Lake, plan: Plan, of: str) -> None:
+    """Write ``making.sentences``; ``of`` is SQL of a sentence's key."""
     contents, scores = plan.sentence_tables[0], score_tables(plan)[1]
     own = [name for name in _kept(contents, plan.sentence_checks) if name != "repeats"]
     names = ["repeats", *own, *(name for table in scores for name in table.source)]
@@ -162,7 +165,7 @@ def _sentences(lake: Lake, plan: Plan, of: str) -> None:
 
 
 def _sentence_groups(lake: Lake, plan: Plan, of: str) -> None:
-    """Make ``facts_duplicates(sentence, duplicates)`` of the newest groups: each grouping is a whole snapshot."""
+    """Create ``facts_duplicates(sentence, duplicates)`` from the newest grouping; a grouping is a complete snapshot."""
     scorer = plan.scorer("sentence_groups")
     lake.execute("CREATE OR REPLACE TEMP TABLE facts_duplicates (sentence UINTEGER, duplicates UINTEGER)")
     if not scorer:
@@ -176,14 +179,16 @@ def _sentence_groups(lake: Lake, plan: Plan, of: str) -> None:
 
 
 def _kept(table: ScoreColumns, checks: Sequence[Check]) -> list[str]:
+    """Return the table's columns to include: all but free texts that no rule reads."""
     return [name for name in table.columns if name not in FREE_TEXTS or name in texts_read(checks)]
 
 
 def _matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str) -> None:
-    """Write ``making.matches``. A sentence that met a picture twice, which none should, is put together first, and so
-    are sentences of one group.
+    """Write ``making.matches``: the best candidate sentences of each picture, one row per picture.
 
-    Joined and sorted by one statement, of which each part holds what it needs, 10M images did not fit into 2.6 GB.
+    Repeated (picture, sentence) pairs, of which there should be none, are merged first, and so are sentences of one
+    group. The steps are separate statements: joined and sorted by one statement, which needs memory for every part, 10M
+    images did not fit into 2.6 GB.
     """
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE facts_candidates AS SELECT picture, sentence, similarity FROM "
@@ -206,12 +211,14 @@ def _matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str) -> None:
 
 
 def _listed(lake: Lake, rows: str, most: int) -> bool:
-    """Write ``making.matches`` out of (picture, sentence, similarity). False when a pair is in ``rows`` twice, whatever
-    is written by then."""
+    """Write ``making.matches`` from (picture, sentence, similarity); return False for a repeated pair.
+
+    After False, the table's content is undefined.
+    """
     columns = "picture UINTEGER, sentences UINTEGER[], similarities DOUBLE[]"
     lake.execute(f"CREATE OR REPLACE TABLE making.matches ({columns})")
     ordered = lake.blocks(f"FROM {rows} ORDER BY picture, similarity DESC, sentence", rows=SORTED_AT_ONCE)
-    with lake.connection.cursor() as writer:  # the lake's own is at the rows
+    with lake.connection.cursor() as writer:  # the lake's own connection is streaming the rows
         for found in _of_whole_pictures(ordered):
             if not _all_different(found["picture"].to_numpy().astype(np.uint64) << 32 | found["sentence"].to_numpy()):
                 return False
@@ -221,7 +228,7 @@ def _listed(lake: Lake, rows: str, most: int) -> bool:
 
 
 def _of_whole_pictures(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Cut the same rows, which are in the order of pictures, between two of them."""
+    """Regroup batches of rows sorted by picture so that no picture is split between two tables."""
     rest = []
     for block in blocks:
         picture = block["picture"].to_numpy()
@@ -235,7 +242,7 @@ def _of_whole_pictures(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _lists(found: pa.Table, most: int) -> pa.Table:
-    """Collect the ``most`` first rows of each picture into one row of lists."""
+    """Collect the first ``most`` rows of each picture into one row of lists."""
     picture = found["picture"].to_numpy()
     starts = np.flatnonzero(np.diff(picture, prepend=picture[:1] + 1))
     counts = np.diff(starts, append=len(picture))
@@ -251,9 +258,9 @@ def _lists(found: pa.Table, most: int) -> pa.Table:
 
 
 def _choose_key(lake: Lake, table: str, column: str) -> KeyOf:
-    """Choose what stands for the ids ``column`` of ``table``: the first of KEYS that differs for all of them.
+    """Return the first function of KEYS that has distinct values for all ids ``column`` of ``table``.
 
-    Joined by 64 bits, 114M candidates and 36M sentences take half the time and a third of the memory that 32 digits do.
+    Joined by 64 bits, 114M candidates and 36M sentences take half the time and a third of the memory of 32 hex digits.
     """
     *hashes, whole_id = (key.format for key in KEYS)
     for key_of in hashes:
@@ -266,7 +273,7 @@ def _choose_key(lake: Lake, table: str, column: str) -> KeyOf:
 
 
 def _ranges(lake: Lake) -> Iterator[np.ndarray]:
-    """Yield the keys of ``facts_keys``, those between two bounds at a time."""
+    """Yield the keys of ``facts_keys`` in ascending ranges of about SORTED_AT_ONCE."""
     n, low, high = lake.query("SELECT count(*), min(key), max(key) FROM facts_keys")[0]
     parts = n // SORTED_AT_ONCE + 1
     bounds = {low + (high + 1 - low) * part // parts for part in range(parts + 1)} if n else ()
@@ -276,6 +283,6 @@ def _ranges(lake: Lake) -> Iterator[np.ndarray]:
 
 
 def _all_different(keys: np.ndarray) -> bool:
-    """Tell whether all 64-bit numbers differ. Sorted by numpy 36M take 2 s, where DuckDB groups them in 12."""
+    """Return whether all 64-bit numbers differ. numpy sorts 36M in 2 s; DuckDB's GROUP BY takes 12."""
     ordered = np.sort(keys)
     return not (ordered[1:] == ordered[:-1]).any()

@@ -1,4 +1,4 @@
-"""Judge pictures by the rules on generated texts, as far as these are known."""
+"""Apply the rules on generated texts to the images whose texts exist."""
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import generated
@@ -6,9 +6,9 @@ from pairmill.catalog.recipe.plan import Plan
 
 
 def judge(lake: Lake, plan: Plan) -> None:
-    """Make ``cut_late(n, state, value)`` of the pictures of ``cut_survivors(n)`` that have generated texts.
+    """Create ``cut_late(n, state, value)`` for the images of ``cut_survivors(n)`` that have generated texts.
 
-    ``state`` is '' or the rule that drops a picture; NULL, or no row, says that this is unknown.
+    ``state`` is '' for a passing image, or the rule that drops it. NULL, or no row, means unknown.
     """
     columns = "n UINTEGER, state VARCHAR, value VARCHAR"
     lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_late ({columns})")
@@ -29,8 +29,10 @@ def judge(lake: Lake, plan: Plan) -> None:
 
 
 def sentences(plan: Plan, among: str) -> str:
-    """SQL of (n, text) of the best passing candidate of each picture of ``among(n)``, which is what is fused; of none
-    where nothing is: all texts of a lake are read for it."""
+    """Return SQL for (n, text): the best passing candidate of each image of ``among(n)``, which fusion uses.
+
+    Empty if the recipe does not fuse, because the query reads all texts of a lake.
+    """
     if not plan.recipe.fuse:
         return "SELECT CAST(NULL AS UINTEGER) AS n, '' AS text WHERE false"
     return (

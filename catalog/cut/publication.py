@@ -1,7 +1,7 @@
 """Publish a cut: pairs, a decision for every image, the funnel and a ``datasets`` row, in one transaction.
 
-Idempotent: nothing is written when the newest version is this dataset already: the same recipe (but for placement) by
-the same scorers, the same pairs, and the same decision and funnel of every rule.
+Idempotent: nothing is written if the newest version already is this dataset, i.e. it has the same recipe (except
+placement), scorers, pairs, decisions and funnel.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.score import Stage
 
-# Scores of generated texts that a pair shows, each the one column of its table; NULL where the recipe has none.
+# Scores of generated texts in ``pairs``, each the only column of its table; NULL if the recipe does not compute it.
 PAIR_SIMILARITIES = ("caption_similarity", "synthetic_similarity")
 
 
 @dataclass(frozen=True)
 class Published:
-    """A dataset's version; ``is_new`` is False when the newest one already was this dataset."""
+    """A dataset version; ``is_new`` is False if the newest version already was this dataset."""
 
     name: str
     version: int
@@ -37,7 +37,7 @@ class Published:
 
 
 def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Callable[[], int]) -> Published:
-    """Publish the last cut of this connection (:func:`catalog.cut.cut.cut`)."""
+    """Publish the last cut of this connection (:func:`catalog.cut.cut.cut`); ``begin`` allocates the commit number."""
     _pairs(lake, plan)
     digest = content_digest(lake)
     name = plan.recipe.name
@@ -76,7 +76,7 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
 
 
 def withheld(lake: Lake) -> dict[str, dict[str, int]]:
-    """Count, by status, the captions and fused texts of the last published cut that are not in its pairs."""
+    """Count, by status, the captions and fused texts of the last published cut that its pairs leave out."""
     found = {}
     for kind, column in (("captions", "caption_status"), ("fused texts", "synthetic_status")):
         counts = f"SELECT {column}, count(*) AS n FROM cut_pairs WHERE {column} <> 'ok' GROUP BY ALL ORDER BY n DESC, 1"
@@ -85,19 +85,22 @@ def withheld(lake: Lake) -> dict[str, dict[str, int]]:
 
 
 def _is_same(published: str, recipe: Recipe) -> bool:
-    """Tell whether a stored recipe is ``recipe`` but for placement, and for how pictures are fetched: a replay brings
-    settings for that, and what they change are pairs and decisions. Settings that came after it have their defaults."""
+    """Return whether a stored recipe equals ``recipe`` except for placement and `fetch`.
+
+    A replay changes fetch settings, whose effects show in pairs and decisions. Settings newer than the stored recipe
+    have their defaults.
+    """
     try:
         was = Recipe.model_validate(json.loads(published))
-    except ValueError:  # it has settings that there are no longer
+    except ValueError:  # it has settings that no longer exist
         return False
     return was.model_copy(update={"fetch": None}).digest() == recipe.model_copy(update={"fetch": None}).digest()
 
 
 def _decided_as(lake: Lake, name: str, version: int, funnel: list[tuple]) -> bool:
-    """Tell whether a version has this funnel, and the decisions of the last cut.
+    """Return whether a version has this funnel and the decisions of the last cut.
 
-    Decisions are compared by a count and a digest in no order: 10M rows take 1.4 s on two cores, and no memory.
+    Decisions are compared by count and an order-independent digest: 10M rows take 1.4 s on two cores, and no memory.
     """
     steps = "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? ORDER BY position"
     if lake.query(steps, (name, version)) != funnel:
@@ -113,6 +116,7 @@ def _decided_as(lake: Lake, name: str, version: int, funnel: list[tuple]) -> boo
 def _dataset_row(
     plan: Plan, version: int, commit: int, digest: str, n_pairs: int, recall: float | None, run_id: str
 ) -> pa.Table:
+    """Return the row of ``datasets`` for a new version."""
     recipe = plan.recipe
     return pa.table(
         {
@@ -133,13 +137,17 @@ def _dataset_row(
 
 
 def _scorers(plan: Plan) -> list[str]:
-    # Of captioners that are not chosen from nothing is published.
+    """Return the sorted digests of the scorers behind a published version."""
+    # Without a choice among captioners, only the first one's texts are published; the others' names contain a space.
     return sorted({digest for name, digest in plan.scorers.items() if plan.chooses_captions or " " not in name})
 
 
 def _pairs(lake: Lake, plan: Plan) -> None:
-    """Make ``cut_pairs``. A generated text that is not 'ok' (it loops, or ends in mid-sentence) is NULL beside its
-    status: to drop the picture for it, real texts included, is a recipe's to say, by a rule."""
+    """Create ``cut_pairs``, the rows to publish.
+
+    A generated text whose status is not 'ok' (it loops, or is cut off) is NULL beside its status. A recipe may drop
+    such an image, with its real texts, by a rule.
+    """
     texts = ", ".join(
         f"max(text) FILTER (place = {n}) AS text{n}, max(similarity) FILTER (place = {n}) AS similarity{n}"
         for n in (1, 2, 3)
@@ -176,10 +184,11 @@ def _pairs(lake: Lake, plan: Plan) -> None:
 
 
 def content_digest(lake: Lake) -> str:
-    """Hash what the pairs say, without dataset, version, run or time, to 32 hex digits.
+    """Hash the content of the pairs, without dataset, version, run or time, to 32 hex digits.
 
-    By content: without ids of occurrences, which hold the place of the source on this machine, and without the
-    captioner's name, which follows from the recipe and the captions: digests stay what they were before it was there.
+    Ids of occurrences are excluded because they depend on the source's location on this machine. The captioner's name
+    is excluded because it follows from the recipe and the captions, and so that digests older than this column stay
+    valid.
     """
     digest = hashlib.sha256()
     pairs = "SELECT * EXCLUDE (image_id, document_id, captioner) FROM cut_pairs"
@@ -190,7 +199,7 @@ def content_digest(lake: Lake) -> str:
 
 
 def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
-    """Count (rule, images in, images dropped) in the order in which the cut applies them."""
+    """Return (rule, images in, images dropped) in the order in which the cut applies the rules."""
     dropped = dict(lake.query("SELECT dropped_by, count(*) FROM cut_images GROUP BY dropped_by"))
     early = [check.name for check in plan.image_checks if check.stage < Stage.CAPTION]
     late = [check.name for check in plan.image_checks if check.stage >= Stage.CAPTION]
@@ -200,16 +209,15 @@ def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
 
 
 def sentence_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
-    """Count (rule, sentences in, sentences dropped): first repeated texts become one, then the rules, then duplicates
-    where the recipe has them (of the cut of this connection).
+    """Return (rule, sentences in, sentences dropped): merging of repeated texts, the rules, then duplicates.
 
-    A version that changed nothing about sentences has the funnel of the one before: at 40M of them a count takes as
-    long as the rest of publishing.
+    Duplicates are counted if the recipe drops them, by the cut of this connection. If nothing about sentences changed,
+    the previous version's funnel is returned: at 40M sentences, counting takes as long as the rest of publishing.
     """
     known = _same_sentences(lake, plan)
     if known:
         return known
-    of_gone = f"SELECT count(*) FROM sentences WHERE document_id IN {gone_documents()}"  # costs nothing while none is
+    of_gone = f"SELECT count(*) FROM sentences WHERE document_id IN {gone_documents()}"  # free if there are none
     total = lake.query(f"SELECT (SELECT count(*) FROM sentences) - ({of_gone})")[0][0]
     dropped = dict(
         lake.query(f"SELECT dropped_by, count(*) FROM ({sentence_rows(plan, Stage.CAPTION)}) GROUP BY dropped_by")
@@ -224,7 +232,7 @@ def sentence_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
 
 
 def _same_sentences(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
-    """Return the newest version's funnel of sentences; [] unless the same rules and scorer cut the same rows."""
+    """Return the newest version's sentence funnel; [] unless it has the same rules, scorers and sentence rows."""
     newest = lake.query(
         'SELECT version, recipe, scorers, "commit" FROM datasets WHERE name = ? AND NOT amended '
         "ORDER BY version DESC LIMIT 1",
@@ -250,6 +258,7 @@ def _same_sentences(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
 
 
 def _steps(rules: list[str], dropped: dict[str, int], total: int) -> list[tuple[str, int, int]]:
+    """Return (rule, items in, items dropped) for ``rules`` in order, starting from ``total`` items."""
     steps = []
     for rule in rules:
         n = dropped.get(rule, 0)

@@ -1,31 +1,32 @@
-"""Write SQL for the address under which a picture is released: one that means the same on every machine.
+"""Write SQL for the released address of an image: an address that is the same on every machine.
 
-``images.url`` opens a picture here. It may be an absolute path, or the whole picture as a ``data:`` URI; a published
-pair says instead, the first that applies:
+``images.url`` opens an image here. It may be an absolute path, or the whole image as a ``data:`` URI. A published pair
+contains instead the first of these that applies:
 
-1. an address on the web or S3, as it stands, without user and password, and without a query that signs it;
-2. a file of the source, or a part of one, by its path below the source: ``000/0001-2.jpg``, ``shards/7.tar#03.png``; of
-   a source that is one file, the file's name stands first: ``7.tar#03.png``;
-3. else the picture's place in its document, from 0 on: ``000/0001.html#image=3``, ``train.parquet#row=7&image=0``.
+1. an address on the web or S3, without user and password, and without a signing query;
+2. the path, below the source, of a file of the source or a part of one: ``000/0001-2.jpg``, ``shards/7.tar#03.png``;
+   for a source that is one file, starting with the file's name: ``7.tar#03.png``;
+3. else the image's position in its document, from 0: ``000/0001.html#image=3``, ``train.parquet#row=7&image=0``.
 
-So the same source has the same addresses wherever it stands. A table's row names its pictures as its author did, by
-absolute paths of another machine sometimes: such a one is no part of the source.
+So a source has the same addresses wherever it is stored. A table's rows name their images as the table's author did,
+sometimes by absolute paths of another machine: such paths are not part of the source.
 """
 
 from pairmill.catalog.terms.secrets import SIGNED_QUERY as SIGNED
 from pairmill.catalog.terms.secrets import USER
 
 _ON_THE_NET = "regexp_matches({0}, '^(https?|ftp|s3)://', 'i')"
-# As `Source.uri` is made: the place, behind the name of a format where one was asked for.
+# Strip the format name that `Source.uri` has before the location if the user named a format.
 _PLACE = "regexp_replace(source, '^[a-z][a-z0-9_]{2,31}:(/([^/]|$))', '\\1')"
 _FOREIGN = "contains(url, '&path=') AND regexp_matches(url, '#row=[0-9]+&path=(/|[A-Za-z]:|file:)')"
 _FRAGMENT = "CASE WHEN contains(page, '#') THEN '&' ELSE '#' END || 'image=' || position"
 
 
 def with_released_address(images: str) -> str:
-    """SQL of the query ``images`` (image_id, document_id, position, url, …) with one column more, ``raw_image_url``.
+    """Return SQL for the query ``images`` with a column ``raw_image_url`` added.
 
-    NULL where the lake holds no document of the picture. Of the documents only those of these images are read.
+    ``images`` has the columns image_id, document_id, position, url, and others. The added column is NULL if the lake
+    lacks the image's document. Only the documents of these images are read.
     """
     pages = (
         f"SELECT document_id, any_value(uri) AS uri, any_value({_PLACE}) AS place FROM documents "
@@ -41,7 +42,7 @@ def with_released_address(images: str) -> str:
 
 
 def _folder() -> str:
-    """SQL of the local folder, with a slash at its end, below which a source's files lie; '' of a source elsewhere."""
+    """Return SQL for the local folder, ending in a slash, that contains a source's files; '' for a remote source."""
     whole = "rtrim(place, '/') || '/'"
     return (
         f"CASE WHEN NOT starts_with(place, '/') THEN '' WHEN starts_with(uri, {whole}) THEN {whole} "
@@ -50,8 +51,8 @@ def _folder() -> str:
 
 
 def _public(uri: str) -> str:
-    """SQL of an address that others can use, or of a path below ``folder``; NULL of anything else."""
-    # Most addresses hold neither sign, and a regular expression takes a microsecond.
+    """Return SQL for a public address, or of a path below ``folder``; NULL for anything else."""
+    # Most addresses contain neither character, and a regular expression takes a microsecond.
     secret = f"contains({uri}, '@') OR contains({uri}, '?')"
     plain = f"regexp_replace(regexp_replace({uri}, '{USER}', '\\1', 'i'), '{SIGNED}', '\\1', 'is')"
     return (

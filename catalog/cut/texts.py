@@ -1,16 +1,16 @@
-"""Assign sentences to the kept images: to each its best few, no sentence to more images than it may serve.
+"""Assign sentences to the kept images: to each its best few, no sentence to more than ``max_uses`` images.
 
-Equal to taking all pairs of an image and a sentence in order of similarity (ties: smaller sha256, then smaller
-content) while both have room, which is also the one stable matching of the two (Gale and Shapley 1962), because both
-sides rank by the same similarity. Only images that may lose a sentence to others are decided pair by pair: a
-sentence that no more than ``max_uses`` images could want is free.
+The result equals processing all (image, sentence) pairs in order of similarity (ties: smaller sha256, then smaller
+content) while both have room. This is also the only stable matching (Gale and Shapley 1962), because both sides rank by
+the same similarity. Only images that may lose a sentence to others are decided pair by pair: a sentence wanted by at
+most ``max_uses`` images is free.
 
-A candidate stands for its group of duplicates: what is given is the group's keeper, the smallest content among those
-that pass the rules and that a document still holds, by the similarity of the candidate. That one may itself fail a rule
-or be gone. A group without a keeper gives nothing.
+A candidate represents its group of duplicates. The assigned sentence is the group's keeper: the smallest content among
+the members that pass the rules and occur in a current document. Its similarity is the candidate's. The candidate itself
+may fail a rule or be gone. A group without a keeper assigns nothing.
 
-Sorts and joins are DuckDB's, and spill. What is asked of single sentences is looked up in arrays: 12 bytes a sentence
-of the lake, 10 GB for 800M.
+DuckDB sorts and joins, spilling to disk. Lookups of single sentences use arrays: 12 bytes per sentence of the lake, 10
+GB for 800M.
 """
 
 from collections.abc import Iterator
@@ -23,14 +23,16 @@ from pairmill.catalog.pending.eligible import passed
 from pairmill.catalog.recipe.plan import Plan
 
 IMAGES_AT_ONCE, PAIRS_AT_ONCE = 200_000, 2_000_000
-LIVE = 50_000  # fewer than 2^16
+LIVE = 50_000  # rows per step of _greedy; fewer than 2^16, the range of its counters
 ANY_NUMBER = 2**32 - 1
 NOBODY = 2**32 - 1
 
 
 def choose_best(lake: Lake, images: str, keepers: np.ndarray) -> None:
-    """Make ``cut_best(n, s)``: of the ``images(n, picture)`` (SQL) that have candidates with a keeper, the best one's,
-    whatever other pictures use."""
+    """Create ``cut_best(n, s)``: the keeper of the best candidate of each image, whatever other images use.
+
+    ``images(n, picture)`` is SQL. Images without a candidate that has a keeper get no row.
+    """
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_best (n UINTEGER, s UINTEGER)")
     _offer(lake, f"SELECT n, sentences FROM facts.matches JOIN {images} USING (picture)")
     for offers in _blocks(lake, "n, sentences"):
@@ -41,7 +43,7 @@ def choose_best(lake: Lake, images: str, keepers: np.ndarray) -> None:
 
 
 def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
-    """Make ``cut_texts`` for the images of ``cut_kept(n, picture)``, whose pictures differ."""
+    """Create ``cut_texts`` for the images of ``cut_kept(n, picture)``, whose pictures are distinct."""
     top_k, max_uses = plan.recipe.association.top_k, plan.recipe.association.max_uses or ANY_NUMBER
     for table in ("cut_given", "cut_contested"):
         lake.execute(f"CREATE OR REPLACE TEMP TABLE {table} (n UINTEGER, s UINTEGER, similarity DOUBLE, place INTEGER)")
@@ -49,7 +51,7 @@ def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
     wanted = np.zeros(len(keepers), np.uint32)
     for offers in _blocks(lake, "sentences"):
         given = keepers[_flat(offers["sentences"])]
-        np.add.at(wanted, given[given != NOBODY].astype(np.intp), np.uint32(1))  # of other types 10 times slower
+        np.add.at(wanted, given[given != NOBODY].astype(np.intp), np.uint32(1))  # 10 times slower with other dtypes
     for offers in _blocks(lake, "n, sentences, similarities"):
         choices, image = _choices(offers, keepers)
         first = choices["place"].to_numpy() <= top_k
@@ -68,8 +70,10 @@ def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
 
 
 def keepers_of(lake: Lake, plan: Plan) -> np.ndarray:
-    """Return of each sentence, by its number, the number of the one that is given for it: (n,) uint32, itself or the
-    keeper of its group; NOBODY where none passes the rules and still counts."""
+    """Return for each sentence, by number, the sentence assigned in its place: itself, or the keeper of its group.
+
+    (n,) uint32; NOBODY if no member of the group passes the rules and occurs in a current document.
+    """
     keepers = np.full(lake.query("SELECT count(*) FROM facts.contents")[0][0], NOBODY, np.uint32)
     for batch in lake.blocks(f"SELECT sentence FROM {surviving(plan)} WHERE duplicates IS NULL", rows=PAIRS_AT_ONCE):
         keepers[batch["sentence"].to_numpy()] = batch["sentence"].to_numpy()
@@ -83,16 +87,17 @@ def keepers_of(lake: Lake, plan: Plan) -> np.ndarray:
 
 
 def surviving(plan: Plan) -> str:
-    """SQL of the facts of sentences that pass the rules and still count."""
+    """Return SQL for the facts of sentences that pass the rules and occur in a current document."""
     return f"(SELECT * FROM facts.sentences WHERE NOT gone AND ({passed(plan.sentence_checks)}))"
 
 
 def _offer(lake: Lake, rows: str) -> None:
+    """Create the table ``cut_offers`` from a query."""
     lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_offers AS {rows}")
 
 
 def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
-    """Yield rows of ``cut_offers``, with room for other statements in between."""
+    """Yield ``cut_offers`` in batches of IMAGES_AT_ONCE rows; other statements may run in between."""
     rows = lake.query("SELECT count(*) FROM cut_offers")[0][0]
     for start in range(0, rows, IMAGES_AT_ONCE):
         yield lake.table(
@@ -101,8 +106,10 @@ def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
 
 
 def _choices(offers: pa.Table, keepers: np.ndarray) -> tuple[pa.Table, np.ndarray]:
-    """Return the offers that have a keeper (n, its number s, similarity, and ``place`` from 1 within their image), and
-    of each the row of ``offers``."""
+    """Return the candidate sentences that have a keeper, and for each its row in ``offers``.
+
+    Columns: the image's n, the keeper's number s, similarity, and ``place`` from 1 within the image.
+    """
     at, s, image = _passing(offers, keepers)
     first = np.searchsorted(image, np.arange(offers.num_rows))
     columns = {
@@ -115,19 +122,22 @@ def _choices(offers: pa.Table, keepers: np.ndarray) -> tuple[pa.Table, np.ndarra
 
 
 def _passing(offers: pa.Table, keepers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return where, in all offers, those are that have a keeper; their keepers; of each the row of ``offers``."""
+    """Find the candidate sentences in ``offers`` that have a keeper.
+
+    Returns three arrays: their positions in the flattened lists, their keepers, and their rows in ``offers``.
+    """
     s, lengths = keepers[_flat(offers["sentences"])], offers["sentences"].combine_chunks().value_lengths().to_numpy()
     at = np.flatnonzero(s != NOBODY)
     return at, s[at], np.repeat(np.arange(len(lengths)), lengths)[at]
 
 
 def _flat(lists: pa.ChunkedArray) -> np.ndarray:
-    """Return the values of all lists, one after the other."""
+    """Return the concatenated values of all lists."""
     return lists.combine_chunks().flatten().to_numpy()
 
 
 def _assign_contested(lake: Lake, top_k: int, max_uses: int) -> None:
-    """Give the images of ``cut_contested`` what they get, pair by pair."""
+    """Assign sentences to the images of ``cut_contested``, pair by pair."""
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_contenders AS SELECT n, row_number() OVER (ORDER BY sha256) - 1 AS image "
         "FROM (SELECT DISTINCT n FROM cut_contested) JOIN facts.images i ON i.rowid = n"
@@ -155,10 +165,10 @@ def _assign_contested(lake: Lake, top_k: int, max_uses: int) -> None:
 
 
 def _greedy(image: np.ndarray, s: np.ndarray, wants: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """Take rows in order while both sides have room, which is counted down; return their numbers.
+    """Take pairs in order while both sides have room, decrementing ``wants`` and ``room``; return their row numbers.
 
-    In a part of the rows, those whose image and sentence have room for all of the part are taken whatever the others
-    are: these alone are decided one by one.
+    Within a step of LIVE rows, a pair whose image and sentence have room for all their pairs of the step is taken in
+    any case; only the other pairs are decided one by one.
     """
     hits = [np.zeros(0, np.int64)]
     of_image, of_sentence = np.zeros(len(wants), np.uint16), np.zeros(len(room), np.uint16)
@@ -180,7 +190,7 @@ def _greedy(image: np.ndarray, s: np.ndarray, wants: np.ndarray, room: np.ndarra
 
 
 def _times(numbers: np.ndarray, zeros: np.ndarray) -> np.ndarray:
-    """Count how often each of ``numbers`` is among them; at most LIVE."""
+    """Return for each of ``numbers`` how often it occurs among them, at most LIVE; ``zeros`` is scratch space."""
     np.add.at(zeros, numbers, zeros.dtype.type(1))
     times = zeros[numbers]
     zeros[numbers] = 0

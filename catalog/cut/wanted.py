@@ -1,13 +1,13 @@
-"""Ask for generated texts in waves: only for pictures that can still be among the first of their cluster.
+"""Select images for text generation in waves: only images that may still rank within the cap of their cluster.
 
-A cut counts every picture whose texts are unknown as passing. Those of them inside the cap are asked for; when their
-texts are there, some fall, others come inside, and the next wave asks for these, until none inside is unknown. What is
-kept then, and every decision, is what generating all texts would have given: the pictures before the last kept one of
-each cluster are all known, and what lies behind is `balance` either way.
+A cut counts every image with unknown texts as passing. The unknown images within the cap get their texts generated;
+some then fail, others move up, and the next wave selects these, until none within the cap is unknown. The kept images
+and all decisions then equal those of generating every text: all images up to the last kept one of each cluster are
+known, and the rest is dropped by `balance` either way.
 
-To need few waves, more are asked for at once: as many as make a cluster full at the share that passed so far, and of
-what it still lacks twice as many in each wave from the third on. By simulation 4 or 5 waves then make 1 to 5 % more
-texts than are needed, where up to 113 would make none too many (infra/SCALE.md).
+To need few waves, a wave selects more: enough to fill each cluster at the pass rate so far, and from the third wave on
+an excess of 1, 3, 7, ... images per missing image. By simulation, 4 or 5 waves then generate 1 to 5 % more texts than
+needed, where generating none too many would take up to 113 waves (infra/SCALE.md).
 """
 
 from dataclasses import dataclass
@@ -17,19 +17,22 @@ from pairmill.catalog.cut.late import sentences
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.plan import Plan
 
-# A cluster's own share counts from its known pictures on, that of all clusters as this many more.
+# Weight of the pass rate over all clusters, as a number of pseudo-images added to the cluster's own known images.
 PRIOR = 10
-# Shares are counted in thousandths, as integers: a sum of these is the same in any order.
+# Rates are integers in thousandths, so that a sum is the same in any order.
 WHOLE = 1000
-# A rule that nearly all fall by is likelier a mistake: asked for by tens of what is lacking, it can be seen in `waves`
-# before every picture is.
+# Lower bound of a rate, so that a wave selects tens of images per missing image at most. A rule that drops nearly all
+# images is likely a mistake: `waves` shows it before every image is processed.
 LEAST = 100
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What became of the pictures that a wave asked for: of how many is everything known now, how many passed the
-    rules on generated texts, and how many of these the cut keeps by now."""
+    """Outcome of a wave for its ``asked`` images.
+
+    ``known``: all their generated texts exist. ``passed``: they pass the rules on generated texts. ``kept``: the cut
+    keeps them.
+    """
 
     asked: int
     known: int
@@ -38,19 +41,21 @@ class Seen:
 
 
 def unknown(lake: Lake) -> int:
-    """Count the pictures inside the cap of the last cut whose generated texts are unknown."""
+    """Count the images within the cap of the last cut whose generated texts are unknown."""
     return lake.query("SELECT count(*) FROM cut_capped WHERE state IS NULL AND NOT past")[0][0]
 
 
 def seen(lake: Lake) -> Seen:
-    """Count, by the last cut, what became of the pictures of ``wave_asked``."""
+    """Return the outcome, by the last cut, for the images of ``wave_asked``."""
     counts = "count(*), count(state), count(*) FILTER (state = ''), count(*) FILTER (state = '' AND NOT past)"
     return Seen(*lake.query(f"SELECT {counts} FROM wave_asked LEFT JOIN cut_capped USING (n)")[0])
 
 
 def ask(lake: Lake, plan: Plan, cap: int, wave: int) -> int:
-    """Make ``wave_asked(n, sha256, sentence)`` of wave number ``wave`` (from 1) out of the last cut, whose cap is
-    ``cap``; return how many they are."""
+    """Create ``wave_asked(n, sha256, sentence)`` for wave number ``wave`` (from 1) and return its number of rows.
+
+    The images come from the last cut, whose cap is ``cap``.
+    """
     lake.execute(f"CREATE OR REPLACE TEMP TABLE wave_wanted AS {in_reach(lake, plan, cap, wave)}")
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE wave_asked AS SELECT w.n, i.sha256, coalesce(t.text, '') AS sentence "
@@ -62,7 +67,7 @@ def ask(lake: Lake, plan: Plan, cap: int, wave: int) -> int:
 
 
 def in_reach(lake: Lake, plan: Plan, cap: int, wave: int) -> str:
-    """SQL of the ``n`` of the unknown pictures that are expected to make their cluster full, and those before them."""
+    """Return SQL for ``n``: the unknown images, in hash order, that are expected to fill their cluster."""
     excess = 2 ** max(0, wave - 2) - 1
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE wave_rates AS WITH known AS (SELECT cluster, "
@@ -88,7 +93,7 @@ def in_reach(lake: Lake, plan: Plan, cap: int, wave: int) -> str:
 
 
 def _expected_cap(lake: Lake, plan: Plan, rows: str) -> int:
-    """Return the cap that reaches the recipe's target should pictures go on to pass as they did; 1 without a target."""
+    """Return the cap that reaches the recipe's target at the pass rates so far; 1 without a target."""
     if not plan.recipe.balance.target:
         return 1
     sizes = lake.table(

@@ -1,4 +1,4 @@
-"""Give the tables' columns as Arrow schemas: what a worker must write so that DuckLake can register the file."""
+"""Return a table's columns as an Arrow schema: the schema that a file must have to be registered with DuckLake."""
 
 from functools import cache
 
@@ -22,5 +22,5 @@ TYPES = {
 
 @cache
 def arrow_schema(table: str) -> pa.Schema:
-    """Return column names and Arrow types of ``table``, in order. Raises KeyError when there is no such table."""
+    """Return column names and Arrow types of ``table``, in order. Raise KeyError if there is no such table."""
     return pa.schema([(name, TYPES[kind]) for name, kind in columns(table).items()])

@@ -1,4 +1,4 @@
-"""Attach a lake to an open DuckDB: the ATTACH itself, a pinned snapshot, S3 credentials."""
+"""Attach a lake to an open DuckDB connection: the ATTACH itself, a pinned snapshot, S3 credentials."""
 
 import os
 from urllib.parse import urlsplit
@@ -12,19 +12,21 @@ _READER = ["READ_ONLY", "CREATE_IF_NOT_EXISTS false"]
 
 
 def attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
-    """ATTACH the lake as `lake` and USE it; a lake that is not there is created unless ``read_only``.
+    """ATTACH the lake as `lake` and USE it; create a missing lake unless ``read_only``.
 
-    DuckLake resolves a relative data path against the working directory, so the stored one is absolute, for plain
-    DuckDB readers, and overridden here by where the lake lies now; file paths are stored relative to it.
+    DuckLake resolves a relative data path against the working directory. The stored data path is therefore absolute,
+    for plain DuckDB readers, and is overridden here by the lake's current location. File paths are stored relative to
+    the data path.
     """
     options = _READER if read_only else [] if location.on_postgres else ["META_JOURNAL_MODE 'wal'"]
     _attach(connection, location, "lake", options)
 
 
 def attach_pinned(connection: duckdb.DuckDBPyConnection, location: Location, name: str) -> None:
-    """ATTACH the lake once more at its current snapshot as ``name``, and USE that: to be read while others commit.
+    """ATTACH the lake a second time at its current snapshot as ``name``, and USE that, to read while others commit.
 
-    No statement may touch both: if another process closed the lake meanwhile, one would wait for the other's lock.
+    No statement may use both attachments: if another process closed the lake meanwhile, one attachment would wait for
+    the other's lock.
     """
     connection.execute(f"USE memory; DETACH DATABASE IF EXISTS {name}")
     snapshot = connection.execute("SELECT id FROM ducklake_current_snapshot('lake')").fetchall()[0][0]
@@ -32,12 +34,13 @@ def attach_pinned(connection: duckdb.DuckDBPyConnection, location: Location, nam
 
 
 def detach_pinned(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    """DETACH what `attach_pinned` attached and USE the lake again."""
+    """DETACH the snapshot that `attach_pinned` attached, and USE the lake again."""
     for statement in ("USE memory", f"DETACH DATABASE IF EXISTS {name}", "USE lake"):
         connection.execute(statement)
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, location: Location, name: str, options: list[str]) -> None:
+    """ATTACH the lake as ``name`` with ``options`` and USE it."""
     source = f"postgres:{location.metadata}" if location.on_postgres else f"sqlite:{location.metadata}"
     options = [f"DATA_PATH {quoted(location.data_path)}", "OVERRIDE_DATA_PATH true", *options]
     connection.execute(f"ATTACH {quoted('ducklake:' + source)} AS {name} ({', '.join(options)})")
@@ -45,13 +48,13 @@ def _attach(connection: duckdb.DuckDBPyConnection, location: Location, name: str
 
 
 def extensions_for(location: Location) -> list[str]:
-    """List the DuckDB extensions that a lake at ``location`` needs."""
+    """Return the names of the DuckDB extensions that a lake at ``location`` needs."""
     metadata = "postgres_scanner" if location.on_postgres else "sqlite_scanner"
     return ["ducklake", metadata] + (["httpfs"] if location.on_s3 else [])
 
 
 def use_s3_credentials(connection: duckdb.DuckDBPyConnection) -> None:
-    """Set S3 keys, region and endpoint from the AWS_* variables, in this connection's memory only."""
+    """Set S3 keys, region and endpoint from the AWS_* variables, in the memory of this connection only."""
     environment = os.environ
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or ""
     options = {
@@ -62,7 +65,7 @@ def use_s3_credentials(connection: duckdb.DuckDBPyConnection) -> None:
     }
     if endpoint:
         parts = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
-        # Other endpoints than Amazon's (MinIO, moto, Ceph) rarely have a host name a bucket.
+        # Endpoints other than Amazon's (MinIO, moto, Ceph) rarely have one host name per bucket.
         options |= {"ENDPOINT": parts.netloc, "URL_STYLE": "path", "USE_SSL": str(parts.scheme == "https").lower()}
     text = ", ".join(f"{key} {quoted(value)}" for key, value in options.items() if value)
     connection.execute(f"CREATE OR REPLACE SECRET pairmill_s3 (TYPE s3, {text})")

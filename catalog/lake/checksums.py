@@ -1,16 +1,17 @@
-"""Know the sha256 of every data file of a lake, and check a table's files before a process first reads them.
+"""Record the sha256 of every data file of a lake, and verify a table's files before a process first reads them.
 
-DuckDB 1.5.5 checks nothing in Parquet, not even pages that carry a checksum: of 300 flipped bytes 250 gave other values
-in silence (measured). So a file is hashed when it is written, and again whenever its stamp says that a program has
-written or copied it since: to check a lake that stands as it was costs a stat a file. What a disk forgets by itself
-under an unchanged stamp is not seen here, nor is data on S3, which checks its own.
+DuckDB 1.5.5 verifies nothing in Parquet, not even pages that carry a checksum: of 300 flipped bytes, 250 changed values
+silently (measured). So a file is hashed when it is written, and again whenever its stamp (size, inode, times) shows
+that a program has written or copied it since. Verifying an unchanged lake costs one stat per file. Bit rot under an
+unchanged stamp is not detected here; neither is damage on S3, which verifies its own data.
 
-The transaction that registers a file records its digest, so that a kill leaves no file without one: workers put it into
-the file's name, files that DuckDB writes get a row of ``file_digests`` (`record_written`). The stamps are a cache in
-the metadata database, outside of DuckLake's snapshots (``pairmill_files``, which has the digests of older lakes too).
+The transaction that registers a file records its digest, so a kill leaves no file without a digest. Workers put the
+digest into the file name; files that DuckDB writes get a row in ``file_digests`` (`record_written`). The stamps are a
+cache in the metadata database, outside DuckLake's snapshots (``pairmill_files``, which also has the digests of older
+lakes).
 
-A lake of up to LISTED_AT_ONCE files is listed whole at the first check, a larger one table by table: at 2M files in 40
-tables that is 50,000 stats (0.2 s) and as many rows of the cache a table.
+A lake of up to LISTED_AT_ONCE files is listed whole at the first check, a larger lake table by table: at 2M files in 40
+tables that is 50,000 stats (0.2 s) and as many rows of the cache per table.
 """
 
 import os
@@ -27,14 +28,14 @@ from pairmill.catalog.lake.metadata import Metadata
 from pairmill.catalog.terms.error import Damaged
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # 0.1 CPU s, which readers do without
+    import pyarrow as pa  # 0.1 CPU s, which readers save
 
 LISTED_AT_ONCE = 5_000
 KEPT_IN_MEMORY = 10_000
 WRITTEN = "file_digests"
 _COLUMNS = ("path", "sha256", "stamp")
 _WORDS = re.compile(r"\w+")
-# Every data file and every file that names deleted rows, of all snapshots; a table that was altered stands there twice.
+# All data files and delete files of all snapshots. An altered table has several rows in ducklake_table, hence DISTINCT.
 _FILES = " UNION ".join(
     f"SELECT DISTINCT s.path || t.path || f.path AS path FROM {table} f JOIN ducklake_table t USING (table_id) "
     "JOIN ducklake_schema s USING (schema_id)"
@@ -43,40 +44,40 @@ _FILES = " UNION ".join(
 
 
 class Known(NamedTuple):
-    """What is on record of a file: its sha256, and its stamp when that was last seen to be true."""
+    """Recorded checksum of a file: its sha256, and its stamp when the sha256 was last verified."""
 
     sha256: str
     stamp: str
 
 
 class Catalog(Protocol):
-    """What the checks need of an open lake."""
+    """Interface of an open lake that the checks need."""
 
     def unchecked(self, sql: str) -> list[tuple]:
-        """Run a statement whose tables are not checked."""
+        """Run a statement without verifying the files of its tables."""
         ...
 
     def insert(self, table: str, rows: "pa.Table") -> None:
-        """Append rows to a table, without a check."""
+        """Append rows to a table without verifying files."""
         ...
 
 
 class Checksums:
-    """The digests of one lake's files. Paths are relative to its data path: ``main/images/….parquet``."""
+    """The digests of one lake's files. Paths are relative to the lake's data path: ``main/images/….parquet``."""
 
     def __init__(self, lake: Catalog, metadata: Metadata, location: Location) -> None:
         self._lake, self._metadata = lake, metadata
         self._uri, self._data_path = location.uri, location.data_path
         self.applies = not location.on_s3 and metadata.has_checksums()
-        self._seen: dict[str, Known] = {}  # written by this process, or found whole under another stamp
+        self._seen: dict[str, Known] = {}  # written by this process, or verified under a new stamp
         self._unlisted: set[str] = set()
-        self._doubtful: dict[str, dict[str, str]] = {}  # by table: files to be hashed, and the digest expected of each
-        self._tables_of: dict[str, set[str]] = {}  # the tables that a table's or view's name stands for
+        self._doubtful: dict[str, dict[str, str]] = {}  # by table: files to hash, and the expected digest of each
+        self._tables_of: dict[str, set[str]] = {}  # the tables behind each name of a table or view
         self._has_written = False
-        self._registered: set[str] | None = None  # files that DuckDB wrote
+        self._registered: set[str] | None = None  # files written by DuckDB
 
     def begin(self, tables: set[str], views: Mapping[str, str]) -> None:
-        """Know the lake's tables, and which of them each view reads: all are to be checked."""
+        """Register the lake's tables, and the tables that each view reads; all of them are unverified."""
         self._has_written = WRITTEN in tables
         if not self.applies:
             return
@@ -86,16 +87,16 @@ class Checksums:
             self._tables_of[name] = {word for word in _WORDS.findall(sql.lower()) if word in tables}
 
     def check_tables_of(self, sql: str) -> None:
-        """Check the files of every table whose name stands in ``sql``, once a process. Raises Damaged when one is
-        damaged or gone."""
+        """Verify the files of every table or view named in ``sql``, once per process. Raise Damaged."""
         if self._unlisted or self._doubtful:
             for table in {name for word in _WORDS.findall(sql.lower()) for name in self._tables_of.get(word, ())}:
                 self.check(table)
 
     def check(self, table: str) -> None:
-        """Check the files of one table, once a process. Raises Damaged.
+        """Verify the files of one table, once per process. Raise Damaged if a file is damaged or missing.
 
-        A file of an older lake that has no record, of a writer that was killed, is taken as it is.
+        A file without a recorded digest is accepted as it is: in an older lake, a killed writer may have left such a
+        file.
         """
         if table in self._unlisted:
             self._list(table)
@@ -107,9 +108,9 @@ class Checksums:
             del self._doubtful[table]
 
     def stand_as_recorded(self) -> bool:
-        """Whether every file of the lake is there under the stamp on record, all of them at once; nothing is hashed.
+        """Return whether every file of the lake has its recorded stamp; hash nothing.
 
-        False where that cannot be said: on S3, and of files that have no record.
+        False if unknown: on S3, or if a file has no record.
         """
         if not self.applies:
             return False
@@ -117,24 +118,24 @@ class Checksums:
         return all(self._stands(table) for table in ([""] if whole else sorted(self._tables_of)))
 
     def _stands(self, table: str) -> bool:
-        """Whether the files of one table, or of all for '', have the stamps on record."""
+        """Return whether the files of one table, or of all tables for '', have their recorded stamps."""
         known = self._recorded(table)
         files = snapshot.files(self._lake.unchecked, (table,) if table else ())
         paths = {path for file in files for path in file[1:] if path}
         return all(path in known and known[path].stamp == self._stamp(path) != "" for path in paths)
 
     def add(self, digests: Mapping[str, str]) -> None:
-        """Note the digests that workers computed of the files that they wrote."""
+        """Store the digests that workers computed for the files that they wrote."""
         if self.applies:
             self._seen |= {path: Known(digest, self._stamp(path)) for path, digest in digests.items()}
             if len(self._seen) > KEPT_IN_MEMORY:
                 self._keep()
 
     def record_written(self, tables: Iterable[str]) -> None:
-        """Record the digests of files that DuckDB wrote into ``tables``: part of the transaction that writes them.
+        """Record the digests of files that DuckDB wrote into ``tables``, as part of the transaction that writes them.
 
-        It writes them into the table's own folder, and says their names to nobody before the commit; what a rolled back
-        transaction left there gets a row that nobody reads.
+        DuckDB writes these files into the table's own folder and reveals their names only at the commit, so the folder
+        is listed. Files left by a rolled-back transaction also get a row, which is never read.
         """
         if not self.applies or not self._has_written:
             return
@@ -152,8 +153,10 @@ class Checksums:
             self._lake.insert(WRITTEN, pa.table({"path": [p for p, _ in digests], "sha256": [d for _, d in digests]}))
 
     def record(self) -> None:
-        """Put the stamp of every file that the lake names on record; forget all others. A file that is not what its
-        name or its row says gets none, so that whoever reads it is told."""
+        """Record the stamp of every file in the lake's snapshots, and delete the records of all other files.
+
+        A file whose digest differs from its name or its row gets no record, so that its next reader gets an error.
+        """
         if not self.applies:
             return
         self._keep()
@@ -166,8 +169,7 @@ class Checksums:
         self._metadata.write(f"DELETE FROM pairmill_files WHERE path NOT IN ({_FILES})")
 
     def _list(self, table: str) -> None:
-        """Stat the files of ``table``, or of all in a small lake; keep those that must be hashed before they are
-        read."""
+        """Stat the files of ``table``, or of all tables of a small lake, and collect those to hash before a read."""
         whole = len(self._unlisted) > 1 and snapshot.most_files(self._lake.unchecked) <= LISTED_AT_ONCE
         files = snapshot.files(self._lake.unchecked, () if whole else (table,))
         by_table: dict[str, set[str]] = {}
@@ -184,13 +186,14 @@ class Checksums:
         self._unlisted -= set(self._unlisted) if whole else {table}
 
     def _is_doubtful(self, path: str, expected: Mapping[str, str], known: Mapping[str, Known]) -> bool:
+        """Return whether a file with an expected digest must be hashed: no record, or another digest or stamp."""
         if path not in expected:
             return False
         seen = known.get(path)
         return seen is None or not seen.sha256.startswith(expected[path]) or self._stamp(path) != seen.stamp
 
     def _expected(self, paths: Sequence[str], known: Mapping[str, Known]) -> dict[str, str]:
-        """Return the sha256, or its first 128 bits, that each file must have; a path without one is left out."""
+        """Return the expected sha256 of each path, or its first 128 bits; paths without a known digest are left out."""
         found = {path: digest for path in paths if (digest := digest_in_name(path))}
         rest = [path for path in paths if path not in found]
         if rest and self._has_written:
@@ -206,21 +209,23 @@ class Checksums:
         return {*held, *(path for (path,) in self._lake.unchecked(f"SELECT path FROM {WRITTEN}"))}
 
     def _keep(self) -> None:
-        """Write what this process has seen into the metadata database."""
+        """Write the digests and stamps that this process collected into the metadata database."""
         rows = [(path, *known) for path, known in self._seen.items() if known.sha256]
         if rows:
-            import pyarrow as pa  # readers keep nothing
+            import pyarrow as pa  # imported here because readers never write
 
             columns = {name: [row[n] for row in rows] for n, name in enumerate(_COLUMNS)}
             self._metadata.replace("pairmill_files", "path", pa.table(columns))
         self._seen.clear()
 
     def _recorded(self, table: str) -> dict[str, Known]:
+        """Return the recorded checksums of a table's files, or of all files for '', by path."""
         where = f" WHERE path >= 'main/{table}/' AND path < 'main/{table}0'" if table else ""
         rows = self._metadata.read(f"SELECT path, sha256, stamp FROM pairmill_files{where}")
         return {path: Known(sha256, stamp) for path, sha256, stamp in rows} | self._seen
 
     def _hashed(self, paths: Iterable[str]) -> list[tuple[str, str]]:
+        """Hash files in parallel, one thread per CPU; the digest of a missing file is ''."""
         paths = list(paths)
         if not paths:
             return []
@@ -228,18 +233,21 @@ class Checksums:
             return list(zip(paths, hashing.map(self._digest, paths), strict=True))
 
     def _stamp(self, path: str) -> str:
+        """Return the stamp of a file, '' if it is missing."""
         try:
             return file_stamp(self._data_path + path)
         except OSError:
             return ""
 
     def _digest(self, path: str) -> str:
+        """Return the sha256 of a file, '' if it is missing."""
         try:
             return file_digest(self._data_path + path)
         except OSError:
             return ""
 
     def _damaged(self, path: str) -> Damaged:
+        """Return the error for a damaged or missing file."""
         file = self._data_path + path
         what = "is damaged: it holds other bytes than were committed" if os.path.exists(file) else "is gone"
         return Damaged(

@@ -1,4 +1,4 @@
-"""Open DuckDB with the extensions that a lake needs, without paying for their signatures at every open."""
+"""Open DuckDB with the extensions that a lake needs, without verifying their signatures at every open."""
 
 import json
 import os
@@ -16,19 +16,19 @@ _DIGESTS = Path(__file__).with_name("extension_digests.json")
 
 
 def connect(*extensions: str) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory DuckDB in UTC with these extensions loaded. Raises PairmillError when one is not installed.
+    """Open an in-memory DuckDB in UTC and load the extensions. Raise PairmillError if an extension is not installed.
 
-    They are loaded by path out of their packages: nothing is installed into ~/.duckdb, so it works offline, in a
-    read-only home, and processes that start together cannot race on the first install.
+    Extensions are loaded by path from their Python packages. Nothing is installed into ~/.duckdb, so loading works
+    offline and in a read-only home, and processes that start together cannot race on a first install.
 
-    DuckDB hashes 70 MB for the signatures of the two usual extensions at each LOAD: 300 ms. Files that this package
-    knows by their sha256 are loaded without that in 15 ms; then the setting is closed, which DuckDB never reopens.
-    Any other file (another DuckDB, another platform, a swapped one) needs its signature.
+    At each LOAD, DuckDB hashes 70 MB to verify the signatures of the two usual extensions: 300 ms. Files whose sha256
+    this package knows are loaded without that check in 15 ms; then the setting is closed, and DuckDB cannot reopen it.
+    Any other file (another DuckDB, another platform, a replaced file) must have a valid signature.
     """
     files = [_extension_file(extension) for extension in extensions]
     known = all(_is_known(file) for file in files)
     closed = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-    # One thread until `Lake` knows how large the lake is: each further one opens the SQLite catalog again per scan.
+    # One thread until `Lake` knows the lake's size: each further thread opens the SQLite catalog again per scan.
     connection = duckdb.connect(
         config={**closed, "threads": 1, **({"allow_unsigned_extensions": True} if known else {})}
     )
@@ -36,15 +36,17 @@ def connect(*extensions: str) -> duckdb.DuckDBPyConnection:
         connection.execute(f"LOAD {quoted(str(file))}")
     connection.execute(
         f"{'SET allow_unsigned_extensions = false;' if known else ''} SET TimeZone = 'UTC';"
-        # After two seconds of a query it would be drawn on standard output, into what a command answers.
+        # DuckDB would draw the bar on standard output after two seconds, into a command's output.
         "SET enable_progress_bar = false;"
-        # A file of a lake never changes, so its footer (3 kB) is read once a process: `why` asks `images` three times.
+        # Files of a lake never change, so each footer (3 kB) is read once per process: `why` reads `images` three
+        # times.
         "SET parquet_metadata_cache = true"
     )
     return connection
 
 
 def _extension_file(extension: str) -> Path:
+    """Return the path of an installed extension. Raise PairmillError if its package is not installed."""
     spec = find_spec(f"duckdb_extension_{extension}")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         file = Path(folder) / "extensions" / f"v{duckdb.__version__}" / f"{extension}.duckdb_extension"
@@ -55,10 +57,10 @@ def _extension_file(extension: str) -> Path:
 
 
 def _is_known(file: Path) -> bool:
-    """Whether the file's sha256 is on this package's list.
+    """Return whether the file's sha256 is on this package's list.
 
-    The digest (40 ms) is remembered with the file's stamp: whatever replaces or changes the file changes its stamp,
-    since no program can set the time of change.
+    Hashing takes 40 ms, so the result is cached with the file's stamp. Whatever replaces or changes the file changes
+    the stamp, because no program can set a file's change time (ctime).
     """
     remembered = _remembered()
     try:
@@ -74,7 +76,7 @@ def _is_known(file: Path) -> bool:
 
 @cache
 def _remembered() -> dict[str, str]:
-    """Return the stamps of files whose digest was found on the list, by path; {} where nothing valid is kept."""
+    """Return the stamps of files whose digest was on the list, by path; {} if there is no valid cache."""
     try:
         content = json.loads(_memory().read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -83,7 +85,7 @@ def _remembered() -> dict[str, str]:
 
 
 def _remember(file: str, stamp: str) -> None:
-    """Keep a stamp for the next process; in a read-only home each process hashes again."""
+    """Cache a stamp for later processes; in a read-only home, each process hashes again."""
     remembered = _remembered()
     remembered[file] = stamp
     half = _memory().with_name(f"extensions.{os.getpid()}.part")
@@ -96,4 +98,5 @@ def _remember(file: str, stamp: str) -> None:
 
 
 def _memory() -> Path:
+    """Return the path of the cache file, below XDG_CACHE_HOME or ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairmill" / "extensions.json"

@@ -1,7 +1,7 @@
-"""Begin a new lake with a copy of the shipped empty catalog: 19 commits of migrations (1 CPU s) less.
+"""Create a new lake from the shipped empty catalog, which saves 19 commits of migrations (1 CPU s).
 
-It is what the migrations make (`infra/empty_catalog.py` writes it, a test compares them); a catalog that is older than
-the newest migration is brought up to date like any other.
+The shipped catalog equals the result of the migrations: `infra/empty_catalog.py` writes it, a test compares the two. If
+it is older than the newest migration, it is migrated like any other catalog.
 """
 
 import gzip
@@ -16,8 +16,11 @@ SHIPPED = Path(__file__).with_name("empty_catalog.sqlite.gz")
 
 
 def begin(location: Location) -> None:
-    """Put the empty catalog where there is none. Does nothing where it is on Postgres, data on S3, or data without a
-    catalog: opening it says what is wrong. Of two processes that begin one lake the first one's copy stays."""
+    """Copy the empty catalog to ``location`` if there is none.
+
+    Does nothing if the catalog is on Postgres, the data is on S3, or there is data without a catalog; opening the lake
+    reports the last case. If two processes create the same lake, the first copy stays.
+    """
     if location.on_postgres or location.on_s3 or os.path.exists(location.metadata) or not SHIPPED.is_file():
         return
     if next(iglob(f"{location.data_path}main/**/*.parquet", recursive=True), None):
@@ -29,7 +32,7 @@ def begin(location: Location) -> None:
         file.flush()
         os.fsync(file.fileno())
     try:
-        with suppress(OSError):  # it is there by now, or the disk knows no links: migrations make it then
+        with suppress(OSError):  # exists by now, or a file system without links: migrations create the tables then
             os.link(half, location.metadata)
     finally:
         os.remove(half)

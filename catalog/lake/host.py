@@ -1,4 +1,4 @@
-"""Name this machine, and tell whether a process of it still runs."""
+"""Identify this machine, and tell whether one of its processes still runs."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ import psutil
 
 
 def host() -> str:
-    """Return the host's name and its pid namespace: two containers may share the name, not the namespace."""
+    """Return the host name and its pid namespace: two containers may share the name, but not the namespace."""
     try:
         return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
@@ -16,9 +16,10 @@ def host() -> str:
 
 
 def host_since_boot() -> str:
-    """Return `host` with the id of this boot: two machines may share a name, and their first namespaces one number.
+    """Return `host` with the id of the current boot.
 
-    Processes for which it is equal see each other's pids.
+    Two machines may share a host name and the number of their first namespace. Processes with equal values see each
+    other's pids.
     """
     try:
         return f"{host()} {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
@@ -27,7 +28,7 @@ def host_since_boot() -> str:
 
 
 def is_running(pid: int, started: float) -> bool:
-    """Whether the process begun at ``started`` (seconds since 1970) still runs: its pid may be another's by now."""
+    """Return whether the process started at ``started`` (seconds since 1970) still runs; its pid may be reused."""
     try:
         process = psutil.Process(pid)
         return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - started) < 1.0

@@ -1,4 +1,4 @@
-"""Query and change a lake: DuckDB with a DuckLake catalog attached, retried while other processes use it."""
+"""Query and change a lake: DuckDB with a DuckLake catalog attached, with retries while other processes use it."""
 
 import os
 import re
@@ -20,10 +20,10 @@ from pairmill.catalog.lake.patience import patiently
 from pairmill.catalog.terms.error import PairmillError
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # 0.1 CPU s, of which `sql` and `why` need nothing
+    import pyarrow as pa  # 0.1 CPU s, which `sql` and `why` save
 
 Result = TypeVar("Result")
-# Each thread of a scan opens the SQLite catalog again, so a small lake has one: a join of it takes 16 CPU ms with one
+# Each thread of a scan opens the SQLite catalog again, so a small lake gets one thread: a join takes 16 CPU ms with one
 # thread, 25 with two, 135 with 64. At 1M images (11M candidates) a re-cut takes 2.8, 3.4 and 5.1 CPU s.
 ROWS_A_THREAD = 500_000
 _WRITES = re.compile(r"\s*(INSERT|DELETE|UPDATE|CALL|COMMENT|ALTER|DROP|CREATE (?!.*\bTEMP\b))", re.IGNORECASE)
@@ -31,12 +31,13 @@ _CHANGES = re.compile(r'\s*(?:INSERT INTO|DELETE FROM|UPDATE)\s+"?(\w+)', re.IGN
 
 
 class Lake:
-    """An open lake. ``uri`` as given, ``data_path`` an absolute folder or s3 URL ending in a slash.
+    """An open lake. ``uri`` is as the caller gave it; ``data_path`` is an absolute folder or S3 URL ending in a slash.
 
-    Threads may share a lake: a statement, or a whole transaction, locks it. ``guard`` runs at the end of each
-    transaction and refuses it by raising: under a lease it checks that the lease still holds. ``settled`` runs when one
-    is committed. Methods
-    raise PairmillError with the remedy (disk, rights, network, busy for 60 s), BadQuery for wrong SQL.
+    Threads may share a lake: each statement, or a whole transaction, locks it. ``guard`` runs at the end of each
+    transaction and aborts it by raising; under a lease, ``guard`` checks that the lease is still valid. ``settled``
+    runs after each commit.
+
+    Methods raise PairmillError with the remedy (disk, permissions, network, busy for 60 s) and BadQuery for wrong SQL.
     """
 
     def __init__(
@@ -52,20 +53,20 @@ class Lake:
         self.settled: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._depth = 0
-        self._changed: set[str] = set()  # tables that the current transaction changes
+        self._changed: set[str] = set()  # tables changed by the current transaction
         self._largest = 0
         self._threads = 1
         self.checksums = Checksums(self, metadata, location)
         self.look_again()
 
     def look_again(self) -> None:
-        """Read which tables there are and how large: when the lake is opened, and after a migration."""
+        """Reload the lake's tables and their sizes: when the lake is opened, and after a migration."""
         self.tables, views = snapshot.tables_and_views(self.unchecked)
         self.checksums.begin(self.tables, views)
         self.grow(snapshot.most_rows(self.unchecked))
 
     def grow(self, rows: int) -> None:
-        """Note that a table has so many more rows: the largest one decides how many threads DuckDB has."""
+        """Add ``rows`` to the size of the largest table, which determines DuckDB's number of threads."""
         self._largest += rows
         threads = min(len(os.sched_getaffinity(0)), 1 + self._largest // ROWS_A_THREAD)
         if threads > self._threads:
@@ -73,7 +74,7 @@ class Lake:
             self._run(lambda: self.connection.execute(f"SET threads = {threads}"))
 
     def unchecked(self, sql: str) -> list[tuple]:
-        """Run a statement and return its rows; the files of its tables are not checked."""
+        """Run a statement and return its rows without verifying the files of its tables."""
         return self._run(lambda: self.connection.execute(sql).fetchall())
 
     def query(self, sql: str, params: Sequence[Any] = ()) -> list[tuple]:
@@ -82,7 +83,7 @@ class Lake:
         return self._run(lambda: self._execute(sql, params).fetchall())
 
     def rows(self, sql: str, params: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """Run a query and return its rows as dictionaries by column; it needs no pyarrow, as `table` does."""
+        """Run a query and return its rows as dictionaries by column. Unlike `table`, this needs no pyarrow."""
         self.check_tables_of(sql)
 
         def body() -> list[dict[str, Any]]:
@@ -98,24 +99,24 @@ class Lake:
         return self._run(lambda: self._execute(sql, params).to_arrow_table())
 
     def blocks(self, sql: str, params: Sequence[Any] = (), *, rows: int) -> "pa.RecordBatchReader":
-        """Stream a result that may be larger than memory, ``rows`` at a time; run no other statement meanwhile."""
+        """Stream a result larger than memory in batches of ``rows`` rows; run no other statement meanwhile."""
         self.check_tables_of(sql)
         return self._run(lambda: self._execute(sql, params).to_arrow_reader(rows))
 
     def execute(self, sql: str, params: Sequence[Any] = ()) -> None:
-        """Run a statement without reading a result."""
+        """Run a statement without fetching a result."""
         self.check_tables_of(sql)
         if changes := _CHANGES.match(sql):
             self._changed.add(changes[1])
         self._run(lambda: self._execute(sql, params))
 
     def check_tables_of(self, sql: str) -> None:
-        """Check the files of every table whose name stands in ``sql``, once a process. Raises Damaged."""
+        """Verify the files of every table named in ``sql``, once per process. Raise Damaged."""
         with self._lock:
             self.checksums.check_tables_of(sql)
 
     def check_files(self, table: str) -> None:
-        """Check the files of ``table``, once a process: for who opens them by their paths. Raises Damaged."""
+        """Verify the files of ``table``, once per process, for callers that open them by path. Raise Damaged."""
         with self._lock:
             self.checksums.check(table)
 
@@ -135,7 +136,7 @@ class Lake:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit the body as one transaction, without retry; a nested one joins the outer. See `retrying`."""
+        """Run the body in one transaction without retries; a nested transaction joins the outer. See `retrying`."""
         with self._lock:
             outermost = self._depth == 0
             if outermost:
@@ -159,9 +160,10 @@ class Lake:
                 self._depth -= 1
 
     def retrying(self, body: Callable[[], Result]) -> Result:
-        """Run ``body`` in a transaction, and the whole of it again while the catalog is locked or a commit conflicts.
+        """Run ``body`` in a transaction; retry all of it while the catalog is locked or the commit conflicts.
 
-        On SQLite a transaction that has read is refused whenever another process committed since, whatever it wrote.
+        On SQLite, a transaction that has read anything conflicts with every commit of another process since, whatever
+        tables that commit changed.
         """
 
         def once() -> Result:
@@ -172,10 +174,10 @@ class Lake:
 
     @contextmanager
     def pinned(self) -> Iterator[str]:
-        """Read the tables at the current snapshot, whatever is committed meanwhile; yields the name of that catalog.
+        """Pin reads to the current snapshot while others commit; yield the name of the attached catalog.
 
-        A transaction would do so too, but reads what was written in it with one thread: 28 s instead of 14 to write 10M
-        rows out of a temporary table.
+        A transaction would pin the snapshot too, but reads rows written inside it with one thread: writing 10M rows out
+        of a temporary table takes 28 s instead of 14.
         """
         name = "pinned"
         with self._lock:
@@ -186,7 +188,7 @@ class Lake:
                 self._run(lambda: detach_pinned(self.connection, name))
 
     def staging(self, table: str, run_id: str) -> str:
-        """Return the folder or s3 prefix (no slash at its end) for a run's files of ``table``; made if it is local."""
+        """Return the folder or S3 prefix (no slash at the end) for a run's files of ``table``; create it if local."""
         folder = f"{self.data_path}main/{table}/{run_id}"
         if not folder.startswith("s3://"):
             self._run(lambda: os.makedirs(folder, exist_ok=True))
@@ -209,18 +211,21 @@ class Lake:
         self.close()
 
     def _execute(self, sql: str, params: Sequence[Any]) -> duckdb.DuckDBPyConnection:
-        """Execute a statement, with parameters only where they cannot be literals."""
+        """Execute a statement, with literals in place of parameters where possible."""
         sql, params = with_literals(sql, params)
         with self._changing(sql):
             return self.connection.execute(sql, params) if params else self.connection.execute(sql)
 
     @contextmanager
     def _changing(self, sql: str) -> Iterator[str]:
-        """Run a statement in the body: one that commits by itself changes the catalog, one of a transaction later."""
+        """Run a statement in the body; renew the catalog's seal around it if it writes and commits by itself.
+
+        Within a transaction, the seal is renewed around the COMMIT.
+        """
         with nullcontext() if self._depth or not _WRITES.match(sql) else self.metadata.changing():
             yield sql
 
     def _run(self, body: Callable[[], Result]) -> Result:
-        """Run ``body`` until it succeeds, waiting 0.02 to 3 s in between, for PATIENCE_SECONDS at most."""
+        """Run ``body`` and retry while the catalog is busy, after waits of 0.02 to 3 s, at most `patience.SECONDS`."""
         with self._lock:
             return patiently(body, self.uri, is_inside=self._depth > 0, doublings=6)

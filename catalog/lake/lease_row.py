@@ -1,7 +1,7 @@
-"""Take and hold the lease: a row of the metadata database with one holder at a time, renewed by a heartbeat.
+"""Acquire and renew the lease: a row of the metadata database that at most one process holds, renewed by a heartbeat.
 
-No two clocks need to agree. Whoever finds another machine's lease watches its heartbeat change, or not, for
-EXPIRY_SECONDS of its own clock; the times in the row are only shown.
+Clocks need not agree. A process that finds a lease of another machine watches for EXPIRY_SECONDS of its own clock
+whether the heartbeat changes; the times in the row are only for display.
 """
 
 import socket
@@ -28,9 +28,10 @@ _BEAT = "UPDATE pairmill_lease SET heartbeat = ?, expires = ? WHERE token = ?"
 
 @dataclass(frozen=True)
 class Holder:
-    """The lease row. ``started``, ``heartbeat`` and ``expires`` are of the holder's clock, the last two UTC texts.
+    """The lease row. ``started``, ``heartbeat`` and ``expires`` are by the holder's clock, the last two UTC texts.
 
-    ``waiting`` says what a run waits for, '' while it works. It stands here since it is true no longer than the lease.
+    ``waiting`` says what a run waits for, '' while it works. The lease row holds this text because it expires with the
+    lease.
     """
 
     token: str
@@ -45,11 +46,11 @@ class Holder:
     waiting: str = ""
 
     def is_here(self) -> bool:
-        """Whether this process can see the holder's."""
+        """Return whether the holder's process runs on this machine, since this boot, in a visible pid namespace."""
         return self.host == host_since_boot()
 
     def is_dead(self) -> bool:
-        """Whether its process is known to have ended: only of one on this machine, a killed run's."""
+        """Return whether the holder's process has ended, e.g. was killed; known only for processes on this machine."""
         return self.is_here() and not is_running(self.pid, self.started)
 
     def __str__(self) -> str:
@@ -60,7 +61,7 @@ class Holder:
 
 
 class _Watch:
-    """What a process that waits for the lease has seen of its holder, timed by its own monotonic clock."""
+    """Observe the lease holder's heartbeat while waiting for the lease, timed by the local monotonic clock."""
 
     def __init__(self) -> None:
         self._beat: tuple[str, str] | None = None
@@ -68,7 +69,7 @@ class _Watch:
         self.is_alive = False
 
     def is_over(self, holder: Holder, asked: float) -> bool:
-        """Note the row that was read after ``asked``; whether its holder has died, or was silent for its term."""
+        """Return whether the holder, read after the monotonic time ``asked``, died or was silent for EXPIRY_SECONDS."""
         beat = (holder.token, holder.heartbeat)
         if holder.is_here():
             self.is_alive = not holder.is_dead()
@@ -84,10 +85,16 @@ class _Watch:
 def hold(
     metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float = 0.0
 ) -> Iterator[tuple[str, bool]]:
-    """Take the lease, renew it while the body runs, release it. Yields (token, whether another's lease was taken over).
+    """Acquire the lease, renew it while the body runs, then release it.
 
-    Raises LeaseHeld when another that is alive still holds it after ``wait_seconds``. Whether one of another machine
-    is takes up to BEAT_SECONDS to see; one that is dead is replaced after EXPIRY_SECONDS.
+    Detecting that a holder on another machine is alive takes up to BEAT_SECONDS; a dead holder there is replaced after
+    EXPIRY_SECONDS.
+
+    Yields:
+        The lease's token, and whether a dead holder's lease was taken over.
+
+    Raises:
+        LeaseHeld: Another live process still holds the lease after ``wait_seconds``.
     """
     token, took_over = _acquire(metadata, uri, run_id, purpose, wait_seconds)
     stop = threading.Event()
@@ -98,26 +105,36 @@ def hold(
     finally:
         stop.set()
         thread.join(timeout=5)
-        # On a full disk, say, this fails too, and must not hide why the body did: the lease is then a dead holder's.
+        # This may fail too, e.g. on a full disk, and must not hide the body's error: the lease then expires as a dead
+        # holder's.
         with suppress(duckdb.Error, PairmillError):
             metadata.write("DELETE FROM pairmill_lease WHERE token = ?", (token,))
 
 
 def holder_of(metadata: Metadata) -> Holder | None:
-    """Return the lease row, whether its holder lives or not; None when nobody holds the lease."""
-    # By what is there: an older lake, which a reader leaves as it is, lacks the last column.
+    """Return the lease row, whether its holder is alive or not; None if nobody holds the lease."""
+    # `SELECT *`: an older lake, which a reader does not migrate, lacks the last column.
     rows = metadata.read("SELECT * EXCLUDE (slot) FROM pairmill_lease")
     return Holder(*rows[0]) if rows else None
 
 
 def show_waiting(metadata: Metadata, token: str, text: str) -> None:
-    """Say in the lease row what its holder waits for, '' when it works again."""
-    # What is only shown costs no work: a catalog that takes no rows for a minute ends the run at its next commit.
+    """Store in the lease row what its holder waits for; '' once it works again."""
+    # Errors are ignored because the text is only for display: a catalog that fails for a minute ends the run at its
+    # next commit.
     with suppress(duckdb.Error, PairmillError):
         metadata.write("UPDATE pairmill_lease SET waiting = ? WHERE token = ?", (text, token))
 
 
 def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float) -> tuple[str, bool]:
+    """Wait for the lease, at most ``wait_seconds`` while its holder is alive.
+
+    Returns:
+        The token, and whether a dead holder's lease was taken over.
+
+    Raises:
+        LeaseHeld: A live process still holds the lease.
+    """
     deadline = time.monotonic() + wait_seconds
     watch = _Watch()
     while True:
@@ -136,10 +153,10 @@ def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_secon
 
 
 def _try_take(metadata: Metadata, mine: Holder, watch: _Watch) -> tuple[Holder | None, bool]:
-    """Become the holder unless another's lease still runs. Returns (the holder before, whether the lease was taken).
+    """Take the lease unless another holder's lease is valid. Return (the previous holder, whether the lease was taken).
 
-    In one transaction: read twice, a holder that releases in between would seem to have been taken over. A heartbeat
-    since the read makes it conflict.
+    Runs in one transaction: with two reads, a holder that releases in between would seem to be taken over. A heartbeat
+    since the read makes the transaction conflict.
     """
     asked = time.monotonic()
     before = holder_of(metadata)
@@ -156,6 +173,7 @@ def _try_take(metadata: Metadata, mine: Holder, watch: _Watch) -> tuple[Holder |
 
 
 def _new_holder(run_id: str, purpose: str) -> Holder:
+    """Return a lease row for this process, with a new token."""
     process = psutil.Process()
     holder = f"{socket.gethostname()}:{process.pid}"
     where, started = host_since_boot(), process.create_time()
@@ -163,17 +181,17 @@ def _new_holder(run_id: str, purpose: str) -> Holder:
 
 
 def _beat(metadata: Metadata, token: str, stop: threading.Event) -> None:
-    """Renew the lease every BEAT_SECONDS until ``stop``."""
+    """Renew the lease every BEAT_SECONDS until ``stop`` is set."""
     while not stop.wait(BEAT_SECONDS):
         try:
             metadata.write(_BEAT, (*_times(), token))
         except (duckdb.Error, PairmillError):
-            # One that fails (database locked or away) is made up for by the next: four fit into EXPIRY_SECONDS.
+            # A failed renewal (database locked or away) is made up for by the next: four fit into EXPIRY_SECONDS.
             continue
 
 
 def _times() -> tuple[str, str]:
-    """Return (now, when a lease renewed now would be given up) as UTC texts of this machine's clock."""
+    """Return (now, expiry of a lease renewed now) as UTC texts by this machine's clock."""
     now = datetime.now(UTC)
     later = now + timedelta(seconds=EXPIRY_SECONDS)
     return now.isoformat(timespec="microseconds"), later.isoformat(timespec="microseconds")

@@ -1,7 +1,7 @@
-"""Write the parameters of a statement into its text.
+"""Substitute the parameters of a SQL statement as literals.
 
-At its first statement with parameters DuckDB 1.5.5 imports pandas (0.28 CPU s), whatever they are. The commands that
-read a lake need no pandas, so numbers and texts, which are nearly all parameters, become literals.
+At its first statement with parameters, DuckDB 1.5.5 imports pandas (0.28 CPU s), whatever the parameters are. Commands
+that read a lake need no pandas, so numbers and texts, which are nearly all parameters, become literals.
 """
 
 import math
@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-LONGEST_LIST = 1_000  # a parser's tree of a million texts takes longer than the import
+LONGEST_LIST = 1_000  # parsing a million literals takes longer than importing pandas
 _TOKENS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\?")
 
 
@@ -19,8 +19,10 @@ def quoted(text: str) -> str:
 
 
 def with_literals(sql: str, params: Sequence[Any]) -> tuple[str, list[Any]]:
-    """Return the statement and the parameters that are left: none, or all where one of them has no literal, or where
-    they have numbers (``$1``)."""
+    """Return the statement with its parameters as literals, and the remaining parameters.
+
+    None remain, or all if one has no literal form or if they are numbered (``$1``).
+    """
     literals = [_literal(value) for value in params]
     places = sum(found[0] == "?" for found in _TOKENS.finditer(sql)) if params else 0
     if None in literals or places != len(params):
@@ -30,7 +32,7 @@ def with_literals(sql: str, params: Sequence[Any]) -> tuple[str, list[Any]]:
 
 
 def _literal(value: Any) -> str | None:
-    """Return a literal of the type that the parameter would have; None for what is passed as a parameter."""
+    """Return a literal of the type that the parameter would have; None for a value that must stay a parameter."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -48,6 +50,7 @@ def _literal(value: Any) -> str | None:
 
 
 def _is_encodable(text: str) -> bool:
+    """Return whether a text can be encoded as UTF-8: it has no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -10,8 +10,8 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import LAKE_CATALOG
 
 SETTINGS_NAME = "lake.yaml"
-# In a URL whatever stands between the first ':' and the last '@': a password may hold '/', '@' and '?'. Else by its
-# name, as URLs and keywords of libpq write it.
+# In a URL, everything between the first ':' and the last '@': a password may contain '/', '@' and '?'. Otherwise by
+# keyword, as in URL queries and libpq connection strings.
 _PASSWORD = re.compile(r"://[^:/?#]*:.*@|passw(or)?d\s*=", re.IGNORECASE | re.DOTALL)
 _S3 = re.compile(r"s3:", re.IGNORECASE)
 _KEYWORDS = re.compile(r"\s*((host|hostaddr|dbname|user|port|service)\s*=|postgres(ql)?:)", re.IGNORECASE)
@@ -19,8 +19,11 @@ _KEYWORDS = re.compile(r"\s*((host|hostaddr|dbname|user|port|service)\s*=|postgr
 
 @dataclass(frozen=True)
 class Location:
-    """Where a lake is. ``uri`` as the user gave it; ``metadata`` an absolute SQLite path or a ``postgresql://`` URL
-    without a password; ``data_path`` an absolute folder or an ``s3://`` URL, ending in a slash."""
+    """Location of a lake: its metadata database and its data path.
+
+    ``uri`` is as the user gave it. ``metadata`` is an absolute SQLite path or a ``postgresql://`` URL without a
+    password. ``data_path`` is an absolute folder or an ``s3://`` URL, ending in a slash.
+    """
 
     uri: str
     metadata: str
@@ -28,27 +31,30 @@ class Location:
 
     @property
     def on_postgres(self) -> bool:
+        """Whether the metadata database is on Postgres."""
         return self.metadata.startswith("postgresql://")
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The local folders that are the lake's own: of its data, and of its catalog unless lake.yaml moved that."""
+        """The lake's own local folders: of its data, and of its catalog unless lake.yaml moved the catalog."""
         own = () if self.on_s3 else (self.data_path,)
         folder, name = os.path.split(self.metadata)
         return own if self.on_postgres or name != LAKE_CATALOG else (*own, folder)
 
     @property
     def on_s3(self) -> bool:
+        """Whether the data is on S3."""
         return self.data_path.startswith("s3://")
 
 
 def locate(uri: str | os.PathLike[str]) -> Location:
-    """Resolve a folder, or a `lake.yaml` (also one in the folder). Touches nothing.
+    """Resolve a folder, or a `lake.yaml` (also one inside the folder), without changing anything on disk.
 
-    Raises PairmillError for a URL, a missing or invalid lake.yaml, a password in it, or a file that is no lake.
+    Raises:
+        PairmillError: A URL, a missing or invalid lake.yaml, a password in lake.yaml, or a file that is not a lake.
     """
     if "://" in str(uri):
-        scheme = str(uri).partition("://")[0]  # no more of it: it may hold a password
+        scheme = str(uri).partition("://")[0]  # only the scheme is shown: the rest may contain a password
         raise PairmillError(
             f"lake '{scheme}://…': a lake is a local folder or a lake.yaml. To keep its data on S3 or its metadata in "
             "Postgres, write a lake.yaml with `metadata:` and `data_path:` and name that file."
@@ -65,7 +71,7 @@ def locate(uri: str | os.PathLike[str]) -> Location:
 
 
 def _absolute(uri: str) -> Path:
-    """Return the path of ``uri``. Raises PairmillError for what names no file: too long, a NUL, no UTF-8."""
+    """Return the absolute path of ``uri``. Raise PairmillError for an impossible path: too long, a NUL, not UTF-8."""
     try:
         path = Path(os.path.abspath(Path(uri).expanduser()))
         str(path).encode()
@@ -78,12 +84,13 @@ def _absolute(uri: str) -> Path:
 
 
 def _from_settings(uri: str, file: Path) -> Location:
+    """Read a lake.yaml. Raise PairmillError if it is not valid."""
     try:
-        from pairmill.catalog.lake.yaml_text import parsed  # yaml, which a plain folder needs not
+        from pairmill.catalog.lake.yaml_text import parsed  # imports yaml, which a plain folder does not need
 
         content = parsed(file.read_text(encoding="utf-8")) or {}
     except (ValueError, OSError) as error:
-        # Not as YAML says it: it quotes the line, in which a password may stand.
+        # YAML's own message quotes the line, which may contain a password.
         mark = getattr(error.__cause__, "problem_mark", None)
         where = f" (line {mark.line + 1}: {getattr(error.__cause__, 'problem', '')})" if mark else ""
         raise PairmillError(
@@ -100,6 +107,7 @@ def _from_settings(uri: str, file: Path) -> Location:
 
 
 def _metadata(uri: str, text: str, folder: Path) -> str:
+    """Validate `metadata` of a lake.yaml: a SQLite path relative to ``folder``, or a Postgres URL without password."""
     if _PASSWORD.search(unquote(text)):
         raise PairmillError(
             f"lake '{uri}': take the password out of `metadata` and set PGPASSWORD (or a ~/.pgpass file) instead."
@@ -107,12 +115,13 @@ def _metadata(uri: str, text: str, folder: Path) -> str:
     if re.match(r"postgres(ql)?://", text, re.IGNORECASE):
         return "postgresql://" + text.split("://", 1)[1]
     text = text.removeprefix("sqlite:")
-    if "://" in text or _KEYWORDS.match(text):  # not quoted: whatever it is, it may hold a password
+    if "://" in text or _KEYWORDS.match(text):  # not quoted in the message: the text may contain a password
         raise PairmillError(f"lake '{uri}': `metadata` is neither a SQLite file nor a postgresql:// URL.")
     return os.path.abspath(folder / Path(text).expanduser())
 
 
 def _data_path(text: str, folder: Path) -> str:
+    """Validate `data_path` of a lake.yaml: an s3:// URL, or a path relative to ``folder``."""
     if _S3.match(text) and not text.startswith("s3://"):
         raise PairmillError(
             f"`data_path: {text}` is no place on S3; write s3://BUCKET/PREFIX with two slashes, or ./{text} for a "
@@ -122,4 +131,5 @@ def _data_path(text: str, folder: Path) -> str:
 
 
 def _folder(text: str) -> str:
+    """Return ``text`` with exactly one slash at its end."""
     return text.rstrip("/") + "/"

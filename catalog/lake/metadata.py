@@ -1,7 +1,7 @@
 """Read and write the metadata database directly: the lease row beside DuckLake's own tables, without a snapshot.
 
-Always through DuckDB's own SQLite, never Python's: with two SQLite libraries in one process, closing a file in the one
-drops the locks of the other and removes its write-ahead log under it (seen here: a crash or a hang within 30 commits).
+Only DuckDB's own SQLite is used, never Python's. With two SQLite libraries in one process, closing a file in one
+library drops the locks of the other and removes its write-ahead log (seen here: a crash or a hang within 30 commits).
 """
 
 import threading
@@ -26,7 +26,7 @@ host VARCHAR, pid INTEGER, started DOUBLE, run_id VARCHAR, purpose VARCHAR, hear
 waiting VARCHAR)"""
 LEASE_COLUMN = "ALTER TABLE pairmill_lease ADD COLUMN IF NOT EXISTS waiting VARCHAR"  # older lakes lack it
 FILES_TABLE = "CREATE TABLE IF NOT EXISTS pairmill_files (path VARCHAR PRIMARY KEY, sha256 VARCHAR, stamp VARCHAR)"
-# Made with its first row, since no run needs it; see catalog.write.finished.
+# Created with its first row, because no run needs the empty table; see catalog.write.finished.
 FINISHED = "pairmill_finished"
 FINISHED_TABLE = f"""CREATE TABLE IF NOT EXISTS {FINISHED} (asked VARCHAR PRIMARY KEY, inputs VARCHAR, state VARCHAR,
 dataset VARCHAR, version INTEGER, notes VARCHAR, run_id VARCHAR, finished VARCHAR)"""
@@ -34,10 +34,9 @@ Result = TypeVar("Result")
 
 
 class Metadata:
-    """A second connection (a cursor of the lake's DuckDB) to the SQLite or Postgres database, safe for threads.
+    """A second connection (a cursor of the lake's DuckDB) to the SQLite or Postgres database. Thread-safe.
 
-    Both databases refuse a transaction whose rows another one changed since it read them, so that read, decide, write
-    is atomic.
+    Both databases refuse a transaction if another one changed the rows that it read, so read, decide, write is atomic.
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
@@ -52,19 +51,19 @@ class Metadata:
         else:
             if not read_only:
                 Path(location.metadata).parent.mkdir(parents=True, exist_ok=True)
-            # In SQLite's default journal two readers that open the lake again and again starve each other and a
-            # committer (6 reads in 6 s beside 20 commits, measured); a write-ahead log gives 150 reads, 430 commits.
+            # With SQLite's default journal, two readers that keep reopening the lake starve each other and a committer
+            # (6 reads in 6 s beside 20 commits, measured); a write-ahead log gives 150 reads, 430 commits.
             self._attach("TYPE sqlite" if read_only else "TYPE sqlite, JOURNAL_MODE 'wal'")
         if not read_only and not (self._has_columns("waiting", "pairmill_lease") and self.has_checksums()):
             for statement in (LEASE_TABLE, LEASE_COLUMN, FILES_TABLE):
                 self.write(statement)
 
     def read(self, sql: str, params: Sequence[Any] = ()) -> list[tuple]:
-        """Run a statement and return its rows, retried for 60 s while locked. Raises PairmillError with the remedy."""
+        """Run a statement and return its rows; retry for 60 s while the database is locked. Raise PairmillError."""
         return self._retrying(lambda: self._execute(sql, params).fetchall())
 
     def write(self, sql: str, params: Sequence[Any] = ()) -> None:
-        """Run a statement that changes the database, as `read` does."""
+        """Run a statement that changes the database, with retries as in `read`."""
 
         def once() -> None:
             with self.changing():
@@ -74,7 +73,7 @@ class Metadata:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Change the database in the body, by whatever connection: its seal is made anew behind it."""
+        """Run the body as a change of the database, by any connection: remove the seal before it, renew it after."""
         if self._seal is None or self._in_transaction:
             yield
         else:
@@ -82,7 +81,7 @@ class Metadata:
                 yield
 
     def retrying(self, body: Callable[[], Result]) -> Result:
-        """Run ``body`` (reads and writes) in a transaction, and again, for 60 s, while another conflicts with it."""
+        """Run ``body`` (reads and writes) in a transaction; retry for 60 s while other transactions conflict."""
 
         def once() -> Result:
             self._connection.execute("BEGIN")
@@ -102,7 +101,7 @@ class Metadata:
         return self._retrying(once)
 
     def replace(self, table: str, key: str, rows: "pa.Table") -> None:
-        """Insert ``rows`` into ``table`` in place of those with the same ``key``."""
+        """Insert ``rows`` into ``table``, replacing rows with the same ``key``."""
 
         def body() -> None:
             self._connection.register("new_rows", rows)
@@ -115,22 +114,26 @@ class Metadata:
         self.retrying(body)
 
     def has_lake(self) -> bool:
-        """Whether the database holds DuckLake's tables."""
+        """Return whether the database has DuckLake's tables."""
         return self._has("ducklake_metadata")
 
     def has_checksums(self) -> bool:
-        """Whether the database keeps digests of the data files: not before a writer of this version opened it."""
+        """Return whether the database has the table of file digests, which the first opening for writing creates."""
         return self._has("pairmill_files")
 
     def has_finished(self) -> bool:
-        """Whether any run of this lake was remembered as completed."""
+        """Return whether the database has a record of any completed run."""
         return self._has(FINISHED)
 
     def _has(self, table: str) -> bool:
+        """Return whether the database has ``table``."""
         return self._has_columns("1", table)
 
     def _has_columns(self, columns: str, table: str) -> bool:
-        """Whether a query of these columns binds: `duckdb_tables()` would read the statistics of every table."""
+        """Return whether a query of these columns binds.
+
+        `duckdb_tables()` would read the statistics of every table.
+        """
 
         def once() -> bool:
             try:
@@ -142,8 +145,11 @@ class Metadata:
         return self._retrying(once)
 
     def close(self) -> None:
-        """Close, after the lake is detached; unless others use it, merge SQLite's write-ahead log into its one file,
-        which can then be copied as it is and read from a read-only disk, and seal that."""
+        """Close the connection, after the lake is detached.
+
+        Unless others use the database, SQLite's write-ahead log is merged into the one file, which is then sealed. The
+        file can then be copied as it is and read from a read-only disk.
+        """
         plain = not self._read_only and not self._location.on_postgres
         with self._lock, suppress(duckdb.Error, OSError, PairmillError):
             if plain and not self.read("SELECT 1 FROM pairmill_lease"):
@@ -156,14 +162,17 @@ class Metadata:
         self._connection.close()
 
     def _attach(self, options: str) -> None:
+        """ATTACH the metadata database with ``options`` and USE it."""
         options += ", READ_ONLY" if self._read_only else ""
         self._connection.execute(f"ATTACH {quoted(self._location.metadata)} AS pairmill_metadata ({options})")
         self._connection.execute("USE pairmill_metadata")
 
     def _execute(self, sql: str, params: Sequence[Any]) -> duckdb.DuckDBPyConnection:
+        """Execute a statement, with literals in place of parameters where possible."""
         sql, params = with_literals(sql, params)
         return self._connection.execute(sql, params) if params else self._connection.execute(sql)
 
     def _retrying(self, body: Callable[[], Result]) -> Result:
+        """Run ``body`` and retry while the database is busy; within a transaction nothing is retried."""
         with self._lock:
             return patiently(body, self._location.uri, is_inside=self._in_transaction, doublings=1)

@@ -1,4 +1,4 @@
-"""Refuse to make a lake in a folder that holds other things: a folder of pictures is a source."""
+"""Refuse to create a lake in a folder that contains other files: a folder of images is a source."""
 
 import os
 from contextlib import suppress
@@ -7,16 +7,16 @@ from pairmill.catalog.lake.location import SETTINGS_NAME, Location
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import LAKE_CATALOG, MARK
 
-# What a lake itself begins with, in its folder and in that of its data, beside its catalog and files of that name.
-# Hidden files (.gitkeep) are no one's pictures.
+# Names that a new lake itself creates in its folder and in its data folder, beside the catalog and its side files.
+# Hidden files (.gitkeep) are ignored: they are not images.
 _OWN = {SETTINGS_NAME, "data", "main", "lost+found"}
 SHOWN = 3
 
 
 def check_new_place(location: Location) -> None:
-    """Raise PairmillError where there is no lake yet and one of its folders holds other things.
+    """Raise PairmillError if there is no lake yet and one of its folders contains other files.
 
-    A folder with a lake.yaml was chosen for its catalog by who wrote that.
+    The folder of a lake.yaml is accepted for the catalog: the author of that file chose it.
     """
     if os.path.exists(location.metadata):
         return
@@ -32,7 +32,8 @@ def check_new_place(location: Location) -> None:
 
 
 def _others(folder: str) -> list[str]:
-    with suppress(OSError):  # there is none, or none may look: opening the lake says so
+    """Return the sorted names in ``folder`` that no lake creates; [] if the folder is marked as a lake's."""
+    with suppress(OSError):  # missing or not readable: opening the lake reports that
         names = os.listdir(folder)
         others = (name for name in names if name not in _OWN and not name.startswith((LAKE_CATALOG, ".")))
         return [] if MARK in names else sorted(others)

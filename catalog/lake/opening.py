@@ -1,4 +1,4 @@
-"""Open a lake: create it when it is missing, migrate an older one, refuse a newer one."""
+"""Open a lake: create a missing lake, migrate an older one, refuse a newer one."""
 
 import os
 import re
@@ -27,12 +27,12 @@ MIGRATE = "migrate"
 
 
 def check_is_lake(uri: str) -> None:
-    """Raise PairmillError unless there is a lake at ``uri``: opened for writing, one would be made in any folder."""
+    """Raise PairmillError unless there is a lake at ``uri``. Opening for writing would create one in any folder."""
     create_or_open(uri, read_only=True).close()
 
 
 def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
-    """Connect and attach; create a missing lake for a writer. Raises PairmillError when it is missing for a reader."""
+    """Connect and attach. A writer creates a missing lake; a reader gets PairmillError."""
     seal.check(location)
     nothing = PairmillError(f"there is no lake at '{location.uri}'. Check --lake, or make one with `pairmill run`.")
     if read_only and not location.on_postgres and not Path(location.metadata).is_file():
@@ -49,14 +49,14 @@ def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConne
         raise nothing
     else:
         with hold(metadata, location.uri, "-", "create the lake", WAIT_SECONDS):
-            if not metadata.has_lake():  # another process may have made it while this one waited
+            if not metadata.has_lake():  # another process may have created the lake meanwhile
                 _refuse_to_orphan(connection, location)
             _attach(connection, location, read_only)
     return connection, metadata
 
 
 def _refuse_to_orphan(connection: duckdb.DuckDBPyConnection, location: Location) -> None:
-    """Raise PairmillError where data lies and its catalog is lost: a new one would know none of it."""
+    """Raise PairmillError if there is data without its catalog: a new catalog would lack all of that data."""
     files = quoted(f"{location.data_path}main/**/*.parquet")
     if found := connection.execute(f"SELECT file FROM glob({files}) LIMIT 1").fetchall():
         raise PairmillError(
@@ -66,7 +66,7 @@ def _refuse_to_orphan(connection: duckdb.DuckDBPyConnection, location: Location)
 
 
 def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection:
-    """Open DuckDB with what this lake needs: extensions, S3, spill folder, caches."""
+    """Open DuckDB configured for this lake: extensions, S3, spill folder, caches."""
     connection = connect(*extensions_for(location))
     if location.on_s3:
         use_s3_credentials(connection)
@@ -75,24 +75,25 @@ def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection
         os.makedirs(location.data_path, exist_ok=True)
     if not read_only:
         mark(*location.folders)
-    # What does not fit into memory goes beside the data, where there is room, rather than into the working directory.
+    # Spill beside the data, where there is disk space, rather than into the working directory.
     beside = tempfile.gettempdir() if read_only or location.on_s3 else os.path.dirname(location.data_path.rstrip("/"))
     connection.execute(f"SET temp_directory = {quoted(spill.folder(beside))}")
     if not read_only:
-        # DuckDB would keep whatever it reads from S3, up to 80 % of the memory, which a run's workers need, and 8 kB of
-        # each file that is committed, wherever that lies: a GB after 120,000 of them. Footers stay, see connect.
+        # DuckDB would cache whatever it reads from S3, up to 80 % of the memory, which a run's workers need, and 8 kB
+        # of each committed file on any storage: a GB after 120,000 files. Footers stay cached, see connect.
         connection.execute("SET enable_external_file_cache = false")
     return connection
 
 
 def mark(*folders: str) -> None:
-    """Mark folders as a lake's own, which no source reads: with the mark that they do not have yet."""
+    """Write the marker file into each folder that lacks it, so that no source reads the folder."""
     for folder in folders:
         if os.path.isdir(folder) and not os.path.exists(path := os.path.join(folder, MARK)):
             Path(path).write_text(f"{LAKE_TEXT}\n", encoding="utf-8")
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
+    """Attach the lake. Raise NewerLake or PairmillError if its DuckLake format does not fit this DuckDB."""
     try:
         attach(connection, location, read_only)
     except duckdb.InvalidInputException as error:
@@ -100,9 +101,12 @@ def _attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only
 
 
 def bring_up_to_date(lake: Lake) -> None:
-    """Migrate an older schema, under the lease; a reader leaves it, and waits for one that is being made.
+    """Migrate an older schema, under the lease. A reader migrates nothing, but waits for a lake that is being created.
 
-    Raises NewerLake for a newer one, LeaseHeld, or PairmillError when a reader's has no tables in the end.
+    Raises:
+        NewerLake: The schema is newer than this version's.
+        LeaseHeld: Another process holds the lease.
+        PairmillError: A reader's lake still has no tables.
     """
     version = _version_for_reader(lake) if lake.read_only else schema.version(lake)
     if version > schema.NEWEST:
@@ -123,12 +127,12 @@ def bring_up_to_date(lake: Lake) -> None:
 
 
 def _version_for_reader(lake: Lake) -> int:
-    """Return the schema version, awaited while another process brings it up to date. Raises PairmillError for none."""
+    """Return the schema version, after waiting for a running migration. Raise PairmillError if there are no tables."""
     deadline = time.monotonic() + WAIT_SECONDS
     while (version := schema.version(lake)) < schema.NEWEST and time.monotonic() < deadline:
         holder = holder_of(lake.metadata)
         if holder is None or holder.is_dead() or not holder.purpose.startswith(MIGRATE):
-            version = schema.version(lake)  # it may have ended in between
+            version = schema.version(lake)  # the migration may have ended in between
             break
         time.sleep(0.05)
     if version == 0:
@@ -139,14 +143,17 @@ def _version_for_reader(lake: Lake) -> int:
 
 
 def _check_data_path(lake: Lake) -> None:
-    """Store the data path of a lake that was moved, for plain DuckDB readers. Raises PairmillError when the newest data
-    is not there: it was left behind, or lake.yaml points elsewhere."""
+    """Update the stored data path of a lake that was moved, for plain DuckDB readers.
+
+    Raises:
+        PairmillError: The newest data is not at the data path: it was left behind, or lake.yaml is wrong.
+    """
     where = "key = 'data_path' AND scope IS NULL"
     stored = lake.metadata.read(f"SELECT value FROM ducklake_metadata WHERE {where}")
     if not stored or stored[0][0] == lake.data_path:
         return
     written = 'SELECT "table" FROM partitions WHERE path <> \'\' ORDER BY "commit" DESC LIMIT 1'
-    newest = [table for (table,) in lake.query(written)]  # its file of then may have been joined with others since
+    newest = [table for (table,) in lake.query(written)]  # its original file may have been compacted since
     for file in snapshot.files(lake.unchecked, newest)[:1] if newest else ():
         if not lake.query("SELECT 1 FROM glob(?)", (f"{lake.data_path}{file.data_file[:-1]}*",)):
             raise PairmillError(
@@ -158,10 +165,13 @@ def _check_data_path(lake: Lake) -> None:
 
 
 def _reach_s3(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
-    """Check that S3 answers, in seconds instead of after the first shard: look for the lake's mark, else write it."""
+    """Check that S3 responds: look for the lake's marker, else write it.
+
+    This fails within seconds instead of after the first shard.
+    """
     mark = quoted(location.data_path + MARK)
     connection.execute("SET http_retries = 1; SET http_timeout = 10")
-    # glob() asks S3 only for a name with a wildcard.
+    # glob() contacts S3 only for a name with a wildcard.
     found = connection.execute(f"SELECT 1 FROM glob({quoted(location.data_path + MARK[:-1] + '*')})").fetchall()
     if not found and not read_only:
         connection.execute(f"COPY (SELECT '{LAKE_TEXT}') TO {mark} (FORMAT csv, HEADER false)")
@@ -169,7 +179,7 @@ def _reach_s3(connection: duckdb.DuckDBPyConnection, location: Location, read_on
 
 
 def _format_version_error(error: Exception, uri: str) -> NewerLake | PairmillError | None:
-    """Make the error for a lake whose DuckLake format this DuckDB does not read; None for another error."""
+    """Return the error for a lake whose DuckLake format this DuckDB does not support; None for other errors."""
     found = re.search(r"catalog version is ([\d.]+).*requires version ([\d.]+)", str(error))
     if not found:
         return None
@@ -180,10 +190,13 @@ def _format_version_error(error: Exception, uri: str) -> NewerLake | PairmillErr
 
 
 def create_or_open(uri: str | os.PathLike[str], read_only: bool = False) -> Lake:
-    """Open the lake at a folder or lake.yaml; a writer creates a missing one and migrates an older one.
+    """Open the lake at a folder or lake.yaml. A writer creates a missing lake and migrates an older one.
 
-    A reader needs a lake that exists, is never blocked by a writer and changes nothing. Raises PairmillError with the
-    remedy; NewerLake, and LeaseHeld (a migration while another process writes), are kinds of it.
+    A reader needs an existing lake, is never blocked by a writer and changes nothing.
+
+    Raises:
+        PairmillError: With the remedy; NewerLake, and LeaseHeld (migration needed while another process writes), are
+            subclasses.
     """
     location = locate(uri)
     try:

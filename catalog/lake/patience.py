@@ -1,6 +1,6 @@
-"""Run a piece of work again while the catalog is busy, for at most a minute.
+"""Retry an operation while the catalog is busy, for at most a minute.
 
-tenacity would need as many lines, for transactions and translated errors, and takes 45 us a call instead of 0.2.
+tenacity would need as many lines for transactions and translated errors, and takes 45 us per call instead of 0.2.
 """
 
 import random
@@ -18,11 +18,14 @@ Result = TypeVar("Result")
 
 
 def patiently(body: Callable[[], Result], uri: str, *, is_inside: bool, doublings: int) -> Result:
-    """Run ``body`` until it meets no lock and no other commit's conflict; ``uri`` names the lake in messages.
+    """Run ``body`` and retry while it meets a lock or a conflicting commit; ``uri`` names the lake in messages.
 
-    Waits 0.01 to 0.05 s, twice as long each time, for ``doublings`` times. ``is_inside`` a transaction nothing is done
-    again: only the whole of it can be, by whoever began it. Raises what `translated` makes of an error that does not
-    pass, PairmillError when the catalog stays busy for SECONDS, and what a signal's handler raised meanwhile.
+    Waits 0.01 to 0.05 s, doubled at each retry up to ``doublings`` times. With ``is_inside`` (a transaction) nothing is
+    retried: only the whole transaction can be, by the caller that began it.
+
+    Raises:
+        PairmillError: The catalog stays busy for SECONDS, or the error `translated` from a permanent fault.
+        BaseException: Whatever a signal handler raised meanwhile.
     """
     deadline = time.monotonic() + SECONDS
     attempt = 0

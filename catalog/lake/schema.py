@@ -1,4 +1,4 @@
-"""Define the tables, as migrations in order. A released migration never changes; a change of the tables is one more."""
+"""Define the tables as an ordered list of migrations. Released migrations never change; each change is a new one."""
 
 from functools import cache
 
@@ -164,12 +164,13 @@ CREATE OR REPLACE VIEW lease AS SELECT holder, run_id, purpose, heartbeat::TIMES
     expires::TIMESTAMPTZ AS expires, waiting FROM __ducklake_metadata_lake.pairmill_lease;
 """
 
-# Digests of the files that DuckDB writes: see catalog.lake.checksums.
+# Digests of files written by DuckDB: see catalog.lake.checksums.
 _FILE_DIGESTS = """
 CREATE TABLE file_digests (path VARCHAR, sha256 VARCHAR);
 """
 
-# What a server reports beyond what its answers can take, by partition; `usage` and the rows hold what is believed.
+# Token counts reported by a server beyond what its responses can contain, by partition; `usage` and the rows hold the
+# plausible counts.
 _UNBELIEVED = """
 CREATE TABLE unbelieved_usage (partition_id VARCHAR, run_id VARCHAR, scorer VARCHAR, unbelieved_prompt_tokens BIGINT,
     unbelieved_tokens BIGINT, "commit" BIGINT);
@@ -185,32 +186,33 @@ MIGRATIONS: tuple[str, ...] = (
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 
-# Written by INSERT, a few rows at a time: kept as rows in the metadata database, not as a Parquet file an insert (300
-# commits: 0 files instead of 300, and `partitions` read in 10 ms instead of 19), until `sweep` flushes them. All other
-# tables hold their rows in Parquet only. A migration must not add columns to these: DuckLake 1.0 reads NULL for them
-# once a later schema version exists (seen with DuckDB 1.5.5); make a table beside it.
+# Written by INSERT, a few rows at a time: stored as rows in the metadata database, not as one Parquet file per insert
+# (300 commits: 0 files instead of 300, and `partitions` read in 10 ms instead of 19), until `sweep` flushes them. All
+# other tables store their rows in Parquet only. A migration must not add columns to these: DuckLake 1.0 reads NULL for
+# the inlined rows once a later schema version exists (seen with DuckDB 1.5.5); create a table beside it.
 BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans", "exports", "datasets", "funnel",
                "rereads", "thresholds", "waves", "usage", "probes", "dataset_captioners",
                "file_digests", "unbelieved_usage", "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
-# Written by INSERT in the order of their ids, and asked for single ids, each of which has DuckDB read a row group: of
-# 20,480 rows instead of 122,880 twelve take 57 CPU ms instead of 206, and to read a table takes no longer.
+# Written by INSERT in the order of their ids and read by single ids, for each of which DuckDB reads a row group. With
+# row groups of 20,480 rows instead of 122,880, twelve lookups take 57 CPU ms instead of 206; reading a whole table
+# takes no longer.
 LOOKED_UP = ("image_content", "sentence_content", "pairs", "decisions")
 LOOKED_UP_ROWS = 20_480
-# Workers open these files by the paths in `partitions`, so they stay as they were written, however small.
+# Workers open these files by the paths in `partitions`, so they are never compacted, however small.
 READ_BY_PATH = ("payloads", "sentences", "image_embedding", "sentence_embedding", "vector_index", "centroids",
                 "word_probabilities", "sentence_groups")  # fmt: skip
 
 
 def version(lake: Lake) -> int:
-    """Return the lake's schema version; 0 for one that holds nothing yet."""
+    """Return the lake's schema version; 0 for an empty lake."""
     if "schema_version" not in snapshot.tables_and_views(lake.unchecked)[0]:
         return 0
     return lake.query("SELECT coalesce(max(version), 0) FROM schema_version")[0][0]
 
 
 def migrate(lake: Lake, upto: int | None = None) -> None:
-    """Apply the missing migrations, each in one transaction with its row in `schema_version`. Hold the lease."""
+    """Apply the missing migrations, each in one transaction with its row in `schema_version`. Requires the lease."""
     if version(lake) == 0:
         lake.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER, applied_at TIMESTAMPTZ)")
         lake.execute("CALL ducklake_set_option('lake', 'data_inlining_row_limit', 0)")
@@ -226,14 +228,17 @@ def migrate(lake: Lake, upto: int | None = None) -> None:
 
 
 def _inline(lake: Lake, table: str) -> None:
+    """Store up to INLINED_ROWS rows of ``table`` in the metadata database before they go to Parquet."""
     _set(lake, table, "data_inlining_row_limit", INLINED_ROWS)
 
 
 def _set(lake: Lake, table: str, option: str, value: int) -> None:
+    """Set a DuckLake option of one table."""
     lake.execute(f"CALL ducklake_set_option('lake', '{option}', {value}, table_name => '{table}')")
 
 
 def _apply(lake: Lake, number: int) -> None:
+    """Run the statements of migration ``number`` (from 1) and record it."""
     for statement in MIGRATIONS[number - 1].split(";"):
         if statement.strip():
             lake.execute(statement)
@@ -243,14 +248,15 @@ def _apply(lake: Lake, number: int) -> None:
 def columns(table: str) -> dict[str, str]:
     """Return column names and DuckDB types of a table or view in order, by the newest schema or its declaration.
 
-    Raises KeyError when there is none.
+    Raises:
+        KeyError: There is no such table.
     """
     return released()[table] if table in released() else find(table).table_columns
 
 
 @cache
 def released() -> dict[str, dict[str, str]]:
-    """Return column names and DuckDB types of the tables and views that the migrations make."""
+    """Return column names and DuckDB types of the tables and views that the migrations create."""
     found: dict[str, dict[str, str]] = {}
     with duckdb.connect() as connection:
         connection.execute("ATTACH ':memory:' AS __ducklake_metadata_lake; USE __ducklake_metadata_lake")

@@ -1,4 +1,4 @@
-"""Make the tables of declared scores when a lake is opened for writing; stand in empty ones for its readers."""
+"""Create the tables of declared scores when a lake is opened for writing; give readers empty ones in their place."""
 
 from pairmill.catalog.lake import schema
 from pairmill.catalog.lake.lake import Lake
@@ -10,9 +10,10 @@ Columns = dict[str, str]
 
 
 def changes(lake: Lake) -> list[str]:
-    """List the statements that give every declared score its table and its columns; none when the lake has them.
+    """Return the statements that create the missing tables and columns of declared scores; [] if none are missing.
 
-    Raises PairmillError when a table of the lake has another shape than what declares it now.
+    Raises:
+        PairmillError: A table of the lake has another shape than its declaration.
     """
     scores = _beyond_migrations()
     held = _held(lake) if scores else {}
@@ -20,8 +21,11 @@ def changes(lake: Lake) -> list[str]:
 
 
 def add(lake: Lake) -> None:
-    """Bring the tables of declared scores up to date, all or none. Hold the lease. Raises PairmillError as `changes`
-    does."""
+    """Create the missing tables and columns of declared scores in one transaction. The caller holds the lease.
+
+    Raises:
+        PairmillError: A table of the lake has another shape than its declaration.
+    """
 
     def body() -> None:
         for statement in changes(lake):
@@ -32,7 +36,7 @@ def add(lake: Lake) -> None:
 
 
 def stand_in(lake: Lake) -> None:
-    """Let a reader find every declared table: those that the lake lacks are empty ones of this connection."""
+    """Create an empty temporary table for each declared score that a reader's lake lacks."""
     scores = _beyond_migrations()
     held = _held(lake) if scores else {}
     for score in scores:
@@ -41,7 +45,10 @@ def stand_in(lake: Lake) -> None:
 
 
 def undeclared(lake: Lake) -> tuple[Score, ...]:
-    """List scores that the lake holds and nothing installed declares, by their tables alone: for what was published."""
+    """Return the scores in the lake that no installed package declares, derived from their tables alone.
+
+    Published versions need them.
+    """
     known = {score.table for score in declared()}
     taken = {name for score in declared() for name in score.rule_columns}
     found = []
@@ -57,12 +64,12 @@ def undeclared(lake: Lake) -> tuple[Score, ...]:
 
 
 def _beyond_migrations() -> list[Score]:
-    """Return the scores whose tables no migration makes; the others' are part of the schema's versions."""
+    """Return the scores whose tables no migration creates; the other tables are part of the schema's versions."""
     return [score for score in declared() if score.table not in schema.released()]
 
 
 def _held(lake: Lake) -> dict[str, Columns]:
-    """Return columns and types by table, as the lake has them."""
+    """Return columns and types of the lake's existing tables, by table."""
     held: dict[str, Columns] = {}
     sql = (
         "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE database_name = 'lake' "
@@ -74,6 +81,7 @@ def _held(lake: Lake) -> dict[str, Columns]:
 
 
 def _changes(score: Score, held: Columns | None, uri: str) -> list[str]:
+    """Return the statements that bring one score's table up to date; ``held`` are its columns, None without a table."""
     if held is None:
         return [f"CREATE TABLE {_shape(score)}"]
     wanted = score.table_columns
@@ -89,5 +97,6 @@ def _changes(score: Score, held: Columns | None, uri: str) -> list[str]:
 
 
 def _shape(score: Score) -> str:
+    """Return the table name and column definitions of a score, for CREATE TABLE."""
     columns = ", ".join(f'"{name}" {kind}' for name, kind in score.table_columns.items())
     return f"{score.table} ({columns})"

@@ -1,12 +1,12 @@
-"""Seal a lake's SQLite catalog: its sha256 in a file beside it, which all who open the lake check.
+"""Seal a lake's SQLite catalog: store its sha256 in a file beside it, which every process that opens the lake checks.
 
-SQLite checks no page: a byte changed in a row is another row. Whoever closes a lake last seals it. While a lake is
-written to, every change takes the seal away and puts a new one there: a killed run leaves a sealed catalog but for
-milliseconds. To hash it takes 0.7 s a GB, and at most a twentieth of the time: up to 300 MB (some 300,000 partitions)
-each change is sealed, a larger catalog less often, at the latest with a heartbeat.
+SQLite verifies no pages: a byte changed in a row silently becomes another row. The last process to close a lake seals
+it. While a lake is being written, every change removes the seal and writes a new one, so a killed run leaves an
+unsealed catalog for milliseconds only. Hashing takes 0.7 s per GB and at most a twentieth of the time: up to 300 MB
+(some 300,000 partitions) each change is sealed, a larger catalog less often, at the latest with a heartbeat.
 
-A write-ahead log (one is left while somebody else reads) is sealed for this boot of this machine alone: after a power
-cut nobody knows which of the files reached the disk.
+A write-ahead log (left while another process reads) is sealed for the current boot of this machine only: after a power
+cut, it is unknown which of the files reached the disk.
 """
 
 import json
@@ -22,13 +22,13 @@ from pairmill.catalog.lake.host import host_since_boot
 from pairmill.catalog.lake.location import Location
 from pairmill.catalog.terms.error import Damaged
 
-SHARE = 20  # a change is sealed when the last sealing is this many times its duration ago
-# How long a seal that does not fit may be another process's that is just being replaced.
+SHARE = 20  # a change is sealed if the last sealing is at least SHARE times its own duration ago
+# For this long, a seal that does not match may be one that another process is replacing.
 PATIENCE_SECONDS = 0.3
 
 
 class Seal:
-    """The seal of an open catalog, for the threads of one process that write to it."""
+    """The seal of an open catalog, shared by the writing threads of one process."""
 
     def __init__(self, location: Location) -> None:
         self._location = location
@@ -37,7 +37,7 @@ class Seal:
 
     @contextmanager
     def broken(self) -> Iterator[None]:
-        """Change the catalog in the body: it has no seal meanwhile, and a new one behind it."""
+        """Change the catalog in the body: the seal is removed before it, and a new seal is written after it."""
         with self._lock:
             remove(self._location)
             try:
@@ -50,6 +50,7 @@ class Seal:
                     self._due = time.monotonic() + SHARE * (time.monotonic() - began)
 
     def _write(self) -> None:
+        """Write the seal of the catalog, and of its write-ahead log if there is one."""
         log = f"{self._location.metadata}-wal"
         content: dict[str, Any] = _of(self._location.metadata)
         if _is_in_use(self._location):
@@ -58,26 +59,26 @@ class Seal:
 
 
 def write(location: Location) -> None:
-    """Seal the catalog that was closed, unless another process has just begun to write to it. Raises OSError."""
+    """Seal a closed catalog, unless another process has just begun to write to it. Raise OSError."""
     _put(location, _of(location.metadata))
     if _is_in_use(location):
         remove(location)
 
 
 def remove(location: Location) -> None:
-    """Remove the seal: the catalog is going to change."""
+    """Remove the seal, because the catalog is about to change."""
     with suppress(OSError):
         os.remove(_path(location))
 
 
 def remove_of_closed(location: Location) -> None:
-    """Remove the seal of a catalog that nobody has open: to open it for writing changes its header."""
+    """Remove the seal if no process has the catalog open: opening it for writing changes its header."""
     if not _is_in_use(location):
         remove(location)
 
 
 def check(location: Location) -> None:
-    """Raise Damaged when the catalog is not what was sealed. One that no program has touched is not read again."""
+    """Raise Damaged if the catalog differs from its seal. A catalog with an unchanged stamp is not hashed again."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not location.on_postgres and (sealed := _read(location)) is not None:
         try:
@@ -88,7 +89,7 @@ def check(location: Location) -> None:
                 f"lake '{location.uri}': its catalog {location.metadata} is gone. Put it back from a copy of the lake; "
                 "the data was not touched."
             ) from None
-        # One who began to write meanwhile has taken the seal away, or put another one there.
+        # A process that began to write meanwhile has removed or replaced the seal.
         if _read(location) == sealed and time.monotonic() > deadline:
             raise Damaged(
                 f"lake '{location.uri}': its catalog {location.metadata} is damaged: it is not as it was last written. "
@@ -99,10 +100,10 @@ def check(location: Location) -> None:
 
 
 def _fits(location: Location, sealed: dict[str, Any]) -> bool:
-    """Whether the catalog is what was sealed, as far as the two can be compared. Raises FileNotFoundError.
+    """Return whether the catalog matches its seal, as far as the two can be compared. Raise FileNotFoundError.
 
-    They cannot where it has a log now and had none when it was sealed, or the other way round (the log was merged), or
-    where the machine was started since a log was sealed.
+    They cannot be compared if there is a log now but not in the seal, or the other way round (the log was merged), or
+    if the machine was rebooted since a log was sealed.
     """
     log, is_in_use = sealed.get("log"), _is_in_use(location)
     if not isinstance(log, dict):
@@ -113,14 +114,17 @@ def _fits(location: Location, sealed: dict[str, Any]) -> bool:
 
 
 def _of(path: str) -> dict[str, str]:
+    """Return the stamp and sha256 of a file."""
     return {"stamp": file_stamp(path), "sha256": file_digest(path)}
 
 
 def _is_whole(path: str, sealed: dict[str, Any]) -> bool:
+    """Return whether a file has the sealed stamp or, if not, the sealed sha256."""
     return sealed.get("stamp") == file_stamp(path) or sealed.get("sha256") == file_digest(path)
 
 
 def _put(location: Location, content: dict[str, Any]) -> None:
+    """Replace the seal file atomically."""
     half = f"{_path(location)}.{os.getpid()}.part"
     with open(half, "w", encoding="utf-8") as file:
         json.dump(content, file)
@@ -128,7 +132,7 @@ def _put(location: Location, content: dict[str, Any]) -> None:
 
 
 def _read(location: Location) -> dict | None:
-    """Return what the seal says; None without one, {} for one that is no JSON."""
+    """Return the content of the seal file; None if there is none, {} if it is not JSON."""
     try:
         with open(_path(location), "rb") as file:
             content = json.loads(file.read())
@@ -140,7 +144,7 @@ def _read(location: Location) -> dict | None:
 
 
 def _is_in_use(location: Location) -> bool:
-    """Whether there is a log with changes: they are merged when the last connection is closed."""
+    """Return whether there is a non-empty write-ahead log; closing the last connection merges it."""
     try:
         return os.path.getsize(f"{location.metadata}-wal") > 0
     except FileNotFoundError:
@@ -148,4 +152,5 @@ def _is_in_use(location: Location) -> bool:
 
 
 def _path(location: Location) -> str:
+    """Return the path of the seal file."""
     return f"{location.metadata}.seal"

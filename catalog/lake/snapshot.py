@@ -1,8 +1,9 @@
-"""Read which tables, views and files a snapshot of the lake has, from DuckLake's own tables in the metadata database.
+"""List the tables, views and files of a lake's snapshot from DuckLake's own tables in the metadata database.
 
-DuckDB's `duckdb_tables()` reads the statistics of every table for that (35 to 380 ms), `ducklake_list_files` takes
-7 to 25 ms a table; one SELECT here takes 2 to 3. All rows carry the snapshots between which they hold, so what is read
-is what the current transaction sees, whatever is committed meanwhile; what it has changed itself is not in them yet.
+DuckDB's `duckdb_tables()` reads the statistics of every table for that (35 to 380 ms), and `ducklake_list_files` takes
+7 to 25 ms per table; one SELECT here takes 2 to 3. All rows carry the snapshots between which they are valid, so the
+result is what the current transaction sees, whatever others commit meanwhile. The transaction's own changes are not yet
+included.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,7 +13,10 @@ Query = Callable[[str], list[tuple]]
 
 
 class DataFile(NamedTuple):
-    """A file of a table: paths relative to the lake's data path; ``delete_file`` names deleted rows of it, or None."""
+    """A data file of a table, and the file that lists its deleted rows, or None.
+
+    Paths are relative to the lake's data path.
+    """
 
     table: str
     data_file: str
@@ -20,7 +24,7 @@ class DataFile(NamedTuple):
 
 
 def tables_and_views(query: Query, catalog: str = "lake") -> tuple[set[str], dict[str, str]]:
-    """Return the names of the tables of schema main, and the SQL of its views by name."""
+    """Return the names of the tables of schema main, and its views as name -> SQL."""
     rows = query(
         f"{_snapshot(catalog)} SELECT table_name, NULL FROM {_own(catalog, 'table')} t, s WHERE {_held('t')} "
         f"UNION ALL SELECT view_name, sql FROM {_own(catalog, 'view')} v, s WHERE {_held('v')}"
@@ -29,7 +33,7 @@ def tables_and_views(query: Query, catalog: str = "lake") -> tuple[set[str], dic
 
 
 def files(query: Query, tables: Iterable[str] = (), catalog: str = "lake") -> list[DataFile]:
-    """List the files of these tables, or of all, by table and path."""
+    """Return the files of ``tables``, or of all tables, sorted by table and path."""
     among = ", ".join(f"'{table}'" for table in tables)
     rows = query(
         f"{_snapshot(catalog)}, folders AS (SELECT table_id, table_name, h.path || t.path AS folder "
@@ -44,23 +48,26 @@ def files(query: Query, tables: Iterable[str] = (), catalog: str = "lake") -> li
 
 
 def _snapshot(catalog: str) -> str:
+    """Return the SQL of a CTE ``s`` with the id of the current snapshot."""
     return f"WITH s AS (SELECT id FROM ducklake_current_snapshot('{catalog}'))"
 
 
 def _own(catalog: str, table: str) -> str:
+    """Return the qualified name of one of DuckLake's own tables."""
     return f"__ducklake_metadata_{catalog}.ducklake_{table}"
 
 
 def _held(alias: str) -> str:
+    """Return the SQL condition that a row is valid in snapshot ``s``."""
     return f"{alias}.begin_snapshot <= s.id AND ({alias}.end_snapshot IS NULL OR {alias}.end_snapshot > s.id)"
 
 
 def most_files(query: Query, catalog: str = "lake") -> int:
-    """Return an upper bound of how many files all tables have, those of deleted rows and of old snapshots included."""
+    """Return an upper bound of the number of files of all tables, including delete files and old snapshots."""
     own = _own(catalog, "snapshot")
     return query(f"{_snapshot(catalog)} SELECT max(next_file_id) FROM {own} n, s WHERE n.snapshot_id = s.id")[0][0] or 0
 
 
 def most_rows(query: Query, catalog: str = "lake") -> int:
-    """Return how many rows the largest table has."""
+    """Return the number of rows of the largest table."""
     return query(f"SELECT max(record_count) FROM {_own(catalog, 'table_stats')}")[0][0] or 0

@@ -1,8 +1,8 @@
-"""Name the folder that DuckDB spills to when memory does not suffice: one for each instance.
+"""Name the folder that DuckDB spills to when memory is insufficient: one per instance.
 
 Two instances that share a folder write into each other's files, and the first to close deletes the other's: DuckDB
-1.5.5 names them by size alone (duckdb/duckdb issue 15173). DuckDB makes the folder when it first spills and removes it
-when it closes; what a killed process left is removed when the next one opens.
+1.5.5 names them by size alone (duckdb/duckdb issue 15173). DuckDB creates the folder at the first spill and removes it
+when it closes; the folder of a killed process is removed when the next process opens a lake.
 """
 
 import os
@@ -23,10 +23,11 @@ def folder(parent: str) -> str:
     for path in Path(parent).glob(".spill-*"):
         found = _NAME.fullmatch(path.name)
         if found and found["host"] == _here() and not psutil.pid_exists(int(found["pid"])):
-            shutil.rmtree(path, ignore_errors=True)  # of another user, or being removed by another who opens
+            # ignore_errors: another user's folder, or another process is removing it
+            shutil.rmtree(path, ignore_errors=True)
     return os.path.join(parent, f".spill-{_here()}-{os.getpid()}-{uuid.uuid4().hex}")
 
 
 def _here() -> str:
-    """Return this machine's name in letters that a file name may hold: a lake may lie on a shared disk."""
+    """Return this machine's name in characters valid in a file name, because a lake may be on a shared disk."""
     return re.sub(r"[^\w.]", "-", host())

@@ -25,7 +25,7 @@ _REMEDIES = (
 _DAMAGE = (
     (("disk image is malformed", "malformed database", "not a database"),
      "its catalog file is damaged. Restore catalog.sqlite from a copy; the files under data/ are whole."),
-    # What DuckDB says of Parquet that is cut, flipped or gone. Pages carry no checksum that it would look at.
+    # DuckDB's messages about Parquet files that are truncated, changed or missing. It verifies no page checksums.
     (("zstd", "decompress", "out of buffer", "invalid string encoding", "tprotocolexception", "no magic bytes",
       "checksum", "too small to be a parquet file", "likely corrupted", "don't know what type", "corrupt database file",
       "no files found that match", "no such file", "cannot open file", "footer"),
@@ -34,17 +34,17 @@ _DAMAGE = (
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same transaction may succeed when it is retried: a lock or a conflict, no mistake in the SQL."""
+    """Return whether a retry of the transaction may succeed: the error is a lock or a conflict, not wrong SQL."""
     return not isinstance(error, _MISTAKES) and any(sign in str(error).lower() for sign in TRANSIENT)
 
 
 def in_a_line(error: Exception) -> str:
-    """Return what an error says in one line, without the mark that DuckDB puts below its excerpt of a statement."""
+    """Return an error's message on one line, without the caret that DuckDB puts below its excerpt of a statement."""
     return " ".join(_MARK.sub("", str(error)).split())
 
 
 def translated(error: Exception, uri: str) -> Exception:
-    """Turn an error of SQL, disk, network or rights into a PairmillError with its remedy; return any other as it is."""
+    """Convert an error of SQL, disk, network or permissions to a PairmillError with its remedy; return others as is."""
     if isinstance(error, _MISTAKES):
         return BadQuery(in_a_line(error))
     text = str(error)
@@ -53,7 +53,7 @@ def translated(error: Exception, uri: str) -> Exception:
             return Damaged(f"lake '{uri}': {remedy} ({in_a_line(error)[:300]})")
     if isinstance(error, duckdb.InvalidInputException):
         return error
-    if isinstance(error, duckdb.OutOfMemoryException):  # also when the disk that it spills to is full
+    if isinstance(error, duckdb.OutOfMemoryException):  # also raised if the spill disk is full
         return PairmillError(
             f"lake '{uri}': memory, or the disk beside it, does not suffice. Free some, or run on a larger machine: "
             f"what was committed is kept, the rest is done again. ({in_a_line(error)[:300]})"

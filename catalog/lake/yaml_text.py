@@ -1,17 +1,20 @@
-"""Parse YAML that a user wrote: whatever is wrong with it is one ValueError."""
+"""Parse YAML written by a user: every fault is raised as one ValueError."""
 
 from typing import Any
 
 import yaml
 from yaml.composer import ComposerError
 
-# Beside its own errors yaml lets through those of int() and dates ('2024-99-99'), of a tag on what is none, of depth.
+# Besides its own errors, yaml raises those of int() and dates ('2024-99-99'), of wrong tags and of deep nesting.
 _FAULTS = (yaml.YAMLError, ValueError, TypeError, OverflowError)
 
 
 def parsed(text: str) -> Any:
-    """Return the value of a YAML text. Raises ValueError with what is wrong and its line, also for a key that stands
-    twice, and for a text nested some hundred deep."""
+    """Parse a YAML text and return its value.
+
+    Raises:
+        ValueError: With the fault and its line; also for a repeated key, and for nesting some hundred levels deep.
+    """
     try:
         return yaml.load(text, Loader=_Loader)
     except RecursionError:
@@ -23,9 +26,10 @@ def parsed(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice in one mapping, of which YAML's own loader takes the last without a word."""
+    """YAML loader that refuses a repeated key in a mapping; the standard loader silently takes the last value."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """Compose a mapping node. Raise ComposerError for a repeated key."""
         node = super().compose_mapping_node(anchor)
         first: dict[tuple[str, str], Any] = {}
         for key, _ in node.value:
@@ -39,6 +43,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _in_a_line(error: Exception) -> str:
+    """Return a YAML error on one line, with line and column if known."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return " ".join(str(error).split())

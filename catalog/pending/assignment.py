@@ -1,4 +1,4 @@
-"""List vectors that have no cluster yet."""
+"""List vectors that are not yet assigned to a cluster."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -10,15 +10,15 @@ from pairmill.catalog.pending.training import Kind
 from pairmill.catalog.pending.worklist import rounds
 from pairmill.catalog.recipe.plan import Plan
 
-# Vectors of one item of an assignment: 1.3 GB of 1,024 dimensions in the worker. A smaller lake is cut into 64.
+# Vectors per work item: 131,072 of 1,024 dimensions take 1.3 GB in the worker. A smaller lake is split into 64 items.
 ASSIGNED, MANY_ITEMS = 131_072, 64
 
 
 def pending_assignment(lake: Lake, plan: Plan, kind: Kind, clusters: str) -> Iterator[list[WorkItem]]:
-    """List vectors that the scorer ``clusters`` has not assigned yet, with the files that hold them; in rounds.
+    """Yield rounds of work items: vectors that the scorer ``clusters`` has not assigned, with the files that hold them.
 
-    An item is a shard, or as many as come to ASSIGNED vectors where there are many: each item leaves one index file,
-    and every range of clusters opens them all.
+    An item is one shard, or several small shards of together at most ASSIGNED vectors, because each item writes one
+    index file, and every range of clusters opens all index files.
     """
     missing = (
         f"FROM {kind.table} e LEFT JOIN (SELECT key FROM clusters WHERE scorer = ?) c ON c.key = e.{kind.key} "
@@ -49,6 +49,7 @@ def grouped(items: Sequence[WorkItem], most: int) -> list[WorkItem]:
 
 
 def _one(group: list[WorkItem]) -> WorkItem:
+    """Merge a group of items into one, with a shard name hashed from theirs."""
     if len(group) == 1:
         return group[0]
     shard = hashlib.sha256("\x1f".join(item.shard for item in group).encode()).hexdigest()[:32]

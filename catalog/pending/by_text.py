@@ -1,6 +1,6 @@
-"""List pictures whose scores from texts are missing, or were made by another scorer or from other texts (by digest).
+"""List images whose text-based scores are missing or stale: another scorer, or another digest of the input texts.
 
-All come in rounds of work items (worklist.ROUND keys), at least one, maybe empty.
+All functions yield rounds of work items (worklist.ROUND keys), at least one round, possibly empty.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,13 @@ from pairmill.catalog.pending.worklist import by_rounds, payload_paths
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Score, Stage
 
-# What a fused text's row holds of the answer.
+# Columns of ``synthetic`` that hold the model's answer.
 SYNTHETIC = ("prompt", "synthetic_text", "synthetic_status", "n_tokens", "seconds", "finish_reason",
              "prompt_tokens", "retries", "synthetic_unsupported")  # fmt: skip
 
 
 def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
-    """List pictures whose best match or alt texts are not those that ``image_similarity`` was made from."""
+    """Yield images whose best match or alt texts differ from those that ``image_similarity`` was computed from."""
     sql = f"""WITH eligible AS (SELECT sha256, list(DISTINCT trim(alt_text) ORDER BY trim(alt_text))
                 FILTER (trim(coalesce(alt_text, '')) <> '') AS alts
             FROM ({image_rows(plan, Stage.ASSOCIATE)}) WHERE dropped_by = '' GROUP BY sha256),
@@ -48,10 +48,18 @@ def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
 def pending_asked(
     lake: Lake, plan: Plan, table: str, scorer: str, payload: str = "payloads", asked: str = "wave_asked"
 ) -> Iterator[list[WorkItem]]:
-    """List pictures that the wave asks for (``asked``: all, or SQL of some) and that lack a row of ``scorer`` in
-    ``table``, with their bytes' files, by home shard.
+    """Yield the images of a wave that lack a row of ``scorer`` in ``table``, with the files of their bytes.
 
-    ``payload`` 'image_embedding' gives the files of their vectors instead.
+    Args:
+        lake: The lake to query.
+        plan: The plan of the run.
+        table: The score table.
+        scorer: The digest of the scorer.
+        payload: 'payloads' for the files of bytes, or 'image_embedding' for the files of vectors.
+        asked: SQL of the images, by default the whole wave.
+
+    Yields:
+        Work items by home shard.
     """
     sql = f"""SELECT c.shard, list(c.sha256 ORDER BY c.sha256) AS keys FROM image_content c
         SEMI JOIN {asked} k ON k.sha256 = c.sha256
@@ -62,12 +70,12 @@ def pending_asked(
             files = payload_paths(lake, payload, shards)
         else:
             files = score_paths(lake, payload, plan.scorer(payload), shards)
-        # Without a file in a survey alone: of vectors that a tagger is still to make.
+        # Files are missing only in a survey (`pairmill status`), for vectors that a tagger has yet to compute.
         yield [WorkItem(shard, tuple(keys), files.get(shard, ())) for shard, keys in rows]
 
 
 def pending_text_similarity(lake: Lake, plan: Plan, score: Score, texts: str, column: str) -> Iterator[list[WorkItem]]:
-    """List asked pictures whose text in ``column`` of table ``texts`` is not the one that ``score`` was made from."""
+    """Yield images of the wave whose text in ``column`` of ``texts`` changed since ``score`` was computed."""
     sql = f"""WITH wanted AS (SELECT v.shard, v.sha256, c.{column} AS text, {text_digest(f"c.{column}")} AS digest
             FROM {current_scores(plan, "image_embedding", "sha256")} v
             JOIN {current_scores(plan, texts, "sha256")} c ON c.sha256 = v.sha256
@@ -86,11 +94,11 @@ def pending_text_similarity(lake: Lake, plan: Plan, score: Score, texts: str, co
 
 
 def pending_fusion(lake: Lake, plan: Plan, alike: Sequence[str] = ()) -> Iterator[list[WorkItem]]:
-    """List asked pictures whose caption, tags or sentence are not those that ``synthetic`` was made from; without those
-    that fall by a rule on what is known of them (``cut_late``).
+    """Yield images of the wave whose caption, tags or sentence differ from those that ``synthetic`` was fused from.
 
-    ``known`` is the answer where one was made from them before, by the plan's scorer (for two recipes that are run in
-    turn) or one of those that ask ``alike`` (`catalog.pending.told_before`).
+    Images that fail a rule on known texts (``cut_late``) are left out. The input ``known`` is the cached answer for the
+    same inputs, by the plan's scorer (if two recipes alternate) or by a scorer of ``alike``, whose model gets the same
+    request (`catalog.pending.told_before`).
     """
     by = ", ".join(f"'{digest}'" for digest in (plan.scorer("synthetic"), *alike))
     answer = ", ".join(f"'{name}': s.{name}" for name in SYNTHETIC)

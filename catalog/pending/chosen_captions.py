@@ -1,24 +1,26 @@
-"""Write SQL for a picture's caption, and how well it fits: the rows of the captioner that the recipe chooses for it.
+"""Write SQL for an image's caption and its similarity: the rows of the captioner that the recipe chooses for it.
 
-- first: those of the first one;
-- best: of the texts with status ok the one most similar to the picture, of equal ones the earlier captioner's; where
-  none is ok, the first captioner's. There is no row until every captioner's text and its similarity are there;
-- mixture: those of the captioner that is drawn. Each has a number, -ln(u) / weight with u in (0, 1) by a hash of the
-  picture, the seed and its name, and the smallest wins: weights are shares, and a captioner that is added or taken out
-  moves the pictures that it gets or had, and no other (Efraimidis and Spirakis 2006; "rendezvous" hashing). The hash is
-  another than that by which the cap draws, or every kept picture would be the same captioner's.
+- first: the first captioner's rows;
+- best: of the texts with status ok, the most similar to the image, on a tie the earlier captioner's; if no text is ok,
+  the first captioner's. There is no row until every captioner's text and similarity exist;
+- mixture: the rows of a captioner drawn by weight. Each captioner gets a number, -ln(u) / weight, with u in (0, 1) from
+  a hash of the image, the seed and the captioner's name; the smallest wins. So weights are shares, and adding or
+  removing a captioner moves only the images that it gains or had (Efraimidis and Spirakis 2006; rendezvous hashing).
+  The hash differs from the cap's, or every kept image would have the same captioner.
 """
 
 from pairmill.catalog.pending.scored_rows import scored_rows, text_digest
 from pairmill.catalog.recipe.plan import Plan
 
 TABLES = ("captions", "caption_similarity")
-_BITS = 52  # of a hash: with one half added it is still exact in a DOUBLE, and u is neither 0 nor 1
+_BITS = 52  # bits of the hash: plus one half, the number is exact in a DOUBLE, and u is neither 0 nor 1
 
 
 def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "") -> str:
-    """SQL of the rows of ``table``, one of TABLES, that stand for a picture's caption; ``captioner`` is the recipe's
-    name for who wrote it. ``upto`` and ``only`` as in `scored_rows`."""
+    """Return SQL for the rows of ``table``, one of TABLES, for each image's caption; at most one row per image.
+
+    ``captioner`` is the recipe's name of the caption's captioner. ``upto`` and ``only`` as in `scored_rows`.
+    """
     choose = plan.recipe.captions.choose
     if choose == "best":
         return _best(plan, table, upto, only)
@@ -30,28 +32,28 @@ def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "")
 
 
 def rows_by(plan: Plan, place: int, table: str, upto: int | None = None, only: str = "") -> str:
-    """SQL of the rows of ``table``, one of TABLES, by the captioner at ``place``."""
+    """Return SQL for the rows of ``table``, one of TABLES, by the captioner at index ``place``."""
     rows = scored_rows(plan.alone(place), table, "sha256", upto, only)
     if table != "captions":
         return rows
-    # A row by the same model and prompt may have been made under another name.
+    # The same model and prompt may have written the row under another name.
     return f"(SELECT * REPLACE ('{plan.recipe.captioners[place].name}' AS captioner) FROM {rows})"
 
 
 def drawable(plan: Plan) -> list[int]:
-    """Return the places of the captioners that a mixture may draw."""
+    """Return the indexes of the captioners that a mixture may draw: those with a weight."""
     return [place for place, each in enumerate(plan.recipe.captioners) if each.weight]
 
 
 def asked_of(plan: Plan, place: int) -> str:
-    """SQL of those of ``wave_asked`` that the captioner at ``place`` is to describe."""
+    """Return SQL for the images of ``wave_asked`` that the captioner at index ``place`` must describe."""
     if not plan.asks_drawn_alone:
         return "wave_asked"
     return f"(SELECT * FROM wave_asked WHERE {_drawn(plan)} = {place})"
 
 
 def asked_shares(plan: Plan) -> dict[int, float]:
-    """Return which share of the pictures each captioner that is asked is to describe, by its place."""
+    """Return the share of the images (0 to 1) that each captioner describes, by its index."""
     if not plan.asks_drawn_alone:
         return dict.fromkeys(range(len(plan.recipe.captioners)), 1.0)
     weights = {place: plan.recipe.captioners[place].weight for place in drawable(plan)}
@@ -59,13 +61,14 @@ def asked_shares(plan: Plan) -> dict[int, float]:
 
 
 def _drawn(plan: Plan) -> str:
-    """SQL of the place of the captioner that is drawn for ``sha256``."""
+    """Return SQL for the index of the captioner drawn for ``sha256``."""
     places = drawable(plan)
     numbers = ", ".join(_number(plan, place) for place in places)
     return f"{places}[list_position([{numbers}], list_min([{numbers}]))]"
 
 
 def _number(plan: Plan, place: int) -> str:
+    """Return SQL for the captioner's number, -ln(u) / weight; the smallest wins."""
     captioner = plan.recipe.captioners[place]
     hashed = f"sha256(concat_ws(chr(31), sha256, 'captioner', '{captioner.name}', '{plan.recipe.seed}'))"
     u = f"(CAST('0x' || left({hashed}, {_BITS // 4}) AS BIGINT) + 0.5::DOUBLE) / {2**_BITS}::DOUBLE"
@@ -73,6 +76,7 @@ def _number(plan: Plan, place: int) -> str:
 
 
 def _best(plan: Plan, table: str, upto: int | None, only: str) -> str:
+    """Return SQL for the rows of ``table`` by the captioner whose text is most similar to the image."""
     places = plan.compared_captioners
     joins = []
     for place in places:
@@ -84,7 +88,7 @@ def _best(plan: Plan, table: str, upto: int | None, only: str) -> str:
             f"{similarities} caption_similarity{place} ON caption_similarity{place}.sha256 = captions{place}.sha256 "
             f"AND caption_similarity{place}.input_digest = {text_digest(f'captions{place}.text')}"
         )
-    # A cosine is at least -1; one that could not be computed is NULL.
+    # Cosines are >= -1; -2 stands for a cosine that is NULL, -3 for a status other than ok.
     fits = ", ".join(
         f"if(captions{place}.status = 'ok', coalesce(caption_similarity{place}.caption_similarity, -2), -3)"
         for place in places

@@ -1,4 +1,4 @@
-"""Find which source units are new, and give each distinct picture and sentence one home shard."""
+"""Find new source units, and assign each distinct image and sentence to one home shard."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
@@ -9,7 +9,7 @@ import pyarrow as pa
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import superseded
 
-# A listed file: uri, size, etag, and what its owner makes of it again (a format or a reason, a detail or None).
+# A listed file: uri, size, etag, kind (a format, or a reason for not reading the file), detail (of a reason, or None).
 Row = tuple[str, int, str, str, str | None]
 _LISTED = pa.schema(
     [("uri", pa.string()), ("size", pa.int64()), ("etag", pa.string()), ("kind", pa.string()), ("detail", pa.string())]
@@ -18,11 +18,17 @@ _AT_ONCE = 100_000
 
 
 def list_units(lake: Lake, rows: Iterable[Row], readers: Mapping[str, str], first_readers: Mapping[str, str]) -> None:
-    """Make the temporary table ``listed`` of a source's files in their order, and of what is new of them.
+    """Create the temporary table ``listed`` of a source's files in order, with flags for new and changed files.
 
-    New is what is not as it was when last read, with the commit of that (``before``, 0: never), and what another reader
-    reads now: ``readers`` by format, ``first_readers`` those of what was read before readers were noted. The last
-    reading counts: a unit that goes back to what it once was has changed. DuckDB spills the table where memory ends.
+    A file is new if it differs from its last reading, whose commit is ``before`` (0: never read), or if another reader
+    now reads its format. Only the last reading counts: a unit that returns to an earlier state has changed. DuckDB
+    spills the table if memory is insufficient.
+
+    Args:
+        lake: The lake to query.
+        rows: The files of the source.
+        readers: The current reader of each format.
+        first_readers: The reader of each format for units read before readers were recorded.
     """
     lake.execute("CREATE OR REPLACE TEMP TABLE seen (n BIGINT, uri VARCHAR, size BIGINT, etag VARCHAR, kind VARCHAR, "
                  "detail VARCHAR)")  # fmt: skip
@@ -40,7 +46,7 @@ def list_units(lake: Lake, rows: Iterable[Row], readers: Mapping[str, str], firs
         "SELECT uri, arg_max((size, etag), commit) AS was, arg_max(coalesce(reader, ''), commit) AS reader, "
         "max(commit) AS commit FROM inputs GROUP BY uri"
     )
-    # A file that is no document has a reason for a format, and so no reader.
+    # A file that is not a document has a reason instead of a format, and so no reader.
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE listed AS SELECT s.*, i.was IS DISTINCT FROM (s.size, s.etag) AS is_changed, "
         "coalesce(nullif(i.reader, ''), k.first) AS reader_before, k.reader AS reader_now, "
@@ -53,19 +59,19 @@ def list_units(lake: Lake, rows: Iterable[Row], readers: Mapping[str, str], firs
 
 
 def read_by_others(lake: Lake) -> list[tuple[str, str, int]]:
-    """Count the listed units that are as they were and that another reads now: (who before, who now, units)."""
+    """Return (reader before, reader now, units) for listed units that are unchanged but now have another reader."""
     changed = "SELECT reader_before, reader_now, count(*) FROM listed WHERE is_new AND NOT is_changed"
     return lake.query(f"{changed} GROUP BY ALL ORDER BY ALL")
 
 
 def listed_sizes(lake: Lake) -> tuple[np.ndarray, np.ndarray]:
-    """Return the size of every listed file, and whether it is new, in their order: int64 and bool."""
+    """Return the size (int64) of every listed file in order, and whether it is new (bool)."""
     found = lake.table("SELECT size, is_new FROM listed ORDER BY n")
     return found["size"].to_numpy(), found["is_new"].to_numpy()
 
 
 def listed_rows(lake: Lake, numbers: np.ndarray) -> Iterator[tuple[Row, int]]:
-    """Yield the listed files of these numbers in their order, each with the commit of its last reading."""
+    """Yield the listed files with these numbers, in this order, each with the commit of its last reading."""
     if not len(numbers):
         return iter(())
     lake.connection.register("wanted", pa.table({"n": numbers, "rank": np.arange(len(numbers))}))
@@ -79,16 +85,16 @@ def listed_rows(lake: Lake, numbers: np.ndarray) -> Iterator[tuple[Row, int]]:
 
 
 def retries(lake: Lake, run_id: str) -> int:
-    """Count the requests to distant places that workers of a run made again while they read units."""
+    """Return how many requests to remote storage the workers of a run retried while reading units."""
     mine = 'SELECT "commit" FROM commits WHERE run_id = ?'
     return lake.query(f"SELECT coalesce(sum(retries), 0) FROM inputs WHERE commit IN ({mine})", (run_id,))[0][0]
 
 
 def vanished(lake: Lake, source: str) -> list[str]:
-    """Return units of ``source`` that were read once and are not in ``listed``, sorted, and drop that table.
+    """Return units of ``source`` that were read before and are not in ``listed``, sorted; drop that table.
 
-    Their rows stay. Parts of a file that is listed in other parts now are not among them: ``index``, which must follow
-    on this connection, finds out what of theirs still counts.
+    Their rows stay. Parts of a file that is now split differently are not included: ``index``, which must follow on
+    this connection, determines which of their documents still count.
     """
     file = "split_part(split_part(uri, '#row-group=', 1), '#bytes=', 1)"
     sql = (
@@ -102,16 +108,16 @@ def vanished(lake: Lake, source: str) -> list[str]:
 
 
 def banned(lake: Lake) -> frozenset[str]:
-    """Return the ids (32 hex digits of the sha256) of all banned pictures."""
+    """Return the ids (the first 32 hex digits of the sha256) of all banned images."""
     return frozenset(row[0] for row in lake.query("SELECT sha256 FROM bans"))
 
 
 def index(lake: Lake, begin: Callable[[], int]) -> None:
-    """Give each picture and sentence content that has none its home shard: the smallest shard id that holds it.
+    """Assign a home shard to each image and sentence content without one: the smallest shard id that contains it.
 
-    One pass over ``images`` and ``sentences`` a run that read something new; a content that a later ingest brings
-    again keeps its home. A copy of its bytes in another shard's payloads is never read, and costs its disk only.
-    What was read again is compared first.
+    Takes one pass over ``images`` and ``sentences`` per run that read something new. A content that a later ingest
+    repeats keeps its home shard. A copy of its bytes in another shard's payloads is never read and only costs disk
+    space. Units that were read again are compared first (`supersede`).
     """
     superseded.supersede(lake, begin)
     new = {table: lake.query(f"SELECT count(*) FROM ({_new(*keys)})")[0][0] for table, keys in _HOMES.items()}
@@ -134,6 +140,7 @@ _HOMES = {
 
 
 def _new(source: str, key: str, columns: str) -> str:
+    """Return SQL for the contents in ``source`` without a home shard, with their columns and smallest shard."""
     home = "image_content" if source == "images" else "sentence_content"
     first = ", ".join(f"arg_min({name}, (shard, {_ORDER[source]})) AS {name}" for name in columns.split(", "))
     return f"SELECT {key}, {first}, min(shard) AS shard FROM {source} ANTI JOIN {home} USING ({key}) GROUP BY {key}"

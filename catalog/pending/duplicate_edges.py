@@ -1,4 +1,4 @@
-"""Read perceptual hashes and duplicate edges as arrays; arrange groups of sentences by cluster."""
+"""Read perceptual hashes and duplicate edges as arrays, and sort groups of sentences by cluster."""
 
 from collections.abc import Iterator
 
@@ -11,9 +11,9 @@ GROUPED_AT_ONCE = 100_000
 
 
 def hashes(lake: Lake, scorer: str) -> tuple[pa.ChunkedArray, np.ndarray, np.ndarray]:
-    """Read (keys, 64-bit hashes, commit numbers) of every picture that has a hash, in the order of keys.
+    """Read (keys, 64-bit hashes, commit numbers) of every image that has a hash, sorted by key.
 
-    Keys are the 16 bytes that their 32 digits stand for: 36 bytes a picture in all, where Python's texts took 105.
+    Keys are binary, 16 bytes for the 32 hex digits: 36 bytes per image in total, against 105 with Python strings.
     """
     rows = lake.table(
         'SELECT unhex(sha256) AS key, phash, "commit" FROM image_hash WHERE scorer = ? AND phash IS NOT NULL '
@@ -24,7 +24,10 @@ def hashes(lake: Lake, scorer: str) -> tuple[pa.ChunkedArray, np.ndarray, np.nda
 
 
 def exist(lake: Lake, table: str, scorers: tuple[str, ...]) -> bool:
-    """Return whether any edge of ``table`` is known: a comparison that found none leaves a partition without rows."""
+    """Return whether ``table`` has any edge of these scorers.
+
+    A comparison that found no edge leaves a partition without rows.
+    """
     sql = f"SELECT 1 FROM {table} WHERE scorer IN (SELECT unnest(?)) AND a IS NOT NULL LIMIT 1"
     return bool(lake.query(sql, (list(scorers),)))
 
@@ -32,13 +35,10 @@ def exist(lake: Lake, table: str, scorers: tuple[str, ...]) -> bool:
 def edges(
     lake: Lake, table: str, scorers: tuple[str, ...]
 ) -> tuple[pa.ChunkedArray, np.ndarray, np.ndarray, np.ndarray]:
-    """Read (keys in order, left, right, looseness) of every distinct edge of ``table``; left and right index
-    ``keys``.
+    """Read (sorted keys, left, right, looseness) of every distinct edge of ``table``; left and right index ``keys``.
 
-    Keys are 16 bytes each, as in `hashes`.
-
-    Looseness orders edges of both kinds from 0 (equal) to 1 (at the threshold): the distance over the largest of its
-    kind.
+    Keys are 16 bytes each, as in `hashes`. Looseness makes edges of both kinds comparable, from 0 (equal) to 1 (at the
+    threshold): the distance divided by the largest distance of its kind.
     """
     rows = lake.table(
         "WITH e AS (SELECT a, b, min(distance / scale) AS looseness FROM (SELECT a, b, distance, "
@@ -59,9 +59,10 @@ def edges(
 
 
 def by_cluster(lake: Lake, rows: pa.Table, scorer: str) -> Iterator[pa.Table]:
-    """Yield ``rows`` (with ``content``) in the order of clusters with their ``cluster``, NULL for one without.
+    """Yield ``rows`` (with a column ``content``) sorted by cluster, with a column ``cluster``, NULL if unassigned.
 
-    So who searches a range of clusters reads the groups of these alone. Nothing else may be asked of the lake then.
+    A search over a range of clusters then reads only the groups of that range. Run no other statement on the lake
+    meanwhile.
     """
     lake.connection.register("grouped_rows", rows)
     try:
@@ -76,7 +77,7 @@ def by_cluster(lake: Lake, rows: pa.Table, scorer: str) -> Iterator[pa.Table]:
 
 
 def groups_of(lake: Lake, scorer: str, contents: list[str]) -> dict[str, str]:
-    """Return the newest group's id of each of these sentences that is in one."""
+    """Return content -> group id in the newest grouping, for those of these sentences that are in a group."""
     if not scorer:
         return {}
     sql = (

@@ -1,4 +1,4 @@
-"""Write SQL for the rows that pass a recipe's rules: images, sentences, their current scores."""
+"""Write SQL for the rows that pass a recipe's rules: images, sentences, and their current scores."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,15 @@ from pairmill.catalog.terms.score import Stage
 
 
 def image_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "") -> str:
-    """SQL of each image occurrence that counts, with ``dropped_by`` ('' or the first failed rule), ``dropped_value``.
+    """Return SQL for each current image occurrence with ``dropped_by`` and ``dropped_value``.
 
-    Rules of stages before ``stage`` apply; ``upto`` leaves out rows of later commits; ``among`` names a table whose
-    ``sha256`` are the only ones asked for.
+    ``dropped_by`` is '' or the first failed rule, ``dropped_value`` the values that this rule read.
+
+    Args:
+        plan: The compiled recipe.
+        stage: Only rules of earlier stages apply.
+        upto: Ignore rows of later commits; None for all rows.
+        among: A table whose ``sha256`` restrict the images; '' for all.
     """
     checks = [check for check in plan.image_checks if check.stage < stage]
     rows, columns = _images(plan, checks, upto, among)
@@ -27,6 +32,7 @@ def image_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "
 def _images(
     plan: Plan, checks: Sequence[Check], upto: int | None, among: str, shards: str = ""
 ) -> tuple[str, dict[str, str]]:
+    """Return SQL for image occurrences with the score columns that ``checks`` read, and these columns by name."""
     joins, columns = _joins(plan, checks, plan.image_tables, "sha256", upto, shards)
     chosen = "".join(f", {source} AS {name}" for name, source in columns.items())
     images = f"SELECT * FROM images{_where('sha256', upto, among)}"
@@ -38,14 +44,17 @@ def _images(
 
 
 def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None) -> str:
-    """SQL of every distinct sentence that counts, with ``dropped_by`` and ``dropped_value``, as :func:`image_rows`."""
+    """Return SQL for each current distinct sentence with ``dropped_by`` and ``dropped_value``, as `image_rows`."""
     checks = [check for check in plan.sentence_checks if check.stage < stage]
     return f"SELECT content, text, shard, {decided(checks)} FROM ({_sentences(plan, checks, upto, '')})"
 
 
 def reaching(plan: Plan, kind: str, check: Check, among: str = "") -> str:
-    """SQL of the occurrences of images, or the distinct sentences, that pass every rule before ``check``, with what it
-    reads. ``among`` (a table of image_id and sha256) stands for all that is decided before the rules on captions."""
+    """Return SQL for the items that pass every rule before ``check``, with the columns that the rules read.
+
+    Items are image occurrences or distinct sentences. ``among`` is a table of image_id and sha256 that already applies
+    everything before the rules on captions.
+    """
     checks = plan.checks(kind)
     before = [each for each in checks[: checks.index(check)] if not among or each.stage >= Stage.CAPTION]
     if kind == "sentence":
@@ -55,30 +64,31 @@ def reaching(plan: Plan, kind: str, check: Check, among: str = "") -> str:
 
 
 def surviving_images(plan: Plan, checks: Sequence[Check], shards: str) -> str:
-    """SQL of the ``sha256`` of occurrences that pass ``checks`` and count, of pictures scored in ``shards`` (a table).
+    """Return SQL for ``sha256`` of current occurrences that pass ``checks``, of images scored in ``shards`` (a table).
 
-    As :func:`surviving_sentences`. Asked for among some pictures, it takes a third longer: these are joined twice.
+    Plain conditions, as in `surviving_sentences`. Restricting the images as well takes a third longer, because they are
+    joined twice.
     """
     rows, _ = _images(plan, checks, None, "", shards)
     return f"SELECT sha256 FROM ({rows}) WHERE {passed(checks)}"
 
 
 def surviving_sentences(plan: Plan, checks: Sequence[Check], upto: int | None, among: str, shards: str = "") -> str:
-    """SQL of the ``content`` of table ``among`` (of known sentences) that pass ``checks`` and still count; scores are
-    looked for in ``shards`` (a table) alone when it is given.
+    """Return SQL for ``content`` of the known sentences in table ``among`` that are current and pass ``checks``.
 
-    Equal to those of :func:`sentence_rows` with no ``dropped_by``, but as plain conditions, which DuckDB takes into the
-    scans: at 36M sentences 11 CPU s where the CASE over outer joins takes 27.
+    Scores are read only in ``shards`` (a table) if given. Equals `sentence_rows` without ``dropped_by``, but as plain
+    conditions, which DuckDB pushes into the scans: at 36M sentences 11 CPU s, against 27 for a CASE over outer joins.
     """
     return f"SELECT content FROM ({_sentences(plan, checks, upto, among, shards)}) WHERE {passed(checks)}"
 
 
 def passed(checks: Sequence[Check]) -> str:
-    """SQL that tells whether a row passes all of ``checks``."""
+    """Return the SQL condition that a row passes all of ``checks``."""
     return " AND ".join(f"({check.keep})" for check in checks) or "true"
 
 
 def _sentences(plan: Plan, checks: Sequence[Check], upto: int | None, among: str, shards: str = "") -> str:
+    """Return SQL for current sentences with the columns that ``checks`` read; arguments as in `surviving_sentences`."""
     joins, columns = _joins(plan, checks, plan.sentence_tables, "content", upto, shards)
     read = {column for check in checks for column in check.columns}
     where = _where("content", upto, among)
@@ -101,6 +111,7 @@ def _joins(
     upto: int | None,
     shards: str,
 ) -> tuple[str, dict[str, str]]:
+    """Return SQL joins of the score tables that ``checks`` read, and name -> expression of their columns."""
     wanted = {name for check in checks for name in check.tables}
     sql, columns = "", {}
     for index, table in enumerate(t for t in tables[1:] if t.table in wanted):
@@ -114,10 +125,10 @@ def _joins(
 
 
 def current_scores(plan: Plan, table: str, key: str, upto: int | None = None, only: str = "") -> str:
-    """SQL of the one valid row a key of a score table: by this plan's scorer, the newest where inputs changed since; of
-    captions and their similarities those of the captioner that the recipe chooses for a picture.
+    """Return SQL for a score table's valid rows, one per key: by the plan's scorer, and the newest if inputs changed.
 
-    ``only`` is a condition that all rows fulfil, '' for none.
+    For captions and their similarities, the rows of the captioner that the recipe chooses for the image. ``only`` is a
+    condition on all rows, '' for none.
     """
     if table in chosen_captions.TABLES and plan.recipe.captioners:
         return chosen_captions.chosen_rows(plan, table, upto, only)
@@ -125,13 +136,14 @@ def current_scores(plan: Plan, table: str, key: str, upto: int | None = None, on
 
 
 def _where(key: str, upto: int | None, among: str) -> str:
+    """Return a WHERE clause for commits up to ``upto`` and keys in ``among``; '' for none."""
     conditions = [] if upto is None else [f"commit <= {upto}"]
     conditions += [f"{key} IN (SELECT {key} FROM {among})"] if among else []
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
 def decided(checks: Sequence[Check]) -> str:
-    """SQL of ``dropped_by`` ('' or the first rule that a row fails) and ``dropped_value``, with what that rule read."""
+    """Return SQL for ``dropped_by`` ('' or the first failed rule) and ``dropped_value``, the values that it read."""
     if not checks:
         return "'' AS dropped_by, '' AS dropped_value"
     names = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN '{check.name}'" for check in checks)
@@ -140,13 +152,13 @@ def decided(checks: Sequence[Check]) -> str:
 
 
 def value_of(check: Check) -> str:
-    """SQL of what a rule read, as people are shown it."""
+    """Return SQL for the column values that a rule read, as displayed to users."""
     parts = [f"'{column}=' || coalesce(left(CAST({column} AS VARCHAR), 80), 'NULL')" for column in check.columns]
     return " || ', ' || ".join(parts) or "''"
 
 
 def matches(plan: Plan) -> str:
-    """SQL of the best 4 x top_k candidates of each picture over all cluster ranges and runs."""
+    """Return SQL for the best 4 x top_k candidates of each image, over all cluster ranges and runs."""
     return (
         "(SELECT sha256, content, max(similarity) AS similarity FROM match_candidates "
         f"WHERE scorer = '{plan.scorer('matches')}' GROUP BY sha256, content QUALIFY row_number() OVER "
@@ -155,12 +167,12 @@ def matches(plan: Plan) -> str:
 
 
 def best_candidates(plan: Plan) -> int:
-    """Return how many candidates of a picture count: 4 x top_k."""
+    """Return how many candidates per image are used: 4 x top_k."""
     return 4 * plan.recipe.association.top_k
 
 
 def best_similarities(lake: Lake, matches: str, keys: list[str], k: int) -> list[tuple[str, int, float]]:
-    """Read (sha256, rank from 1, similarity) of the ``k`` best stored candidates of the given pictures."""
+    """Read (sha256, rank from 1, similarity) of the ``k`` best stored candidates of the given images."""
     return lake.query(
         f"SELECT sha256, row_number() OVER (PARTITION BY sha256 ORDER BY similarity DESC, content) AS rank, similarity "
         f"FROM {matches} WHERE sha256 IN (SELECT unnest(?)) QUALIFY rank <= {k}",

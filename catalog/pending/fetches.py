@@ -1,4 +1,4 @@
-"""List the linked addresses that are to be fetched, count outcomes, and make images of what was fetched."""
+"""List linked addresses to fetch, count outcomes, and create image rows from fetched files."""
 
 from collections.abc import Callable
 
@@ -6,13 +6,14 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.superseded import gone_documents
 
-# Addresses a work item. What a killed run fetches again is at most this many a worker.
+# Addresses per work item; after a kill, each worker fetches at most this many again.
 PORTION = 256
-# Items of one round, which are held as a list: some million addresses.
+# Items per round, which are held in a list: about a million addresses.
 ROUND = 4_000
-# Named after the attempt before too: the same addresses asked again are other work, with partitions of its own.
+# The name includes the previous attempt: retrying the same addresses is other work, with its own partitions.
 SHARD = "sha256(concat('fetch', shard, portion, max(attempt)))[:32]"
-# Every address once, in the ingest shard that named it first; inside it by hash, so that a host's are spread.
+# Each address once, in the ingest shard that named it first; ordered by hash within a shard, to spread each host's
+# addresses.
 _HOMES = (
     "SELECT url, arg_min(shard, (commit, shard)) AS shard, arg_min(source, (commit, shard)) AS source "
     "FROM links ANTI JOIN {gone} g USING (document_id) GROUP BY url"
@@ -24,19 +25,19 @@ _PORTIONS = (
 
 
 def unfetched(lake: Lake) -> list[WorkItem]:
-    """List work items over addresses never asked for, those of the first shards; call it again when they are done."""
+    """Return one round of work items over addresses never requested, in shard order; call again for the next round."""
     return _items(lake, "SELECT *, 0 AS attempt FROM portions ANTI JOIN fetches USING (url)")
 
 
 def failed(lake: Lake, reason: str = "") -> list[WorkItem]:
-    """List work items over addresses whose newest attempt failed: for a passing reason, or for ``reason``."""
+    """Return work items over addresses whose newest attempt failed, for a temporary reason or for ``reason``."""
     which = f"f.reason = '{reason}'" if reason else "f.passing"
     before = f"SELECT url, f.commit AS attempt FROM fetched f WHERE {which}"
     return _items(lake, f"SELECT * FROM portions JOIN ({before}) USING (url)", most=2**31)
 
 
 def count_unfetched(lake: Lake) -> int:
-    """Count the addresses that were never asked for."""
+    """Count the addresses that were never requested."""
     sql = (
         f"SELECT count(DISTINCT url) FROM links ANTI JOIN {gone_documents()} g USING (document_id) "
         "ANTI JOIN fetches USING (url)"
@@ -45,7 +46,7 @@ def count_unfetched(lake: Lake) -> int:
 
 
 def outcomes(lake: Lake) -> list[tuple[str, str, int, int]]:
-    """Count (outcome, an address, addresses, how many of them may answer another time), the most first."""
+    """Return (outcome, an example address, number of addresses, how many may succeed on retry), most frequent first."""
     return lake.query(
         "SELECT CASE WHEN reason = '' THEN 'fetched' WHEN http_status IS NULL THEN reason "
         "ELSE concat(reason, ' ', http_status) END AS outcome, min(url), count(*) AS n, count(*) FILTER (passing) "
@@ -54,8 +55,11 @@ def outcomes(lake: Lake) -> list[tuple[str, str, int, int]]:
 
 
 def _items(lake: Lake, which: str, most: int = ROUND) -> list[WorkItem]:
-    """Cut all addresses into portions by one window over all links a round. The whole list is cut, so that a killed
-    round finds its own again; 30M addresses take 30 rounds."""
+    """Split all addresses into portions, and return the items over the addresses in ``which``.
+
+    Each round runs one window over all links. All addresses are split, not only the pending ones, so that a killed
+    round gets the same items again. 30M addresses take 30 rounds.
+    """
     found = lake.query(
         f"WITH portions AS ({_PORTIONS.format(gone=gone_documents())}) "
         f"SELECT {SHARD} AS item, list(url ORDER BY url), list(source ORDER BY url) "
@@ -65,9 +69,9 @@ def _items(lake: Lake, which: str, most: int = ROUND) -> list[WorkItem]:
 
 
 def join(lake: Lake, begin: Callable[[], int]) -> int:
-    """Give every occurrence of a fetched picture its row in ``images``; returns how many were new.
+    """Insert the missing rows of ``images`` for every occurrence of a fetched image; return the number of new rows.
 
-    Ids are made as ingest makes them. Quarantine keeps an address only for its newest attempt.
+    Ids are computed as in ingest. Quarantine keeps an address only if its newest attempt failed.
     """
     lake.retrying(lambda: _forget_older_faults(lake))
     new = (
@@ -87,6 +91,7 @@ def join(lake: Lake, begin: Callable[[], int]) -> int:
 
 
 def _forget_older_faults(lake: Lake) -> None:
+    """Delete quarantine rows of addresses that were fetched again later."""
     lake.execute(
         "DELETE FROM quarantine WHERE stage = 'fetch' AND EXISTS "
         "(SELECT 1 FROM fetched f WHERE f.url = quarantine.item AND f.commit > quarantine.commit)"

@@ -1,10 +1,10 @@
-"""Set the numbers of calibrated rules by the share that each is to drop, and keep them in the lake, frozen.
+"""Compute the thresholds of calibrated rules from the share that each must drop, and freeze them in the lake.
 
-A number belongs to a rule's text, its share and the digests of the scorers that it reads: where one of these is
-another, it is set anew. It stays as it is when the lake grows, and when rules before it change.
+A threshold is keyed by the rule's text, its share and the digests of the scorers that the rule reads; it is recomputed
+if one of these changes. It stays the same when the lake grows or when earlier rules change.
 
-To set one is to read its score and those of the rules before it once, as a cut does; values are grouped before they are
-ranked (scores have 4 decimals), which DuckDB spills.
+Computing one reads its score and those of earlier rules once, as a cut does. Values are grouped before ranking (scores
+have 4 decimals), and DuckDB spills.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,14 @@ from pairmill.catalog.recipe.predicate import normal_form
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.terms.score import Stage
 
-# A number of up to 9 digits is the same as text and as DOUBLE; scores below 100,000 with their 4 decimals are kept.
+# Significant digits of a threshold. Up to 9, text and DOUBLE are the same number; scores below 100,000 keep their 4
+# decimals.
 DIGITS = 9
 
 
 @dataclass(frozen=True)
 class Frozen:
-    """A number, and how many of the ``n`` items that reached the rule with a value it then dropped."""
+    """A frozen threshold, and how many of the ``n`` items with a value that reached the rule it dropped."""
 
     threshold: float
     n: int
@@ -33,7 +34,7 @@ class Frozen:
 
 
 def unset(plan: Plan, kind: str, stage: Stage | None) -> list[Check]:
-    """List the calibrated rules on ``kind`` without a number, of stages before ``stage`` (None: of all), in order."""
+    """Return the calibrated rules on ``kind`` without a threshold, of stages before ``stage`` (None: all), in order."""
     return [
         check
         for check in plan.checks(kind)
@@ -44,13 +45,13 @@ def unset(plan: Plan, kind: str, stage: Stage | None) -> list[Check]:
 
 
 def digest(plan: Plan, kind: str, check: Check) -> str:
-    """Return what a number belongs to, as 32 hex digits."""
+    """Return the key of a threshold, 32 hex digits."""
     chosen = plan.recipe.captions_chosen_by() if check.stage >= Stage.CAPTION else ()
     return text_id(kind, *_asked(check), *_scorers(plan, check), *chosen)
 
 
 def frozen(lake: Lake, digest: str) -> Frozen | None:
-    """Return the number that the lake holds for a `digest`, None where it has none, as an older lake, only read."""
+    """Return the frozen threshold for a `digest`; None if there is none, or in an older lake opened read-only."""
     if "thresholds" not in lake.tables:
         return None
     sql = 'SELECT threshold, n, n_dropped FROM thresholds WHERE digest = ? ORDER BY "commit" LIMIT 1'
@@ -58,17 +59,17 @@ def frozen(lake: Lake, digest: str) -> Frozen | None:
 
 
 def by_other_scorers(lake: Lake, kind: str, check: Check) -> float | None:
-    """Return the last number of the same rule and share by any scorers, None where there is none."""
+    """Return the last threshold of the same rule and share by any scorers, or None."""
     sql = 'SELECT threshold FROM thresholds WHERE kind = ? AND rule = ? AND "drop" = ? ORDER BY "commit" DESC LIMIT 1'
     asked, share = _asked(check)
     return next((row[0] for row in lake.query(sql, (kind, asked, float(share)))), None)
 
 
 def measured(lake: Lake, plan: Plan, kind: str, check: Check, among: str = "") -> Frozen | None:
-    """Find the threshold that drops at most the share asked for, and less only by equal values or by what its 9 digits
-    leave out, of the items that reach the rule and have a finite value; None where none has.
+    """Compute the threshold that drops at most the requested share of the items that reach the rule.
 
-    ``among`` as in `catalog.pending.eligible.reaching`.
+    Only items with a finite value count; None if there are none. Equal values and the rounding to 9 digits may make the
+    threshold drop less. ``among`` as in `catalog.pending.eligible.reaching`.
     """
     assert check.rule.calibrate is not None
     asked = compared(check.name, check.rule.keep)
@@ -92,13 +93,13 @@ def measured(lake: Lake, plan: Plan, kind: str, check: Check, among: str = "") -
 
 
 def rounded(value: float, keeps_high: bool) -> float:
-    """Round to DIGITS digits, down for a lower threshold and up for an upper one, so that the item at it passes."""
+    """Round to DIGITS digits, a lower threshold down and an upper one up, so that an item at it still passes."""
     context = Context(prec=DIGITS, rounding=ROUND_FLOOR if keeps_high else ROUND_CEILING)
-    return float(context.create_decimal(Decimal(repr(value)))) + 0.0  # no minus zero
+    return float(context.create_decimal(Decimal(repr(value)))) + 0.0  # avoids -0.0
 
 
 def row(plan: Plan, kind: str, check: Check, found: Frozen, run_id: str, commit: int) -> Sequence:
-    """Make the row of ``thresholds`` that keeps a number."""
+    """Return the row of ``thresholds`` for a computed threshold."""
     asked, share = _asked(check)
     scorers = [scorer for scorer in _scorers(plan, check) if scorer]
     numbers = (found.threshold, found.n, found.n_dropped)
@@ -106,11 +107,12 @@ def row(plan: Plan, kind: str, check: Check, found: Frozen, run_id: str, commit:
 
 
 def _scorers(plan: Plan, check: Check) -> list[str]:
+    """Return the digests of all scorers whose rows the rule reads."""
     return [scorer for table in check.tables for scorer in plan.made_by(table)]
 
 
 def _asked(check: Check) -> tuple[str, str]:
-    """Return the rule's text, written in one way, and its share."""
+    """Return the rule's text in normal form, and its share."""
     assert check.rule.calibrate is not None
     unset = check.rule.model_copy(update={"calibrate": check.rule.calibrate.model_copy(update={"threshold": None})})
     return normal_form(check.name, unset.predicate), repr(check.rule.calibrate.drop)

@@ -1,17 +1,19 @@
-"""Cut the vector index into ranges of clusters; find its files, and the commit up to which each range is done."""
+"""Split the vector index into ranges of clusters; find its files, and the commit up to which each range is done."""
 
 from itertools import pairwise
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.training import Trained
 
-# A worker that searches so many vectors of 512 dimensions peaks at 1.3 GB, 0.5 of which are torch.
+# Vectors per range: a worker that searches 125,000 vectors of 512 dimensions peaks at 1.3 GB, 0.5 GB of it torch.
 RANGE, FEWEST_RANGES = 125_000, 8
 
 
 def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[str, tuple[str, ...]]:
-    """List the files of one scorer's rows by shard, the newest last: of a picture that was reopened the file before
-    still holds the row that it had."""
+    """Return the files of one scorer's rows by shard, newest last.
+
+    The order matters for a reopened image: an older file still holds its old row.
+    """
     if not shards:
         return {}
     lake.check_files(table)
@@ -24,7 +26,7 @@ def score_paths(lake: Lake, table: str, scorer: str, shards: list[str]) -> dict[
 
 
 def index_paths(lake: Lake, scorer: str) -> tuple[str, ...]:
-    """List the files of one vector index, each sorted by cluster."""
+    """Return the files of one vector index, each sorted by cluster."""
     lake.check_files("vector_index")
     found = lake.query(
         """SELECT path FROM partitions WHERE "table" = 'vector_index' AND scorer = ? AND path <> '' ORDER BY path""",
@@ -34,7 +36,7 @@ def index_paths(lake: Lake, scorer: str) -> tuple[str, ...]:
 
 
 def newest_paths(lake: Lake, table: str, scorer: str) -> tuple[str, ...]:
-    """List the files of a scorer's last commit to ``table``, which holds a whole snapshot a commit."""
+    """Return the files of a scorer's last commit to ``table``, whose commits are complete snapshots."""
     lake.check_files(table)
     found = lake.query(
         """SELECT path FROM partitions WHERE "table" = ? AND scorer = ? AND path <> '' QUALIFY "commit" = max("commit")
@@ -45,9 +47,9 @@ def newest_paths(lake: Lake, table: str, scorer: str) -> tuple[str, ...]:
 
 
 def ranges(model: Trained) -> list[tuple[int, int]]:
-    """Cut the clusters 0..k-1 into ranges (first, last) that held about RANGE eligible rows at training.
+    """Split the clusters 0..k-1 into ranges (first, last) that held about RANGE eligible rows at training.
 
-    Depends on the centroids alone, so that what is done for a range stays done when rows arrive.
+    Depends on the centroids alone, so a finished range stays finished when rows arrive.
     """
     n = min(model.k, max(FEWEST_RANGES, -(-model.eligible // RANGE)))
     bounds = [model.k * i // n for i in range(n + 1)]
@@ -55,7 +57,7 @@ def ranges(model: Trained) -> list[tuple[int, int]]:
 
 
 def watermarks(lake: Lake, table: str, scorer: str) -> dict[str, int]:
-    """Return by range (as a shard name) of a global step the commit number up to which its rows were compared."""
+    """Return range (as a shard name) -> commit number up to which a global step has compared the range's rows."""
     found = lake.query(
         'SELECT shard, max("commit") FROM partitions WHERE "table" = ? AND scorer = ? GROUP BY shard', (table, scorer)
     )
@@ -63,7 +65,7 @@ def watermarks(lake: Lake, table: str, scorer: str) -> dict[str, int]:
 
 
 def newest(lake: Lake, table: str, scorer: str) -> int:
-    """Return the highest commit number among a scorer's rows, -1 where there are none."""
+    """Return the highest commit number among a scorer's rows, -1 if there are none."""
     return lake.query(
         'SELECT coalesce(max("commit"), -1) FROM partitions WHERE "table" = ? AND scorer = ?', (table, scorer)
     )[0][0]

@@ -1,4 +1,4 @@
-"""Define a work item: one worker's portion of a shard, or of several small ones."""
+"""Define a work item: one worker's portion of a shard, or of several small shards."""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,11 +9,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class WorkItem:
-    """One worker's portion: the rows ``keys`` of ``shard``, to be read from ``paths``.
+    """One worker's portion of work: the rows ``keys`` of ``shard``, read from the files ``paths``.
 
-    ``tables`` names the scores that these rows lack; ``inputs`` carries small values a row (texts), aligned with
-    ``keys``; among them ``before``, the commit of the row that is to be replaced. Never a path alone: deleted rows
-    still stand in the file. ``joined`` are the items that this one was made of (`join`), () for one of a single shard.
+    The keys are necessary besides the paths because deleted rows are still in the files. ``tables`` names the scores
+    that these rows lack. ``inputs`` has small values per row (texts), aligned with ``keys``, among them ``before``, the
+    commit of the row to replace. ``joined`` are the items that this item was merged from (`join`), () for an item of a
+    single shard.
     """
 
     shard: str
@@ -25,17 +26,17 @@ class WorkItem:
 
     @property
     def digest(self) -> str:
-        """Hash what this item asks for (not its answer) to 32 hex digits.
+        """Hash the request of this item (not the answer) to 32 hex digits.
 
-        Where two recipes replace each other's rows in turn, the same texts are asked for again: ``before`` makes these
-        items differ, or the third one's answer would be skipped as known.
+        If two recipes alternately replace each other's rows, the same texts are requested again. ``before`` makes these
+        items differ; otherwise the third one's result would be skipped as already committed.
         """
         replaced = (*self.inputs.get("input_digests", ()), *map(str, self.inputs.get("before", ())))
         text = "\x1f".join((self.shard, *self.tables, *self.keys, *replaced))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def only(self, keys: Sequence[str]) -> "WorkItem":
-        """Return the item with these of its keys, and their inputs."""
+        """Return the item restricted to these of its keys, with their inputs."""
         place = {key: n for n, key in enumerate(self.keys)}
         inputs = {name: [values[place[key]] for key in keys] for name, values in self.inputs.items()}
         among = set(keys)
@@ -45,12 +46,12 @@ class WorkItem:
 
     @property
     def by_shard(self) -> tuple["WorkItem", ...]:
-        """The item's parts of a single shard each. What is made of each is a partition of its own."""
+        """The parts of the item by shard. The result of each part is a partition."""
         return self.joined or (self,)
 
 
 def join(items: Sequence[WorkItem]) -> WorkItem:
-    """Make one item of several, mostly of different shards, which lack the same scores and have inputs a row."""
+    """Merge items, mostly of different shards, that lack the same scores and have inputs per row."""
     first, *others = items
     if not others:
         return first

@@ -1,19 +1,19 @@
-"""Find pairs of sentences whose signatures agree in a band: candidates for near-equal strings.
+"""Find pairs of sentences whose MinHash signatures agree in a band: candidates for near-equal strings.
 
-Each band's 64 bits are cut to as many leading bytes as keep unrelated sentences apart, and sentences with equal ones
-stand in a run, ordered by the whole band and the next one: each is compared with the WINDOW after it. A run of more has
-its members joined to their neighbours in this order, which is enough for a group, not for every pair of it.
+Each band's 64 bits are reduced to as many leading bytes as separate unrelated sentences. Sentences with equal leading
+bytes form a run, ordered by the whole band and the next one; each is compared with the WINDOW sentences after it. In a
+longer run, members are linked to their neighbours in this order, which suffices for a group, but not for every pair.
 
-In software manuals two sentences that have little to do with each other (Jaccard up to 0.4) agree in 4 bytes once in
-23,000 pairs and in 8 once in 16 million: with one byte more for ten times the sentences, each meets about one such in a
-band, up to 100M. The 64 bits of the sketch turn most of them away before their texts are read.
+In software manuals, two hardly related sentences (Jaccard up to 0.4) agree in 4 bytes once in 23,000 pairs and in 8
+once in 16 million. With one more byte per tenfold number of sentences, each meets about one such sentence per band, up
+to 100M. The 64 bits of the sketch reject most of them before their texts are read.
 
-What it takes: 50 CPU microseconds a sentence, their comparison included (growing by 0.94 from 30,000 to 270,000).
-AT_ONCE sentences at a time are sorted by a band in DuckDB, which spills, and streamed through numpy, 33 bytes each;
-their pairs are held, 32 bytes each. At 800M sentences that is 16 bands x 8 passes over 40 GB, which was not run. There
-each would meet some 50 unrelated ones in 8 bytes of a band (the manuals' rate), more than a window holds: only copies
-that agree in the next band's first byte too stand side by side for certain, so that by theory 90 % of the pairs at 0.8
-are found, and 99.96 % of those at 0.9.
+Cost: 50 CPU microseconds per sentence, including the comparison (growing with exponent 0.94 from 30,000 to 270,000).
+DuckDB sorts AT_ONCE sentences at a time by a band, spilling, and streams them through numpy, 33 bytes each; their pairs
+are held in memory, 32 bytes each. At 800M sentences this would be 16 bands x 8 passes over 40 GB, which was not run.
+There, each sentence would meet some 50 unrelated ones in 8 bytes of a band (the manuals' rate), more than a window
+holds. Then only copies that also agree in the next band's first byte are certain to be neighbours, so that in theory 90
+% of the pairs at 0.8 are found, and 99.96 % of those at 0.9.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,17 +28,17 @@ from pairmill.catalog.lake.lake import Lake
 WINDOW = 16
 FEWEST_BYTES, MOST_BYTES = 4, 8
 AT_ONCE, BLOCK, PAIRS_AT_ONCE = 100_000_000, 1_000_000, 50_000
-# (runs, sketches, is_new, window, furthest, known) -> places of the two ends of pairs.
+# (runs, sketches, is_new, window, furthest, known) -> indexes of the two ends of each pair.
 NearInOrder = Callable[[np.ndarray, np.ndarray, np.ndarray, int, int, int], tuple[np.ndarray, np.ndarray]]
 
 
 def candidates(
     lake: Lake, scorer: str, done: int, jaccard: float, bands: int, near: NearInOrder
 ) -> Iterator[pa.RecordBatch]:
-    """Yield (a, b, left, right) of each pair once: contents, a < b, and their texts; one of them came after ``done``.
+    """Yield batches of (a, b, left, right): contents with a < b and their texts, each pair once.
 
-    ``near`` finds pairs in a block of rows in order (`ops.whole.neighbours`). Nothing else may be asked of the lake
-    meanwhile.
+    At least one sentence of a pair is newer than the commit ``done``. ``near`` finds pairs in a block of sorted rows
+    (`ops.whole.neighbours`). Run no other statement on the lake meanwhile.
     """
     lake.execute("CREATE OR REPLACE TEMP TABLE near_pairs (a BLOB, b BLOB)")
     n = lake.query("SELECT count(*) FROM sentence_signature WHERE scorer = ?", (scorer,))[0][0]
@@ -62,14 +62,14 @@ def candidates(
 
 
 def _ranges(n: int) -> list[tuple[int, int]]:
-    """Cut the values of a band into ranges (first, last) of about AT_ONCE of ``n`` sentences, at no run's middle."""
+    """Split the values of a band into ranges (first, last) of about AT_ONCE of ``n`` sentences, never within a run."""
     parts = min(2**16, ceil(max(1, n) / AT_ONCE))
     bounds = [2**16 * part // parts << 48 for part in range(parts + 1)]
     return [(first, end - 1) for first, end in pairwise(bounds)]
 
 
 def _pairs(rows: pa.RecordBatchReader, n_bytes: int, furthest: int, near: NearInOrder) -> Iterator[pa.Table]:
-    """Yield the keys of near pairs, (a, b), block by block; each block is seen with the WINDOW rows before it."""
+    """Yield the keys (a, b) of near pairs per block; each block includes the WINDOW rows before it."""
     before = rows.schema.empty_table()
     for block in rows:
         both = pa.concat_tables([before, pa.Table.from_batches([block])]).combine_chunks()
@@ -81,6 +81,7 @@ def _pairs(rows: pa.RecordBatchReader, n_bytes: int, furthest: int, near: NearIn
 
 
 def _keep(lake: Lake, pairs: pa.Table) -> None:
+    """Append pairs to the temporary table ``near_pairs``."""
     lake.connection.register("found_pairs", pairs)
     try:
         lake.execute("INSERT INTO near_pairs FROM found_pairs")
@@ -89,13 +90,15 @@ def _keep(lake: Lake, pairs: pa.Table) -> None:
 
 
 def leading_bytes(n: int) -> int:
-    """Return how many bytes of a band must agree among ``n`` sentences: one more for ten times as many."""
+    """Return how many leading bytes of a band must agree among ``n`` sentences: one more per tenfold number, 4 to 8."""
     return min(MOST_BYTES, max(FEWEST_BYTES, len(str(max(1, n))) - 1))
 
 
 def furthest(jaccard: float) -> int:
-    """Return in how many bits of 64 the sketches of two sentences at ``jaccard`` may differ, but for one pair in some
-    30,000: four standard deviations more than half of 1 - jaccard. Two differing minima have equal bits half the time.
+    """Return the largest number of differing bits (of 64) between the sketches of two sentences at ``jaccard``.
+
+    Misses about one pair in 30,000: the limit is four standard deviations above the mean, which is half of 1 - jaccard,
+    because two differing minima have equal bits half the time.
     """
     differing = (1 - jaccard) / 2
     return ceil(64 * differing + 4 * sqrt(64 * differing * (1 - differing)))

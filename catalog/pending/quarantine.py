@@ -1,4 +1,4 @@
-"""Count what is quarantined and why, and reopen it for another try."""
+"""Count quarantined items by reason, and reopen them for another attempt."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pairmill.catalog.terms.score import Score
 
 
 class FaultCount(NamedTuple):
-    """``n`` items of one reason, stage and source; ``item`` is one of them and ``detail`` what was said of it."""
+    """Number ``n`` of quarantined items of one reason, stage and source; ``item`` and ``detail`` are one example."""
 
     reason: str
     stage: str
@@ -24,7 +24,7 @@ class FaultCount(NamedTuple):
 
 @dataclass(frozen=True)
 class Units:
-    """Units of ``source`` to be read again; ``since`` is the commit of the newest quarantine row of them."""
+    """Units of ``source`` to read again; ``since`` is the commit of their newest quarantine row."""
 
     source: str
     uris: frozenset[str]
@@ -32,7 +32,10 @@ class Units:
 
 
 def fault_counts(lake: Lake) -> list[FaultCount]:
-    """Count quarantined items by reason, stage and source, the most first. A picture's source is one that shows it."""
+    """Count quarantined items by reason, stage and source, most frequent first.
+
+    An image's source is one of the sources that show it.
+    """
     sources = (
         "SELECT i.sha256, min(d.source) AS source FROM images i JOIN documents d USING (document_id) "
         "SEMI JOIN quarantine q ON q.item = i.sha256 GROUP BY ALL"
@@ -46,13 +49,13 @@ def fault_counts(lake: Lake) -> list[FaultCount]:
 
 
 def check_reason(reason: str) -> None:
-    """Raise PairmillError when there is no such reason."""
+    """Raise PairmillError if ``reason`` is not a quarantine reason."""
     if reason not in REASONS:
         raise PairmillError(f"'{reason}' is not a quarantine reason; they are {', '.join(REASONS)}.")
 
 
 def refused_by_lower_limits(lake: Lake, max_pixels: int, max_bytes: int) -> dict[str, int]:
-    """Count, by reason, the pictures that were refused by a lower limit than these, as their ``detail`` tells."""
+    """Count, by reason, the images that were refused by limits lower than these, according to their ``detail``."""
     most = "try_cast(regexp_extract(detail, 'at most (\\d+) are (taken|decoded)', 1) AS BIGINT)"
     sql = (
         "SELECT reason, count(DISTINCT item) FROM quarantine WHERE reason IN ('bomb', 'too_large') "
@@ -62,7 +65,7 @@ def refused_by_lower_limits(lake: Lake, max_pixels: int, max_bytes: int) -> dict
 
 
 def units(lake: Lake, reason: str) -> list[Units]:
-    """List the units in which ingest found something of ``reason``, by source."""
+    """Return the units in which ingest quarantined something for ``reason``, by source."""
     rows = lake.query(
         "SELECT coalesce(nullif(q.source, ''), i.source) AS source, list(DISTINCT q.payload_ref), max(q.commit) "
         "FROM quarantine q LEFT JOIN (SELECT uri, min(source) AS source FROM inputs GROUP BY uri) i "
@@ -73,11 +76,11 @@ def units(lake: Lake, reason: str) -> list[Units]:
 
 
 def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
-    """Make pictures and sentences pending again that stages after ingest could not use for ``reason``.
+    """Make images and sentences pending again that stages after ingest quarantined for ``reason``; return their number.
 
-    The rows that say so (of NULLs, or empty texts) go, and `partitions` counts them no longer; its ids change too,
-    those of ``quarantine`` included, because the same work is to be committed again. Complaints of stages that leave no
-    such rows stay: what these could not use is pending as it is. Returns the number of pictures and sentences.
+    The score rows of these items (NULLs, or empty texts) are deleted, and `partitions` no longer counts them. The ids
+    of these partitions change too, including those of ``quarantine``, because the same work will be committed again.
+    Quarantine rows of stages that write no such score rows stay: their items are pending anyway.
     """
     scores = [score for score in declared() if score.unusable]
     steps = ", ".join(sorted({f"'{score.step}'" for score in scores}))
@@ -103,13 +106,14 @@ def reopen(lake: Lake, reason: str, begin: Callable[[], int]) -> int:
 
 
 def _steps_of(score: Score) -> str:
-    """SQL of the steps whose complaints left ``score`` a row of nothing: its own, and what makes its input."""
+    """Return SQL for the steps that may have quarantined an item of ``score``: its own, and those of its inputs."""
     inputs = {*score.made_from, score.vector_table}
     steps = {score.step} | {each.step for each in declared() if each.table in inputs}
     return ", ".join(f"'{step}'" for step in sorted(steps))
 
 
 def _forget(lake: Lake, table: str, where: str, reason: str, commit: int) -> None:
+    """Delete the rows of a score table that match ``where``, and subtract them from ``partitions``."""
     lake.execute(
         f"CREATE OR REPLACE TEMP TABLE forgotten AS SELECT shard, scorer, count(*) AS n FROM {table} "
         f"WHERE {where} GROUP BY ALL",
@@ -118,7 +122,7 @@ def _forget(lake: Lake, table: str, where: str, reason: str, commit: int) -> Non
     lake.execute(f"DELETE FROM {table} WHERE {where}", (reason,))
     here = f"\"table\" = '{table}' AND (shard, scorer) IN (SELECT shard, scorer FROM forgotten)"
     lake.execute(f"UPDATE partitions SET partition_id = partition_id || ':{commit}' WHERE {here}")
-    # A file without a row left is DuckLake's to remove: no worker may be sent to it.
+    # DuckLake removes files without remaining rows, so no worker may be given their paths.
     left = f"SELECT filename FROM {table} WHERE shard IN (SELECT shard FROM forgotten)"
     lake.execute(f"UPDATE partitions SET path = '' WHERE {here} AND concat(?, path) NOT IN ({left})", (lake.data_path,))
     lake.execute(

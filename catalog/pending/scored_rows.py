@@ -1,17 +1,17 @@
-"""Write SQL for the rows that one scorer made: one valid row a key, with what it was made from."""
+"""Write SQL for the valid rows of one scorer: one row per key, with its input digest."""
 
 from pairmill.catalog.recipe.plan import Plan
 
 
 def scored_rows(plan: Plan, table: str, key: str, upto: int | None, only: str) -> str:
-    """SQL of the one valid row a key of a score table: this plan's scorer, the newest where inputs changed since.
+    """Return SQL for a score table's valid rows, one per key: this plan's scorer, the newest row if inputs changed.
 
-    ``only`` is a condition that all rows fulfil, '' for none.
+    ``upto`` ignores rows of later commits, None for none. ``only`` is a condition on all rows, '' for none.
     """
     where = f"{_where(upto, only)} AND scorer = '{plan.scorer(table)}'"
     if not any(score.table == table and score.by_input for score in plan.scores):
         return f"(SELECT * FROM {table}{where})"
-    # A key has a second row only in a shard that was worked on twice. Ranking all took as long as the whole cut.
+    # A key has a second row only in a shard that was processed twice. Ranking all rows took as long as the whole cut.
     once = (
         f"(SELECT shard FROM partitions WHERE \"table\" = '{table}' AND scorer = '{plan.scorer(table)}' AND rows > 0 "
         "GROUP BY shard HAVING count(*) = 1)"
@@ -23,11 +23,12 @@ def scored_rows(plan: Plan, table: str, key: str, upto: int | None, only: str) -
 
 
 def text_digest(text: str) -> str:
-    """SQL of the input digest of what is made from one text (SQL)."""
+    """Return SQL for the input digest of a score computed from one text (SQL)."""
     return f"left(sha256({text}), 32)"
 
 
 def _where(upto: int | None, only: str) -> str:
+    """Return a WHERE clause for commits up to ``upto`` and the condition ``only``."""
     conditions = [] if upto is None else [f"commit <= {upto}"]
     conditions += [only] if only else []
     return f" WHERE {' AND '.join(conditions) or 'true'}"

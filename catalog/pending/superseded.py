@@ -1,27 +1,28 @@
-"""Find documents that their source no longer holds: their rows stay, for older versions, and no longer count.
+"""Find documents that their source no longer contains. Their rows stay for older versions, but no longer count.
 
-A unit of a source (a page, a tar, a row group) that is listed with another size or etag, or that another reader reads
-now, is read again, by whatever name the source goes. A document that it held before and no unit holds any longer is
-*gone* from that commit on; should a unit hold it again one day, it is back. So a row counts at commit n when its
-document's last entry up to n does not call it gone.
+A unit of a source (a page, a tar, a row group) is read again if it is listed with another size or etag, or if another
+reader now reads it, whatever name the source has. A document that it contained before and that no unit contains any
+more is *gone* from that commit on; it is back if a unit contains it again. So a row counts at commit n unless its
+document's last entry up to n says gone.
 
-A table is cut into row groups or ranges of bytes, and cut another way when it changes. A part that it no longer has is
-*lost*: its last reading in ``inputs`` has the etag 'lost' and gave nothing. What it held counts if other parts hold it.
+A table is split into row groups or byte ranges, and differently when it changes. A part that no longer exists is
+*lost*: its last reading in ``inputs`` has the etag 'lost' and yielded nothing. Its documents count if other parts
+contain them.
 """
 
 from collections.abc import Callable, Sequence
 
 from pairmill.catalog.lake.lake import Lake
 
-# The key of a row of each table in which a document that was read again has a second row.
+# Key columns of the tables in which documents that are read again get second rows.
 _KEYS = {
     "documents": "document_id",
     "images": "image_id",
     "sentences": "sentence_id",
     "links": "(document_id, position)",
 }
-# Units with a reading that was not compared yet with those before it. A source that only ever passed over a file, being
-# asked for other formats, has not read it.
+# Units with a new reading that was not yet compared with earlier ones. A source that only skipped a file, because it
+# was restricted to other formats, has not read the file.
 _READINGS = (
     "SELECT uri AS unit, source, min(commit) AS first, max(commit) AS last, bool_or(etag <> 'ignored') AS took "
     "FROM inputs GROUP BY ALL"
@@ -36,13 +37,13 @@ _LOST = "CREATE TEMP TABLE IF NOT EXISTS lost (uri VARCHAR, source VARCHAR)"
 
 
 def gone_documents(upto: int | None = None) -> str:
-    """SQL of the ids of documents that do not count at commit ``upto`` (now when None)."""
+    """Return SQL for the ids of documents that do not count at commit ``upto`` (None: now)."""
     where = "" if upto is None else f" WHERE commit <= {upto}"
     return f"(SELECT document_id FROM superseded{where} GROUP BY document_id HAVING arg_max(gone, commit))"
 
 
 def gone_sentences(upto: int | None = None) -> str:
-    """SQL of the contents of sentences all of whose documents are gone. Costs nothing while nothing is superseded."""
+    """Return SQL for the contents of sentences all of whose documents are gone. Free while nothing is superseded."""
     where = "" if upto is None else f" AND commit <= {upto}"
     touched = f"SELECT content FROM sentences WHERE document_id IN {gone_documents(upto)}{where}"
     return (
@@ -52,18 +53,18 @@ def gone_sentences(upto: int | None = None) -> str:
 
 
 def note_lost_parts(lake: Lake, source: str, parts: Sequence[str]) -> None:
-    """Remember, for the next `supersede` on this connection, ``parts`` that files of ``source`` no longer have."""
+    """Store ``parts`` that files of ``source`` no longer have, for the next `supersede` on this connection."""
     lake.execute(_LOST)
     lake.execute("INSERT INTO lost SELECT unnest(?::VARCHAR[]), ?", (parts, source))
 
 
 def supersede(lake: Lake, begin: Callable[[], int]) -> int:
-    """Compare units that were read again, or lost, with what they held before. Returns how many documents are gone.
+    """Compare units that were read again, or lost, with their earlier contents; return how many documents are gone.
 
-    Quarantine rows of a unit that was read again stay only if they were found again.
+    Quarantine rows of a unit that was read again stay only if the fault was found again.
 
-    One pass over ``inputs``; where anything was read again two over ``documents``, and one over each table in which its
-    rows may stand twice. In one transaction, so that a killed run leaves it to the next, which finds the same parts
+    Takes one pass over ``inputs``; if anything was read again, two over ``documents`` and one over each table with
+    second rows. All in one transaction, so a killed run leaves the work to the next run, which finds the same parts
     lost.
     """
     lake.execute(_LOST)
@@ -98,10 +99,11 @@ def supersede(lake: Lake, begin: Callable[[], int]) -> int:
 
 
 def _compare(lake: Lake) -> None:
-    """Make ``compared``: the documents of units that were read again, and those gone, which parts read for the first
-    time may hold. How often each was read (``n``), whether any unit still holds it (``held``), and the last ``unit``.
+    """Create ``compared(document_id, n, held, unit)`` for documents of reread units and for gone documents.
 
-    A unit that was not read again holds what it held, unless that was gone before.
+    Gone documents are included because parts read for the first time may contain them. ``n``: number of readings.
+    ``held``: whether any unit still contains the document. ``unit``: its last unit. A unit that was not read again
+    still contains its documents, unless they were gone before.
     """
     readings = (
         "SELECT document_id, unit, d.commit, coalesce(d.commit = r.commit, d.commit > g.commit, true) AS holds "
@@ -116,7 +118,7 @@ def _compare(lake: Lake) -> None:
 
 
 def _forget_copies(lake: Lake, table: str, key: str) -> None:
-    """Delete later rows of documents that were read again and are the same: older versions were cut from the first."""
+    """Delete repeated rows of reread documents, except the first, from which older versions were cut."""
     lake.execute(
         f"DELETE FROM {table} WHERE ({key}, commit) IN (SELECT {key}, commit FROM {table} WHERE document_id IN "
         f"(SELECT document_id FROM compared WHERE n > 1) QUALIFY commit > min(commit) OVER (PARTITION BY {key}))"

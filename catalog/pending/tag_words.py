@@ -1,4 +1,4 @@
-"""Sample the sentences that tags are mined from, keep what is counted in them, and find the words that are frozen."""
+"""Sample the sentences that tags are mined from, sum their noun counts, and load frozen tag words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +12,11 @@ from pairmill.catalog.terms.ids import text_id
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words in their order, a threshold each (() where a picture has its nearest words, fitting or not), how many
-    ``pictures`` were eligible when they were frozen, and a digest of words and thresholds, '' of plain words."""
+    """Tag words in order, with one threshold each.
+
+    ``thresholds`` is () if an image gets its nearest words unconditionally. ``pictures``: images eligible when the
+    words were frozen. ``digest``: of words and thresholds, '' for a plain word list.
+    """
 
     words: tuple[str, ...]
     thresholds: tuple[float, ...] = ()
@@ -22,9 +25,9 @@ class Vocabulary:
 
 
 def sample_items(lake: Lake, plan: Plan, n: int, rows: int) -> list[WorkItem]:
-    """Cut the ``n`` eligible sentences with the smallest sha256(content || seed) into items of ``rows``, with texts.
+    """Split the ``n`` eligible sentences with the smallest sha256(content || seed) into items of ``rows``, with texts.
 
-    An item's name is that of its sentences: counted once, it is known whatever became of the run.
+    An item's name is a hash of its sentences, so a committed count stays valid if the run fails.
     """
     found = lake.query(
         f"SELECT s.key, c.text FROM ({sampled(plan, SENTENCES, n)}) s JOIN sentence_content c ON c.content = s.key "
@@ -36,14 +39,14 @@ def sample_items(lake: Lake, plan: Plan, n: int, rows: int) -> list[WorkItem]:
 
 
 def uncounted(lake: Lake, scorer: str, items: Sequence[WorkItem]) -> list[WorkItem]:
-    """Return those of `sample_items` whose nouns the scorer ``scorer`` has not counted."""
+    """Return the items of `sample_items` whose nouns ``scorer`` has not counted yet."""
     sql = "SELECT DISTINCT shard FROM partitions WHERE \"table\" = 'noun_counts' AND scorer = ?"
     done = {shard for (shard,) in lake.query(sql, (scorer,))}
     return [item for item in items if item.shard not in done]
 
 
 def counted(lake: Lake, scorer: str, items: Sequence[WorkItem], fewest: int) -> dict[tuple[str, bool], int]:
-    """Add up the counts of ``items``: (phrase, is plural) -> sentences that hold it, those of ``fewest`` or more."""
+    """Return (phrase, is plural) -> number of sentences with it, summed over ``items``, if at least ``fewest``."""
     rows = lake.query(
         "SELECT phrase, is_plural, sum(n)::BIGINT FROM noun_counts WHERE scorer = ? "
         "AND shard IN (SELECT unnest(?::VARCHAR[])) GROUP BY ALL HAVING sum(n) >= ? ORDER BY ALL",
@@ -53,7 +56,7 @@ def counted(lake: Lake, scorer: str, items: Sequence[WorkItem], fewest: int) -> 
 
 
 def frozen_words(lake: Lake, scorer: str) -> Vocabulary | None:
-    """Return the newest words of the scorer ``scorer`` (its digest), or None."""
+    """Return the newest frozen words of a scorer, given its digest, or None."""
     rows = lake.query(
         'SELECT word, threshold, pictures FROM tag_words WHERE scorer = ? AND "commit" = '
         '(SELECT max("commit") FROM tag_words WHERE scorer = ?) ORDER BY position',

@@ -1,8 +1,7 @@
-"""Find what a generative model answered before to the same questions, so that it is not asked twice.
+"""Find cached answers of generative models to the same requests, so that no model is asked twice.
 
-A rule that judges texts (an empty one, a refusal) belongs to a scorer's identity, since it decides a column. But no
-model need say again what it said: its answers are stored, and are judged anew in minutes where to ask again takes weeks
-of a GPU.
+A rule that judges texts (empty, a refusal) is part of a scorer's identity because it determines a column. But the model
+need not answer again: stored answers are judged again in minutes, where asking again takes weeks of a GPU.
 """
 
 import json
@@ -14,15 +13,15 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.scorer import Scorer
 
-# Settings of a scorer that judge an answer, and do not make it.
+# Settings of a scorer that judge an answer but do not change it.
 JUDGES = ("status", "unsupported")
 CAPTION = ("text", "status", "n_tokens", "seconds", "finish_reason", "prompt_tokens", "retries")
 
 
 def asks_alike(lake: Lake, scorer: Scorer) -> list[str]:
-    """List the digests of the scorers in the lake whose model is asked as this one's is, its own included.
+    """Return the digests of the lake's scorers whose model gets the same request as this scorer's, including its own.
 
-    What they were made from is not compared: a row's input digest holds it.
+    The scorers of their inputs are not compared: each row's input digest covers them.
     """
     same = "SELECT digest, settings FROM scorers WHERE name = ? AND version = ? AND model = ?"
     found = lake.query(same, (scorer.name, scorer.version, scorer.model))
@@ -31,11 +30,12 @@ def asks_alike(lake: Lake, scorer: Scorer) -> list[str]:
 
 
 def _asking(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that determine the request to the model."""
     return {name: value for name, value in settings.items() if name not in JUDGES}
 
 
 def with_captions(lake: Lake, rounds: Iterable[Sequence[WorkItem]], alike: Sequence[str]) -> Iterator[list[WorkItem]]:
-    """Add to the items of each round, as ``known``, captions of the scorers ``alike``: None where there is none."""
+    """Add cached captions of the scorers ``alike`` to the items of each round, as input ``known`` (None if missing)."""
     row = ", ".join(f"'{name}': {name}" for name in CAPTION)
     by = ", ".join(f"'{digest}'" for digest in alike)
     sql = f"""SELECT sha256, arg_max({{{row}}}, "commit") FROM captions WHERE scorer IN ({by})
@@ -47,12 +47,13 @@ def with_captions(lake: Lake, rounds: Iterable[Sequence[WorkItem]], alike: Seque
 
 
 def _with(item: WorkItem, known: Mapping[str, Any]) -> WorkItem:
+    """Return the item with its cached answers as input ``known``, if there are any."""
     found = [known.get(key) for key in item.keys]
     return replace(item, inputs=item.inputs | {"known": found}) if any(found) else item
 
 
 def answered(item: WorkItem) -> tuple[list[str], list[str]]:
-    """Part an item's keys: those whose answer is ``known``, and those to be asked."""
+    """Split an item's keys into those with a cached answer (``known``) and those without."""
     known = item.inputs.get("known") or [None] * len(item.keys)
     pairs = list(zip(item.keys, known, strict=True))
     return [key for key, answer in pairs if answer], [key for key, answer in pairs if not answer]

@@ -11,14 +11,18 @@ from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Stage
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # `why` reads this module's names alone
+    import pyarrow as pa  # imported for typing only: `why` needs just the names of this module
 
-SAMPLE_BLOCK = 50_000  # of 1,024 dimensions in fp16: 100 MB
+SAMPLE_BLOCK = 50_000  # vectors per block; 100 MB at 1,024 dimensions in fp16
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One family of vectors: ``kind`` names it in ``centroids`` and ``clusters``, ``table`` holds it by ``key``."""
+    """A family of vectors to cluster, such as image embeddings.
+
+    ``kind`` is its name in ``centroids`` and ``clusters``. ``table`` holds the vectors, in ``column`` by ``key``;
+    ``content`` is the table with the home shards.
+    """
 
     kind: str
     table: str
@@ -28,24 +32,26 @@ class Kind:
 
     @property
     def centroids(self) -> str:
+        """The key of its centroids among a plan's scorers."""
         return f"{self.kind}_centroids"
 
     @property
     def clusters(self) -> str:
+        """The key of its clusters among a plan's scorers."""
         return f"{self.kind}_clusters"
 
 
 IMAGES = Kind("image", "image_embedding", "sha256", "image_vector", "image_content")
 SENTENCES = Kind("sentence", "sentence_embedding", "content", "sentence_vector", "sentence_content")
-# Pictures again, in clusters of their own: those that come as far as the cap of a cluster, where duplicates are gone.
+# Images again, in separate clusters: those that reach the cap of a cluster, after duplicates are dropped.
 SURVIVORS = Kind("balance", "image_embedding", "sha256", "image_vector", "image_content")
-# What the cap of a version was of: before SURVIVORS had clusters, of those in which duplicates are searched.
+# The clusters that a version's cap may have used: before SURVIVORS existed, those used for the search for duplicates.
 CAPPED_BY = (SURVIVORS.clusters, IMAGES.clusters)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """Centroids as committed: ``path`` of their file, how many rows were eligible then, their content digest."""
+    """Committed centroids: ``path`` of their file, ``eligible`` rows at training, content digest, and number ``k``."""
 
     path: str
     eligible: int
@@ -54,8 +60,10 @@ class Trained:
 
 
 def eligible(lake: Lake, plan: Plan, kind: Kind) -> int:
-    """Count rows with a vector that pass the rules known by then: what K and retraining are measured by. Of SURVIVORS
-    those of this connection's last cut."""
+    """Count the rows with a vector that pass the rules so far; k and retraining depend on this number.
+
+    For SURVIVORS, the rows of this connection's last cut.
+    """
     return lake.query(f"SELECT count(*) FROM ({_eligible(plan, kind)})")[0][0]
 
 
@@ -65,19 +73,22 @@ def sample(lake: Lake, plan: Plan, kind: Kind, n: int) -> "pa.Table":
 
 
 def sample_blocks(lake: Lake, plan: Plan, kind: Kind, n: int) -> "Iterator[pa.Array]":
-    """Yield the vectors of `sample` in its order, a block at a time: it may be larger than memory. Nothing else may be
-    asked of the lake meanwhile."""
+    """Yield the vectors of `sample` in order, in blocks, because the sample may be larger than memory.
+
+    Run no other statement on the lake meanwhile.
+    """
     for batch in lake.blocks(sampled(plan, kind, n), rows=SAMPLE_BLOCK):
         yield batch["vector"]
 
 
 def sampled(plan: Plan, kind: Kind, n: int) -> str:
-    """SQL of `sample`."""
+    """Return SQL for the rows that `sample` reads."""
     order = f"sha256({kind.key} || '{plan.recipe.seed}')"
     return f"SELECT {kind.key} AS key, vector FROM ({_eligible(plan, kind)}) ORDER BY {order} LIMIT {n}"
 
 
 def _eligible(plan: Plan, kind: Kind) -> str:
+    """Return SQL for key and vector of all eligible rows."""
     return (
         f"SELECT {kind.key}, e.{kind.column} AS vector FROM {kind.table} e "
         f"WHERE e.scorer = '{plan.scorer(kind.table)}' "
@@ -86,6 +97,7 @@ def _eligible(plan: Plan, kind: Kind) -> str:
 
 
 def _keys(plan: Plan, kind: Kind) -> str:
+    """Return SQL for the keys that pass the rules so far; for SURVIVORS, those of the last cut."""
     if kind is SURVIVORS:
         return "SELECT i.sha256 FROM cut_survivors s JOIN facts.images i ON i.rowid = s.n"
     rows = image_rows(plan, Stage.ASSOCIATE) if kind is IMAGES else sentence_rows(plan, Stage.ASSOCIATE)
@@ -93,7 +105,7 @@ def _keys(plan: Plan, kind: Kind) -> str:
 
 
 def trained(lake: Lake, scorer: str) -> Trained | None:
-    """Return the newest centroids of the scorer ``scorer`` (its digest), or None."""
+    """Return the newest centroids of a scorer, given its digest, or None."""
     found = lake.query(
         """SELECT p.path, any_value(c.n), p."commit", count(*)
         FROM partitions p JOIN centroids c ON c.scorer = p.scorer AND c."commit" = p."commit"
@@ -107,7 +119,7 @@ def trained(lake: Lake, scorer: str) -> Trained | None:
 
 
 def _digest(lake: Lake, scorer: str, commit: int) -> str:
-    """Hash the centroids' hex digits in the order of clusters; a block at a time, 2M of 1,024 dimensions being 8 GB."""
+    """Hash the centroids' hex digits in cluster order, in blocks: 2M of 1,024 dimensions are 8 GB."""
     digest = hashlib.sha256()
     ordered = "SELECT hex(vector) AS digits FROM centroids WHERE scorer = ? AND commit = ? ORDER BY cluster"
     for batch in lake.blocks(ordered, (scorer, commit), rows=SAMPLE_BLOCK):

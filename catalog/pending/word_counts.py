@@ -1,4 +1,4 @@
-"""Find the shards whose words are not counted, merge counts into probabilities, and find those that are frozen."""
+"""Find shards whose words are not counted, merge counts into probabilities, and load frozen probabilities."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,8 +13,10 @@ from pairmill.catalog.terms.ids import text_id
 
 @dataclass(frozen=True)
 class Frozen:
-    """Word probabilities as committed: ``path`` of their file, the distinct ``sentences`` of the lake then (0 where
-    they were imported), and a digest of their content."""
+    """Committed word probabilities: ``path`` of their file, and a digest of their content.
+
+    ``sentences``: distinct sentences in the lake when they were frozen, 0 for imported probabilities.
+    """
 
     path: str
     sentences: int
@@ -22,14 +24,14 @@ class Frozen:
 
 
 def n_sentences(lake: Lake) -> int:
-    """Count distinct sentences, what a corpus' growth is measured by: a page that is read again adds none."""
+    """Count distinct sentences, the measure of a corpus' growth: a page that is read again adds none."""
     return lake.query("SELECT count(*) FROM sentence_content")[0][0]
 
 
 def pending_counts(lake: Lake, scorer: str) -> Iterator[list[WorkItem]]:
-    """List the shards with sentences whose words the scorer ``scorer`` has not counted; in rounds.
+    """Yield rounds of work items over shards whose sentences ``scorer`` has not counted.
 
-    A document that was read again is counted again: shares hardly move, and a shard's counts never change.
+    A document that is read again is counted again: shares hardly change, and a shard's counts stay fixed.
     """
     sql = """SELECT shard, sum(rows)::BIGINT FROM partitions WHERE "table" = 'sentences' AND rows > 0
         AND shard NOT IN (SELECT shard FROM partitions WHERE "table" = 'word_counts' AND scorer = ?)
@@ -40,8 +42,11 @@ def pending_counts(lake: Lake, scorer: str) -> Iterator[list[WorkItem]]:
 
 
 def merged(lake: Lake, scorer: str, rarest: float) -> pa.Table:
-    """Add up the counts of all shards: ``word`` and ``p``, its share of all words, where that is at least ``rarest``;
-    sorted by word. At most 1 / rarest rows, whatever the corpus; DuckDB spills what it groups."""
+    """Sum the counts of all shards into ``word`` and ``p``, its share of all words, sorted by word.
+
+    Words with a share below ``rarest`` are left out, so there are at most 1 / rarest rows, whatever the corpus size.
+    DuckDB spills the groups.
+    """
     counts = "SELECT word, sum(n) AS n FROM word_counts WHERE scorer = ? GROUP BY word"
     return lake.table(
         f"WITH counts AS ({counts}), whole AS (SELECT sum(n) AS n FROM counts) "
@@ -52,7 +57,7 @@ def merged(lake: Lake, scorer: str, rarest: float) -> pa.Table:
 
 
 def frozen(lake: Lake, scorer: str) -> Frozen | None:
-    """Return the newest probabilities of the scorer ``scorer`` (its digest), or None."""
+    """Return the newest frozen probabilities of a scorer, given its digest, or None."""
     found = lake.query(
         """SELECT p.path, any_value(w.sentences), p."commit" FROM partitions p
         JOIN word_probabilities w ON w.scorer = p.scorer AND w."commit" = p."commit"
@@ -69,5 +74,5 @@ def frozen(lake: Lake, scorer: str) -> Frozen | None:
 
 
 def content_digest(rows: pa.Table) -> str:
-    """Hash ``word`` and ``p`` to 32 hex digits. p is a quotient of whole numbers in 17 digits: the same everywhere."""
+    """Hash ``word`` and ``p`` to 32 hex digits. p is a quotient of integers with 17 digits, equal on every machine."""
     return text_id("\n".join(rows["word"].to_pylist()), *map(repr, rows["p"].to_pylist()))

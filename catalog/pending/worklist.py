@@ -1,7 +1,7 @@
-"""List the work still to do: what the recipe makes eligible so far, minus what has this score from this scorer.
+"""List pending work: the items that are eligible so far, minus those that have this score from this scorer.
 
-That one anti-join is resume, incremental ingest and 'the captioner changed'. Shards whose scorer has as many rows as
-the shard has contents are left out before the join on keys, so a finished lake answers from ``partitions`` alone.
+This one anti-join implements resuming, incremental ingest and a changed captioner. Shards whose scorer has as many rows
+as the shard has contents are skipped before the join on keys, so a finished lake answers from ``partitions`` alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,12 +13,15 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Score, Stage
 
-# Keys of one round, which are held as Python texts: some 600 MB. 2.1B sentences are 420 rounds.
+# Keys per round, which are held as Python strings: about 600 MB. 2.1B sentences are 420 rounds.
 ROUND = 5_000_000
 
 
 def rounds(shards: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
-    """Cut (shard, rows) into runs of shards of at most ROUND rows (a larger one alone); one empty run when none is."""
+    """Batch (shard, rows) into lists of shards with at most ROUND rows; yield one empty list if there are no shards.
+
+    A shard with more rows gets a list of its own.
+    """
     run: list[str] = []
     held = 0
     for shard, n in shards:
@@ -31,8 +34,10 @@ def rounds(shards: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
 
 
 def by_rounds(lake: Lake, sql: str) -> Iterator[list[tuple]]:
-    """Yield the rows of ``sql`` (``shard``, the list ``keys`` and more, a row a shard) in rounds by shard. DuckDB keeps
-    what is not of this round, and spills it if need be."""
+    """Yield the rows of ``sql``, one per shard with the columns ``shard`` and ``keys`` (a list), in rounds by shard.
+
+    DuckDB holds the other rounds' rows, and spills them if necessary.
+    """
     lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_rows AS {sql}")
     for run in rounds(lake.query("SELECT shard, len(keys) FROM pending_rows ORDER BY shard")):
         mine = "SELECT * FROM pending_rows WHERE shard IN (SELECT unnest(?::VARCHAR[])) ORDER BY shard"
@@ -40,9 +45,9 @@ def by_rounds(lake: Lake, sql: str) -> Iterator[list[tuple]]:
 
 
 def pending_images(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> Iterator[list[WorkItem]]:
-    """List distinct pictures that pass the rules so far and lack a row in any of ``tables``, by home shard.
+    """Yield rounds of work items over distinct images that pass the rules so far and lack a row in any of ``tables``.
 
-    In rounds, so that a lake of any size is worked through in bounded memory; there is at least one, maybe empty.
+    Items are by home shard. Rounds bound the memory for a lake of any size; there is at least one, possibly empty.
     """
     checks = [check for check in plan.image_checks if check.stage < stage]
     rows = surviving_images(plan, checks, "pending_shards")
@@ -50,7 +55,7 @@ def pending_images(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) 
 
 
 def pending_sentences(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stage) -> Iterator[list[WorkItem]]:
-    """List distinct sentences that pass the rules so far and lack a row in any of ``tables``, as `pending_images`."""
+    """Yield rounds of work items over distinct sentences, as `pending_images` does over images."""
     checks = [check for check in plan.sentence_checks if check.stage < stage]
     rows = surviving_sentences(plan, checks, None, "pending_open", "pending_shards")
     return _pending(lake, plan, tables, "sentence_content", "content", rows, "sentences")
@@ -59,8 +64,11 @@ def pending_sentences(lake: Lake, plan: Plan, tables: Sequence[str], stage: Stag
 def _pending(
     lake: Lake, plan: Plan, tables: Sequence[str], content: str, key: str, rows: str, payload: str
 ) -> Iterator[list[WorkItem]]:
-    """List work items in rounds. ``rows`` is SQL for the eligible keys, at least those among ``pending_open``:
-    the contents of unfinished shards, ``pending_shards``."""
+    """Yield rounds of work items over contents that lack a row in any of ``tables``.
+
+    ``rows`` is SQL of the eligible keys, at least those among ``pending_open``: the contents of the unfinished shards
+    ``pending_shards``.
+    """
     finished = " INTERSECT ".join(_finished_shards(plan, table, content) for table in tables)
     shards = f"SELECT shard, count(*) FROM {content} WHERE shard NOT IN ({finished}) GROUP BY shard ORDER BY shard"
     for run in rounds(lake.query(shards)):
@@ -70,10 +78,11 @@ def _pending(
 def _pending_in(
     lake: Lake, plan: Plan, tables: Sequence[str], content: str, key: str, rows: str, payload: str, shards: list[str]
 ) -> list[WorkItem]:
+    """Return the work items of one round, the shards ``shards``; one item per shard and set of missing tables."""
     lake.execute("CREATE OR REPLACE TEMP TABLE pending_shards AS SELECT unnest(?::VARCHAR[]) AS shard", (shards,))
     of_shard = "shard IN (SELECT shard FROM pending_shards)"
     lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_open AS SELECT {key}, shard FROM {content} WHERE {of_shard}")
-    # A score that no unfinished shard has any of is not looked for: a fifth of the time at 10M pictures.
+    # Scores without any row in the unfinished shards are not joined: saves a fifth of the time at 10M images.
     begun = lake.query(
         'SELECT DISTINCT "table", scorer FROM partitions WHERE rows > 0 AND shard IN (SELECT shard FROM pending_shards)'
     )
@@ -87,7 +96,7 @@ def _pending_in(
     )
     flags = ", ".join(f"{lack} AS f{n}" for n, lack in enumerate(lacking))
     groups = ", ".join(f"f{n}" for n in range(len(tables)))
-    # A shard's keys, which hold no blanks, come as one text: 1.9M of them are read in 0.04 s, as lists in 1.5 s.
+    # A shard's keys, which contain no spaces, come as one string: 1.9M are read in 0.04 s, against 1.5 s as lists.
     found = lake.query(
         f"SELECT shard, {groups}, string_agg({key}, ' ' ORDER BY {key}) FROM ("
         f"SELECT c.shard, c.{key}, {flags} FROM pending_open c SEMI JOIN ({rows}) e ON e.{key} = c.{key}{joins} "
@@ -104,6 +113,7 @@ def _pending_in(
 
 
 def _finished_shards(plan: Plan, table: str, content: str) -> str:
+    """Return SQL for the shards in which ``table`` has as many rows of the scorer as there are contents."""
     return (
         f"SELECT p.shard FROM (SELECT shard, sum(rows) AS done FROM partitions WHERE \"table\" = '{table}' "
         f"AND scorer = '{plan.scorer(table)}' GROUP BY shard) p JOIN (SELECT shard, count(*) AS n FROM {content} "
@@ -112,9 +122,10 @@ def _finished_shards(plan: Plan, table: str, content: str) -> str:
 
 
 def payload_paths(lake: Lake, table: str, shards: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """List the Parquet files of ``table`` by shard, as absolute paths that a worker can open.
+    """Return the Parquet files of ``table`` by shard, as absolute paths that a worker can open.
 
-    Raises PairmillError when one is damaged; not of ``payloads``: a picture is checked by itself when it is read.
+    Raises:
+        PairmillError: A file is damaged; not for ``payloads``, because each image is verified when it is read.
     """
     wanted = sorted(set(shards))
     if not wanted:
@@ -130,14 +141,14 @@ def payload_paths(lake: Lake, table: str, shards: Iterable[str]) -> dict[str, tu
 
 
 def in_file_order(lake: Lake, item: WorkItem) -> list[str]:
-    """Return an item's pictures in the order in which the shard's files of bytes hold them; those in none come last."""
+    """Return an item's images in the order in which the shard's payload files store them; missing ones come last."""
     rows = lake.query("SELECT sha256 FROM payloads WHERE shard = ? ORDER BY rowid", (item.shard,))
     place = {sha: n for n, (sha,) in enumerate(rows)}
     return sorted(item.keys, key=lambda sha: (place.get(sha, len(place)), sha))
 
 
 def pending_vectors(lake: Lake, plan: Plan, score: Score) -> Iterator[list[WorkItem]]:
-    """List contents with a vector that lack a row of ``score``, which is made of vectors; with the files of these."""
+    """Yield contents with a vector but no row of ``score``, a score computed from vectors, with the vectors' files."""
     vectors = plan.scorer(score.vector_table)
     sql = f"""SELECT v.shard, list(v.{score.key} ORDER BY v.{score.key}) AS keys FROM
         (SELECT shard, {score.key} FROM {score.vector_table} WHERE scorer = '{vectors}') v

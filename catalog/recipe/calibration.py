@@ -1,7 +1,8 @@
-"""Read a rule whose number is set by the share that it is to drop: what it compares, and which tail falls.
+"""Parse calibrated rules: rules whose threshold is set by the share of items to drop.
 
-Such a rule is one comparison with ``{threshold}`` by >= or <=, so that the item at the threshold passes: a threshold
-that is one of the values then never drops more than it was asked to, however many items share that value.
+A calibrated rule is one comparison of a score with ``{threshold}`` by >= or <=, so an item at the threshold passes. A
+threshold that equals one of the values therefore never drops more than the requested share, however many items have
+that value.
 """
 
 import re
@@ -20,22 +21,30 @@ _NUMBER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DOUBLE|FLOAT|DECIMAL.*
 
 @dataclass(frozen=True)
 class Compared:
-    """``expression`` is SQL over score columns; with ``keeps_high`` what is below the threshold falls, else above."""
+    """The score side of a calibrated comparison: ``expression`` is SQL over score columns.
+
+    With ``keeps_high``, items below the threshold are dropped; otherwise items above the threshold.
+    """
 
     expression: str
     keeps_high: bool
 
 
 def filled(keep: str, threshold: float | None) -> str:
-    """Put a number into a predicate. NULL while there is none: of items without a value, and there are no others then,
-    none passes."""
+    """Substitute a threshold for ``{threshold}`` in a predicate; None becomes NULL, which no item passes.
+
+    A calibrated rule lacks a threshold only if no item has a value to calibrate on.
+    """
     number = "CAST(NULL AS DOUBLE)" if threshold is None else f"({threshold!r})" if threshold < 0 else repr(threshold)
     return keep.replace(THRESHOLD, number)
 
 
 def compared(rule_name: str, keep: str) -> Compared:
-    """Return what the predicate compares with its threshold. Raises BadPredicate when it is anything else than one >=
-    or <= with the threshold alone on one side, and a score on the other."""
+    """Return the expression that a predicate compares with its threshold.
+
+    Raises:
+        BadPredicate: The predicate is not one >= or <= with the threshold alone on one side and a score on the other.
+    """
     node = predicate.parsed(rule_name, keep.replace(THRESHOLD, f'"{THRESHOLD}"'))
     if node["class"] != "COMPARISON" or keep.count(THRESHOLD) != 1:
         raise _refused(rule_name, "write what else it asks for as rules of its own")
@@ -50,7 +59,7 @@ def compared(rule_name: str, keep: str) -> Compared:
 
 
 def check_number(rule_name: str, keep: str, known: Mapping[str, str]) -> None:
-    """Raise BadPredicate when what is compared, over columns ``known`` (name -> SQL type), is no number."""
+    """Raise BadPredicate unless the compared expression is numeric over the columns ``known`` (name -> SQL type)."""
     expression = compared(rule_name, keep).expression
     kind = predicate.type_of(rule_name, expression, known)
     if not _NUMBER.fullmatch(kind):
@@ -58,6 +67,7 @@ def check_number(rule_name: str, keep: str, known: Mapping[str, str]) -> None:
 
 
 def _refused(rule_name: str, remedy: str) -> BadPredicate:
+    """Return the error for a predicate that cannot be calibrated, with ``remedy``."""
     return BadPredicate(
         f"rule '{rule_name}': `calibrate` sets the number of one comparison, such as `{EXAMPLE}`; {remedy}."
     )

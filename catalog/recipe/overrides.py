@@ -1,4 +1,4 @@
-"""Apply `--set` overrides to a recipe, and write its errors as sentences that say what to write instead."""
+"""Apply ``--set`` overrides to a recipe, and format validation errors as sentences with a remedy."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -12,8 +12,11 @@ from pairmill.catalog.terms.error import BadRecipe
 
 
 def override(content: dict[str, Any], key: str, text: str) -> None:
-    """Set a dotted key of a recipe that is not validated yet; ``text`` is YAML. Raises BadRecipe for a key or value
-    that cannot be."""
+    """Set a dotted key in the content of a recipe before validation; ``text`` is YAML.
+
+    Raises:
+        BadRecipe: ``text`` is not YAML, or the key does not exist.
+    """
     try:
         value = parsed(text)
     except ValueError as error:
@@ -31,8 +34,12 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
 
 
 def replace_alternatives(content: dict[str, Any], keys: Collection[str]) -> None:
-    """Take out what an override among ``keys`` stands in the place of: `balance.target` replaces a recipe's cap, and
-    the other way round. Where both are overridden, both stay, which the recipe's own check refuses."""
+    """Remove the setting that an override among ``keys`` replaces.
+
+    `balance.target` replaces a recipe's cap, and vice versa.
+
+    If both are overridden, both stay, and the recipe's own validation refuses them.
+    """
     balance = content.get("balance")
     for name, other in (("cap", "target"), ("target", "cap")):
         asked = f"balance.{name}" in keys and f"balance.{other}" not in keys
@@ -41,6 +48,7 @@ def replace_alternatives(content: dict[str, Any], keys: Collection[str]) -> None
 
 
 def _step(at: Any, part: str, key: str) -> Any:
+    """Return the part of a recipe named ``part`` below ``at``; create an empty section if it is missing."""
     if isinstance(at, list):
         return at[_index(at, part, key)]
     if not isinstance(at, dict):
@@ -51,7 +59,7 @@ def _step(at: Any, part: str, key: str) -> Any:
 
 
 def _index(at: list[Any], part: str, key: str) -> int:
-    """Find an element of a list by its number, or by its `name` (rules, captioners)."""
+    """Return the index of a list element by its number, or by its `name` (rules, captioners)."""
     names = [str(item.get("name")) if isinstance(item, dict) else "" for item in at]
     if part in names:
         return names.index(part)
@@ -63,7 +71,7 @@ def _index(at: list[Any], part: str, key: str) -> int:
 
 
 def explain_fault(fault: Any, content: Mapping[str, Any], model: type[BaseModel]) -> str:
-    """Write one pydantic error as a sentence with its remedy."""
+    """Format one pydantic error as a sentence with its remedy."""
     where = _where(fault["loc"], content)
     if fault["type"] == "extra_forbidden":
         key, known = str(fault["loc"][-1]), _fields_at(fault["loc"][:-1], model)
@@ -79,7 +87,7 @@ def explain_fault(fault: Any, content: Mapping[str, Any], model: type[BaseModel]
 
 
 def _where(loc: Sequence[str | int], content: Any) -> str:
-    """Write where the error is by names: `images.short_side.keep` rather than `images.0.keep`."""
+    """Format the location of an error by names: `images.short_side.keep` rather than `images.0.keep`."""
     parts, at = [], content
     for key in loc:
         if isinstance(at, dict):
@@ -91,6 +99,7 @@ def _where(loc: Sequence[str | int], content: Any) -> str:
 
 
 def _fields_at(loc: Sequence[str | int], model: type[BaseModel]) -> list[str]:
+    """Return the names of the settings that the recipe section at ``loc`` accepts."""
     for key in loc:
         if isinstance(key, str) and key in model.model_fields:
             model = _model_in(model.model_fields[key].annotation) or model
@@ -98,6 +107,7 @@ def _fields_at(loc: Sequence[str | int], model: type[BaseModel]) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """Return the first pydantic model in a type annotation, such as Rule in ``list[Rule]``; None without one."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_in, get_args(annotation))), None)

@@ -1,6 +1,6 @@
-"""Declare the parts of a recipe as typed settings with their meaning; the Prefect form is drawn from them.
+"""Declare the sections of a recipe as typed settings with descriptions, which the Prefect form shows.
 
-The defaults are RealSyn's figures (arXiv 2502.12513) where it gives any.
+The defaults are RealSyn's figures (arXiv 2502.12513) where the paper gives any.
 """
 
 import string
@@ -24,25 +24,26 @@ from pairmill.catalog.recipe.predicate import columns_of
 from pairmill.catalog.recipe.whole_number import WholeNumber
 from pairmill.catalog.terms.error import BadPredicate
 
-# Names under which the cut itself drops a picture or a sentence.
+# Names under which the cut itself drops an image or a sentence; no rule may use them.
 RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "no_text", "balance", "max_uses", "same_text"})
-USUAL_CAP = 35  # of RealSyn's 30M
-USUAL_ENCODING = "jpeg-90"  # of 448 pixels some 50 kB; PNG has 300
+USUAL_CAP = 35  # RealSyn's cap for its 30M dataset
+USUAL_ENCODING = "jpeg-90"  # an image of 448 pixels takes about 50 kB; PNG takes 300 kB
 FUSE_FIELDS = ("caption", "tags", "sentence")
 CAPTION_PROMPT = "Describe this image in one or two plain sentences. Name what can be seen; guess nothing."
-# For an instruct model of a few billion weights: what it is given, a line each, then what it is to do with it.
+# For an instruct model of a few billion weights: the inputs, one per line, then the instruction.
 FUSE_PROMPT = (
     "Caption of a picture: {caption}\nTags: {tags}\nA sentence that may be about it: {sentence}\n"
     "Write one fluent text of one or two sentences that describes the picture. Keep what the caption says is seen. "
     "Take names and details from the rest only where they agree with it. Invent nothing. "
     "Answer with the text alone, without a heading or remarks."
 )
-# More than any table has rows, and less than its numbers hold: a larger count is a slip of the hand.
+# Upper limit of counts: more than any table has rows, and within BIGINT. A larger count is a typing error.
 MOST = 10**12
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 
 
 def _model_spec(spec: str) -> str:
+    """Validate the prefix of a model spec. Raise ValueError with the accepted forms."""
     if not spec.startswith(("open_clip:", "hf:", "spacy:", "http:")) or spec.endswith((":", "/")):
         raise ValueError(
             f"'{spec}' names no model; write open_clip:MODEL/PRETRAINED, open_clip:local-dir:FOLDER, hf:NAME, "
@@ -55,13 +56,16 @@ ModelSpec = Annotated[str, AfterValidator(_model_spec)]
 
 
 class Settings(BaseModel):
-    """A part of a recipe: an unknown key is an error, and nothing changes after loading."""
+    """Base of all recipe sections: an unknown key is an error, and instances are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Calibrate(Settings):
-    """How a rule's number is set by share: once, over the items that reach the rule first, then frozen in the lake."""
+    """Set a rule's threshold by the share of items to drop.
+
+    The threshold is computed once, over the items that reach the rule, and then frozen in the lake.
+    """
 
     drop: float = Field(gt=0, lt=1, description="The share that falls: at most this, and less only by equal values.")
     threshold: float | None = Field(
@@ -72,7 +76,7 @@ class Calibrate(Settings):
 
 
 class Rule(Settings):
-    """One named predicate; an item for which it is false or NULL is dropped under this name."""
+    """One named predicate. An item for which the predicate is false or NULL is dropped under the rule's name."""
 
     name: Name = Field(description="Named in `decisions.dropped_by` and in the funnel.")
     keep: str = Field(description="A boolean SQL expression over score columns: `least(width, height) >= 100`.")
@@ -82,32 +86,34 @@ class Rule(Settings):
 
     @property
     def predicate(self) -> str:
-        """``keep`` with its number; with NULL while a calibrated rule has none."""
+        """``keep`` with its threshold substituted; NULL if a calibrated rule has no threshold yet."""
         return self.keep if self.calibrate is None else filled(self.keep, self.calibrate.threshold)
 
     @property
     def remark(self) -> str:
-        """What was asked for, to be shown beside the number that it came to."""
+        """The requested share of a calibrated rule as an SQL comment, shown beside the threshold; else ''."""
         return "" if self.calibrate is None else f" -- calibrate: {{drop: {self.calibrate.drop:g}}}"
 
     def at(self, threshold: float) -> Self:
-        """Return the calibrated rule with its number."""
+        """Return a copy of the calibrated rule with ``threshold`` set."""
         assert self.calibrate is not None
         return self.model_copy(update={"calibrate": self.calibrate.model_copy(update={"threshold": threshold})})
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
-        """Leave ``calibrate`` out where there is none: digests and records stay what they were before it was known."""
+        """Omit ``calibrate`` when unset, so that digests and records older than this setting stay valid."""
         content = write(self)
         return {name: value for name, value in content.items() if name != "calibrate" or value is not None}
 
     @field_validator("keep", mode="before")
     @classmethod
     def _from_yaml(cls, value: object) -> object:
-        return str(value).lower() if isinstance(value, bool) else value  # YAML's own true, meant as SQL
+        """Convert a YAML boolean to SQL text: ``keep: true`` means the SQL literal."""
+        return str(value).lower() if isinstance(value, bool) else value
 
     @model_validator(mode="after")
     def _is_scalar(self) -> Self:
+        """Refuse a reserved name, ``{threshold}`` without ``calibrate``, and a non-scalar predicate."""
         if self.name in RESERVED:
             raise ValueError(f"'{self.name}' names a step of the cut itself; call the rule something else")
         if THRESHOLD in self.keep and self.calibrate is None:
@@ -122,7 +128,7 @@ class Rule(Settings):
 
 
 class Duplicates(Settings):
-    """How duplicate pictures are found; the best surviving member of each group is kept."""
+    """Settings for finding duplicate images. The best surviving member of each group is kept."""
 
     clusters: int = Field(
         1_000_000, ge=1, le=MOST, description="Clusters of pictures, fewer when there are few pictures."
@@ -139,15 +145,18 @@ class Duplicates(Settings):
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
-        """Leave the clusters out where they are as many as before they could be set: digests and records stay."""
+        """Omit cluster settings at their defaults, so that digests and records older than these settings stay valid."""
         later = ("clusters", "per_cluster")
         usual = {name for name in later if getattr(self, name) == type(self).model_fields[name].default}
         return {name: value for name, value in write(self).items() if name not in usual}
 
 
 class SentenceDuplicates(Settings):
-    """How duplicate sentences are found. Of each group the rules' survivor with the smallest content id is given to
-    pictures, in the place of any of its group; the others fall as `duplicate`."""
+    """Settings for finding duplicate sentences.
+
+    Of each group, the sentence with the smallest content id among those that pass the rules represents the group:
+    images get this sentence in place of any other member. The others are dropped as `duplicate`.
+    """
 
     jaccard: float = Field(
         0.8, ge=0.5, le=1, description="Smallest share of character 3-grams that two sentences have in common."
@@ -161,7 +170,7 @@ class SentenceDuplicates(Settings):
 
 
 class Association(Settings):
-    """How sentences are retrieved for pictures."""
+    """Settings for retrieving sentences for images."""
 
     clusters: int = Field(
         2_000_000, ge=1, le=MOST, description="Sentence clusters; fewer when there are few sentences."
@@ -180,8 +189,10 @@ class Association(Settings):
 
 
 class Balance(Settings):
-    """How many pictures of one cluster are kept, so that no kind crowds out the others: a cap, or what is to be kept in
-    all; at most 35 a cluster where the recipe says neither."""
+    """Settings for limiting the images per cluster, so that no kind of image dominates: a cap, or a total to keep.
+
+    Without either setting the cap is 35 images per cluster.
+    """
 
     clusters: int = Field(
         1_000_000, ge=1, le=MOST, description="Clusters of pictures, fewer when there are few pictures."
@@ -199,24 +210,26 @@ class Balance(Settings):
     @model_validator(mode="before")
     @classmethod
     def _has_a_cap(cls, given: object) -> object:
+        """Add the default cap if neither `cap` nor `target` is set."""
         if isinstance(given, dict) and given.get("cap") is None and given.get("target") is None:
             return {**given, "cap": USUAL_CAP}
         return given
 
     @model_validator(mode="after")
     def _has_one(self) -> Self:
+        """Refuse `cap` together with `target`."""
         if self.cap is not None and self.target is not None:
             raise ValueError("`cap` and `target` both say how many pictures are kept; leave one of them out")
         return self
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
-        """Leave out which of `cap` and `target` is not there: digests and records stay as before there was a target."""
+        """Omit whichever of `cap` and `target` is unset, so that digests older than `target` stay valid."""
         return {name: value for name, value in write(self).items() if value is not None}
 
 
 class Captioner(Settings):
-    """A vision-language model that describes what the recipe kept."""
+    """A vision-language model that describes the images that the recipe keeps."""
 
     name: Name = Field("main", description="Stored with each caption.")
     model: str = Field("captioner", description="A key of `models`.")
@@ -239,13 +252,16 @@ class Captioner(Settings):
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
-        """Leave out what is as usual: digests and records stay what they were before it could be set."""
+        """Omit settings at their defaults, so that digests and records older than these settings stay valid."""
         usual = {"encoding": USUAL_ENCODING, "weight": 1.0}
         return {name: value for name, value in write(self).items() if name not in usual or value != usual[name]}
 
 
 class Captions(Settings):
-    """Which of several captioners' texts is a picture's caption: what rules read, fusion takes and `pairs` holds."""
+    """Settings for choosing an image's caption among the texts of several captioners.
+
+    Rules read this caption, fusion uses it, and `pairs` stores it.
+    """
 
     choose: Literal["first", "best", "mixture"] = Field(
         "first",
@@ -261,13 +277,14 @@ class Captions(Settings):
 
     @model_validator(mode="after")
     def _asks_of_a_mixture(self) -> Self:
+        """Refuse `ask: every` unless `choose` is mixture: otherwise every captioner is asked anyway."""
         if self.ask == "every" and self.choose != "mixture":
             raise ValueError(f"`choose: {self.choose}` asks every captioner anyway; leave `ask` out")
         return self
 
 
 class Tags(Settings):
-    """How CLIP labels pictures, zero-shot: `models.tagger` where it is named, else `models.clip`."""
+    """Settings for labelling images zero-shot with CLIP: `models.tagger` if the recipe names it, else `models.clip`."""
 
     vocabulary: list[str] | str = Field(
         description="The words, a file with one per line, or imagenet: the names of its 1,000 classes."
@@ -288,24 +305,27 @@ class Tags(Settings):
     @field_validator("vocabulary")
     @classmethod
     def _has_words(cls, value: list[str] | str) -> list[str] | str:
+        """Validate a vocabulary given as a list; a file name or `imagenet` is resolved later."""
         return check_vocabulary(value) if isinstance(value, list) or not value else value
 
     @field_validator("template")
     @classmethod
     def _has_one_place(cls, value: str) -> str:
+        """Refuse a template without exactly one {}."""
         if value.count("{}") != 1:
             raise ValueError("needs one {} where the word goes")
         return value
 
     @model_validator(mode="after")
     def _can_tell_apart(self) -> Self:
+        """Refuse `strict` with a vocabulary of fewer than two words."""
         if isinstance(self.vocabulary, list) and len(self.vocabulary) < 2 and self.strict and not self.mined:
             raise ValueError("`strict` needs words to tell apart: give `vocabulary` two or more, or leave it out")
         return self
 
 
 def check_vocabulary(words: Sequence[str]) -> list[str]:
-    """Return the words of `tags` as a list. Raises ValueError for none, an empty one, or one that is there twice."""
+    """Return the words of `tags` as a list. Raise ValueError for an empty list, an empty word or a repeated word."""
     if not words or not all(word.strip() for word in words):
         raise ValueError("holds no words, or an empty one")
     if twice := sorted(word for word, n in Counter(words).items() if n > 1):
@@ -314,8 +334,11 @@ def check_vocabulary(words: Sequence[str]) -> list[str]:
 
 
 class Fuse(Settings):
-    """How a model fuses caption, tags and a retrieved sentence into one synthetic text: a language model by these
-    texts alone, a vision-language model shown the picture as well. The model's own config says which it is."""
+    """Settings for fusing caption, tags and a retrieved sentence into one synthetic text with a model.
+
+    A language model reads these texts alone; a vision-language model also sees the image. The model's own config says
+    which kind it is.
+    """
 
     model: str = Field("captioner", description="A key of `models`.")
     prompt: str = Field(FUSE_PROMPT, description="What the model is asked; may hold {caption}, {tags}, {sentence}.")
@@ -327,6 +350,7 @@ class Fuse(Settings):
     @field_validator("prompt")
     @classmethod
     def _knows_fields(cls, value: str) -> str:
+        """Refuse a prompt with no field of FUSE_FIELDS, with any other field, or with a format or conversion."""
         parts = [part[1:] for part in string.Formatter().parse(value) if part[1] is not None]
         if not parts or any(form or conversion or field not in FUSE_FIELDS for field, form, conversion in parts):
             raise ValueError("may hold {caption}, {tags} and {sentence}, at least one of them and no other braces")
@@ -334,7 +358,7 @@ class Fuse(Settings):
 
 
 class Words(Settings):
-    """Whose word probabilities ``corpus_entropy`` is computed by."""
+    """Source of the word probabilities that ``corpus_entropy`` is computed with."""
 
     counts: str = Field(
         "",
@@ -347,7 +371,7 @@ class Words(Settings):
 
 
 class Ingest(Settings):
-    """How sources are read into rows."""
+    """Settings for reading sources into rows."""
 
     documents_per_shard: int = Field(
         1000, ge=1, le=MOST, description="Documents per shard, the unit of work and of resuming."
@@ -367,7 +391,10 @@ class Ingest(Settings):
 
 
 class Fetch(Settings):
-    """How pictures that documents only link to are fetched. Limits change the speed, never what is fetched."""
+    """Settings for fetching images that documents only link to.
+
+    Limits change the speed, never which images are fetched.
+    """
 
     connections: int = Field(64, ge=1, le=10_000, description="Connections at once, of all workers together.")
     per_host: int = Field(8, ge=1, le=1000, description="Connections at once to one host, of all workers together.")
@@ -379,14 +406,14 @@ class Fetch(Settings):
 
 
 class Decoding(Settings):
-    """How pictures are decoded, once for all image scorers."""
+    """Settings for decoding images, once for all image scorers."""
 
     side: int = Field(224, ge=32, le=1024, description="The shorter side after decoding, in pixels: what CLIP takes.")
     mode: Literal["exact", "scaled"] = Field("exact", description="scaled reduces JPEGs while decoding: faster.")
 
 
 class ClipSettings(Settings):
-    """How the embeddings are computed."""
+    """Settings for computing CLIP embeddings."""
 
     precision: Literal["fp32", "bf16"] = Field(
         "fp32",

@@ -1,8 +1,7 @@
-"""Compile a recipe for SQL: which rule reads which score, and from which stage of the run on it applies.
+"""Compile a recipe for SQL: which score columns each rule reads, and from which stage the rule applies.
 
-A rule applies from the stage that computes its scores on. Rules are applied in the order of their stage, then of the
-recipe, because a row that was dropped at a cheap stage has no expensive score: to attribute its drop to the
-expensive rule would be wrong.
+A rule applies from the stage that computes its scores. Rules are ordered by stage, then by their order in the recipe: a
+row dropped at a cheap stage has no expensive score, so attributing the drop to the expensive rule would be wrong.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,10 @@ READABLE = Rule.model_construct(name="readable", keep="brightness IS NOT NULL")
 
 @dataclass(frozen=True, eq=False)
 class ScoreColumns:
-    """The columns that one table offers to rules: name -> SQL type, and how each is read from the table."""
+    """The columns of one table that rules may read.
+
+    ``columns`` maps name -> SQL type, ``source`` maps name -> expression that reads the value from the table.
+    """
 
     table: str
     stage: Stage
@@ -34,7 +36,7 @@ class ScoreColumns:
 class Check:
     """One compiled rule: ``keep`` is a scalar boolean over ``columns``, which come from ``tables``.
 
-    The ``keep`` of a calibrated ``rule`` that has no number yet compares with NULL: nothing passes it.
+    A calibrated ``rule`` without a threshold compares with NULL, so nothing passes its ``keep``.
     """
 
     name: str
@@ -46,20 +48,20 @@ class Check:
 
     @property
     def shown(self) -> str:
-        """The predicate as people are shown it."""
+        """The predicate as displayed to users, with the requested share of a calibrated rule as a comment."""
         return self.keep + self.rule.remark
 
     def at(self, threshold: float) -> "Check":
-        """Return the calibrated rule with its number."""
+        """Return a copy of the calibrated check with ``threshold`` set."""
         rule = self.rule.at(threshold)
         return replace(self, rule=rule, keep=predicate.normal_form(rule.name, rule.predicate))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A recipe, its compiled rules, the scores that it asks for, and the digests of the scorers in use, by table.
+    """A recipe, its compiled rules, the scores to compute, and the digests of the current scorers by table.
 
-    ``scorers`` grows while a run goes on: what is made from centroids has an identity only once they are trained.
+    ``scorers`` grows during a run: a scorer that depends on centroids has a digest only once they are trained.
     """
 
     recipe: Recipe
@@ -69,47 +71,50 @@ class Plan:
     scores: tuple[Score, ...]
 
     def with_scorer(self, table: str, digest: str) -> "Plan":
-        """Return the plan with ``digest`` as the scorer in use for ``table``."""
+        """Return the plan with ``digest`` as the current scorer of ``table``."""
         return replace(self, scorers={**self.scorers, table: digest})
 
     def scorer(self, table: str) -> str:
-        """Return the digest of the scorer in use for ``table``; '', which no row has, where it cannot be known yet."""
+        """Return the digest of the current scorer of ``table``; '' if not known yet, which matches no row."""
         return self.scorers.get(table, "")
 
     def captioner(self, place: int) -> str:
-        """Return under which name `scorers` holds the captioner at ``place``."""
+        """Return the key in `scorers` of the captioner at index ``place``."""
         return "captions" if place == 0 else f"captions {self.recipe.captioners[place].name}"
 
     def similarity(self, place: int) -> str:
-        """Return under which name `scorers` holds how well the captions of the captioner at ``place`` fit."""
+        """Return the key in `scorers` of the caption similarity of the captioner at index ``place``."""
         first, other = "caption_similarity", self.recipe.captioners[place].name
         return first if place == 0 else f"{first} {other}"
 
     @property
     def chooses_captions(self) -> bool:
-        """Whether a picture's caption is chosen among those of several captioners."""
+        """Whether an image's caption is chosen among several captioners."""
         return self.recipe.captions.choose != "first"
 
     @property
     def asks_drawn_alone(self) -> bool:
-        """Whether only one captioner is asked about a picture."""
+        """Whether each image is captioned by one captioner only, drawn at random by weight."""
         return self.recipe.captions.choose == "mixture" and self.recipe.captions.ask == "chosen"
 
     @property
     def compared_captioners(self) -> range:
-        """The places of the captioners whose texts are compared with their pictures: of all that may be chosen."""
+        """The indexes of the captioners whose texts are compared with the image: all that may be chosen."""
         n = len(self.recipe.captioners)
         return range(n if self.chooses_captions else min(n, 1))
 
     def made_by(self, table: str) -> tuple[str, ...]:
-        """Return the digests of all scorers whose rows are read for ``table``: of chosen captions several."""
+        """Return the digests of all scorers whose rows are read for ``table``.
+
+        There are several if captions are chosen among captioners.
+        """
         key = {"captions": self.captioner, "caption_similarity": self.similarity}.get(table)
         if key is None or not self.chooses_captions:
             return (self.scorer(table),)
         return tuple(self.scorer(key(place)) for place in self.compared_captioners)
 
     def alone(self, place: int) -> "Plan":
-        """Return the plan as if the captioner at ``place`` were the recipe's only one."""
+        """Return the plan as if the captioner at index ``place`` were the recipe's only one."""
         first = Recipe.model_fields["captions"].default
         recipe = self.recipe.model_copy(update={"captioners": [self.recipe.captioners[place]], "captions": first})
         own = {
@@ -119,11 +124,11 @@ class Plan:
         return replace(self, recipe=recipe, scorers={**self.scorers, **own})
 
     def checks(self, kind: str) -> tuple[Check, ...]:
-        """Return the rules on ``kind`` ('image', 'sentence')."""
+        """Return the compiled rules on ``kind`` ('image' or 'sentence')."""
         return self.image_checks if kind == "image" else self.sentence_checks
 
     def with_threshold(self, kind: str, name: str, threshold: float) -> "Plan":
-        """Return the plan, and in it the recipe, with the number that the calibrated rule ``name`` came to."""
+        """Return the plan, and its recipe, with the threshold of the calibrated rule ``name`` set."""
         rules = [rule.at(threshold) if rule.name == name else rule for rule in getattr(self.recipe, f"{kind}s")]
         checks = tuple(check.at(threshold) if check.name == name else check for check in self.checks(kind))
         recipe = self.recipe.model_copy(update={f"{kind}s": rules})
@@ -131,17 +136,17 @@ class Plan:
 
     @cached_property
     def image_tables(self) -> tuple[ScoreColumns, ...]:
-        """Columns that rules on images may read: the image's own, then those of each score of the plan."""
+        """The columns that rules on images may read: the image's own, then those of each score of the plan."""
         return tables_of("image", self.scores)
 
     @cached_property
     def sentence_tables(self) -> tuple[ScoreColumns, ...]:
-        """Columns that rules on sentences may read, as `image_tables`."""
+        """The columns that rules on sentences may read: the sentence's own, then those of each score of the plan."""
         return tables_of("sentence", self.scores)
 
 
 def tables_of(kind: str, scores: Sequence[Score]) -> tuple[ScoreColumns, ...]:
-    """Return the columns that rules may read of ``kind`` ('image', 'sentence'): its own, then those of ``scores``."""
+    """Return the columns that rules on ``kind`` ('image' or 'sentence') may read: its own, then those of ``scores``."""
     table, own = ("images", IMAGE_COLUMNS) if kind == "image" else ("sentence_content", SENTENCE_COLUMNS)
     types = {name: sql_type for name, (sql_type, _) in own.items()}
     base = ScoreColumns(table, Stage.INGEST, types, {name: name for name in types})
@@ -153,11 +158,16 @@ def tables_of(kind: str, scores: Sequence[Score]) -> tuple[ScoreColumns, ...]:
 
 
 def compile_plan(recipe: Recipe, scorers: Mapping[str, str], scores: Sequence[Score] | None = None) -> Plan:
-    """Check every rule of ``recipe`` before any work and sort them by the stage from which they apply.
+    """Validate every rule of ``recipe`` before any work, and sort the rules by the stage from which they apply.
 
-    ``scores`` are those that may be asked for, by default all that this installation declares. Raises BadPredicate for
-    a rule that is not one scalar boolean over known columns, BadRecipe for a rule on a score that this recipe does not
-    compute, and for a score that nothing declares.
+    Args:
+        recipe: The recipe to compile.
+        scorers: Digests of the scorers by table.
+        scores: The scores that rules may read; by default all that this installation declares.
+
+    Raises:
+        BadPredicate: A rule is not one scalar boolean over known columns.
+        BadRecipe: A rule reads a score that this recipe does not compute, or the recipe names an undeclared score.
     """
     known = declared() if scores is None else tuple(scores)
     _check_asked(recipe, known)
@@ -173,11 +183,12 @@ def compile_plan(recipe: Recipe, scorers: Mapping[str, str], scores: Sequence[Sc
 
 
 def has_section(recipe: Recipe, score: Score) -> bool:
-    """Tell whether the recipe has the section that the score needs, if it needs one."""
+    """Return whether the recipe has the section that the score needs, if it needs one."""
     return not score.needs or bool(getattr(recipe, score.needs))
 
 
 def _check_asked(recipe: Recipe, known: Sequence[Score]) -> None:
+    """Raise BadRecipe if the recipe's ``scores`` names a score that nothing declares."""
     names = [score.name for score in known if score.on_demand]
     for name in recipe.scores:
         if name not in names:
@@ -189,6 +200,7 @@ def _check_asked(recipe: Recipe, known: Sequence[Score]) -> None:
 def _compile(
     rules: tuple[Rule, ...], tables: Sequence[ScoreColumns], recipe: Recipe, scores: Sequence[Score]
 ) -> tuple[Check, ...]:
+    """Compile rules into checks sorted by stage. Raise BadPredicate or BadRecipe as `compile_plan` does."""
     home = {column: table for table in tables for column in table.columns}
     known = {column: table.columns[column] for column, table in home.items()}
     needs = {score.table: score.needs for score in scores if not has_section(recipe, score)}

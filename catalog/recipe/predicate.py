@@ -1,6 +1,7 @@
-"""Check a rule's predicate: one scalar boolean SQL expression over score columns, and nothing else.
+"""Validate a rule's predicate: one scalar boolean SQL expression over score columns, and nothing else.
 
-DuckDB's own parser reads it; what is not on the lists below is refused before anything is bound or run.
+DuckDB's own parser parses the predicate. Nodes, operators, types and functions that are not on the lists below are
+refused before anything is bound or run.
 """
 
 import json
@@ -16,7 +17,7 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.terms.error import BadPredicate
 
 LONGEST = 4000
-REMEMBERED = 4096  # a run parses the same predicates 55 to 137 times, 2 ms each
+REMEMBERED = 4096  # cache size; a run parses the same predicates 55 to 137 times, 2 ms each
 
 _NODES = {"COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "BETWEEN", "CASE", "CAST", "FUNCTION", "OPERATOR"}
 _OPERATORS = {"OPERATOR_NOT", "OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "COMPARE_IN", "COMPARE_NOT_IN",
@@ -35,8 +36,11 @@ _REMEDY = "A predicate is one boolean expression over score columns, such as `le
 
 
 def columns_of(rule_name: str, sql: str) -> frozenset[str]:
-    """Return the columns that a predicate reads, in lower case. Raises BadPredicate when it is not one scalar
-    expression."""
+    """Return the columns that a predicate reads, in lower case.
+
+    Raises:
+        BadPredicate: The predicate is not one scalar expression.
+    """
     found = set()
     for node in _walk(parsed(rule_name, sql)):
         if node["class"] not in _NODES:
@@ -48,8 +52,11 @@ def columns_of(rule_name: str, sql: str) -> frozenset[str]:
 
 
 def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
-    """Return the predicate's columns. Raises BadPredicate for one that is not in ``known`` (name -> DuckDB type), and
-    for a predicate that is not one BOOLEAN."""
+    """Return the columns of a predicate after type-checking it.
+
+    Raises:
+        BadPredicate: A column is not in ``known`` (name -> DuckDB type), or the predicate is not one BOOLEAN.
+    """
     columns = columns_of(rule_name, sql)
     kind = type_of(rule_name, sql, known)
     if kind != "BOOLEAN":
@@ -60,7 +67,11 @@ def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
 
 
 def type_of(rule_name: str, sql: str, known: Mapping[str, str]) -> str:
-    """Return the SQL type of an expression. Raises BadPredicate when it has none, and for a column not in ``known``."""
+    """Return the SQL type of an expression.
+
+    Raises:
+        BadPredicate: The expression has no type, or reads a column that is not in ``known`` (name -> DuckDB type).
+    """
     columns = columns_of(rule_name, sql)
     for column in sorted(columns - known.keys()):
         near = get_close_matches(column, known, n=1)
@@ -75,9 +86,12 @@ def type_of(rule_name: str, sql: str, known: Mapping[str, str]) -> str:
 
 
 def normal_form(rule_name: str, sql: str) -> str:
-    """Write the predicate as DuckDB does: no comment, no line end, safe between parentheses in a longer statement.
+    """Rewrite a predicate in DuckDB's normal form.
 
-    Raises BadPredicate as `columns_of` does.
+    The result has no comments or line ends, so it is safe between parentheses in a longer statement.
+
+    Raises:
+        BadPredicate: The predicate is not one scalar expression.
     """
     columns_of(rule_name, sql)
     return _normal_form(sql)
@@ -85,6 +99,7 @@ def normal_form(rule_name: str, sql: str) -> str:
 
 @lru_cache(REMEMBERED)
 def _normal_form(sql: str) -> str:
+    """Return DuckDB's normal form of an expression. Cached."""
     statement = quoted(f"SELECT (\n{sql}\n)")
     with _sandbox().cursor() as connection:
         text = connection.execute(f"SELECT json_deserialize_sql(json_serialize_sql({statement}))").fetchall()[0][0]
@@ -93,7 +108,7 @@ def _normal_form(sql: str) -> str:
 
 @lru_cache(REMEMBERED)
 def _tree(sql: str) -> str:
-    """Return DuckDB's tree of an expression, as JSON. Raises duckdb.Error."""
+    """Return DuckDB's parse tree of an expression as JSON. Raise duckdb.Error. Cached."""
     statement = quoted(f"SELECT (\n{sql}\n)")
     with _sandbox().cursor() as connection:
         return connection.execute(f"SELECT json_serialize_sql({statement})").fetchall()[0][0]
@@ -101,18 +116,19 @@ def _tree(sql: str) -> str:
 
 @lru_cache(REMEMBERED)
 def _described(sql: str, nothing: str) -> str:
-    """Return the type of an expression over these columns. Raises duckdb.Error."""
+    """Return the type of an expression over the typed NULL columns ``nothing``. Raise duckdb.Error. Cached."""
     with _sandbox().cursor() as connection:
         return connection.execute(f"DESCRIBE SELECT (\n{sql}\n) FROM (SELECT {nothing})").fetchall()[0][1]
 
 
 @cache
 def _sandbox() -> duckdb.DuckDBPyConnection:
+    """Return an in-memory DuckDB without file or network access, with one thread, shared by the process."""
     return duckdb.connect(config={"enable_external_access": False, "threads": 1, "lock_configuration": True})
 
 
 def written(node: dict[str, Any]) -> str:
-    """Write an expression of a tree as DuckDB does."""
+    """Convert an expression node of a parse tree back to SQL text."""
     with _sandbox().cursor() as connection:
         frame = json.loads(connection.execute("SELECT json_serialize_sql('SELECT 1')").fetchall()[0][0])
         frame["statements"][0]["node"]["select_list"] = [node]
@@ -122,8 +138,13 @@ def written(node: dict[str, Any]) -> str:
 
 
 def parsed(rule_name: str, sql: str) -> dict[str, Any]:
-    """Parse one expression into its tree. The line ends keep a comment from swallowing the parenthesis. Raises
-    BadPredicate for what is none."""
+    """Parse one expression into its tree.
+
+    The expression is parsed between line ends, so that a comment cannot hide the closing parenthesis.
+
+    Raises:
+        BadPredicate: The text is not one expression.
+    """
     if not sql.strip() or len(sql) > LONGEST or not sql.replace("\n", " ").replace("\t", " ").isprintable():
         raise _refused(rule_name, f"it is empty, longer than {LONGEST} characters, or holds what cannot be printed")
     try:
@@ -139,7 +160,7 @@ def parsed(rule_name: str, sql: str) -> dict[str, Any]:
 
 
 def _is_bare(node: dict[str, Any]) -> bool:
-    """Tell whether it is a SELECT of one expression from nothing: no clause, alias, CTE or set operation."""
+    """Return whether ``node`` is a SELECT of one expression from nothing: no clause, alias, CTE or set operation."""
     rest = {key: value for key, value in node.items() if key not in ("select_list", "from_table")}
     bare = {"type": "SELECT_NODE", "modifiers": [], "cte_map": {"map": []}, "where_clause": None,
             "group_expressions": [], "group_sets": [], "aggregate_handling": "STANDARD_HANDLING", "having": None,
@@ -148,7 +169,7 @@ def _is_bare(node: dict[str, Any]) -> bool:
 
 
 def _walk(root: Any) -> Iterator[dict[str, Any]]:
-    """Yield every expression node, without recursion: a hostile predicate may be deep."""
+    """Yield every expression node below ``root``, without recursion: a hostile predicate may be nested deeply."""
     waiting = [root]
     while waiting:
         value = waiting.pop()
@@ -161,6 +182,7 @@ def _walk(root: Any) -> Iterator[dict[str, Any]]:
 
 
 def _check_node(rule_name: str, node: dict[str, Any]) -> None:
+    """Raise BadPredicate if a node is a function, operator, column, cast or constant that predicates may not use."""
     kind = node["class"]
     if kind == "FUNCTION":
         aggregate = node["filter"] is not None or node["distinct"] or node["order_bys"]["orders"]
@@ -173,13 +195,14 @@ def _check_node(rule_name: str, node: dict[str, Any]) -> None:
         raise _refused(rule_name, f"name the column '{node['column_names'][-1]}' without its table")
     elif kind == "CAST" and node["cast_type"]["id"] not in _TYPES:
         raise _refused(rule_name, f"it casts to {node['cast_type']['id']}")
-    elif kind == "CONSTANT" and node["value"].get("value") in (math.inf, -math.inf):  # as 1e400
+    elif kind == "CONSTANT" and node["value"].get("value") in (math.inf, -math.inf):  # e.g. 1e400
         raise _refused(rule_name, "it holds a number that is too large")
     elif kind == "CONSTANT" and node["value"]["type"]["id"] not in _TYPES:
         raise _refused(rule_name, f"it holds a value of type {node['value']['type']['id']}")
 
 
 def _called(node: dict[str, Any]) -> str:
+    """Return the name of a node's type for messages: 'operator cast' for OPERATOR_CAST."""
     return node["type"].lower().replace("_", " ")
 
 

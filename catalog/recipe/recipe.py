@@ -1,4 +1,4 @@
-"""Load and check a recipe: a YAML file, by name or path, with overrides by dotted keys."""
+"""Load and validate a recipe: a YAML file, by name or path, with overrides by dotted keys."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ from pairmill.catalog.terms.secrets import without_secrets
 
 
 class Recipe(Settings):
-    """All settings that a dataset is made by."""
+    """All settings of a dataset."""
 
     name: Name = Field(description="The dataset's name.")
     scores: dict[Name, dict[str, Any]] = Field(
@@ -65,6 +65,7 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
+        """Refuse repeated names, `fuse` without a captioner, and models that `models` lacks."""
         for group in (self.images, self.sentences, self.captioners):
             names = [part.name for part in group]
             if twice := {name for name in names if names.count(name) > 1}:
@@ -82,6 +83,7 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _can_choose(self) -> Self:
+        """Refuse `captions` and weights that cannot choose among the captioners."""
         choose = self.captions.choose
         weighted = [each.name for each in self.captioners if each.weight != 1]
         if choose != "first" and len(self.captioners) < 2:
@@ -102,21 +104,27 @@ class Recipe(Settings):
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave `captions` out where it says nothing: digests and records stay what they were before it was known."""
+        """Omit `captions` at its default, so that digests and records older than this section stay valid."""
         usual = self.captions == type(self).model_fields["captions"].default
         return {name: value for name, value in write(self).items() if name != "captions" or not usual}
 
     def captions_chosen_by(self) -> tuple[str, ...]:
-        """Return all that decides which captioner's text is a picture's caption; () where it is the first one's."""
+        """Return everything that determines which captioner's text becomes an image's caption.
+
+        Empty if the caption is always the first captioner's.
+        """
         drawn = [str(self.seed), *(f"{each.name} {each.weight!r}" for each in self.captioners)]
         return {"first": (), "best": ("best",), "mixture": ("mixture", *drawn)}[self.captions.choose]
 
     def record(self) -> dict[str, Any]:
-        """Return the settings as tables hold them: the addresses of sources without what may be a secret."""
+        """Return the settings as tables store them: source addresses without anything that may be a secret."""
         return self.model_dump(mode="json") | {"sources": [without_secrets(uri) for uri in self.sources]}
 
     def digest(self) -> str:
-        """Hash all that decides what the dataset is (not the sources' places, not batch sizes) to 32 hex digits."""
+        """Hash all settings that determine the dataset to 32 hex digits.
+
+        Settings of placement are excluded: source locations, batch sizes, connection limits, payload copy or reference.
+        """
         size = {"batch_size"}
         placement: dict[str, Any] = {"sources": True, "clip": size, "captioners": {"__all__": size}, "fuse": size,
                                      "fetch": {"connections", "per_host", "seconds", "retries"},
@@ -126,7 +134,8 @@ class Recipe(Settings):
             score: {name: value for name, value in given.items() if name not in size}
             for score, given in content["scores"].items()
         }
-        for part in ("scores", "words", "sentence_duplicates"):  # as recipes were before there were any
+        # Omitted at the default, so that recipes older than these sections keep their digests.
+        for part in ("scores", "words", "sentence_duplicates"):
             if getattr(self, part) == type(self).model_fields[part].default:
                 del content[part]
         if self.tags is not None:
@@ -138,8 +147,16 @@ class Recipe(Settings):
 
 
 def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, folder: Path | None = None) -> Recipe:
-    """Read a recipe by path, or by name out of ``folder``; ``overrides`` are dotted keys with YAML values, such as
-    {"association.top_k": "2", "images.short_side.keep": "width > 64"}. Raises BadRecipe for one that is not valid."""
+    """Load a recipe by path, or by name from ``folder``.
+
+    Args:
+        name_or_path: A path if it ends in .yaml or .yml or holds a slash, else a name.
+        overrides: Dotted keys with YAML values: {"association.top_k": "2", "images.short_side.keep": "width > 64"}.
+        folder: Where named recipes are.
+
+    Raises:
+        BadRecipe: The file or an override is not valid.
+    """
     file = _find(str(name_or_path), folder)
     try:
         content = parsed(file.read_text(encoding="utf-8"))
@@ -151,11 +168,12 @@ def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, f
 
 
 def changed(recipe: Recipe, overrides: Mapping[str, str]) -> Recipe:
-    """Return the recipe with ``overrides``, as `load` takes them. Raises BadRecipe for one that is not valid."""
+    """Return the recipe with ``overrides`` applied, in the form that `load` accepts. Raise BadRecipe if invalid."""
     return _overridden(recipe.model_dump(mode="json"), overrides, recipe.name)
 
 
 def _overridden(content: dict[str, Any], overrides: Mapping[str, str], name: str) -> Recipe:
+    """Apply overrides, validate the recipe, and refuse rules that no value passes."""
     for key, value in overrides.items():
         override(content, key, value)
     replace_alternatives(content, overrides)
@@ -166,7 +184,7 @@ def _overridden(content: dict[str, Any], overrides: Mapping[str, str], name: str
 
 
 def validated(content: Mapping[str, Any], name: str) -> Recipe:
-    """Check settings and return them as a Recipe. Raises BadRecipe with a sentence for each fault."""
+    """Validate settings into a Recipe. Raise BadRecipe with one sentence per fault."""
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
@@ -175,12 +193,13 @@ def validated(content: Mapping[str, Any], name: str) -> Recipe:
 
 
 def _find(name: str, folder: Path | None) -> Path:
+    """Return the recipe file for a path or a name. Raise BadRecipe if there is none."""
     if name.endswith((".yaml", ".yml")) or "/" in name:
         try:
             file = Path(name).expanduser()
             if file.is_file():
                 return file
-        except (OSError, RuntimeError, ValueError) as error:  # too long, or of a user who does not exist
+        except (OSError, RuntimeError, ValueError) as error:  # path too long, or ~USER of an unknown user
             raise BadRecipe(f"recipe {ascii(name)[:200]}: there is no such file ({error}).") from error
         raise BadRecipe(f"recipe '{name}': there is no such file.")
     known = sorted(file.stem for file in folder.glob("*.yaml")) if folder else []

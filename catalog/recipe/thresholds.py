@@ -1,7 +1,7 @@
-"""Find what a rule compares with which numbers, so that its threshold can be drawn over the values that it met.
+"""Extract the thresholds of a rule, so that they can be drawn over a histogram of the values.
 
-A rule's predicate is free SQL; only plain comparisons with a constant, BETWEEN, and ANDs of these have a threshold on a
-number line. Of any other rule the numeric columns are shown without one.
+A rule's predicate is free SQL. Only plain comparisons with a constant, BETWEEN, and ANDs of these have a threshold on a
+number line. For any other rule, the numeric columns are shown without one.
 """
 
 import json
@@ -23,11 +23,11 @@ NUMBERS = {"INTEGER", "BIGINT", "DOUBLE"}
 
 @dataclass(frozen=True)
 class Quantity:
-    """``sql`` is a numeric expression over score ``columns``, ``label`` the same as people write it: ``over``, or its
-    ratio to ``under``. Values from ``low`` to ``high`` pass, None is open.
+    """A numeric expression that a rule compares, with the range that passes: ``over``, or its ratio to ``under``.
 
-    ``strict_low`` and ``strict_high`` say that the threshold itself does not pass. ``rule`` is '' for a column that no
-    rule reads.
+    Values from ``low`` to ``high`` pass; None means unbounded. ``strict_low`` and ``strict_high`` say that the
+    threshold itself does not pass. ``columns`` are the score columns that the expression reads. ``rule`` is '' for a
+    column that no rule reads.
     """
 
     over: str
@@ -41,28 +41,36 @@ class Quantity:
 
     @property
     def sql(self) -> str:
+        """The expression as SQL; NULL where the divisor is 0."""
         return f"{self.over} / nullif({self.under}, 0)" if self.under else self.over
 
     @property
     def label(self) -> str:
+        """The expression as displayed to users."""
         return f"{self.over} / {self.under}" if self.under else self.over
 
 
 class Ruled(Protocol):
-    """A compiled rule."""
+    """Interface of a compiled rule: its name, predicate and columns."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The rule's name in the recipe."""
+        ...
 
     @property
-    def keep(self) -> str: ...
+    def keep(self) -> str:
+        """The compiled predicate."""
+        ...
 
     @property
-    def columns(self) -> tuple[str, ...]: ...
+    def columns(self) -> tuple[str, ...]:
+        """The score columns that the predicate reads."""
+        ...
 
 
 def quantities(check: Ruled, types: Mapping[str, str]) -> list[Quantity]:
-    """Return the quantities of one compiled rule in its own order; ``types`` are the columns' SQL types."""
+    """Return the quantities of one compiled rule in the order of its predicate; ``types`` maps columns to SQL types."""
     found = _bounds(check.name, check.keep)
     covered = {column for quantity in found.values() for column in quantity.columns}
     rest = [column for column in check.columns if types.get(column) in NUMBERS and column not in covered]
@@ -84,7 +92,7 @@ def refuse_empty(rule: str, keep: str) -> None:
 
 
 def _bounds(rule: str, keep: str) -> dict[str, Quantity]:
-    """Return what the parts of a rule that are joined by AND compare with numbers, by its SQL."""
+    """Return the bounds of each quantity among the AND-joined parts of a rule, keyed by the quantity's SQL."""
     found: dict[str, Quantity] = {}
     for node in _conjuncts(_tree(keep)):
         bound = _bound(node, rule)
@@ -94,7 +102,7 @@ def _bounds(rule: str, keep: str) -> dict[str, Quantity]:
 
 
 def _both(first: Quantity, second: Quantity) -> Quantity:
-    """Join two bounds of one quantity (`a > 1 AND a < 5`); of two on one side the tighter counts."""
+    """Intersect two bounds of one quantity (`a > 1 AND a < 5`); on the same side the tighter bound wins."""
     both = (first, second)
     low = max((q for q in both if q.low is not None), key=lambda q: (q.low, q.strict_low), default=first)
     high = min((q for q in both if q.high is not None), key=lambda q: (q.high, not q.strict_high), default=first)
@@ -103,6 +111,7 @@ def _both(first: Quantity, second: Quantity) -> Quantity:
 
 
 def _conjuncts(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a predicate that are joined by AND."""
     if node["type"] == "CONJUNCTION_AND":
         for child in node["children"]:
             yield from _conjuncts(child)
@@ -111,7 +120,7 @@ def _conjuncts(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _bound(node: dict[str, Any], rule: str) -> Quantity | None:
-    """Read a comparison with a number as a Quantity; None for any other node."""
+    """Convert a comparison with a number to a Quantity; None for any other node."""
     if node["type"] == "COMPARE_BETWEEN":
         low, high = _number(node["lower"]), _number(node["upper"])
         if low is None or high is None or not _columns(node["input"]):
@@ -130,7 +139,10 @@ def _bound(node: dict[str, Any], rule: str) -> Quantity | None:
 
 
 def _against(right: dict[str, Any]) -> tuple[str, float | None]:
-    """Find (divisor, number to compare with): `a <= 3 * b` is drawn as `a / b` against 3, right for b > 0."""
+    """Return (divisor, number) of the right side of a comparison: `a <= 3 * b` is drawn as `a / b` against 3.
+
+    This is correct for b > 0 only.
+    """
     if not _columns(right):
         return "", _number(right)
     if right["class"] == "FUNCTION" and right["function_name"] == "*":
@@ -141,7 +153,7 @@ def _against(right: dict[str, Any]) -> tuple[str, float | None]:
 
 
 def _columns(node: Any) -> tuple[str, ...]:
-    """Return the names of the columns below ``node``, in lower case, each once, in order."""
+    """Return the sorted distinct names of the columns below ``node``, in lower case."""
     if isinstance(node, list):
         return tuple(sorted({name for child in node for name in _columns(child)}))
     if not isinstance(node, dict):
@@ -153,18 +165,20 @@ def _columns(node: Any) -> tuple[str, ...]:
 
 @cache
 def _sandbox() -> duckdb.DuckDBPyConnection:
+    """Return an in-memory DuckDB without file or network access, with one thread, shared by the process."""
     return duckdb.connect(config={"enable_external_access": False, "threads": 1})
 
 
 def _tree(sql: str) -> dict[str, Any]:
+    """Return DuckDB's parse tree of an expression."""
     with _sandbox().cursor() as connection:
-        statement = quoted(f"SELECT (\n{sql}\n)")  # with a parameter DuckDB would import pandas, 0.3 s
+        statement = quoted(f"SELECT (\n{sql}\n)")  # a literal: with a parameter DuckDB would import pandas, 0.3 s
         text = connection.execute(f"SELECT json_serialize_sql({statement})").fetchall()[0][0]
     return json.loads(text)["statements"][0]["node"]["select_list"][0]
 
 
 def _number(node: dict[str, Any]) -> float | None:
-    """Evaluate an expression without columns; None when it is no number."""
+    """Evaluate an expression without columns; None if it has columns or is not a number."""
     if _columns(node):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Read a whole number as people write large ones: 30M, 500k, 1.2B."""
+"""Parse whole numbers with suffixes: 30M, 500k, 1.2B."""
 
 import re
 from decimal import Decimal
@@ -11,9 +11,10 @@ _TIMES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 
 
 def whole_number(value: object) -> object:
-    """Return the number that a text such as '30M', '500k', '1.2B' or '168300' stands for; what is no text as it is.
+    """Convert a text such as '30M', '500k', '1.2B' or '168300' to an int; return any other value unchanged.
 
-    Raises ValueError for a text that is no whole number, as '1.0005k' is none.
+    Raises:
+        ValueError: The text is not a whole number; '1.0005k' is not.
     """
     if not isinstance(value, str):
         return value

@@ -1,27 +1,31 @@
-"""Remove the characters that act on a terminal from texts that are stored, and make them visible in what is shown."""
+"""Remove control characters from stored texts, and escape them in displayed texts."""
 
 import re
 
-# C0, DEL and C1 but for white space (tab, line ends, NEL); and half letters, which no table holds.
+# C0, DEL and C1 except white space (tab, line ends, NEL); and lone surrogates, which no table can store.
 _NO_TEXT = re.compile(r"[\0-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
-# Of JSON as Python writes it: C0 by its number, or backspace; a backslash before them is a letter of the text.
+# Escapes in JSON as Python writes it: C0 as \u00XX, or \b. An escaped backslash before them is matched first, because
+# it is part of the text.
 _ESCAPED = re.compile(r"\\(?:\\|u00[01][0-9a-f]|b)")
-# Whatever moves the cursor, begins a sequence, or turns the direction of what follows (UAX 9) to its end.
+# Characters that move the cursor, begin a terminal sequence, or change the text direction (UAX 9).
 _ACTING = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """Remove control codes and lone surrogates: a page's ``&#27;`` must reach no terminal, many stop at NUL."""
+    """Remove control codes and lone surrogates from a text.
+
+    A page's ``&#27;`` (escape) must not reach a terminal, and many programs stop reading at NUL.
+    """
     return text if text.isprintable() else _NO_TEXT.sub("", text)
 
 
 def printable_json(text: str) -> str:
-    """Remove control codes from the texts of a JSON document as ``json.dumps`` writes it."""
+    """Remove control codes from the texts of a JSON document as written by ``json.dumps``."""
     return printable(_ESCAPED.sub(lambda found: found[0] if found[0] == r"\\" else "", text) if "\\" in text else text)
 
 
 def visible(text: str) -> str:
-    r"""Write control codes and overrides of direction as ``\u001b``, which is the same text where it is JSON.
+    r"""Escape control codes and direction overrides as ``\u001b``, which has the same meaning in JSON.
 
     Tabs and line ends stay.
     """

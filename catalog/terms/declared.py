@@ -1,4 +1,4 @@
-"""Collect every score that this installation declares: Pairmill's own, and those that other packages bring."""
+"""Collect every score that this installation declares: Pairmill's own and those of other packages."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from pairmill.catalog.terms.score import INPUTS, RUN_AT, TYPES, Score, Stage
 from pairmill.catalog.terms.scores import OWN
 
 GROUP = "pairmill.scorers"
-# What rules read of the picture or sentence itself, before anything is scored: name -> (SQL type, what it is).
+# Columns of the image or sentence itself that rules may read before anything is scored: name -> (SQL type, meaning).
 IMAGE_COLUMNS = {
     "width": ("INTEGER", "pixels, as shown (turned by EXIF)"),
     "height": ("INTEGER", "pixels, as shown"),
@@ -25,7 +25,8 @@ SENTENCE_COLUMNS = {
     "repeats": ("BIGINT", "how often it occurs in all documents that count"),
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-# Columns of every score's table, and those that facts (catalog/cut/facts_tables.py) and the cut put beside scores.
+# Reserved names: columns of every score table, and columns that facts (catalog/cut/facts_tables.py) and the cut put
+# beside scores.
 _TAKEN = {"shard", "scorer", "commit", "input_digest", "sha256", "content", "key", "dropped_by", "dropped_value",
           "image_id", "document_id", "picture", "repeated", "group_id", "cluster", "draw", "sentence", "gone", "n", "s",
           "place", "rowid"}  # fmt: skip
@@ -33,15 +34,16 @@ _TAKEN = {"shard", "scorer", "commit", "input_digest", "sha256", "content", "key
 
 @cache
 def declared() -> tuple[Score, ...]:
-    """Load all declarations, Pairmill's own first, then by package and name. Raises PairmillError as `checked` does."""
+    """Load all declared scores, Pairmill's own first, then by package and name. Raise PairmillError if invalid."""
     found = sorted(entry_points(group=GROUP), key=lambda point: (_package(point), point.name))
     return checked([*OWN, *(_loaded(point) for point in found)])
 
 
 def checked(scores: Sequence[Score]) -> tuple[Score, ...]:
-    """Return the declarations, once they are valid together.
+    """Validate the declarations together and return them.
 
-    Raises PairmillError for a name, type or input that is not allowed, and where two declare one table or column.
+    Raises:
+        PairmillError: A name, type or input is not allowed, or two scores declare one table or column.
     """
     for score in scores:
         if fault := next(_faults(score), None):
@@ -53,12 +55,12 @@ def checked(scores: Sequence[Score]) -> tuple[Score, ...]:
 
 
 def scores_of(kind: str, scores: Iterable[Score]) -> tuple[Score, ...]:
-    """Return those of ``kind``: 'image' or 'sentence'."""
+    """Return the scores of ``kind``: 'image' or 'sentence'."""
     return tuple(score for score in scores if score.of == kind)
 
 
 def find(table: str) -> Score:
-    """Return the declaration that fills ``table``. Raises KeyError when there is none."""
+    """Return the score that fills ``table``. Raise KeyError if there is none."""
     for score in declared():
         if score.table == table:
             return score
@@ -66,10 +68,12 @@ def find(table: str) -> Score:
 
 
 def _package(point: EntryPoint) -> str:
+    """Return the name of the package that declares an entry point; '?' if unknown."""
     return point.dist.name if point.dist else "?"
 
 
 def _loaded(point: EntryPoint) -> Score:
+    """Import the score of an entry point. Raise PairmillError if the import fails or yields no Score."""
     try:
         score = point.load()
     except Exception as error:
@@ -86,6 +90,7 @@ def _loaded(point: EntryPoint) -> Score:
 
 
 def _faults(score: Score) -> Iterator[str]:
+    """Yield what is wrong with one declaration, as clauses for a message."""
     base = IMAGE_COLUMNS if score.of == "image" else SENTENCE_COLUMNS
     for name in (score.name, score.table, *(column.name for column in score.columns), *score.rule_columns):
         if not _NAME.fullmatch(name):
@@ -108,6 +113,10 @@ def _faults(score: Score) -> Iterator[str]:
 
 
 def _check_unique(score: Score, what: str, names: Iterable[str], others: list[tuple[Score, Iterable[str]]]) -> None:
+    """Raise PairmillError if another score declares one of ``names``.
+
+    Table names are unique over all scores, column names over the scores of one kind.
+    """
     for name in names:
         twice = [other for other, theirs in others if name in theirs and other is not score and other.of == score.of]
         if what == "table":

@@ -1,8 +1,8 @@
-"""The errors that a user can mend: each says what is wrong, where, and the remedy."""
+"""Define the errors that a user can fix: each message says what is wrong, where, and the remedy."""
 
 
 class PairmillError(Exception):
-    """A condition that its reader can mend; the message says how."""
+    """A condition that the user can fix; the message says how."""
 
 
 class LeaseHeld(PairmillError):
@@ -10,15 +10,15 @@ class LeaseHeld(PairmillError):
 
 
 class NewerLake(PairmillError):
-    """The lake's schema or format is newer than this program reads."""
+    """The lake's schema or format is newer than this program supports."""
 
 
 class Damaged(PairmillError):
-    """A file of the lake is gone, or holds other bytes than were written."""
+    """A file of the lake is missing, or its bytes differ from what was written."""
 
 
 class BadRecipe(PairmillError):
-    """A recipe, or an override of one, is not valid."""
+    """A recipe, or an override of a recipe, is not valid."""
 
 
 class BadPredicate(BadRecipe):
@@ -26,17 +26,17 @@ class BadPredicate(BadRecipe):
 
 
 class BadQuery(PairmillError):
-    """SQL that DuckDB refuses: a typing error, an unknown table or column."""
+    """DuckDB refused the SQL: a syntax error, an unknown table or column."""
 
 
 class LeaseLost(PairmillError):
-    """This process did not renew its lease in time, and another took it over."""
+    """This process did not renew its lease in time, and another process took the lease over."""
 
 
 def stop_behind(error: BaseException) -> BaseException:
-    """Return the Ctrl-C or signal that ``error`` stands for, else ``error``.
+    """Return the KeyboardInterrupt or signal exception that caused ``error``, else ``error`` itself.
 
-    DuckDB makes "RuntimeError: Query interrupted" of whatever a signal's handler raises during a query.
+    DuckDB turns whatever a signal handler raises during a query into "RuntimeError: Query interrupted".
     """
     cause = error.__cause__
     return error if cause is None or isinstance(cause, Exception) else cause

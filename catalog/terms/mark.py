@@ -1,10 +1,10 @@
-"""Name the file that tells a folder made by Pairmill (a lake's, an export) from a source of documents."""
+"""Name the marker file that distinguishes a folder made by Pairmill (a lake, an export) from a source of documents."""
 
-# Its name begins with a dot, so that other programs which read the folder pass it over.
+# The leading dot makes other programs that read the folder skip the file.
 MARK = ".pairmill"
-# What it says in a lake; in an export it is JSON that says whose it is.
+# Content of the marker file in a lake; in an export it is JSON that identifies the lake and the dataset.
 LAKE_TEXT = "The data of a Pairmill lake."
-# What this file was called on S3 before; a picture's caption may be called so too, hence its size.
+# Former name of the marker file on S3. An image's caption file may have the same name, hence the size is compared too.
 FORMER_S3_MARK, FORMER_S3_MARK_BYTES = "lake.txt", len(LAKE_TEXT) + 1
 LAKE_CATALOG, LAKE_DATA = "catalog.sqlite", "data/main"
 EXPORT_LISTS = ("manifest.json", "progress.json")

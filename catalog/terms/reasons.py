@@ -1,4 +1,4 @@
-"""List the reasons for which an item is quarantined: a closed list, which ops and catalog share."""
+"""List the reasons for quarantining an item: a closed list, shared by ops and catalog."""
 
 REASONS: tuple[str, ...] = (
     "empty",

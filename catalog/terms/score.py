@@ -1,4 +1,4 @@
-"""Define what declares a score, from which schema, plan, facts, work lists, quarantine, report and docs follow.
+"""Define how a score is declared; schema, plan, facts, work lists, quarantine, report and docs follow from it.
 
 A package declares its own by an entry point of the group ``pairmill.scorers`` that names a `Score`; README shows one.
 """
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal
 
-# DuckDB types that a column of a score may have; each has one Arrow type (catalog/lake/arrow.py).
+# DuckDB types that a score column may have; each maps to one Arrow type (catalog/lake/arrow.py).
 TYPES = ("BOOLEAN", "INTEGER", "BIGINT", "UBIGINT", "DOUBLE", "VARCHAR", "BLOB", "VARCHAR[]", "DOUBLE[]")
-# What the two jobs that run declared ops can hand to them, by what is scored.
+# Batch columns that the two jobs running declared ops can provide, by kind of item.
 INPUTS: Mapping[str, tuple[str, ...]] = {
     "image": ("pixels", "luma", "image_vector"),
     "sentence": ("text", "sentence_vector"),
@@ -18,10 +18,10 @@ INPUTS: Mapping[str, tuple[str, ...]] = {
 
 
 class Stage(IntEnum):
-    """When a score exists; a stage sees the rows that pass the rules of all stages before it.
+    """Stage at which a score is computed; a stage processes the rows that pass the rules of all earlier stages.
 
-    In the order of their cost: a parse of a sentence takes a CPU millisecond, GPT-2 large hundreds. The numbers are an
-    order and nothing else: no lake holds them.
+    Ordered by cost: parsing a sentence takes a CPU millisecond, GPT-2 large hundreds. The numbers only define the
+    order; no lake stores them.
     """
 
     INGEST = 0
@@ -34,7 +34,7 @@ class Stage(IntEnum):
     FUSE = 7
 
 
-# The stages at which a declared op may run, in their order.
+# Stages at which a declared op may run, in order.
 RUN_AT: Mapping[str, tuple[Stage, ...]] = {
     "image": (Stage.PIXELS, Stage.CLIP),
     "sentence": (Stage.PIXELS, Stage.PARSE, Stage.LANGUAGE, Stage.CLIP),
@@ -45,8 +45,8 @@ RUN_AT: Mapping[str, tuple[Stage, ...]] = {
 class Column:
     """One measured value: ``name`` in its table, unique over all scores; ``meaning`` with unit and range.
 
-    ``rule`` is the name under which recipes' rules read it: its own name where it is None, '' where no rule may.
-    DOUBLEs are stored rounded to 4 decimals, BLOBs are vectors of little-endian fp16.
+    ``rule`` is the name under which rules read the column: None for its own name, '' if no rule may read it. DOUBLEs
+    are stored rounded to 4 decimals; BLOBs are vectors of little-endian fp16.
     """
 
     name: str
@@ -56,31 +56,34 @@ class Column:
 
     @property
     def rule_name(self) -> str:
+        """The name under which rules read the column; '' if no rule may read it."""
         return self.name if self.rule is None else self.rule
 
 
 @dataclass(frozen=True)
 class Score:
-    """What one scorer computes of each ``of`` ('image' or 'sentence').
+    """Declaration of one scorer: what it computes for each item ``of`` a kind ('image' or 'sentence').
 
-    - ``name`` of the scorer and, unless ``table`` says another, of its table, which is keyed by content: ``sha256`` of
-      a picture, ``content`` of a sentence.
-    - ``stage``: from which stage on its rules apply. PIXELS runs on CPUs over all that is readable; CLIP is for models;
-      before it, PARSE is for parsers of a sentence and LANGUAGE for language models, so that what the rules on a
-      cheaper one drop never meets a dearer one.
-    - ``reads``: columns of the batch that its op reads, of INPUTS. Empty where a step of its own fills the table.
-    - ``op``: 'module:Class' of a frozen dataclass whose ``__call__(batch)`` adds the columns. Its fields are its
-      settings and so its identity, but for ``batch_size`` (placement), ``version``, and ``model`` (a model spec, hashed
-      by the content of its files).
-    - ``settings``: fields of the op that come from the recipe, by dotted key; others from ``scores.NAME`` in it.
-    - ``model``: the key of the recipe's ``models`` that fills ``op.model``; ``default_model`` where it has none.
-    - ``made_from``: tables whose scorers' digests are part of this one's identity; those of its inputs always are.
-    - ``by_input``: a row holds the digest of the texts that it was made from, and is pending when they differ.
-    - ``needs``: the section of the recipe without which nothing computes it.
-    - ``on_demand``: computed only where a rule reads it or the recipe's ``scores`` names it.
-    - ``step``: under which name its work is shown and its quarantine rows are kept.
-    - ``unusable``: SQL that finds the rows of items which could not be worked on; replaying them deletes these.
-    - ``package``: who declares it.
+    - ``name``: of the scorer and, unless ``table`` is set, of its table. The table is keyed by content: ``sha256`` of
+      an image, ``content`` of a sentence.
+    - ``stage``: the stage from which its rules apply. PIXELS runs on CPUs over all readable items; CLIP is for models.
+      Before CLIP, PARSE is for sentence parsers and LANGUAGE for language models, so that an item dropped by the rules
+      on a cheaper score never reaches a more expensive one.
+    - ``reads``: the batch columns that its op reads, from INPUTS. Empty if a separate step fills the table.
+    - ``op``: 'module:Class' of a frozen dataclass whose ``__call__(batch)`` adds the columns. The dataclass fields are
+      settings and part of the scorer's identity, except ``batch_size`` (placement), ``version``, and ``model`` (a model
+      spec, hashed by the content of its files).
+    - ``settings``: op fields set from the recipe, by dotted key; other fields come from the recipe's ``scores.NAME``.
+    - ``model``: the key of the recipe's ``models`` that sets ``op.model``; ``default_model`` if the recipe has no such
+      key.
+    - ``made_from``: tables whose scorers' digests are part of this scorer's identity; those of its inputs always are.
+    - ``by_input``: each row stores the digest of its input texts, and is pending when the digest of the current inputs
+      differs.
+    - ``needs``: the recipe section without which the score is not computed.
+    - ``on_demand``: computed only if a rule reads it or the recipe's ``scores`` names it.
+    - ``step``: the name under which progress is shown and quarantine rows are stored.
+    - ``unusable``: SQL condition for rows of items that could not be scored; replaying these items deletes the rows.
+    - ``package``: the package that declares the score.
     """
 
     name: str
@@ -111,28 +114,28 @@ class Score:
 
     @property
     def key(self) -> str:
-        """The column that names the scored content."""
+        """The key column of the table: ``sha256`` of an image, ``content`` of a sentence."""
         return "sha256" if self.of == "image" else "content"
 
     @property
     def rule_columns(self) -> dict[str, str]:
-        """Name in rules -> SQL type, of the columns that rules may read."""
+        """The columns that rules may read: name in rules -> SQL type."""
         return {column.rule_name: column.type for column in self.columns if column.rule_name}
 
     @property
     def source(self) -> dict[str, str]:
-        """Name in rules -> column of the table."""
+        """The columns that rules may read: name in rules -> column of the table."""
         return {column.rule_name: column.name for column in self.columns if column.rule_name}
 
     @property
     def table_columns(self) -> dict[str, str]:
-        """Name -> SQL type of the whole table, in order."""
+        """All columns of the table, in order: name -> SQL type."""
         keys = {self.key: "VARCHAR", "shard": "VARCHAR", "scorer": "VARCHAR"}
         keys |= {"input_digest": "VARCHAR"} if self.by_input else {}
         return keys | {"commit": "BIGINT"} | {column.name: column.type for column in self.columns}
 
     @property
     def vector_table(self) -> str:
-        """The table of vectors that its op reads, '' where it reads none."""
+        """The table of vectors that its op reads; '' if the op reads no vectors."""
         vectors = {"image_vector": "image_embedding", "sentence_vector": "sentence_embedding"}
         return next((vectors[name] for name in self.reads if name in vectors), "")

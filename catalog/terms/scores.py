@@ -69,7 +69,7 @@ CAPTIONS = Score(
     needs="captioners",
     on_demand=False,
     step="caption",
-    unusable="status = 'empty' OR finish_reason = 'length'",  # of those with a complaint: a text that was too long
+    unusable="status = 'empty' OR finish_reason = 'length'",  # among rows with a bad status: a text that was too long
     table="captions",
 )
 CAPTION_SIMILARITY = Score(

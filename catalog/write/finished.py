@@ -1,7 +1,7 @@
-"""Remember of completed runs what they were asked and found, and the state of the lake in which nothing is left to do.
+"""Cache completed runs: their request, inputs and result, and the lake state in which a rerun would find nothing to do.
 
-A table of the metadata database, as the lease: outside of DuckLake's snapshots, on SQLite and Postgres alike, and part
-of every copy of the catalog. Its rows may be deleted at any time; that costs one run.
+The cache is a table of the metadata database, like the lease: outside DuckLake's snapshots, on SQLite and Postgres
+alike, and part of every copy of the catalog. Its rows may be deleted at any time, which costs one run.
 """
 
 import json
@@ -17,15 +17,19 @@ from pairmill.catalog.lake.metadata import FINISHED, FINISHED_TABLE
 from pairmill.catalog.write.lease import Writer
 
 KEPT = 100
-# Tables that say what was done and that no work list and no cut reads: a run that finds nothing writes into two.
+# Tables that record what was done and that no work list and no cut reads; a run that finds no work writes into two of
+# them.
 _TOLD_ONLY = ("runs", "run_recipes", "exports")
 _ROWS = ("inlined_insert", "inlined_delete", "inserted_into_table", "deleted_from_table")
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A completed run: digests of what was ``asked`` and of the ``inputs`` that it read beside the lake, the dataset
-    that it came to, and the notes that hold for as long as nothing changes."""
+    """A completed run: its request and inputs as digests, its dataset version, and its notes.
+
+    ``asked`` is the digest of the request, ``inputs`` of the inputs read besides the lake. The notes are valid until
+    something changes.
+    """
 
     asked: str
     inputs: str
@@ -35,9 +39,16 @@ class Finished:
 
 
 def remember(writer: Writer, finished: Finished) -> None:
-    """Remember a completed run with the state of the lake, in place of one that was asked the same. Call it last, under
-    the lease. Raises LeaseLost, and Damaged, since an answer would hide a damaged file."""
-    for table in sorted(writer.lake.tables):  # those of a copy that the run did not read have no stamp on record yet
+    """Cache a completed run with the state of the lake, replacing a run with the same request.
+
+    Call this last, under the lease.
+
+    Raises:
+        LeaseLost: Another process took the lease over.
+        Damaged: A file of the lake is damaged; a cached result would hide that.
+    """
+    # in a copied lake, the files of tables that the run did not read have no recorded stamp yet
+    for table in sorted(writer.lake.tables):
         writer.lake.check_files(table)
     metadata, now = writer.lake.metadata, datetime.now(UTC).isoformat()
     row = {
@@ -50,7 +61,7 @@ def remember(writer: Writer, finished: Finished) -> None:
         "run_id": writer.run_id,
         "finished": now,
     }
-    writer.check()  # after the state was read: what another holder does later has another state
+    writer.check()  # after reading the state: changes by a later lease holder lead to another state
     if not metadata.has_finished():
         metadata.write(FINISHED_TABLE)
     metadata.replace(FINISHED, "asked", pa.Table.from_pylist([row]))
@@ -60,12 +71,15 @@ def remember(writer: Writer, finished: Finished) -> None:
 
 
 def recall(lake: Lake, asked: str) -> Finished | None:
-    """Return the completed run that was asked the same, if the lake is as that left it: no table that a run reads has
-    changed, every file has the stamp on record, and nobody holds the lease. A killed run's lease is held too."""
+    """Return the completed run with the same request if the lake has not changed since, else None.
+
+    Unchanged means: no table that a run reads has changed, every file has its recorded stamp, and nobody holds the
+    lease. A killed run still holds its lease.
+    """
     if not lake.metadata.has_finished():
         return None
     columns = "asked, inputs, dataset, version, notes, state"
-    # A literal: DuckDB imports pandas (0.28 s) for the first statement with parameters.
+    # A literal, because DuckDB imports pandas (0.28 s) for the first statement with parameters.
     rows = lake.metadata.read(f"SELECT {columns} FROM {FINISHED} WHERE asked = {quoted(asked)}")
     if not rows or rows[0][-1] != state(lake) or holder_of(lake.metadata) or not lake.checksums.stand_as_recorded():
         return None
@@ -74,8 +88,11 @@ def recall(lake: Lake, asked: str) -> Finished | None:
 
 
 def state(lake: Lake) -> str:
-    """Return the number of the last snapshot that changed more than tables that are only told from; of the newest one
-    where none is left that did (`sweep` lets go of old ones): equal states are the same rows in every other table."""
+    """Return the number of the last snapshot that changed any table other than _TOLD_ONLY.
+
+    If `sweep` has expired that snapshot, return the number of the newest snapshot with a suffix. Equal states mean
+    equal rows in every other table.
+    """
     told = {
         n for name, n in lake.metadata.read("SELECT table_name, table_id FROM ducklake_table") if name in _TOLD_ONLY
     }

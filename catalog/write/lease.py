@@ -1,8 +1,8 @@
 """Write to a lake under its lease, which admits one writing flow at a time.
 
-The row lives in the metadata database beside DuckLake's own tables (view `lake.lease`), not in a DuckLake table, for
-two reasons. Taking it must be atomic: there the database itself refuses the second of two takers, whereas two DuckLake
-transactions that insert need not conflict. And a heartbeat must cost nothing: in DuckLake each one would be a
+The lease is a row in the metadata database beside DuckLake's own tables (view `lake.lease`), not in a DuckLake table,
+for two reasons. Acquiring it must be atomic: the database itself refuses the second of two processes, whereas two
+DuckLake transactions that insert need not conflict. And a heartbeat must be free: in DuckLake each heartbeat would be a
 snapshot, 4,320 a day.
 """
 
@@ -22,9 +22,9 @@ from pairmill.catalog.write.scorer import Scorer, register
 class Writer:
     """The holder of a lake's lease: allocates commit numbers and commits partitions.
 
-    The holder alone allocates numbers, so it counts in memory; a number's row in ``commits``, and the scorers that wait
-    to be registered, are part of the next transaction: of 34 numbers and 23 registrations of a first run none has a
-    transaction (40 ms) of its own. A number of which nothing is committed is given to the next run again.
+    Only the holder allocates numbers, so it counts in memory. The row of a number in ``commits`` and the registration
+    of scorers are part of the next transaction: the 34 numbers and 23 registrations of a first run need no transactions
+    (40 ms each) of their own. A number under which nothing is committed is allocated again by the next run.
     """
 
     def __init__(self, lake: Lake, run_id: str, token: str) -> None:
@@ -33,15 +33,17 @@ class Writer:
         self._token = token
         self._committed = Committed(lake)
         self._last: int | None = None
-        self._begun: dict[int, tuple] = {}  # rows of ``commits`` that are not written yet, by number
-        self._scorers: dict[str, tuple[Scorer, int]] = {}  # to be registered, by digest
+        self._begun: dict[int, tuple] = {}  # unwritten rows of ``commits``, by number
+        self._scorers: dict[str, tuple[Scorer, int]] = {}  # not yet registered, by digest
         self._written: tuple[list[int], list[str]] = ([], [])
 
     def begin(self, step: str, scorers: Sequence[Scorer] = ()) -> int:
-        """Allocate the commit number that the step's workers write into their rows, strictly increasing; the next
-        transaction records it and registers ``scorers``.
+        """Allocate a commit number, which a step's workers write into their rows. Numbers strictly increase.
 
-        Raises LeaseLost when another process took the lease over.
+        The next transaction records the number and registers ``scorers``.
+
+        Raises:
+            LeaseLost: Another process took the lease over.
         """
         self.check()
         before = self._newest() if self._last is None else self._last
@@ -52,18 +54,21 @@ class Writer:
         return number
 
     def commit(self, manifests: Sequence[Manifest]) -> int:
-        """Commit finished partitions; see catalog.write.commit. Returns how many were new."""
+        """Commit finished partitions and return the number of new ones; see catalog.write.commit."""
         return commit(self.lake, manifests, self._committed)
 
     def show_waiting(self, text: str) -> None:
-        """Say to who reads the lake what this run waits for, '' when it works again; no snapshot, as a heartbeat."""
+        """Store in the lease row what this run waits for, '' once it works again. Like a heartbeat, no snapshot."""
         show_waiting(self.lake.metadata, self._token, text)
 
     def end_transaction(self) -> None:
-        """Record what was begun, and check the lease last: the lake's guard.
+        """Record new commit numbers and scorers, and check the lease last. This is the lake's ``guard``.
 
-        The body may have taken minutes, or the machine may have been suspended. A commit between the check and its end
-        conflicts with a takeover (see `writing`). Raises LeaseLost.
+        The body may have taken minutes, or the machine may have been suspended. A COMMIT that runs during a takeover
+        conflicts with it (see `writing`).
+
+        Raises:
+            LeaseLost: Another process took the lease over.
         """
         begun, scorers = sorted(self._begun), list(self._scorers.values())
         if begun:
@@ -78,7 +83,10 @@ class Writer:
         self.check()
 
     def settle(self) -> None:
-        """Forget what the transaction that was just committed has recorded."""
+        """Clear the commit numbers and scorers that the last committed transaction wrote.
+
+        This is the lake's ``settled``.
+        """
         for number in self._written[0]:
             del self._begun[number]
         for digest in self._written[1]:
@@ -92,9 +100,11 @@ class Writer:
             raise self._lost(f"{held} took it over" if held else "it expired")
 
     def _newest(self) -> int:
+        """Return the highest recorded commit number, 0 if none."""
         return self.lake.query('SELECT coalesce(max("commit"), 0) FROM commits')[0][0]
 
     def _lost(self, why: str) -> LeaseLost:
+        """Return the error for a lost lease."""
         return LeaseLost(
             f"lake '{self.lake.uri}': this run ({self.run_id}) no longer holds the lease: {why}. Nothing more is "
             "written by it; run it again to go on from what was committed."
@@ -103,10 +113,10 @@ class Writer:
 
 @contextmanager
 def writing(lake: Lake, run_id: str, purpose: str, wait_seconds: float = 0.0) -> Iterator[Writer]:
-    """Hold the lake's lease for the body. Raises LeaseHeld when another still holds it after ``wait_seconds``."""
+    """Hold the lake's lease for the body. Raise LeaseHeld if another process still holds it after ``wait_seconds``."""
     with hold(lake.metadata, lake.uri, run_id, purpose, wait_seconds) as (token, took_over):
         if took_over:
-            # A comment alters the table, so a commit that the former holder has under way conflicts.
+            # A comment alters the table, so a running commit of the former holder conflicts.
             lake.execute(f"COMMENT ON TABLE partitions IS 'lease {token}'")
         writer = Writer(lake, run_id, token)
         lake.guard, lake.settled = writer.end_transaction, writer.settle

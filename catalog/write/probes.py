@@ -1,10 +1,10 @@
-"""Keep what models behind endpoints said of the fixed pictures, by which another model is noticed."""
+"""Store the answers of models behind endpoints to fixed images, which reveal a changed model."""
 
 from pairmill.catalog.lake.lake import Lake
 
 
 def first_answers(lake: Lake, model: str) -> tuple[str, ...]:
-    """Return what a model, by its digest, said when it was asked first; () for one that never was."""
+    """Return a model's answers to its first probe, by the model's digest; () if it was never probed."""
     found = lake.query('SELECT answers FROM probes WHERE model = ? ORDER BY "at" LIMIT 1', (model,))
     return tuple(found[0][0]) if found else ()
 
@@ -12,7 +12,7 @@ def first_answers(lake: Lake, model: str) -> tuple[str, ...]:
 def record(
     lake: Lake, run_id: str, model: str, endpoint: str, server: str, answers: tuple[str, ...], agreement: float
 ) -> None:
-    """Add what one endpoint said, how far (0 to 1) it agrees with the first answers, and what ``server`` it is."""
+    """Store one endpoint's answers, their agreement (0 to 1) with the first answers, and the ``server`` software."""
     lake.retrying(
         lambda: lake.execute(
             "INSERT INTO probes VALUES (?, ?, ?, ?, ?, ?, now())",

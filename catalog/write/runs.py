@@ -1,4 +1,4 @@
-"""Record runs: which flow and recipe, when, and how each ended."""
+"""Record runs: flow, recipe, times, and how each run ended."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -12,15 +12,15 @@ from pairmill.catalog.terms.error import PairmillError, stop_behind
 from pairmill.catalog.terms.secrets import without_users
 
 if TYPE_CHECKING:
-    from pairmill.catalog.recipe.recipe import Recipe  # pydantic, which a list of runs needs not
+    from pairmill.catalog.recipe.recipe import Recipe  # imports pydantic, which a list of runs does not need
 
 
 @dataclass(frozen=True)
 class Run:
-    """One row of ``runs``; ``recipe`` is its name.
+    """One row of ``runs``; ``recipe`` is the recipe's name.
 
-    ``state`` is 'running', 'completed', 'failed', 'interrupted' (Ctrl-C, SIGTERM),
-    'cancelled' (by Prefect) or 'killed'.
+    ``state`` is 'running', 'completed', 'failed', 'interrupted' (Ctrl-C, SIGTERM), 'cancelled' (by Prefect) or
+    'killed'.
     """
 
     run_id: str
@@ -34,9 +34,9 @@ class Run:
 
 @contextmanager
 def recorded(lake: Lake, run_id: str, flow: str, recipe: "Recipe", sources: Sequence[str]) -> Iterator[None]:
-    """Insert a row into ``runs`` and close it when the body ends. The caller holds the lease.
+    """Insert a row into ``runs`` and complete it when the body ends. The caller holds the lease.
 
-    Runs that still stand as running held it before, and were killed before they could say so: they become 'killed'.
+    Runs still recorded as running are set to 'killed': they held the lease before and died without recording their end.
     """
     row = (run_id, flow, recipe.name, "running", datetime.now(UTC), None, "")
     recorded = (run_id, json.dumps(recipe.record(), ensure_ascii=False), list(sources))
@@ -59,7 +59,10 @@ def recorded(lake: Lake, run_id: str, flow: str, recipe: "Recipe", sources: Sequ
 
 
 def _state(error: BaseException) -> str:
-    """Return how a run ended; Prefect's signals, which this floor does not know, are no ``Exception`` either."""
+    """Return the state of a run that ended with ``error``.
+
+    Prefect's signals, which this package does not import, are not subclasses of ``Exception`` either.
+    """
     if isinstance(error, Exception | SystemExit):
         return "failed"
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "cancelled"
@@ -73,7 +76,7 @@ def latest(lake: Lake, n: int) -> list[Run]:
 
 
 def latest_recipe(lake: Lake) -> "Recipe":
-    """Return the recipe of the newest run, with its settings and models. Raises PairmillError when there is no run."""
+    """Return the recipe of the newest run, with its settings and models. Raise PairmillError if there is no run."""
     from pairmill.catalog.recipe.recipe import validated
 
     rows = lake.query("SELECT p.recipe FROM run_recipes p JOIN runs USING (run_id) ORDER BY started_at DESC LIMIT 1")
@@ -83,6 +86,7 @@ def latest_recipe(lake: Lake) -> "Recipe":
 
 
 def _end(lake: Lake, run_id: str, state: str, detail: str) -> None:
+    """Set the final state of a run."""
     lake.execute(
         "UPDATE runs SET state = ?, finished_at = ?, detail = ? WHERE run_id = ?",
         (state, datetime.now(UTC), detail, run_id),

@@ -1,4 +1,4 @@
-"""Identify scorers by a digest of all that changes their values, and register them in ``scorers``."""
+"""Identify scorers by a digest of everything that changes their values, and register them in ``scorers``."""
 
 import hashlib
 import json
@@ -18,9 +18,12 @@ LIBRARIES = ("torch", "torchvision", "transformers", "open_clip_torch", "numpy",
 
 @dataclass(frozen=True)
 class Scorer:
-    """What computes the scores of one table. ``settings``: all that changes values (precision, decoder, resize, prompt,
-    token limit ...) as plain JSON, but no placement; ``model``: the weights' content digest, '' without one;
-    ``made_from``: the digests of the scorers whose scores it reads."""
+    """Identity of the computation behind one table's scores.
+
+    ``settings``: all settings that change values (precision, decoder, resize, prompt, token limit ...) as plain JSON,
+    without placement. ``model``: the content digest of the weights, '' without a model. ``made_from``: the digests of
+    the scorers whose scores it reads.
+    """
 
     name: str
     table: str
@@ -31,19 +34,19 @@ class Scorer:
 
     @property
     def digest(self) -> str:
-        """The identity, 32 hex digits. ``table`` is not hashed (it changes no value), nor are libraries (recorded)."""
+        """The identity, 32 hex digits. ``table`` and library versions are not hashed: they change no value."""
         identity = [self.name, self.version, self.settings_json(), self.model, sorted(self.made_from)]
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
     def settings_json(self) -> str:
-        """Return the settings as canonical JSON. Raises TypeError for a value JSON cannot hold, ValueError for NaN."""
+        """Return the settings as canonical JSON. Raise TypeError for a value that is not JSON, ValueError for NaN."""
         return json.dumps(dict(self.settings), sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
 def register(lake: Lake, scorers: Sequence[tuple[Scorer, int]]) -> int:
     """Insert the scorers that the lake lacks, each with its commit number, and this process's library versions.
 
-    Returns how many were new.
+    Returns the number of new scorers.
     """
     by_digest = {scorer.digest: (scorer, commit) for scorer, commit in scorers}
 
@@ -59,6 +62,7 @@ def register(lake: Lake, scorers: Sequence[tuple[Scorer, int]]) -> int:
 
 
 def _rows(found: Sequence[tuple[Scorer, int]]) -> pa.Table:
+    """Return the rows of ``scorers``."""
     scorers = [scorer for scorer, _ in found]
     return pa.table(
         {
@@ -76,7 +80,7 @@ def _rows(found: Sequence[tuple[Scorer, int]]) -> pa.Table:
 
 @cache
 def _libraries() -> str:
-    """Return versions of the installed LIBRARIES, as JSON."""
+    """Return the versions of the installed LIBRARIES as JSON."""
     found = {}
     for name in LIBRARIES:
         try:

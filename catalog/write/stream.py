@@ -11,7 +11,7 @@ from pairmill.catalog.write.lease import Writer
 
 @dataclass(frozen=True)
 class Totals:
-    """Totals of a stream: new ``partitions``, those committed before (``known``), rows, bytes and seconds of all."""
+    """Totals of a stream: new ``partitions``, already committed ones (``known``), rows, bytes and seconds of all."""
 
     partitions: int = 0
     rows: int = 0
@@ -26,10 +26,10 @@ def commit_stream(
     max_files: int = 200,
     max_seconds: float = 5.0,
 ) -> Totals:
-    """Commit results once ``max_files`` files wait, or ``max_seconds`` after the first of them; return the totals.
+    """Commit results when ``max_files`` are pending, or ``max_seconds`` after the first of them; return the totals.
 
-    A result may be a sequence of manifests (the tables that one shard wrote): they share a transaction. What is
-    finished is committed when the iterator raises, and on time when it stalls. Raises what `Writer.commit` raises.
+    A result may be a sequence of manifests (the tables that one shard wrote), which share a transaction. Finished
+    results are committed even if the iterator raises, and on time if it stalls. Raises what `Writer.commit` raises.
     """
     pending = _Pending(writer, max_files)
     stop = threading.Event()
@@ -46,7 +46,7 @@ def commit_stream(
 
 
 class _Pending:
-    """Finished results that wait for their commit; shared by the reading thread and the timer."""
+    """Finished results waiting for their commit, shared by the reading thread and the timer thread."""
 
     def __init__(self, writer: Writer, max_files: int) -> None:
         self.totals = Totals()
@@ -58,7 +58,7 @@ class _Pending:
         self._error: Exception | None = None
 
     def add(self, manifests: list[Manifest]) -> None:
-        """Queue results; commit all when ``max_files`` wait. Raises the timer's error, if it had one."""
+        """Queue results; commit all once ``max_files`` are queued. Re-raise the timer thread's error, if any."""
         with self._lock:
             if self._error is not None:
                 raise self._error
@@ -68,12 +68,12 @@ class _Pending:
                 self.flush()
 
     def flush(self) -> None:
-        """Commit all that waits, and add it to ``totals``."""
+        """Commit all queued results and add them to ``totals``."""
         with self._lock:
             manifests = self._waiting
             if not manifests:
                 return
-            new = self._writer.commit(manifests)  # on failure all keep waiting, for the last try at the end
+            new = self._writer.commit(manifests)  # on failure all stay queued, for the last attempt at the end
             old, self._waiting = self.totals, []
             self.totals = Totals(
                 old.partitions + new,
@@ -84,7 +84,7 @@ class _Pending:
             )
 
     def tick(self, stop: threading.Event, max_seconds: float) -> None:
-        """Commit whenever a result has waited ``max_seconds``, until ``stop``; runs in the timer thread."""
+        """Commit whenever a result has waited ``max_seconds``, until ``stop`` is set; runs in the timer thread."""
         while not stop.wait(min(0.5, max_seconds)):
             with self._lock:
                 if self._waiting and time.monotonic() - self._since >= max_seconds:

@@ -1,4 +1,4 @@
-"""Remove files that no snapshot uses and expire old snapshots; join small files and inlined rows. Under the lease."""
+"""Remove unreferenced files, expire old snapshots, and compact small files and inlined rows, under the lease."""
 
 import os
 import time
@@ -16,17 +16,17 @@ SMALL_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class Swept:
-    """The number of expired snapshots, and the removed files (paths or s3 URLs)."""
+    """The number of expired snapshots, and the removed files (paths or S3 URLs)."""
 
     snapshots: int
     files: tuple[str, ...]
 
 
 def sweep(writer: Writer, older_than_seconds: float = 86_400) -> Swept:
-    """Expire snapshots older than 7 days, then remove files that no snapshot uses, older than ``older_than_seconds``.
+    """Expire snapshots older than 7 days, then remove unreferenced files older than ``older_than_seconds``.
 
-    These are what killed runs left, and what compaction and takedowns replaced. The lease keeps other writers out; the
-    age spares files that a worker of a former holder may still write. Raises LeaseLost.
+    Unreferenced files are left by killed runs, compaction and takedowns. The lease excludes other writers; the minimum
+    age protects files that a worker of a former lease holder may still write. Raises LeaseLost.
     """
     writer.check()
     lake = writer.lake
@@ -40,10 +40,10 @@ def sweep(writer: Writer, older_than_seconds: float = 86_400) -> Swept:
 
 
 def checkpoint(writer: Writer) -> None:
-    """Write bookkeeping rows out of the metadata database to Parquet, and join small files.
+    """Flush bookkeeping rows from the metadata database to Parquet, and compact small files.
 
-    All files of bookkeeping, and those under ``SMALL_BYTES`` of tables whose files are not opened by path, so that
-    neither grows with the number of commits; `sweep` later removes the joined ones. Raises LeaseLost.
+    Compacts all files of bookkeeping tables, and files under ``SMALL_BYTES`` of tables whose files are not opened by
+    path, so that neither grows with the number of commits. `sweep` later removes the replaced files. Raises LeaseLost.
     """
     writer.check()
     lake = writer.lake
@@ -56,11 +56,12 @@ def checkpoint(writer: Writer) -> None:
 
 
 def _call(lake: Lake, function: str, before: datetime) -> list[tuple]:
+    """Call a DuckLake maintenance function for everything older than ``before`` and return its rows."""
     return lake.query(f"CALL {function}('lake', older_than => ?::TIMESTAMPTZ)", (before,))
 
 
 def _remove_leftovers(lake: Lake, before: float) -> list[str]:
-    """Remove half-written files and empty folders: DuckLake looks at *.parquet only. On S3 neither exists."""
+    """Remove half-written files and empty folders, because DuckLake handles *.parquet only. On S3 neither exists."""
     if lake.data_path.startswith("s3://"):
         return []
     removed = [path for path in _files(lake.data_path) if not path.endswith(".parquet") and _is_older(path, before)]
@@ -73,9 +74,11 @@ def _remove_leftovers(lake: Lake, before: float) -> list[str]:
 
 
 def _files(data_path: str) -> Iterator[str]:
+    """Yield the paths of all files below the data path."""
     for folder, _, names in os.walk(data_path + "main"):
         yield from (os.path.join(folder, name) for name in names)
 
 
 def _is_older(path: str, before: float) -> bool:
+    """Return whether a file was last written before ``before`` (seconds since 1970)."""
     return os.stat(path).st_mtime < before
