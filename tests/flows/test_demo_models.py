@@ -4,7 +4,11 @@ import importlib.util
 
 import pytest
 
+from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe, load
+from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE
+from pairmill.flows.command.pairmill_demo import WITHOUT_PARSER
+from pairmill.flows.command.pairmill_run import overrides
 from pairmill.flows.demo_models import DEMO_MODELS, left_out_notes, with_demo_models
 from pairmill.flows.settings import RECIPES, load_recipe, notes_on
 from pairmill.ops.models.model_digest import ModelError
@@ -98,3 +102,9 @@ def test_the_big_recipes_fuse_by_a_model_of_texts_alone_and_the_other_way_is_one
     assert recipe.fuse is not None and recipe.models[recipe.fuse.model] == "hf:Qwen/Qwen2.5-1.5B-Instruct"
     shown = load(name, {"fuse.model": "captioner"}, RECIPES)
     assert shown.fuse is not None and shown.models[shown.fuse.model] == recipe.models[recipe.captioners[0].model]
+
+
+def test_the_demo_without_a_parser_asks_for_none():
+    recipe = load_recipe("demo", overrides(list(WITHOUT_PARSER)))
+    assert SENTENCE_STRUCTURE not in compile_plan(recipe, {}).scores
+    assert SENTENCE_STRUCTURE in compile_plan(load_recipe("demo"), {}).scores
