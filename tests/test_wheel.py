@@ -32,9 +32,8 @@ def folder_of_a_user(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_users_own_modules_are_not_imported(folder_of_a_user: Path):
     told = run(sys.executable, "-m", "pairmill", "--help", folder=folder_of_a_user)
     assert "curate a dataset" in told
-    places = run(sys.executable, "-c", "import json, pairmill.tasks.publish, sys; print(json.dumps(sorted(sys.modules)))",
-                 folder=folder_of_a_user)  # fmt: skip
-    assert not set(OWN) & set(json.loads(places))
+    code = "import json, pairmill.tasks.publish, sys; print(json.dumps(sorted(sys.modules)))"
+    assert not set(OWN) & set(json.loads(run(sys.executable, "-c", code, folder=folder_of_a_user)))
 
 
 @pytest.mark.slow
@@ -57,6 +56,5 @@ def test_the_wheel_curates_the_demo_from_a_users_folder(folder_of_a_user: Path, 
     status = run(python, "-m", "pairmill", "status", "30m", "--models", "demo", "--lake", "pairmill-demo/lake",
                  folder=folder_of_a_user)  # fmt: skip
     assert "30m" in status
-    deployments = run(python, "-c", "from pairmill.flows.with_prefect.local_prefect import deployments as d; print(d())",
-                      folder=folder_of_a_user)  # fmt: skip
-    assert "curate/30m" in deployments
+    code = "from pairmill.flows.with_prefect.local_prefect import deployments; print(deployments())"
+    assert "curate/30m" in run(python, "-c", code, folder=folder_of_a_user)
