@@ -1,6 +1,6 @@
-"""Write catalog/lake/empty_catalog.sqlite.gz, with which a new lake begins: ``python -m infra.empty_catalog``.
+"""Write catalog/lake/empty_catalog.sqlite.gz, a copy of which starts a new lake: ``python -m infra.empty_catalog``.
 
-Run it after a migration was added; tests/catalog/test_schema.py says when it is due.
+Run it after adding a migration; tests/catalog/test_schema.py fails when it is due.
 """
 
 import gzip
@@ -12,7 +12,7 @@ from pairmill.catalog.lake.opening import create_or_open
 
 
 def by_migrations(folder: Path) -> Path:
-    """Make an empty lake at ``folder`` by its migrations alone; return its catalog."""
+    """Create an empty lake at ``folder`` by its migrations alone; return the path of its catalog."""
     shipped, empty.SHIPPED = empty.SHIPPED, folder / "nothing"
     try:
         with create_or_open(folder) as lake:
@@ -23,6 +23,7 @@ def by_migrations(folder: Path) -> Path:
 
 
 def main() -> None:
+    """Build the catalog and write it compressed."""
     with tempfile.TemporaryDirectory() as folder:
         made = by_migrations(Path(folder) / "lake").read_bytes()
     empty.SHIPPED.write_bytes(gzip.compress(made, mtime=0))

@@ -1,4 +1,4 @@
-"""Documents of which a part is made by a script: the lines between two marks."""
+"""Rewrite the generated part of a document: the lines between two marks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from pathlib import Path
 
 
 def rewrite(document: Path, start: str, end: str, made: str, arguments: list[str]) -> int:
-    """Put ``made`` between the lines ``start`` and ``end``. With ``--check`` nothing is written; 1 when it differs."""
+    """Put ``made`` between the lines ``start`` and ``end``; with ``--check``, write nothing.
+
+    Returns:
+        The exit status: 1 if ``--check`` finds a difference, else 0.
+    """
     text = document.read_text(encoding="utf-8")
     before, rest = text.split(start)
     wanted = f"{before}{start}\n{made}\n{end}{rest.split(end)[1]}"

@@ -1,6 +1,6 @@
 """Write ARCHITECTURE.md's map of modules from their docstrings' first lines: ``python infra/module_map.py``.
 
-``--check`` changes nothing and fails when the map is not up to date.
+``--check`` changes nothing and fails if the map is not up to date.
 """
 
 import ast
@@ -22,6 +22,11 @@ FOLDERS = {
 
 
 def module_map() -> str:
+    """Return the map in Markdown.
+
+    Raises:
+        SystemExit: A module has no docstring.
+    """
     lines = ["| module | what it is |", "|---|---|"]
     for folder, meaning in FOLDERS.items():
         lines.append(f"| **{folder}/** | **{meaning}** |")

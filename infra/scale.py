@@ -1,7 +1,7 @@
-"""The arithmetic of infra/SCALE.md, from the measured rates: ``python infra/scale.py``; ``--check`` changes nothing.
+"""Compute the tables of infra/SCALE.md from the measured rates: ``python infra/scale.py``; ``--check`` changes nothing.
 
-Counts are RealSyn's (arXiv 2502.12513); rates are read from infra/bench/results, so that the tables stay true; what is
-neither is an assumption, and stands in ASSUMED with its reason.
+Counts are RealSyn's (arXiv 2502.12513). Rates are read from infra/bench/results, so that the tables stay true. Every
+other number is an assumption, in ASSUMED with its reason.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from infra.waves import KEPT  # noqa: E402
 
 START, END = "<!-- tables: made by infra/scale.py -->", "<!-- end of tables -->"
 DOCUMENTS, IMAGES, SENTENCES = 118e6, 336e6, 2.13e9
-# What RealSyn's filters leave of the sentences, and of the pictures to be described.
+# Sentences left after each of RealSyn's filters (quality, semantics, duplicates), and pictures to be captioned.
 GOOD, MEANINGFUL, DISTINCT, DESCRIBED = 1.82e9, 1.16e9, 0.84e9, 198e6
 RECIPES = {"15m": (15e6, 20), "30m": (30e6, 35), "100m": (100e6, 180)}  # pairs, cap
 CLUSTERS = {"sentence": 2e6, "image": 1e6, "balance": 1e6}
 DIMENSION = 1024  # EVA02-E-14-plus
 DOCUMENTS_A_SHARD = 1000
-ASSIGNED = 131_072  # vectors of one index file
+ASSIGNED = 131_072  # vectors an index file
 HOUR = 3600
-# What a wave asks for in a cluster that lacks r pictures, by the policies of infra/waves.py.
+# Number of texts that a wave requests in a cluster that lacks r pictures, by the policies of infra/waves.py.
 ASKED_FOR = {
     "none": "r: nothing in excess",
     "overall": "r / pass rate of all",
@@ -39,6 +39,8 @@ ASKED_FOR = {
 
 @dataclass(frozen=True)
 class Assumed:
+    """An assumed number and the reason for it."""
+
     value: float
     why: str
 
@@ -60,11 +62,16 @@ ASSUMED = {
 
 
 def assumed(name: str) -> float:
+    """Return an assumed number."""
     return ASSUMED[name].value
 
 
 def rate(bench: str, what: str, unit: str) -> float:
-    """The figure of the first row of ``bench`` in ``unit`` whose name begins with ``what``."""
+    """Return the figure of the first row of ``bench`` in ``unit`` whose name begins with ``what``.
+
+    Raises:
+        SystemExit: The bench has no result or no such row.
+    """
     path = ROOT / "bench" / "results" / f"{bench}.json"
     if not path.exists():
         raise SystemExit(f"{path.name} is missing; run python -m infra.bench.{bench}")
@@ -77,7 +84,7 @@ def rate(bench: str, what: str, unit: str) -> float:
 
 @dataclass(frozen=True)
 class Stage:
-    """``rows`` worked on, ``terabytes`` read and written, hours of one core and of one GPU, GB a worker needs."""
+    """Cost of one stage: ``rows``, ``terabytes`` read and written, hours of one core and of one GPU, GB a worker."""
 
     name: str
     rows: float
@@ -90,9 +97,11 @@ class Stage:
 
 
 def stages() -> list[Stage]:
-    """What is done for everything that comes in, whatever the recipe keeps of it."""
+    """Return the stages that process the whole input, whatever the recipe keeps of it."""
     eligible, sentences = IMAGES * assumed("share of pictures that pass the cheap rules"), MEANINGFUL
-    searched = sentences + 2 * eligible  # in their own clusters, and pictures in those of sentences
+    searched = (
+        sentences + 2 * eligible
+    )  # sentences and pictures in their own clusters, and pictures in those of sentences
     vector = 2 * DIMENSION / 1e12
     shards = DOCUMENTS / DOCUMENTS_A_SHARD
     pictures_tb = IMAGES * assumed("kilobytes a picture") / 1e9
@@ -131,22 +140,30 @@ def stages() -> list[Stage]:
 
 
 def gpu_hours(n: float, each: str) -> float:
+    """Return the H200-hours of ``n`` operations of the assumed TFLOP."""
     return n * assumed(each) / assumed("TFLOP/s of one H200 in bf16") / HOUR
 
 
 def captions(n: float) -> float:
+    """Return the H200-hours of ``n`` captions."""
     return gpu_hours(n, "TFLOP of a caption") / assumed("share of that rate while text is generated")
 
 
 def assigning(n: float) -> float:
-    """By the measured rate of products (2,048 centroids of 512), for heads and the centroids of 16 of their groups."""
+    """Return the core-hours of assigning ``n`` vectors, by comparing with the heads and the centroids of 16 groups.
+
+    The rate is the measured one of products (2,048 centroids of 512).
+    """
     products = rate("cluster", "assign to 2048", "vectors/CPU s") * 2048 * 512
     heads = CLUSTERS["sentence"] ** 0.5
     return n * (1 + 16) * heads * DIMENSION / products / HOUR
 
 
 def training() -> float:
-    """Two levels: 20 steps inside each group, then two steps over all groups by routing; 64 vectors a centroid."""
+    """Return the core-hours of training centroids, from 64 vectors a centroid.
+
+    Training has two levels: 20 steps inside each group, then two steps over all groups by routing.
+    """
     products = rate("cluster", "assign to 2048", "vectors/CPU s") * 2048 * 512
     hours = 0.0
     for k in CLUSTERS.values():
@@ -155,12 +172,15 @@ def training() -> float:
 
 
 def training_gb() -> float:
-    """Centroids and their sums (fp32, fp64) over all groups."""
+    """Return the GB of the centroids and their sums (fp32, fp64) over all groups."""
     return CLUSTERS["sentence"] * DIMENSION * (4 + 8 + 4) / 1e9
 
 
 def duplicates(n: float) -> float:
-    """Hashes by the measured exponent from 1M on; vectors by comparisons: two clusters of n / K each."""
+    """Return the core-hours of the duplicate search among ``n`` pictures.
+
+    Hashes grow with the measured exponent from 1M on. Each vector is compared with two clusters of n / K vectors.
+    """
     hashes = rate("duplicates", "edges of 1000000 hashes", "hashes/CPU s")
     grown = (n / 1e6) ** exponent_of("edges of 1000000 hashes") * 1e6 / hashes / HOUR
     products = rate("cluster", "assign to 2048", "vectors/CPU s") * 2048 * 512
@@ -168,13 +188,17 @@ def duplicates(n: float) -> float:
 
 
 def exponent_of(what: str) -> float:
+    """Return the measured exponent of a row of the duplicates bench."""
     rows = json.loads((ROOT / "bench/results/duplicates.json").read_text(encoding="utf-8"))["rows"]
     note = next(row["note"] for row in rows if row["what"].startswith(what))
     return float(note.removeprefix("exponent ").split(",")[0].split(";")[0])
 
 
 def associating(eligible: float, sentences: float) -> float:
-    """One probe: the sentences of one cluster, by the measured rate of products; and the files each range opens."""
+    """Return the core-hours of associating by one probe: products with one cluster's sentences, and opening files.
+
+    Products take the measured rate; each range opens every file.
+    """
     products = rate("cluster", "assign to 2048", "vectors/CPU s") * 2048 * 512
     search = eligible * sentences / CLUSTERS["sentence"] * DIMENSION / products / HOUR
     opens = ranges(sentences) * (sentences + eligible) / ASSIGNED
@@ -182,10 +206,12 @@ def associating(eligible: float, sentences: float) -> float:
 
 
 def ranges(sentences: float) -> float:
+    """Return the number of ranges of clusters, 125,000 sentences each."""
     return sentences / 125_000
 
 
 def stage_table() -> str:
+    """Return the table of the stages' costs in Markdown."""
     lines = ["| stage | rows | TB in and out | CPU-hours | H200-hours | GB a worker | files | shuffle |",
              "|---|--:|--:|--:|--:|--:|--:|---|"]  # fmt: skip
     for s in stages():
@@ -197,7 +223,7 @@ def stage_table() -> str:
 
 
 def passes_table() -> str:
-    """What each step's rules on text leave: in the paper, and of the demo's worlds on average."""
+    """Return the table of sentences that pass each step's text rules: in the paper, and in the demo worlds (mean)."""
     seeds = json.loads((ROOT / "bench/results/demo_truth.json").read_text(encoding="utf-8"))["seeds"]
     papers = {
         "quality: length, addresses, emoji, complexity, action": ("passes_quality", GOOD / SENTENCES),
@@ -211,7 +237,7 @@ def passes_table() -> str:
 
 
 def retrieval() -> str:
-    """Ours beside the paper's figure for its retrieval, whose parts it does not tell apart."""
+    """Compare our retrieval with the paper's figure, which is one sum for all its parts."""
     found = {stage.name: stage.cpu_hours for stage in stages()}
     ours = [found[name] for name in ("train centroids", "assign to clusters", "associate")]
     return (
@@ -223,7 +249,7 @@ def retrieval() -> str:
 
 
 def recipe_table() -> str:
-    """Captions and fused texts, and the sums; days on 64 cores and 8 GPUs, one stage after another."""
+    """Return the table of captions, fused texts and sums by recipe; days on 64 cores and 8 GPUs, stages in sequence."""
     found = stages()
     cpu, gpu = sum(s.cpu_hours for s in found), sum(s.gpu_hours for s in found)
     lines = ["| recipe | captioned | H200-hours of captions | of fused texts | all CPU-hours | all H200-hours | "
@@ -239,7 +265,7 @@ def recipe_table() -> str:
 
 
 def simulated() -> dict[str, Any]:
-    """The results of infra/waves.py."""
+    """Return the results of infra/waves.py."""
     path = ROOT / "bench/results/waves.json"
     if not path.exists():
         raise SystemExit(f"{path.name} is missing; run python -m infra.waves")
@@ -247,14 +273,14 @@ def simulated() -> dict[str, Any]:
 
 
 def described_for_one(cap: int) -> float:
-    """Pictures that text is generated for, for one that the cap keeps, by the policy of the fewest waves."""
+    """Return the pictures that get a generated text for each kept one, by the policy of the fewest waves."""
     asked = ("doubling", cap, assumed("concentration of pass rates"))
     row = next(row for row in simulated()["rows"] if (row["policy"], row["cap"], row["concentration"]) == asked)
     return row["share"] * DESCRIBED / row["kept"]
 
 
 def waves_table() -> str:
-    """Share of all pictures that text is generated for, and waves until the last, by cap, policy and concentration."""
+    """Return the table of texts requested (share of pictures) and waves, by cap, policy and concentration."""
     made = simulated()
     found = {(row["cap"], row["policy"], row["concentration"]): row for row in made["rows"]}
     spread = sorted({key[2] for key in found})
@@ -268,7 +294,7 @@ def waves_table() -> str:
 
 
 def fit_line(fit: dict[str, float]) -> str:
-    """Say how near one distribution of sizes comes to what RealSyn's caps keep, and why none can be nearer."""
+    """Describe how near one distribution of sizes comes to RealSyn's kept counts, and why none can be nearer."""
     caps = sorted(KEPT)
     told = ", ".join(f"{fit[str(cap)] / 1e6:.1f} M at {cap} ({KEPT[cap] / 1e6:.2f})" for cap in caps)
     least = caps[0] / caps[1] * KEPT[caps[1]]
@@ -281,7 +307,10 @@ def fit_line(fit: dict[str, float]) -> str:
 
 
 def catalog_table() -> str:
-    """Seconds as measured, and as many times more as there are more images: DuckDB's joins and sorts spill."""
+    """Return the table of measured catalog seconds, scaled in proportion to the images.
+
+    DuckDB's joins and sorts spill, so time grows in proportion.
+    """
     rows = json.loads((ROOT / "bench/results/catalog.json").read_text(encoding="utf-8"))["rows"]
     lines = ["| catalog | measured at | s | at 336 M images, in proportion | at 1 B |", "|---|--:|--:|--:|--:|"]
     for row in rows:
@@ -294,6 +323,7 @@ def catalog_table() -> str:
 
 
 def whole() -> str:
+    """Return all tables in Markdown."""
     parts = ["| assumed, not measured | value | why |", "|---|--:|---|"]
     parts += [f"| {name} | {each.value:g} | {each.why} |" for name, each in ASSUMED.items()]
     tables = (passes_table(), stage_table(), retrieval(), recipe_table(), waves_table(), catalog_table())
@@ -301,6 +331,7 @@ def whole() -> str:
 
 
 def _n(value: float) -> str:
+    """Format a number with three digits and B, M or k."""
     for size, letter in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:,.3g} {letter}"

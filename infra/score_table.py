@@ -1,6 +1,6 @@
 """Write README's table of the columns that rules read, from the scores' declarations: ``python infra/score_table.py``.
 
-``--check`` changes nothing and fails when the table is not up to date.
+``--check`` changes nothing and fails if the table is not up to date.
 """
 
 import sys
@@ -17,6 +17,7 @@ START, END = "<!-- columns: made by infra/score_table.py -->", "<!-- end of colu
 
 
 def score_table() -> str:
+    """Return the table in Markdown."""
     lines = ["| column | type | what it is | from |", "|---|---|---|---|"]
     for kind, base in (("image", IMAGE_COLUMNS), ("sentence", SENTENCE_COLUMNS)):
         lines += [f"| `{name}` | {sql_type} | {meaning} | the {kind} |" for name, (sql_type, meaning) in base.items()]

@@ -1,10 +1,10 @@
-"""What generation in waves costs at RealSyn's size, by simulation: ``python -m infra.waves`` writes results/waves.json.
+"""Simulate what text generation in waves costs at RealSyn's size: ``python -m infra.waves`` writes results/waves.json.
 
-A world: clusters of pictures in the order of their hashes, each of which passes the filter on generated text or not. A
-wave asks for text where a cluster's cap is not filled with pictures that passed; the next one knows the answers. Sizes
-of clusters are fitted to what RealSyn's three caps keep of 168.3M pictures that pass; how much a cluster's pass rate
-differs from the mean is not known, so it is a Beta of several concentrations: the smaller, the more alike the pictures
-of one cluster are judged.
+A simulated world has clusters of pictures in hash order; each picture passes the filter on generated text or not. A
+wave requests texts where a cluster has fewer passing pictures than its cap; the next wave knows the answers. Cluster
+sizes are fitted to what RealSyn's three caps keep of 168.3M passing pictures. How much a cluster's pass rate differs
+from the mean is unknown, so it is drawn from a Beta of several concentrations: the smaller the concentration, the more
+alike the pictures of one cluster are.
 """
 
 from __future__ import annotations
@@ -26,40 +26,45 @@ sys.path.insert(0, str(ROOT.parent))
 from infra.bench import measure  # noqa: E402
 
 PICTURES, PASSING, CLUSTERS = 198e6, 168.3e6, 1e6
-KEPT = {20: 15.24e6, 35: 30.33e6, 180: 100.86e6}  # RealSyn 15M, 30M and 100M, by their caps
+KEPT = {20: 15.24e6, 35: 30.33e6, 180: 100.86e6}  # cap to kept pictures: RealSyn 15M, 30M and 100M
 CONCENTRATIONS = (2, 10, 100)
 SAMPLED, SEED = 100_000, 7
-# Answers that the overall rate counts for beside a cluster's own.
+# Weight of the overall rate, in answers, when a cluster's own rate is estimated.
 SHRINKAGE = 10.0
 POLICIES = ("none", "overall", "cluster", "doubling")
 
 
 @dataclass(frozen=True)
 class World:
-    """``starts`` (clusters + 1): a cluster's first picture; ``passed`` (pictures + 1): those that pass before."""
+    """Simulated clusters.
+
+    ``starts`` (clusters + 1) is the first picture of each; ``passed`` (pictures + 1) counts the passing pictures before
+    it.
+    """
 
     starts: np.ndarray
     passed: np.ndarray
 
     @property
     def sizes(self) -> np.ndarray:
+        """Number of pictures of each cluster."""
         return np.diff(self.starts)
 
     def known(self, asked: np.ndarray) -> np.ndarray:
-        """Count, by cluster, the passing ones of the first ``asked`` pictures."""
+        """Count the passing pictures among the first ``asked`` of each cluster."""
         return self.passed[self.starts[:-1] + asked] - self.passed[self.starts[:-1]]
 
 
 @dataclass(frozen=True)
 class Waves:
-    """Texts ``asked`` for in each wave, and the passing pictures ``kept`` under the cap."""
+    """Number of texts ``asked`` for in each wave, and of passing pictures ``kept`` under the cap."""
 
     asked: tuple[int, ...]
     kept: int
 
 
 def world(sizes: np.ndarray, concentration: float, rng: np.random.Generator) -> World:
-    """Draw which pictures pass: of each cluster at a rate of its own, Beta with mean 0.85."""
+    """Draw which pictures pass; each cluster has a rate of its own, Beta with mean 0.85."""
     mean = PASSING / PICTURES
     rates = rng.beta(mean * concentration, (1 - mean) * concentration, len(sizes))
     passes = rng.random(int(sizes.sum())) < np.repeat(rates, sizes)
@@ -67,9 +72,10 @@ def world(sizes: np.ndarray, concentration: float, rng: np.random.Generator) -> 
 
 
 def waves(world: World, cap: int, policy: str) -> Waves:
-    """Ask wave by wave until every cluster has ``cap`` passing pictures or no unknown one.
+    """Request texts wave by wave until every cluster has ``cap`` passing pictures or no unknown one.
 
-    What was asked for is always the beginning of a cluster, since hashes decide: so the world's state is a number each.
+    Hashes decide the order, so the requested pictures are always the beginning of a cluster, and one number a cluster
+    is the whole state.
     """
     sizes, asked, each = world.sizes, np.zeros(len(world.sizes), np.int64), []
     while True:
@@ -83,10 +89,11 @@ def waves(world: World, cap: int, policy: str) -> Waves:
 
 
 def rates(asked: np.ndarray, known: np.ndarray, policy: str, before: int) -> np.ndarray:
-    """Return, by cluster, the rate at which a wave expects pictures to pass; 1, which over-asks for none, in the first.
+    """Return the pass rate that a wave expects of each cluster; 1 in the first wave, which over-asks for none.
 
-    'overall' is the rate of all answers; 'cluster' its own one, shrunk to that; 'doubling' this in the second wave,
-    half of it in the third, a quarter in the fourth: the fewer are left, the less it costs to ask for more of them.
+    'overall' is the rate of all answers. 'cluster' is the cluster's own rate, shrunk to the overall one. 'doubling' is
+    that in the second wave, half of it in the third, a quarter in the fourth: the fewer pictures are left, the less it
+    costs to ask for more of them.
     """
     if policy == "none" or not before:
         return np.ones(len(asked))
@@ -98,12 +105,15 @@ def rates(asked: np.ndarray, known: np.ndarray, policy: str, before: int) -> np.
 
 
 def kept(passing: np.ndarray, cap: int) -> float:
-    """Return what a cap keeps of clusters with so many passing pictures, scaled to CLUSTERS."""
+    """Return how many pictures a cap keeps, scaled to CLUSTERS; ``passing`` counts the passing ones by cluster."""
     return float(np.minimum(passing, cap).mean()) * CLUSTERS
 
 
 def sizes(empty: float, sigma: float, n: int) -> np.ndarray:
-    """Return ``n`` sizes at even quantiles: a share ``empty`` of 0, the others lognormal; mean PICTURES / CLUSTERS."""
+    """Return ``n`` cluster sizes at even quantiles, with the mean PICTURES / CLUSTERS.
+
+    A share ``empty`` of the sizes is 0; the others are lognormal.
+    """
     filled = n - round(empty * n)
     normal = NormalDist()
     drawn = np.exp(sigma * np.array([normal.inv_cdf((at + 0.5) / filled) for at in range(filled)]))
@@ -112,7 +122,7 @@ def sizes(empty: float, sigma: float, n: int) -> np.ndarray:
 
 
 def fitted(n: int = 2_000) -> tuple[float, float]:
-    """Return (share of empty clusters, sigma) whose caps keep what is nearest to KEPT: least squares of logarithms."""
+    """Return (share of empty clusters, sigma) whose caps keep nearly KEPT, by least squares of logarithms."""
 
     def misfit(shape: tuple[float, float]) -> float:
         passing = sizes(*shape, n) * PASSING / PICTURES
@@ -123,7 +133,10 @@ def fitted(n: int = 2_000) -> tuple[float, float]:
 
 
 def rows(n: int, seed: int, shape: tuple[float, float]) -> Iterator[dict[str, float | int | str]]:
-    """Yield one row a cap, concentration and policy; shares are of all pictures, ``beyond`` of the least possible."""
+    """Yield one row a cap, concentration and policy.
+
+    ``share`` is of all pictures; ``beyond`` is relative to the least possible number of texts.
+    """
     for concentration in CONCENTRATIONS:
         made = world(sizes(*shape, n), concentration, np.random.default_rng(seed))
         for cap in KEPT:
@@ -145,6 +158,7 @@ def rows(n: int, seed: int, shape: tuple[float, float]) -> Iterator[dict[str, fl
 
 
 def main() -> None:
+    """Fit the sizes, simulate all policies, and write the result."""
     shape = fitted()
     passing = sizes(*shape, SAMPLED) * PASSING / PICTURES
     made = {

@@ -1,9 +1,10 @@
-"""The nearest sentences of pictures, in the clusters that each picture probes, against exact search by faiss.
+"""Benchmark the search for the nearest sentences of pictures inside the probed clusters, against exact faiss.
 
 Run as ``python -m infra.bench.associate [--rows N] [--queries N] [--clusters K] [--memory N] [--vectors FOLDER]``.
-Distinct sentences and pictures of the demo world's generator through its CLIP, which takes 20 CPU minutes of a million
-and is kept in ``--vectors``; centroids are trained beforehand. A curve of recall at 3
-against speed over the probes. The memory is that of the stage's own search over an index on disk, of made-up vectors.
+Inputs are distinct sentences and pictures from the demo world's generator, embedded by its CLIP. A million sentences
+take 20 CPU minutes; ``--vectors`` caches them. Centroids are trained before the measurement. The result is a curve of
+recall at 3 and speed over the number of probes. The memory figure is the peak of the stage's own search over an index
+on disk, with synthetic vectors.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PROBES = (1, 2, 4, 8, 16)
 
 
 class Index:
-    """Sentences sorted by cluster, half precision as stored."""
+    """Search index: sentence vectors sorted by cluster, in float16 as the lake stores them."""
 
     def __init__(self, sentences: np.ndarray, centroids: np.ndarray) -> None:
         self.centroids = centroids
@@ -41,18 +42,22 @@ class Index:
         self.offsets = np.r_[0, np.cumsum(np.bincount(cluster, minlength=len(centroids)))]
 
     def search(self, queries: np.ndarray, probes: int) -> np.ndarray:
-        """(n, TOP) similarities; routing is part of the work."""
+        """Return the similarities (n, TOP) of the nearest sentences. The time includes routing queries to clusters."""
         return top_k(queries, kmeans.assign(queries, self.centroids, probes), self.vectors, self.offsets, TOP)[1]
 
 
 def exact(sentences: np.ndarray, queries: np.ndarray) -> np.ndarray:
+    """Return the similarities (n, TOP) found by faiss's exact search over all sentences."""
     index = faiss.IndexFlatIP(sentences.shape[1])
     index.add(sentences)  # type: ignore[call-arg]
     return index.search(queries, TOP)[0]  # type: ignore[call-arg]
 
 
 def stored(folder: Path, n: int, queries: np.ndarray, centroids: np.ndarray) -> None:
-    """``n`` made-up sentences in shards of 40,000 and the routed pictures, as the assignment writes them."""
+    """Write an index on disk, as the assignment stage does.
+
+    Writes ``n`` synthetic sentences in shards of 40,000, and the queries with the clusters that they are routed to.
+    """
     for start in range(0, n, SHARD):
         vectors = topics.vectors(SHARD, DIMENSION, first=start)
         write(folder / f"sentences-{start:08d}.parquet", vectors, kmeans.assign(vectors, centroids), start)
@@ -60,7 +65,7 @@ def stored(folder: Path, n: int, queries: np.ndarray, centroids: np.ndarray) -> 
 
 
 def write(path: Path, vectors: np.ndarray, nearest: np.ndarray, start: int) -> None:
-    """Sorted by cluster, in row groups as a lake's."""
+    """Write one index file: rows sorted by cluster, in row groups of 10,000 as in a lake."""
     rows, probes = np.nonzero(nearest >= 0)
     clusters = nearest[rows, probes]
     order = np.argsort(clusters, kind="stable")
@@ -77,7 +82,7 @@ def write(path: Path, vectors: np.ndarray, nearest: np.ndarray, start: int) -> N
 
 
 def kept(folder: Path | None, name: str, n: int, make: Callable[[int], np.ndarray]) -> np.ndarray:
-    """``make(n)``, or what an earlier run left of it in ``folder``."""
+    """Return ``make(n)``, cached as a .npy file in ``folder`` if a folder is given."""
     if folder is None:
         return make(n)
     folder.mkdir(parents=True, exist_ok=True)
@@ -88,7 +93,7 @@ def kept(folder: Path | None, name: str, n: int, make: Callable[[int], np.ndarra
 
 
 def memory(n: int, scratch: Path) -> tree.Used:
-    """Of a process that searches ``n`` sentences range by range."""
+    """Measure a process that searches ``n`` sentences, one range of clusters at a time."""
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     try:
@@ -102,8 +107,11 @@ def memory(n: int, scratch: Path) -> tree.Used:
 
 
 def growth(sentences: np.ndarray, centroids: np.ndarray, queries: np.ndarray, probes: int) -> dict:
-    """CPU seconds of a search among a ninth, a third and all sentences, clusters in proportion: queries stay as many,
-    so a search of a fixed number of clusters of a fixed size should not grow at all but by its routing."""
+    """Measure how the CPU seconds of a search grow with the number of sentences: a ninth, a third and all.
+
+    The number of clusters grows in proportion and the number of queries is fixed. A search of a fixed number of
+    clusters of a fixed size should grow by its routing alone.
+    """
     sizes, seconds = [], []
     for part in (9, 3, 1):
         index = Index(sentences[: len(sentences) // part], centroids[: len(centroids) // part])
@@ -113,6 +121,7 @@ def growth(sentences: np.ndarray, centroids: np.ndarray, queries: np.ndarray, pr
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     options.add_argument("--rows", type=int, default=1_000_000, help="sentences")
     options.add_argument("--vectors", type=Path, help="folder where the sentences' and pictures' vectors are kept")

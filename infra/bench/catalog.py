@@ -1,10 +1,10 @@
-"""The catalog at size: work list, re-cut, publish, two versions compared, funnel and ``why``, on made-up metadata.
+"""Benchmark the catalog at size: work list, re-cut, publish, version diff, funnel and ``why``, on synthetic metadata.
 
-Run as ``python -m infra.bench.catalog [--rows N ...] [--lakes FOLDER]``; the lake of :mod:`infra.bench.made_lake` is
-filled for each number of images, under ``--lakes`` when it is not there, where it is kept, or in a folder that is
-removed. The first cut joins its facts, once, since it takes minutes; those of the rounds, each with another cap, find
-them: the re-cut. A publish leaves a version behind. The recipe `30m`, with its generated texts, is measured by
-:mod:`infra.bench.catalog_30m`, commits by :mod:`infra.bench.commits`.
+Run as ``python -m infra.bench.catalog [--rows N ...] [--lakes FOLDER]``. For each number of images, the bench fills a
+lake (:mod:`infra.bench.made_lake`) under ``--lakes``, where it is kept and reused, or in a folder that is removed. The
+first cut joins the facts; it takes minutes and runs once. The cuts of the rounds, each with another cap, reuse these
+facts: the figure "re-cut". Each publish adds a version. :mod:`infra.bench.catalog_30m` measures the recipe `30m` with
+its generated texts, :mod:`infra.bench.commits` measures commits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ OfLake = Callable[[Path, int, argparse.Namespace], "Notes"]
 
 
 class Notes:
-    """Seconds by what was asked; an empty lake's first turn counts like the others. ``limits``: wall seconds at 10M."""
+    """Collect the seconds of each named operation, the first run on an empty lake included.
+
+    ``limits`` are the targets in wall seconds at 10M images; None means no target.
+    """
 
     def __init__(self, limits: Mapping[str, float | None]) -> None:
         self.limits = limits
@@ -47,10 +50,12 @@ class Notes:
         self.counted: list[Row] = []
 
     def __call__(self, name: str, work: Callable[[], object]) -> None:
+        """Time ``work`` once and record its seconds under ``name``."""
         self.seconds.setdefault(name, []).append(took := timed(work))
         print(f"{name}: {took.wall:.2f} s wall, {took.cpu:.2f} s CPU, peak {peak_mb():.0f} MB", flush=True)
 
     def row(self, name: str, rows: int) -> Row:
+        """Return the result row of one operation, measured on a lake of ``rows`` images."""
         found, most = self.seconds[name], self.limits[name]
         met = wall(found) <= most if most is not None and rows >= 10_000_000 else None
         target = "" if most is None else f"<= {most:g} s at 10M images"
@@ -59,6 +64,7 @@ class Notes:
 
 
 def measured(lake: Lake, n: int, rounds: int) -> Notes:
+    """Time every operation on a lake of ``n`` images, ``rounds`` times."""
     note, capped = Notes(LIMITS), 34
     lake.execute("DETACH DATABASE IF EXISTS facts")
     shutil.rmtree(Path(lake.uri) / ".facts", ignore_errors=True)
@@ -80,13 +86,13 @@ def measured(lake: Lake, n: int, rounds: int) -> Notes:
 
 
 def _why(lake: Lake, item: str) -> None:
-    """As the command does: what the item is, then its story as the newest version saw it."""
+    """Do what `pairmill why` does: resolve the item, then explain it for the newest version."""
     found = resolve(lake, item, "")
     explain_image(lake, found.images[0], scope_of(lake, find(lake, "big")))
 
 
 def growth(notes: dict[int, Notes], names: Sequence[str]) -> list[Row]:
-    """How the CPU seconds grew from the smallest lake to the largest, and what they would be at 30M images by that."""
+    """Fit an exponent to the CPU seconds over the lake sizes, and extrapolate them to 30M images."""
     rows = []
     for name in names:
         sizes = sorted(notes)
@@ -99,7 +105,7 @@ def growth(notes: dict[int, Notes], names: Sequence[str]) -> list[Row]:
 
 @contextmanager
 def opened(folder: Path, n: int, options: argparse.Namespace) -> Iterator[Lake]:
-    """Open the lake of ``n`` images, filled when it is not there."""
+    """Open the lake of ``n`` images; fill it if it is empty."""
     with create_or_open(folder / f"lake-{n}") as lake:
         limit(lake, options)
         if not lake.query("SELECT 1 FROM images LIMIT 1"):
@@ -110,16 +116,18 @@ def opened(folder: Path, n: int, options: argparse.Namespace) -> Iterator[Lake]:
 
 
 def limit(lake: Lake, options: argparse.Namespace) -> None:
+    """Set DuckDB's memory limit and number of threads."""
     lake.execute(f"SET memory_limit = '{options.memory}'; SET threads = {options.threads}")
 
 
 def of_lake(folder: Path, n: int, options: argparse.Namespace) -> Notes:
+    """Open the lake of ``n`` images and time every operation on it."""
     with opened(folder, n, options) as lake:
         return measured(lake, n, options.rounds)
 
 
 def run(name: str, of_lake: OfLake, growing: Sequence[str], options: argparse.ArgumentParser) -> None:
-    """Measure lakes of the sizes asked for, and write the result: rows of the largest, and how each grew."""
+    """Measure lakes of the requested sizes, and write the result: rows of the largest lake, and growth over sizes."""
     options.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000], help="images of each lake")
     options.add_argument("--memory", default="2.6GB", help="what DuckDB may hold before it spills")
     options.add_argument("--threads", type=int, default=2, help="threads of DuckDB")
@@ -136,6 +144,7 @@ def run(name: str, of_lake: OfLake, growing: Sequence[str], options: argparse.Ar
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     run("catalog", of_lake, GROWTH, parser(__doc__))
 
 

@@ -1,10 +1,10 @@
-"""The catalog with the recipe `30m` at size: waves of generated texts, work lists, re-cuts, ``why``, new pages.
+"""Benchmark the catalog with the recipe `30m` at size: generated texts, work lists, re-cuts, ``why``, new pages.
 
 Run as ``python -m infra.bench.catalog_30m [--rows N ...] [--lakes FOLDER]``, with the lakes of
-:mod:`infra.bench.catalog`; each is measured in a copy. Its waves are asked for until no text is lacking; texts are made
-up between two measurements (:mod:`infra.bench.made_texts`). Then come rounds of what reads a finished lake, then 1 % of
-new pages, listed, scored and cut. A survey asks what ``pairmill status 30m`` does, but for what a source lists and what
-models say of themselves.
+:mod:`infra.bench.catalog`. Each lake is measured in a copy. First the bench runs waves until no text is lacking; it
+writes synthetic texts between two measurements (:mod:`infra.bench.made_texts`). Then it times operations that read a
+finished lake, in rounds. Last it adds 1 % of new pages, lists, scores and cuts them. "survey" is what
+``pairmill status 30m`` computes, without listing sources and without loading models' identities.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ GROWTH = ("first facts", "cut behind a wave", "work lists when all is done", "su
           "publish", "why", "cut of 1 % of new pages")  # fmt: skip
 Note = Callable[[str, Callable[[], object]], None]
 INGESTED = ("images", "payloads", "sentences")
-# Commit numbers: what `fill` writes has 1, datasets of the other recipe a few above it.
+# Commit numbers of the rows written here. `fill` uses 1; datasets of the other recipe use the next few numbers.
 WAVES, PUBLISHED, NEW = 100, 200, 300
 
 
 @contextmanager
 def linked(lake: Path) -> Iterator[Path]:
-    """Make a copy of a lake that is removed afterwards. Data files never change, so they are linked."""
+    """Make a copy of a lake, removed afterwards. Data files never change, so they are hard-linked."""
     folder = Path(tempfile.mkdtemp(dir=lake.parent))
     try:
         left = shutil.ignore_patterns(".facts", ".spill*", "*-wal", "*-shm")
@@ -62,10 +62,12 @@ def linked(lake: Path) -> Iterator[Path]:
 
 
 def _linked(source: str, target: str) -> None:
+    """Hard-link a Parquet file, copy any other file."""
     os.link(source, target) if source.endswith(".parquet") else shutil.copy2(source, target)
 
 
 def of_lake(folder: Path, n: int, options: argparse.Namespace) -> Notes:
+    """Measure a copy of the lake of ``n`` images."""
     with opened(folder, n, options) as filled:
         path = Path(filled.uri)
     with linked(path) as copy, create_or_open(copy) as lake:
@@ -81,13 +83,18 @@ def of_lake(folder: Path, n: int, options: argparse.Namespace) -> Notes:
 
 
 def _kept(lake: Lake) -> str:
+    """Describe how many pictures got texts and how many of these are kept."""
     asked = lake.query("SELECT count(DISTINCT sha256) FROM captions")[0][0]
     kept = lake.query("SELECT count(*) FROM cut_images WHERE dropped_by = ''")[0][0]
     return f"they ask for texts of {asked:,} pictures, of which {kept:,} are kept"
 
 
 def waves(lake: Lake, number: int, note: Note) -> int:
-    """Ask and answer until nothing is unknown. Returns how many waves it took; their rows are of commit ``number``."""
+    """Request and write generated texts until none is unknown.
+
+    Returns:
+        The number of waves. Their rows have commit ``number``.
+    """
     plan, wave = plan_30m(), 0
     cap = cut(lake, plan)
     while wanted.unknown(lake):
@@ -98,6 +105,7 @@ def waves(lake: Lake, number: int, note: Note) -> int:
 
 
 def _wave(lake: Lake, plan: Plan, cap: int, wave: int, number: int, note: Note) -> None:
+    """Run one wave: request texts, list captions, write them, list fused texts, write them."""
     note("ask for a wave's texts", lambda: wanted.ask(lake, plan, cap, wave))
     print(f"wave {wave} asks for {lake.query('SELECT count(*) FROM wave_asked')[0][0]:,} pictures", flush=True)
     note("list a wave's captions", lambda: rows_of(pending_asked(lake, plan, "captions", plan.scorer("captions"))))
@@ -107,6 +115,7 @@ def _wave(lake: Lake, plan: Plan, cap: int, wave: int, number: int, note: Note) 
 
 
 def _round(lake: Lake, n: int, turn: int, rounds: int, note: Note) -> None:
+    """Time each operation once on a finished lake."""
     note("work lists when all is done", lambda: work_lists(lake, plan_30m()))
     note("survey", lambda: _survey(lake, plan_30m()))
     note("re-cut, another cap", lambda: cut(lake, plan_30m(balance__cap=str(34 - turn))))
@@ -120,17 +129,18 @@ def _round(lake: Lake, n: int, turn: int, rounds: int, note: Note) -> None:
 
 
 def _why(lake: Lake, item: str) -> None:
+    """Do what `pairmill why` does for the newest dataset of `30m`."""
     found = resolve(lake, item, "")
     explain_image(lake, found.images[0], scope_of(lake, find(lake, "30m")))
 
 
 def work_lists(lake: Lake, plan: Plan) -> int:
-    """List what each stage that scores is to do. Returns the rows."""
+    """List the pending rows of each stage that scores; return how many there are."""
     total = 0
     for kind, pending in (("image", pending_images), ("sentence", pending_sentences)):
         for stage in RUN_AT[kind]:
             scores = [score for score in plan.scores if score.of == kind and score.stage == stage]
-            # Half of the shards lack vectors: catalog's row "work list" is of these.
+            # Half of the shards lack vectors; the row "work list" of infra.bench.catalog measures these.
             tables = [score.table for score in scores if score.table not in LACKING and not score.made_from]
             if tables:
                 total += rows_of(pending(lake, plan, tables, stage))
@@ -138,6 +148,7 @@ def work_lists(lake: Lake, plan: Plan) -> int:
 
 
 def _survey(lake: Lake, plan: Plan) -> None:
+    """Compute what `pairmill status 30m` shows, without sources and models."""
     counts(lake)
     work_lists(lake, plan)
     rows_of(pending_similarity(lake, plan))
@@ -147,7 +158,7 @@ def _survey(lake: Lake, plan: Plan) -> None:
 
 
 def new_pages(lake: Lake, n: int, note: Note) -> None:
-    """Add 1 % of new pages; list, score and cut them."""
+    """Add 1 % of new pages; time listing and cutting them, and run their waves unmeasured."""
     last = n + max(1, n // 100)
     spans = [(at, min(last, at + SHARD)) for at in range(n, last, SHARD)]
     for first, end in spans:
@@ -163,16 +174,17 @@ def new_pages(lake: Lake, n: int, note: Note) -> None:
 
 
 def unmeasured(name: str, work: Callable[[], object]) -> None:
-    """Do what has been measured elsewhere."""
+    """Run ``work`` without timing it; another row measures the same operation."""
     work()
 
 
 def rows_of(rounds: Iterable[list]) -> int:
-    """Read all rounds of work items. Returns the rows in them."""
+    """Read all rounds of work items; return the number of their rows."""
     return sum(len(item.keys) for items in rounds for item in items)
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     run("catalog_30m", of_lake, GROWTH, parser(__doc__))
 
 

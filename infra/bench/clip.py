@@ -1,7 +1,8 @@
-"""CLIP vectors of pictures and sentences in bf16, against fp32 and against the machine's own matmul rate.
+"""Benchmark CLIP embeddings of pictures and sentences in bf16, against fp32 and the machine's own matmul rate.
 
-Run as ``python -m infra.bench.clip [--pictures N] [--sentences N]``. ViT-B-32 with random weights: as fast as trained
-ones. The bound is the tower's multiplications over the rate of a bare bf16 matmul of its commonest shape, same run.
+Run as ``python -m infra.bench.clip [--pictures N] [--sentences N]``. The model is ViT-B-32 with random weights, which
+are as fast as trained ones. The bound is the rate of a bare bf16 matmul of the tower's commonest shape, measured in the
+same run, divided by the tower's operations per picture.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from pairmill.ops.models.clip.clip_loaded import load
 
 MODEL = "ViT-B-32"
 BATCH = 64
-# Multiplications and additions of one picture: 12 layers at width 768 over 50 tokens, and the patches (3 x 32 x 32).
+# Operations (multiply and add) per picture: 12 layers of width 768 over 50 tokens, and 49 patches of 3 x 32 x 32.
 TOKENS, WIDTH, LAYERS = 50, 768, 12
 FLOPS = 2 * (LAYERS * (12 * TOKENS * WIDTH**2 + 2 * TOKENS**2 * WIDTH) + 49 * 3072 * WIDTH)
 WORDS = ["a", "the", "of", "in", "on", "dog", "boat", "harbour", "red", "old", "photograph", "two", "people", "market"]
 
 
 def random_model(folder: Path, name: str = MODEL) -> str:
-    """Save a random CLIP of open_clip's architecture ``name`` in its own form; gives its spec."""
+    """Save a random CLIP of open_clip's architecture ``name`` in open_clip's own form; return its model spec."""
     import open_clip
 
     torch.manual_seed(0)
@@ -39,14 +40,14 @@ def random_model(folder: Path, name: str = MODEL) -> str:
 
 
 def sentences(n: int) -> list[str]:
-    """Of 4 to 30 words, 12 in the middle, as on web pages."""
+    """Make ``n`` random sentences of 4 to 30 words, median 12, as on web pages."""
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.lognormal(np.log(12), 0.5, n).astype(int), 4, 30)
     return [" ".join(rng.choice(WORDS, size)) for size in lengths]
 
 
 def padded(spec: str, texts: list[str]) -> None:
-    """What open_clip's own example does: every sentence at 77 tokens, in fp32."""
+    """Embed texts as open_clip's own example does: in fp32, each sentence padded to 77 tokens."""
     loaded = load(spec, "fp32")
     with torch.inference_mode():
         for start in range(0, len(texts), BATCH):
@@ -54,7 +55,7 @@ def padded(spec: str, texts: list[str]) -> None:
 
 
 def matmul(repeats: int = 12) -> int:
-    """Run the commonest product of the tower; gives its operations."""
+    """Run the tower's commonest matrix product ``repeats`` times; return the number of operations."""
     left = torch.randn(BATCH * TOKENS, WIDTH).bfloat16()
     right = torch.randn(WIDTH, 4 * WIDTH).bfloat16()
     for _ in range(repeats):
@@ -63,10 +64,12 @@ def matmul(repeats: int = 12) -> int:
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the smallest cosine between the rows of two arrays of unit vectors."""
     return float((a * b).sum(1).min())
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     options.add_argument("--pictures", type=int, default=128)
     options.add_argument("--sentences", type=int, default=512)

@@ -1,4 +1,4 @@
-"""K-means and assignment of clustered vectors, against faiss; growth over N, 3N and 9N.
+"""Benchmark k-means and assignment of clustered vectors, against faiss, and their growth over N/9, N/3 and N rows.
 
 Run as ``python -m infra.bench.cluster [--rows N] [--clusters K] [--probes P]``.
 """
@@ -15,19 +15,20 @@ from pairmill.ops.whole import kmeans
 
 
 def by_faiss(vectors: np.ndarray, centroids: np.ndarray, probes: int) -> np.ndarray:
-    """The nearest ``probes`` by an exact index of inner products."""
+    """Return the ``probes`` nearest centroids of each vector, by faiss's exact inner-product index."""
     index = faiss.IndexFlatIP(centroids.shape[1])
     index.add(centroids)  # type: ignore[call-arg]
     return index.search(vectors, probes)[1]  # type: ignore[call-arg]
 
 
 def growth(vectors: np.ndarray, centroids: np.ndarray) -> tuple[list[int], list[float]]:
-    """CPU seconds of assigning a ninth, a third and all of the rows to the same centroids."""
+    """Measure the CPU seconds of assigning a ninth, a third and all of the rows to the same centroids."""
     sizes = [len(vectors) // 9, len(vectors) // 3, len(vectors)]
     return sizes, [timed(lambda n=n: kmeans.assign(vectors[:n], centroids)).cpu for n in sizes]
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     options.add_argument("--rows", type=int, default=1_000_000)
     options.add_argument("--clusters", type=int, default=2048)

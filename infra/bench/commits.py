@@ -1,9 +1,9 @@
-"""Commit latency over many commits of one small file each, with maintenance between: SQLite and Postgres.
+"""Benchmark commit latency over many commits of one small file each, with maintenance between: SQLite and Postgres.
 
-Every thousand commits the lake is checkpointed and swept as if a week had gone by, which a test can only pretend: the
-snapshots of the metadata are dated back. Run as ``python -m infra.bench.commits [--commits N]``; Postgres is started
-by the bench, as another user where this one is root, and left out with a word where there is none. The two run side by
-side, a process each.
+Every 1,000 commits the lake is checkpointed and swept. A sweep expires snapshots of last week, so the bench dates the
+metadata's snapshots back by 8 days. Run as ``python -m infra.bench.commits [--commits N]``. The bench starts Postgres
+itself, as another user if this one is root, and skips it with a message if it is not installed. SQLite and Postgres
+run side by side, one process each.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EVERY = 1_000
 
 
 def partition(writer: Writer, number: int) -> Manifest:
-    """Ten rows in a file of their own, written as a worker does."""
+    """Write ten rows to a Parquet file of their own, as a worker does; return its manifest."""
     name = f"c{number}"
     path = f"{writer.lake.staging('image_hash', 'bench')}/{name}.parquet"
     columns = {"sha256": [f"{number:031x}{n}" for n in range(10)], "shard": [name] * 10, "scorer": ["h"] * 10}
@@ -48,7 +48,7 @@ def partition(writer: Writer, number: int) -> Manifest:
 
 
 def measured(place: Path, n: int, with_postgres: bool) -> tuple[list[float], list[dict[str, float]]]:
-    """Wall seconds of each commit, and what the lake weighs after each maintenance."""
+    """Return the wall seconds of each commit, and the lake's size after each maintenance."""
     seconds, weights = [], []
     with create_or_open(place) as lake, lease.writing(lake, "bench", "commits") as writer:
         for number in range(n):
@@ -65,12 +65,13 @@ def measured(place: Path, n: int, with_postgres: bool) -> tuple[list[float], lis
 
 
 def _maintained(writer: Writer, place: Path, with_postgres: bool) -> dict[str, float]:
+    """Checkpoint and sweep the lake; return the seconds taken, files, MB on disk and peak memory in MB."""
     metadata = writer.lake.metadata
     started = time.perf_counter()
     checkpoint(writer)
     week = "now() - INTERVAL 8 DAY"
     metadata.write(f"UPDATE ducklake_snapshot SET snapshot_time = {week if with_postgres else f'({week})::VARCHAR'}")
-    writer.begin("maintenance")  # the newest snapshot never expires: what follows is one of today
+    writer.begin("maintenance")  # the newest snapshot never expires, so make one of today
     sweep(writer, older_than_seconds=-3600)
     took = time.perf_counter() - started
     files = [path for path in place.rglob("*") if path.is_file()]
@@ -80,7 +81,7 @@ def _maintained(writer: Writer, place: Path, with_postgres: bool) -> dict[str, f
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[str]:
-    """The URL of a server of our own, until the end of the body."""
+    """Start a Postgres server under ``folder``; yield its URL and stop the server afterwards."""
     run_as = []
     if os.getuid() == 0:
         shutil.chown(folder, "nobody")
@@ -102,6 +103,7 @@ def postgres(folder: Path) -> Iterator[str]:
 
 
 def _wait(url: str) -> None:
+    """Wait at most 30 s until Postgres answers."""
     for _ in range(300):
         try:
             connect("postgres_scanner").execute(f"ATTACH '{url}' AS probe (TYPE postgres)")
@@ -112,10 +114,12 @@ def _wait(url: str) -> None:
 
 
 def _p99(seconds: list[float]) -> float:
+    """Return the 99th percentile."""
     return sorted(seconds)[min(len(seconds) - 1, int(0.99 * len(seconds)))]
 
 
 def row(name: str, seconds: list[float], weights: list[dict[str, float]]) -> Row:
+    """Compare the latency of the last ``EVERY`` commits with that of the first ones."""
     part = min(EVERY, max(1, len(seconds) // 2))
     start, end = _p99(seconds[:part]), _p99(seconds[-part:])
     medians = [statistics.median(each) for each in (seconds[:part], seconds[-part:])]
@@ -131,11 +135,13 @@ def row(name: str, seconds: list[float], weights: list[dict[str, float]]) -> Row
 
 
 def on_sqlite(n: int) -> tuple[list[float], list[dict[str, float]]]:
+    """Measure ``n`` commits to a lake whose metadata is in SQLite."""
     with tempfile.TemporaryDirectory() as folder:
         return measured(Path(folder) / "lake", n, False)
 
 
 def on_postgres(n: int) -> tuple[list[float], list[dict[str, float]]]:
+    """Measure ``n`` commits to a lake whose metadata is in Postgres."""
     with tempfile.TemporaryDirectory() as folder, postgres(Path(folder)) as url:
         place = Path(folder) / "lake"
         place.mkdir()
@@ -147,6 +153,7 @@ NAMES = {on_sqlite: "SQLite", on_postgres: "Postgres"}
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     options.add_argument("--commits", type=int, default=10_000)
     options = options.parse_args()

@@ -1,9 +1,9 @@
-"""Run a command of Pairmill and count what its process asks of DuckDB: statements, commits, and the time of each.
+"""Run a Pairmill command and count the process's DuckDB statements and commits, with the time of each statement.
 
-Run as ``python -m infra.bench.counted FILE COMMAND ...``; the words behind FILE are those of ``pairmill``. It gets one
-JSON object: ``duckdb`` (statements on the lake's connection), ``metadata`` (those on its cursors: lease, checksums),
-``commits``, ``by_text`` (statement text to count and wall seconds). ``COUNTED_CPUS`` is the number of CPUs that the
-process believes to have.
+Run as ``python -m infra.bench.counted FILE COMMAND ...``; the words after FILE are arguments of ``pairmill``. FILE gets
+one JSON object: ``duckdb`` (statements on the lake's connection), ``metadata`` (statements on its cursors: lease,
+checksums), ``commits``, ``by_text`` (statement text to count and wall seconds). ``COUNTED_CPUS`` sets how many CPUs the
+process sees.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DIGITS = re.compile(r"\b[0-9a-f]{32}\b|\d+")
 
 
 class Counts:
-    """Counts of one process."""
+    """Count the statements of one process."""
 
     def __init__(self) -> None:
         self.statements = {"duckdb": 0, "metadata": 0}
@@ -33,6 +33,7 @@ class Counts:
         self.by_text: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
 
     def add(self, where: str, sql: str, seconds: float) -> None:
+        """Count one statement. Digits in its text become '#', so that statements of one form share an entry."""
         self.statements[where] += 1
         self.commits += bool(_COMMIT.match(sql))
         entry = self.by_text[_DIGITS.sub("#", " ".join(str(sql).split()))[:160]]
@@ -40,18 +41,19 @@ class Counts:
         entry[1] += seconds
 
     def report(self) -> dict[str, Any]:
-        """Return the counts; texts by falling wall time."""
+        """Return the counts; statement texts in descending order of wall time."""
         texts = sorted(self.by_text.items(), key=lambda each: -each[1][1])
         return {**self.statements, "commits": self.commits, "by_text": {text: entry for text, entry in texts}}
 
 
 class Counting:
-    """A DuckDB connection that counts each ``execute``; everything else is the connection's own."""
+    """Wrap a DuckDB connection and count each ``execute``; delegate everything else."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, counts: Counts, where: str) -> None:
         self._connection, self._counts, self._where = connection, counts, where
 
     def execute(self, sql: Any, *more: Any, **named: Any) -> Any:
+        """Execute a statement, and count and time it."""
         began = time.perf_counter()
         try:
             return self._connection.execute(sql, *more, **named)
@@ -59,6 +61,7 @@ class Counting:
             self._counts.add(self._where, sql, time.perf_counter() - began)
 
     def cursor(self) -> Counting:
+        """Return a cursor whose statements count as ``metadata``."""
         return Counting(self._connection.cursor(), self._counts, "metadata")
 
     def __getattr__(self, name: str) -> Any:
@@ -72,19 +75,20 @@ class Counting:
 
 
 def count_duckdb(counts: Counts) -> None:
-    """Have every connection that this process opens from now on counted."""
+    """Count the statements of every connection that this process opens from now on."""
     connect = duckdb.connect
 
     def counting(*positional: Any, **named: Any) -> Any:
         found = connect(*positional, **named)
         if CPUS and "threads" not in named.get("config", {}):
-            found.execute(f"SET threads = {CPUS}")  # as DuckDB itself would do on a machine with so many
+            found.execute(f"SET threads = {CPUS}")  # DuckDB's own default on a machine with this many CPUs
         return Counting(found, counts, "duckdb")
 
     duckdb.connect = counting  # pyright: ignore
 
 
 def main() -> None:
+    """Run the command and write its counts; exit with the command's status."""
     out, words = Path(sys.argv[1]), sys.argv[2:]
     counts = Counts()
     count_duckdb(counts)

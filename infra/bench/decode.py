@@ -1,4 +1,4 @@
-"""Bytes of a JPEG to the 224 px picture that scores share, and the pHash on top, against Pillow and imagehash.
+"""Benchmark decoding a JPEG to the 224 px picture that all scores share, and pHash, against Pillow and imagehash.
 
 Run as ``python -m infra.bench.decode [--photos FOLDER] [--pictures N]``.
 """
@@ -22,37 +22,40 @@ SIDE = 224
 
 
 def by_pillow(data: bytes) -> np.ndarray:
+    """Decode and resize a JPEG with Pillow alone."""
     image = Image.open(io.BytesIO(data)).convert("RGB")
     height, width = target(image.height, image.width, SIDE)
     return np.asarray(image.resize((width, height), Image.Resampling.BICUBIC))
 
 
 def resized_by_pillow(data: bytes) -> np.ndarray:
-    """What the same pixels as Pillow's would cost: our decoder, then Pillow's own resize."""
+    """Decode with our decoder, then resize with Pillow: the cost of pixels equal to Pillow's."""
     image = Image.fromarray(simplejpeg.decode_jpeg(data))
     height, width = target(image.height, image.width, SIDE)
     return np.asarray(image.resize((width, height), Image.Resampling.BICUBIC))
 
 
 def equality(found: list, expected: list[np.ndarray]) -> str:
+    """Describe how many values are equal, and the largest difference in gray levels."""
     gaps = np.concatenate([np.abs(a.astype(np.int16) - b).ravel() for a, b in zip(found, expected, strict=True)])
     return f"{(gaps == 0).mean():.2%} of the values equal, at most {gaps.max()} levels off"
 
 
 def difference(found: list, expected: list[np.ndarray]) -> float:
-    """Mean absolute difference in gray levels."""
+    """Return the mean absolute difference in gray levels."""
     gaps = [np.abs(a.astype(np.int16) - b.astype(np.int16)).mean() for a, b in zip(found, expected, strict=True)]
     return float(np.mean(gaps))
 
 
 def drift(data: list[bytes], small: list[np.ndarray]) -> float:
-    """Mean bits between our hash of the small picture and imagehash's of the whole one."""
+    """Return the mean number of bits that differ: our hash of the small picture, imagehash's of the whole one."""
     found = PerceptualHash()({"pixels": small})["phash"]
     expected = [int(str(imagehash.phash(Image.open(io.BytesIO(each)))), 16) for each in data]
     return float(np.mean([(int(a) ^ b).bit_count() for a, b in zip(found, expected, strict=True)]))
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     photographs.add_option(options, pictures=400)
     options = options.parse_args()

@@ -1,4 +1,4 @@
-"""Distinct sentences and pictures of the demo world's generator, through its shipped CLIP."""
+"""Make distinct sentences and pictures with the demo world's generator, and embed them with its shipped CLIP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from infra.bench.measure import ROOT
 from pairmill.ops.models.clip.clip import Clip
 
-sys.path.insert(0, str(ROOT / "infra" / "demo"))  # its modules import each other by their bare names
+sys.path.insert(0, str(ROOT / "infra" / "demo"))  # modules of infra/demo import each other by their bare names
 
 from canvas import COLOUR_WORDS, PATTERN_WORDS
 from prose import noun_phrase, sentence
@@ -25,11 +25,15 @@ BLOCK = 2_000
 
 
 def clip() -> Clip:
+    """Load the demo's CLIP."""
     return Clip(f"open_clip:local-dir:{ROOT / 'infra' / 'demo' / 'models' / 'clip'}")
 
 
 def distinct_sentences(n: int, seed: int = 0, known: Iterable[str] = ()) -> list[str]:
-    """``known`` and others, ``n`` in all: half name a concept, half tell of nothing pictured, as in the demo world."""
+    """Return ``n`` distinct sentences, beginning with ``known``.
+
+    Half name a concept, half describe nothing pictured, as in the demo world.
+    """
     rng, concepts = np.random.default_rng(seed), names()
     found = dict.fromkeys(known)
     while len(found) < n:
@@ -44,7 +48,11 @@ def distinct_sentences(n: int, seed: int = 0, known: Iterable[str] = ()) -> list
 
 
 def sentence_vectors(n: int) -> np.ndarray:
-    """(n, d) float32 of length 1, by as many processes as there are CPUs: a million take half an hour of one."""
+    """Embed ``n`` sentences on one process per CPU; a million take half an hour of one CPU.
+
+    Returns:
+        Unit vectors, (n, d) float32.
+    """
     processes = len(os.sched_getaffinity(0))
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         made = pool.starmap(distinct_sentences, [(n // processes, 1 + seed) for seed in range(processes)])
@@ -54,12 +62,17 @@ def sentence_vectors(n: int) -> np.ndarray:
 
 
 def _embedded(texts: list[str]) -> np.ndarray:
+    """Embed texts in a worker process, on one thread."""
     torch.set_num_threads(1)
     return clip().embed_texts(texts)
 
 
 def picture_vectors(n: int, seed: int = 1) -> np.ndarray:
-    """(n, d) float32 of length 1, of fresh renderings of concepts drawn evenly."""
+    """Embed ``n`` fresh renderings of concepts drawn evenly.
+
+    Returns:
+        Unit vectors, (n, d) float32.
+    """
     rng, glyphs, model = np.random.default_rng(seed), pictures(), clip()
     found = []
     for start in range(0, n, BLOCK):

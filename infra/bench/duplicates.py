@@ -1,6 +1,7 @@
-"""Near-equal hashes and near-equal vectors, against brute force on a sample; groups by union-find; growth.
+"""Benchmark the search for near-equal hashes and vectors against brute force on a sample, and union-find.
 
-Run as ``python -m infra.bench.duplicates [--rows N] [--vectors N] [--edges N]``.
+The bench also fits the growth of each. Run as
+``python -m infra.bench.duplicates [--rows N] [--vectors N] [--edges N]``.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from pairmill.ops.whole.ranking import unit
 from pairmill.ops.whole.semantic import edges_within
 
 RADIUS, THRESHOLD, PROBES, SAMPLE = 4, 0.96, 2, 20_000
-# What the methods' own theory says of their growth. The 64 bits are cut into radius + a bands; a pair within the radius
-# agrees in a of them, so for every choice of a bands all are sorted, and compared where they agree: C(radius + a, a) x
-# (N log N + N^2 / 2^(64 a / (radius + a))). a grows with log N, so that the second part stays the smaller one: an
-# exponent of 1.10 on paper over 1M to 9M (a = 2 for all three), and more where sorting leaves the cache. Union-find
-# looks both ends of each edge up in an array of 8 N bytes: linear, but for cache misses.
-# The clusters of vectors hold 200 at any N, so pairs are looked for in N x 200 products. To put every vector into its
-# clusters is a step of its own (see cluster.py), N x K products with K = N / 200: N^2 up to 65,536 centroids (13M
-# vectors, some 2 core hours), where the pipeline's router makes it N x 17 sqrt(K), N^1.5.
+# Theoretical growth of each method.
+# Hashes: the 64 bits are cut into radius + a bands. A pair within the radius agrees in at least a bands, so for every
+# choice of a bands all hashes are sorted, and compared where these bands agree. Cost: C(radius + a, a) x
+# (N log N + N^2 / 2^(64 a / (radius + a))). a grows with log N, so that the second term stays the smaller one. The
+# exponent over 1M to 9M is 1.10 in theory (a = 2 for all three), and larger where sorting exceeds the CPU cache.
+# Union-find: both ends of each edge are looked up in an array of 8 N bytes. Linear, but for cache misses.
+# Vectors: clusters hold 200 at any N, so the search for pairs takes N x 200 products.
+# Assignment, a step of its own (cluster.py), takes N x K products with K = N / 200: N^2 up to 65,536 centroids (13M
+# vectors, some 2 core hours). Beyond that the pipeline's router makes it N x 17 sqrt(K), N^1.5.
 THEORY = {
     "hamming": "N log N x C(radius + a, a), a grows with log N",
     "union": "N x the cost of a cache miss",
@@ -36,7 +38,7 @@ THEORY = {
 
 
 def hashes(n: int, seed: int = 0) -> np.ndarray:
-    """(n,) uint64: one in five a copy of another with 0 to 6 bits turned, one in a hundred flat (all alike)."""
+    """Make (n,) uint64 hashes: one in five a copy of another with 0 to 6 bits flipped, one in 100 flat (all alike)."""
     rng = np.random.default_rng(seed)
     found = rng.integers(0, 2**64, n, dtype=np.uint64)
     copies = rng.choice(n, n // 5, replace=False)
@@ -53,10 +55,10 @@ def hashes(n: int, seed: int = 0) -> np.ndarray:
 
 
 def copies(n: int) -> np.ndarray:
-    """Clustered vectors, one in ten a near copy (cosine about 0.97) of another; a topic has 2,000 of them at any n.
+    """Make clustered vectors, one in ten a near copy (cosine about 0.97) of another; a topic has 2,000 at any n.
 
-    With 500 topics at any n the clusters of 200 vectors get less even as n grows (their squares summed went from 831
-    to 1,112 a vector between 37,000 and 333,000), which would show as growth of the search.
+    With 500 topics at any n, clusters of 200 vectors become less even as n grows: their summed squares went from 831 to
+    1,112 a vector between 37,000 and 333,000. That would show as growth of the search.
     """
     found = topics.vectors(n, topics=max(1, n // 2_000))
     rng = np.random.default_rng(1)
@@ -67,7 +69,7 @@ def copies(n: int) -> np.ndarray:
 
 
 def brute_hamming(values: np.ndarray) -> set[tuple[int, int]]:
-    """All pairs of distinct values within the radius, a row at a time."""
+    """Find all pairs of distinct values within the radius by comparing all, one row at a time."""
     found = set()
     for i, value in enumerate(values):
         near = np.flatnonzero(np.bitwise_count(values[i + 1 :] ^ value) <= RADIUS) + i + 1
@@ -76,6 +78,7 @@ def brute_hamming(values: np.ndarray) -> set[tuple[int, int]]:
 
 
 def hamming_recall(values: np.ndarray) -> float:
+    """Return the recall of the pairs found among the first hashes, against brute force."""
     values = np.unique(values[:SAMPLE])
     i, j, _ = hamming_edges(values, np.ones(len(values), bool), RADIUS)
     truth = brute_hamming(values)
@@ -83,7 +86,7 @@ def hamming_recall(values: np.ndarray) -> float:
 
 
 def semantic_recall(vectors: np.ndarray, edges: tuple) -> float:
-    """Of pairs within the first rows at the threshold, how many a search of all rows found."""
+    """Return the recall of ``edges`` for pairs at the threshold among the first vectors."""
     few = vectors[:SAMPLE]
     truth = set()
     for start in range(0, len(few), 1000):
@@ -93,17 +96,19 @@ def semantic_recall(vectors: np.ndarray, edges: tuple) -> float:
 
 
 def random_edges(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """``n`` edges over as many nodes, most between neighbours, as groups of copies are."""
+    """Make ``n`` edges over ``n`` nodes, most between neighbours, as in groups of copies."""
     rng = np.random.default_rng(2)
     left = rng.integers(0, n, n)
     return left, np.minimum(n - 1, left + rng.integers(0, 40, n))
 
 
 def grown(sizes: list[int], seconds: list[float]) -> dict:
+    """Return sizes, CPU seconds and the fitted exponent."""
     return {"sizes": sizes, "cpu_seconds": seconds, "exponent": exponent(sizes, seconds)}
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     options.add_argument("--rows", type=int, default=1_000_000, help="hashes")
     options.add_argument("--vectors", type=int, default=1_000_000)
@@ -111,7 +116,7 @@ def main() -> None:
     options = options.parse_args()
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
-    # Large ones: what fits the cache would flatter the small end and steepen the fit.
+    # Large sizes: one that fits the CPU cache would be too fast, and steepen the fit.
     sizes = [options.rows, 3 * options.rows, 9 * options.rows]
     hamming, sorting = hamming_growth(sizes, options.rounds)
     union, looking = union_growth([options.edges, 3 * options.edges, 9 * options.edges], options.rounds)
@@ -171,8 +176,10 @@ def main() -> None:
 
 
 def hamming_growth(sizes: list[int], rounds: int) -> tuple[dict, dict]:
-    """A collection of its own for each size: of a sample of copies few pairs would be left. Beside it the bare sorting
-    of as many hashes and their rows, which is what the method does most."""
+    """Measure the growth of the hash search, and of bare sorting of as many hashes and their rows.
+
+    Sorting is most of the method's work. Each size has a collection of its own: a sample would lose most copies.
+    """
     known = {n: hashes(n) for n in sizes}
     return (
         over(sizes, lambda n: hamming_edges(known[n], np.ones(n, bool), RADIUS), rounds),
@@ -181,7 +188,10 @@ def hamming_growth(sizes: list[int], rounds: int) -> tuple[dict, dict]:
 
 
 def union_growth(sizes: list[int], rounds: int) -> tuple[dict, dict]:
-    """Beside it one bare look at both ends of every edge, in an array of a number a node."""
+    """Measure the growth of union-find, and of one bare lookup of both ends of every edge.
+
+    The lookup is in an array of one number a node.
+    """
     graphs = {n: random_edges(n) for n in sizes}
     nodes = {n: np.arange(n) for n in sizes}
     return (
@@ -191,12 +201,19 @@ def union_growth(sizes: list[int], rounds: int) -> tuple[dict, dict]:
 
 
 def over(sizes: list[int], work: Callable[[int], object], rounds: int) -> dict:
+    """Measure the CPU seconds of ``work`` at each size, in interleaved rounds."""
     found = interleaved({str(n): lambda n=n: work(n) for n in sizes}, rounds)
     return grown(sizes, [cpu(each) for each in found.values()])
 
 
 def semantic_growth(sizes: list[int]) -> tuple[dict, dict, tuple]:
-    """Clusters of 200 vectors at any size, as a recipe sets them; centroids are trained beforehand."""
+    """Measure the growth of assignment and of the vector search; clusters hold 200 vectors at any size, as in a recipe.
+
+    Centroids are trained before the measurement.
+
+    Returns:
+        Growth of assignment, growth of the search, and (vectors, edges) of the largest size.
+    """
     seconds: dict[str, list[float]] = {"assigned": [], "edges": []}
     vectors, near, edges = np.empty(0), np.empty(0), ()
     for size in sizes:

@@ -1,9 +1,9 @@
-"""A whole run over the demo world at ten times its size: how much of the machine's time went into the ops.
+"""Benchmark a whole run over the demo world at ten times its size: the share of the machine's time spent in ops.
 
-Run as ``python -m infra.bench.end_to_end [--documents N] [--small N] [--scratch FOLDER]``. The figure is
-(CPU seconds of the ops run bare) / (cores x wall of the whole run), both less what a small world takes, so that start
-is taken off. Bare means: the same jobs in as many processes and nothing else at the same time. On a shared machine the
-second figure says more: the ops' CPU seconds over those of the process tree.
+Run as ``python -m infra.bench.end_to_end [--documents N] [--small N] [--scratch FOLDER]``. The figure is (CPU seconds
+of the ops run bare) / (cores x wall of the whole run). Both are differences between a large and a small world, which
+removes the start-up time. "Bare" runs the same jobs in as many processes with nothing else running. On a shared machine
+the second figure says more: the ops' CPU seconds over those of the process tree.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from infra.bench.measure import ROOT, Row, finish, parser
 
 
 def generate(folder: Path, documents: int, cores: int) -> list[str]:
-    """As many worlds of ``documents`` in all as there are cores, made side by side; the folders of their pages."""
+    """Generate one world per core, side by side, of ``documents`` in all; return the folders of their pages."""
     worlds = [folder / str(n) for n in range(cores)]
     script = [sys.executable, str(ROOT / "infra" / "demo" / "generate.py")]
     each = ["--documents", str(documents // cores)]
@@ -35,6 +35,7 @@ def generate(folder: Path, documents: int, cores: int) -> list[str]:
 
 
 def run(scratch: Path, how: str, sources: list[str]) -> tuple[tree.Used, dict]:
+    """Curate the sources in a new process, ``how`` being "bare" or "pool"; return its resource use and its report."""
     lake, out = scratch / "lake", scratch / "out.json"
     shutil.rmtree(lake, ignore_errors=True)
     used = tree.run(
@@ -46,7 +47,7 @@ def run(scratch: Path, how: str, sources: list[str]) -> tuple[tree.Used, dict]:
 
 
 def profile(bare: tuple[dict, dict], pool: tuple[dict, dict], cores: int) -> list[dict]:
-    """Per step, large less small: the ops' CPU, the flow process's CPU, the wall, and the machine's share in ops."""
+    """Return per step, large minus small: ops' CPU, the flow process's CPU, wall, and the ops' share of the cores."""
     found = []
     for step in pool[1]["steps"]:
         less = {
@@ -60,6 +61,7 @@ def profile(bare: tuple[dict, dict], pool: tuple[dict, dict], cores: int) -> lis
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     options.add_argument("--documents", type=int, default=6_400)
     options.add_argument("--small", type=int, default=160, help="documents of the world whose time is taken off")

@@ -1,7 +1,7 @@
-"""Feeders as processes, to be compared with the engine's threads: bytes go in by a pipe, arrays come back shared.
+"""Run feeders as processes, to compare them with the engine's threads: bytes go in by a pipe, arrays return shared.
 
-At their best: a process has two batches in hand, so that it never waits, and what it hands back is used where it lies,
-until the next batch is sent to it.
+This is the best case for processes: each has two batches in flight, so that it never waits, and the caller uses an
+output batch in shared memory, without a copy, until it sends the process its next batch.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import torch
 
 # A batch of 16 pictures of 336 pixels as bytes is 5 MB.
 SLOT, SLOTS = 32_000_000, 2
-# By name: where an array of a batch begins in its slot, its type and its shape.
+# Name of an array to its offset in the slot in bytes, its dtype and its shape.
 Layout = dict[str, tuple[int, str, tuple[int, ...]]]
 
 
 class FeederProcesses:
-    """``n`` spawned processes, each of which makes its own ``prepare`` by ``make``: bytes -> tensors by name."""
+    """Run ``n`` spawned processes; each calls ``make`` for its own ``prepare`` function (bytes -> tensors by name)."""
 
     def __init__(self, make: Callable[[], Callable[[list[bytes]], dict[str, torch.Tensor]]], n: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -36,12 +36,13 @@ class FeederProcesses:
             self._processes[-1].start()
             self._pipes[here] = memory
         for pipe in self._pipes:
-            pipe.recv()  # it has loaded what it needs
+            pipe.recv()  # the process has loaded its model
 
     def run(self, pieces: Iterator[list[bytes]], take: Callable[[dict[str, torch.Tensor]], None]) -> float:
-        """Have all ``pieces`` prepared; ``take`` is given each batch, whose memory is used again afterwards.
+        """Prepare all ``pieces``, and call ``take`` with each batch, whose memory is reused after ``take`` returns.
 
-        Returns how long a process waited for a core meanwhile, the mean of all.
+        Returns:
+            Seconds that a process waited for a core meanwhile, mean over processes.
         """
         before = self._waited()
         waiting = dict.fromkeys(self._pipes, 0)
@@ -55,10 +56,11 @@ class FeederProcesses:
         return self._waited() - before
 
     def _waited(self) -> float:
+        """Return the seconds that a process has waited for a core so far, mean over processes."""
         return sum(waited(each.pid, each.pid) for each in self._processes if each.pid) / len(self._processes)
 
     def close(self) -> None:
-        """End the processes, and give their memory back."""
+        """End the processes and free their shared memory."""
         for pipe in self._pipes:
             pipe.send(None)
         for process in self._processes:
@@ -69,11 +71,12 @@ class FeederProcesses:
 
 
 def waited(process: int, thread: int) -> float:
-    """Return the seconds in which a thread was ready to run and other threads of this machine had the cores."""
+    """Return the seconds in which a thread was ready to run while other threads of this machine used the cores."""
     return int(Path(f"/proc/{process}/task/{thread}/schedstat").read_text().split()[1]) / 1e9
 
 
 def _send(pipe: Connection, piece: list[bytes] | None) -> int:
+    """Send a piece to a process; return 1, or 0 if there is no piece."""
     if piece is None:
         return 0
     pipe.send(piece)
@@ -81,7 +84,7 @@ def _send(pipe: Connection, piece: list[bytes] | None) -> int:
 
 
 def _feed(pipe: Connection, name: str, make: Callable[[], Callable[[list[bytes]], dict[str, torch.Tensor]]]) -> None:
-    """Prepare what comes, into one slot after the other. The body of a process."""
+    """Prepare each received piece, into alternating slots of the shared memory. The body of a process."""
     torch.set_num_threads(1)
     memory, prepare, slot = SharedMemory(name), make(), 0
     pipe.send("ready")
@@ -92,6 +95,7 @@ def _feed(pipe: Connection, name: str, make: Callable[[], Callable[[list[bytes]]
 
 
 def _written(tensors: dict[str, torch.Tensor], memory: SharedMemory, start: int) -> Layout:
+    """Copy tensors into shared memory from byte ``start`` on, aligned to 64 bytes; return their layout."""
     layout: Layout = {}
     for name, tensor in tensors.items():
         array = tensor.numpy()
@@ -103,6 +107,7 @@ def _written(tensors: dict[str, torch.Tensor], memory: SharedMemory, start: int)
 
 
 def _tensors(memory: SharedMemory, layout: Layout) -> dict[str, torch.Tensor]:
+    """Return the tensors of a layout as views of the shared memory."""
     return {
         name: torch.from_numpy(np.ndarray(shape, kind, memory.buf, start))
         for name, (start, kind, shape) in layout.items()

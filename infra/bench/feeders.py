@@ -1,14 +1,15 @@
-"""Feeders as threads of the engine or as processes, while the thread that talks to the device runs Python.
+"""Benchmark feeders as engine threads or as processes, while the thread that drives the device runs Python.
 
-JPEGs are prepared without a pause, as far as a card would ever have them prepared: for a vision-language model at 336
-pixels (LLaVA's processor, normalisation left to the card) or for CLIP at 224. Beside them a thread does nothing, sleeps
-and wakes 500 times a second, as one that waits for a card, or runs `generate` of the demo's captioner on the CPU, whose
-steps are a dozen of small operations launched from Python: the worst that a card's thread can be, since it is never
-waiting. Told are pictures a second and how fast that thread is beside its own rate without feeders in the same round.
+Feeders prepare JPEGs without pause, as far as they would be prepared for a GPU: for a vision-language model at 336
+pixels (LLaVA's processor, normalisation left to the GPU) or for CLIP at 224. Beside them the device's thread does one
+of three things. It is idle; or it sleeps and wakes 500 times a second, like a thread that waits for a GPU; or it runs
+`generate` of the demo's captioner on the CPU, a dozen small operations a step launched from Python. The last is the
+worst case for a device's thread, since it never waits. Reported are pictures a second, and the speed of that thread
+relative to its own speed without feeders in the same round.
 
-Cores are shared, by three threads here and with other programs. So the seconds in which a thread is ready and waits for
-a core, as Linux counts them, are taken off: what is left is what each does with a core of its own, waiting for Python's
-lock included. Too little is left to threads by this: one that loses its core while it holds the lock stops the others.
+Three threads here and other programs share the cores. So the seconds in which a thread is ready and waits for a core,
+as Linux counts them, are subtracted. What is left is the speed with a core of its own, waiting for Python's lock
+included. This underestimates threads: one that loses its core while it holds the lock stops the others.
 Run as ``python -m infra.bench.feeders``.
 """
 
@@ -41,17 +42,18 @@ BATCH, PROMPT = 16, "Describe the picture in one sentence, with what is in front
 KINDS = ("captioner", "CLIP")
 DEVICES = ("nothing", "sleeps", "generates")
 FEEDERS = {f"{n} {kind}": (kind, n) for n in (1, 2) for kind in ("threads", "switching", "processes")}
-# Seconds after which a thread that runs Python is asked for the lock by one that waits: Python's own; of "switching".
+# Seconds until a waiting thread requests Python's lock (sys.setswitchinterval): Python's default, and of "switching".
 USUAL, SHORT = 0.005, 0.0005
 Prepare = Callable[[list[bytes]], dict[str, torch.Tensor]]
 
 
 def captioner() -> vlm_loaded.LoadedVlm:
+    """Load the demo's captioner in fp32."""
     return vlm_loaded.load(f"hf:{MODELS / 'captioner'}", "fp32")
 
 
 def prepare_for(kind: str) -> Prepare:
-    """Make what prepares a batch of JPEGs for a model of this kind, as it does where there is a card."""
+    """Return a function that prepares a batch of JPEGs for this kind of model, as on a machine with a GPU."""
     if kind == "CLIP":
         clip, decode = clip_loaded.load(f"open_clip:local-dir:{MODELS / 'clip'}", "fp32"), Decode(224)
         clip.image_size = 224
@@ -70,7 +72,7 @@ def _decoded(decode: Decode, data: bytes) -> np.ndarray:
 
 
 class Device:
-    """The thread that talks to the device, for one window: it goes on until it is stopped, and counts what it does."""
+    """Stand in for the device's thread during one window: repeat its work until stopped, and count the repetitions."""
 
     def __init__(self, does: str) -> None:
         self._done, self.rate, self._stop = 0, 0.0, threading.Event()
@@ -86,27 +88,27 @@ class Device:
         self.rate = self._done / (time.perf_counter() - started - waited(os.getpid(), threading.get_native_id()))
 
     def stop(self) -> float:
-        """Return how often a second it has done what it does."""
+        """Stop the thread; return its repetitions a second."""
         self._stop.set()
         self._thread.join()
         return self.rate
 
 
 def _generate() -> Callable[[], object]:
-    """Four answers of at most eight tokens, some tenths of a second."""
+    """Return a function that generates four answers of at most eight tokens, which takes some tenths of a second."""
     model = captioner()
     ready = model.prepare([np.zeros((128, 128, 3), np.uint8)] * 4, ["Describe the picture."] * 4)
     return lambda: model.infer(ready, 8)
 
 
 class Threads:
-    """The engine's feeders; what is ready is let go of at once."""
+    """Run the engine's feeder threads, and discard each prepared batch at once."""
 
     def __init__(self, prepare: Prepare, n: int, interval: float) -> None:
         self._prepare, self._n, self.interval = prepare, n, interval
 
     def run(self, pieces: Iterator[list[bytes]], take: Callable[[dict[str, torch.Tensor]], None]) -> float:
-        """Have all ``pieces`` prepared; returns how long a feeder waited for a core, the mean of all."""
+        """Prepare all ``pieces``; return the seconds that a feeder waited for a core, mean over feeders."""
         halves: Any = type("Halves", (), {})()
         halves.prepare, halves.infer, halves.fetch = self._prepare, take, lambda _: None
         engine = Engine(halves, self._n)
@@ -118,7 +120,11 @@ class Threads:
 
 
 def window(seconds: float, batches: list[list[bytes]], device: str, feeders: Any) -> tuple[float, float]:
-    """Return (pictures prepared a second, what the device's thread does a second) beside each other."""
+    """Run feeders and the device's thread side by side.
+
+    Returns:
+        Pictures prepared a second, and repetitions of the device's thread a second.
+    """
     ready: list[float] = []
     beside = Device(device)
     started = time.perf_counter()
@@ -131,6 +137,7 @@ def window(seconds: float, batches: list[list[bytes]], device: str, feeders: Any
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     photographs.add_option(options, pictures=256)
     options.add_argument("--seconds", type=float, default=2.5, help="of one window")
@@ -166,6 +173,7 @@ def _feeders(kind: str, how: str, n: int) -> Any:
 
 
 def _row(kind: str, device: str, n: int, found: dict[tuple[str, str, str], list[tuple[float, float]]]) -> Row:
+    """Compare threads with processes for one model, device and number of feeders."""
     threads, processes = (found[kind, device, f"{n} {how}"] for how in ("threads", "processes"))
     fed, other = (statistics.median(rate for rate, _ in each) for each in (threads, processes))
     ratio = statistics.median(a / b for (a, _), (b, _) in zip(threads, processes, strict=True))

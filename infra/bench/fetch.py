@@ -1,9 +1,9 @@
-"""Fetching by address from a loopback nginx, against img2dataset, whole processes from cold.
+"""Benchmark fetching pictures by address from a loopback nginx, against img2dataset, whole processes from cold.
 
-Run as ``python -m infra.bench.fetch [--photos FOLDER] [--pictures N] [--scratch FOLDER]``. nginx must be there (Debian
-package nginx-light); img2dataset goes into a virtual environment of its own under the scratch folder. Both keep what a
-picture came with: sha256, sizes, HTTP status, EXIF. Rates without the start are (pictures at N - at 100) / (seconds
-likewise).
+Run as ``python -m infra.bench.fetch [--photos FOLDER] [--pictures N] [--scratch FOLDER]``. It needs nginx (Debian
+package nginx-light), and installs img2dataset into a virtual environment under the scratch folder. Both programs store
+sha256, sizes, HTTP status and EXIF beside each picture. A rate without the start is (pictures at N - at 100) /
+(seconds at N - at 100).
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ server {{ listen 127.0.0.1:{port}; root {folder}/pictures; }} }}
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     photographs.add_option(options, 5_000)
     options.add_argument("--scratch", type=Path, help="folder for pictures and peers; without it one that is removed")
@@ -61,6 +62,7 @@ def main() -> None:
 
 
 def measure(scratch: Path, peer: str, options: argparse.Namespace) -> dict[str, dict[int, list[tree.Used]]]:
+    """Time both programs at 100 and at all pictures, in interleaved rounds; return resource use by name and size."""
     names = ["pairmill", *(PEERS if peer else ())]
     used: dict[str, dict[int, list[tree.Used]]] = {name: {FEW: [], options.pictures: []} for name in names}
     for _ in range(options.rounds):
@@ -72,6 +74,7 @@ def measure(scratch: Path, peer: str, options: argparse.Namespace) -> dict[str, 
 
 
 def _run(scratch: Path, peer: str, name: str, n: int) -> tree.Used:
+    """Fetch ``n`` pictures with one program; exit with its log if it did not fetch all."""
     out = scratch / "out"
     shutil.rmtree(out, ignore_errors=True)
     listed = str(scratch / f"list-{n}.parquet")
@@ -100,6 +103,7 @@ def _run(scratch: Path, peer: str, name: str, n: int) -> tree.Used:
 
 
 def _fetched(out: Path, name: str) -> int:
+    """Count the pictures that a program fetched."""
     if name == "pairmill":
         with create_or_open(out, read_only=True) as lake:
             return lake.query("SELECT count(*) FROM fetched WHERE sha256 IS NOT NULL")[0][0]
@@ -107,7 +111,7 @@ def _fetched(out: Path, name: str) -> int:
 
 
 def _row(used: dict[str, dict[int, list[tree.Used]]], name: str, n: int) -> Row:
-    """The headline is wall, whole run; the other three ratios stand in the note."""
+    """Compare the wall time of the whole run with one peer's; the three other ratios are in the note."""
     ours, theirs = used["pairmill"], used[name]
     whole = _ratio([each.wall for each in theirs[n]], [each.wall for each in ours[n]])
     started = _ratio(*([b.wall - a.wall for a, b in zip(each[FEW], each[n], strict=True)] for each in (theirs, ours)))
@@ -127,16 +131,18 @@ def _row(used: dict[str, dict[int, list[tree.Used]]], name: str, n: int) -> Row:
 
 
 def _alone(used: dict[str, dict[int, list[tree.Used]]], n: int) -> Row:
+    """Return a row with our rate only, for a machine where the peer is not installed."""
     seconds = statistics.median(each.wall for each in used["pairmill"][n])
     return Row(f"{n} addresses from cold", "img/s", n / seconds, note="img2dataset could not be installed")
 
 
 def _ratio(slow: list[float], fast: list[float]) -> float:
+    """Return the median of the paired ratios ``slow`` / ``fast``."""
     return statistics.median(s / f for s, f in zip(slow, fast, strict=True))
 
 
 def _told(used: dict[str, dict[int, list[tree.Used]]]) -> dict[str, dict[str, list[list[float]]]]:
-    """[CPU seconds, wall seconds] of every round."""
+    """Return [CPU seconds, wall seconds] of every round."""
     return {
         name: {str(n): [[round(each.cpu, 2), round(each.wall, 2)] for each in rounds] for n, rounds in found.items()}
         for name, found in used.items()
@@ -144,7 +150,7 @@ def _told(used: dict[str, dict[int, list[tree.Used]]]) -> dict[str, dict[str, li
 
 
 def _installed(scratch: Path) -> str:
-    """The peer's command, '' where it cannot be had."""
+    """Install img2dataset; return its command, or '' if the installation fails."""
     folder = scratch / "peers" / "img2dataset"
     command = folder / "bin" / "img2dataset"
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") or "uv"
@@ -160,6 +166,7 @@ def _installed(scratch: Path) -> str:
 
 
 def make_pictures(scratch: Path, options: argparse.Namespace) -> None:
+    """Write the pictures that nginx serves."""
     folder = scratch / "pictures"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -168,6 +175,7 @@ def make_pictures(scratch: Path, options: argparse.Namespace) -> None:
 
 
 def _write_list(scratch: Path, n: int, port: int) -> None:
+    """Write the Parquet list of ``n`` addresses and captions."""
     urls = [f"http://127.0.0.1:{port}/{number}.jpg" for number in range(n)]
     captions = [f"Photograph number {number}." for number in range(n)]
     pq.write_table(pa.table({"url": urls, "caption": captions}), scratch / f"list-{n}.parquet")
@@ -175,14 +183,14 @@ def _write_list(scratch: Path, n: int, port: int) -> None:
 
 @contextmanager
 def nginx(scratch: Path) -> Iterator[int]:
-    """An nginx of one worker over the pictures, for the time of the body; its port."""
+    """Serve the pictures by an nginx of one worker while the body runs; yield its port."""
     program = shutil.which("nginx", path=f"/usr/sbin:{os.environ['PATH']}")
     if program is None:
         sys.exit("nginx is not installed; apt-get install nginx-light")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    # A worker that root starts would be nobody, who may not read a temporary folder of root's.
+    # A worker started by root runs as nobody, which may not read root's temporary folder.
     user = "user root;" if os.getuid() == 0 else ""
     (scratch / "nginx.conf").write_text(NGINX.format(folder=scratch.absolute(), port=port, user=user))
     process = subprocess.Popen([program, "-c", str((scratch / "nginx.conf").absolute())], stderr=subprocess.DEVNULL)
@@ -195,6 +203,7 @@ def nginx(scratch: Path) -> Iterator[int]:
 
 
 def _wait_for(port: int) -> None:
+    """Wait at most 10 s until the port accepts connections."""
     for _ in range(100):
         with socket.socket() as client:
             if client.connect_ex(("127.0.0.1", port)) == 0:

@@ -1,10 +1,10 @@
-"""What each command costs before it does any work: statements, commits, CPU seconds and wall, by the user's CPUs.
+"""Benchmark the fixed cost of each command, before any work: statements, commits, CPU seconds and wall, by CPUs.
 
 Run as ``python -m infra.bench.fixed_cost [--documents N] [--checkout FOLDER] [--scratch FOLDER]``. Statements and
-commits are counted in the command's own process, CPU seconds are those of its whole process tree. A small world is
-generated, curated by two workers, curated again (nothing to do), cut anew and asked. With more than two CPUs the
-process only believes to have them: what DuckDB's threads cost there. ``--checkout`` measures another checkout's code by
-its own ``.venv``, turn by turn with this one's, and gives ratios.
+commits are counted in the command's own process; CPU seconds are those of its process tree. The bench generates a small
+world, curates it with two workers, curates it again (nothing to do), re-cuts it and queries it. With more CPUs than the
+machine has, the process is made to see them: this measures the cost of DuckDB's threads there. ``--checkout`` also
+measures the code of another checkout, with that checkout's ``.venv``, in alternation with this one, and reports ratios.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from infra.bench.measure import ROOT, Row, finish, parser
 
 CPUS = (1, 2, 16, 64)
 COUNTED = ROOT / "infra" / "bench" / "counted.py"
-# By name: the words behind ``pairmill``, and the target in CPU s. A first run may take what its models do besides.
+# Name to arguments of ``pairmill`` and target in CPU s. A first run has no target: its models work too.
 COMMANDS: dict[str, tuple[list[str], float | None]] = {
     "first run": (["run", "demo", "--source", "{pages}", "--lake", "{lake}", "--workers", "2"], None),
     "idle run": (["run", "demo", "--source", "{pages}", "--lake", "{lake}"], 1.2),
@@ -39,7 +39,7 @@ COMMANDS: dict[str, tuple[list[str], float | None]] = {
 
 
 class Checkout:
-    """The code of one checkout, and its own lake of the world in ``pages``."""
+    """Code of one checkout, with its own lake of the world in ``pages``."""
 
     def __init__(self, root: Path, scratch: Path, pages: Path) -> None:
         self.root, self.scratch = root, scratch
@@ -47,7 +47,7 @@ class Checkout:
         scratch.mkdir(parents=True)
 
     def run(self, name: str, cpus: int) -> tuple[tree.Used, dict]:
-        """Run a command, counted. The first run makes its lake anew."""
+        """Run a command and count its statements. "first run" begins with a new lake."""
         if name == "first run":
             shutil.rmtree(self.values["lake"], ignore_errors=True)
         out = self.scratch / "counts.json"
@@ -60,12 +60,14 @@ class Checkout:
         return used, json.loads(out.read_text())
 
     def _an_image(self) -> str:
+        """Return the smallest image id in the published pairs."""
         asked = ["sql", "SELECT min(image_id) FROM pairs", "--lake", self.values["lake"], "--format", "csv"]
         command = [str(self.root / ".venv/bin/pairmill"), *asked]
         return subprocess.run(command, check=True, capture_output=True, text=True, cwd=self.root).stdout.split()[-1]
 
 
 def rows_of(name: str, cpus: int, ours: tuple[tree.Used, dict], theirs: tuple[tree.Used, dict] | None) -> Row:
+    """Return the row of one command, with a ratio if another checkout was measured."""
     used, counts = ours
     note = f"{counts['duckdb']} + {counts['metadata']} statements, {counts['commits']} commits, {used.wall:.1f} s wall"
     if theirs:
@@ -81,6 +83,7 @@ def rows_of(name: str, cpus: int, ours: tuple[tree.Used, dict], theirs: tuple[tr
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     options.add_argument("--documents", type=int, default=72)
     options.add_argument("--checkout", type=Path, help="another checkout, set up by `make setup`, to compare with")
@@ -95,7 +98,7 @@ def main() -> None:
 
 
 def measured(options: argparse.Namespace) -> list[Row]:
-    """Run every command with every number of CPUs; the lake is that of the last first run."""
+    """Run every command with every number of CPUs; later commands use the lake of the latest first run."""
     world = options.scratch / "world"
     generate = [str(ROOT / ".venv/bin/python"), str(ROOT / "infra/demo/generate.py"), "--seed", "7"]
     subprocess.run([*generate, "--documents", str(options.documents), "--out", str(world)], check=True)

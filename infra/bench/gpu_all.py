@@ -1,8 +1,8 @@
-"""Run every GPU bench that fits the time given: ``python -m infra.bench.gpu_all --budget 540``.
+"""Run every GPU bench that fits a time budget: ``python -m infra.bench.gpu_all --budget 540``.
 
-A row whose result stands in ``--out`` is passed over (``--again`` measures it anew), so that three calls of ten minutes
-do everything. A row is begun if its own estimate fits into what is left, and ended at twice that. ``--size toy``
-rehearses all of it on a CPU. Nothing but torch, transformers, numpy, Pillow and safetensors is needed.
+Rows whose result is already in ``--out`` are skipped (``--again`` measures them anew), so that three calls of ten
+minutes measure everything. A row starts if its estimate fits the time left, and is killed after twice its estimate.
+``--size toy`` rehearses all rows on a CPU. It needs only torch, transformers, numpy, Pillow and safetensors.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ TOY_SECONDS = 15  # of any row at toy size
 
 @dataclass(frozen=True)
 class Row:
-    """``seconds`` estimated for an H200; ``made_by`` 'module:argument' of infra.bench; run ``after`` what it compares
-    with."""
+    """One row to measure.
+
+    ``seconds`` is estimated for an H200; ``made_by`` is 'module:argument' of infra.bench; ``after`` names the row to
+    compare with, which must run first.
+    """
 
     name: str
     seconds: int
@@ -35,7 +38,7 @@ class Row:
     after: str = ""
 
 
-# The order in which they are run: what everything stands on, then what was promised most.
+# In the order of measurement: the ceilings that all rows refer to, then the rows with the most important targets.
 ROWS = (
     Row("ceilings", 30, "gpu_clip:ceilings"),
     Row("clip_stage", 200, "gpu_clip:stage"),
@@ -55,13 +58,13 @@ ROWS = (
 
 
 def stands(known: dict[str, Any], name: str, size: str) -> bool:
-    """Whether a row was measured to its end at this size."""
+    """Return whether ``known`` has a complete result of a row at this size."""
     row = known.get(name)
     return row is not None and row["size"] == size and not row["error"]
 
 
 def run(row: Row, size: str, limit: float, known: Path) -> dict[str, Any]:
-    """Measure a row in a process of its own, which is ended with its children after ``limit`` seconds."""
+    """Measure a row in a process of its own, which is killed with its children after ``limit`` seconds."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "row.json"
         words = [sys.executable, "-m", "infra.bench.gpu_row", row.name, "--size", size]
@@ -79,7 +82,7 @@ def run(row: Row, size: str, limit: float, known: Path) -> dict[str, Any]:
 
 
 def write(path: Path, known: dict[str, Any]) -> None:
-    """Replace the file at once: who is ended now leaves the one before."""
+    """Replace the results file atomically: a kill leaves the previous file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_suffix(".part")
     whole.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
@@ -87,6 +90,7 @@ def write(path: Path, known: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    """Measure the rows that fit the budget, and print those left for another call."""
     options = _options()
     ends = time.monotonic() + options.budget
     known = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}

@@ -1,4 +1,4 @@
-"""Captions by Pairmill's own loop: pictures a second of a model of real shape, by the parts that they are made of."""
+"""Benchmark captioning by Pairmill's own loop: pictures a second of a model of real shape, whole and by its parts."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ STAGE_BATCHES = 3
 
 
 def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
+    """Measure the model ``argument`` as a whole, by its parts, and from JPEG bytes.
+
+    Raises:
+        AssertionError: An answer had another length than the shape's.
+    """
     shape = shape_of(argument, size)
     card = ceilings(size)
     loaded = load(shape)
@@ -53,7 +58,7 @@ def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
 
 
 def load(shape: Vlm) -> Any:
-    """Make the model and hand it to the code that captions; on a CPU, to the steps that a GPU captures."""
+    """Build the model with the captioning code; on a CPU, use the decoding steps that a GPU would capture."""
     from pairmill.ops.models.generate.captured_decoding import Decoder
     from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm
 
@@ -65,25 +70,25 @@ def load(shape: Vlm) -> Any:
 
 
 def _way(loaded: Any) -> str:
-    """Tell whether what was measured is the quick loop: a model that cannot be captured is decoded as before."""
+    """Describe the decoding loop that ran: models that cannot be captured use transformers' own `generate`."""
     return "transformers' own generate" if loaded.answerer.decoder is None else "steps over fixed buffers"
 
 
 def pixels(rows: int, shape: Vlm) -> list[np.ndarray]:
-    """Make pictures as `Decode` hands them on: the shorter side at what the model sees."""
+    """Make pictures as `Decode` returns them: the shorter side is the side that the model sees."""
     rng = np.random.default_rng(0)
     side = shape.tower.side
     return [rng.integers(0, 256, (side, side * 4 // 3, 3), np.uint8) for _ in range(rows)]
 
 
 def prefill_seconds(loaded: Any, ready: Any) -> float:
-    """Seconds of a batch until its first tokens, after whatever compiles for answers of one token."""
+    """Return the seconds of a batch until its first tokens; a first call compiles for answers of one token."""
     loaded.infer(ready, 1)
     return median(lambda: loaded.infer(ready, 1))
 
 
 def parts(shape: Vlm, card: Ceilings, rows: int, whole: float, prefill: float, way: str) -> Iterator[Seen]:
-    """Tell the rates of a batch of ``rows``: captions, tokens, and both halves beside their bounds."""
+    """Yield the rates of a batch of ``rows``: captions, tokens, and prefill and decoding beside their bounds."""
     bounds = prefill_bound(shape, rows, card), decode_bound(shape, rows, card)
     yield Seen("captions", "img/s", rows / whole, rows / sum(bounds), f"batches of {rows}, {way}, {card.note()}")
     yield Seen("tokens of captions", "tokens/s", rows * shape.answer / whole, rows * shape.answer / sum(bounds))
@@ -92,7 +97,7 @@ def parts(shape: Vlm, card: Ceilings, rows: int, whole: float, prefill: float, w
 
 
 def decoded(what: str, shape: Vlm, rows: int, seconds: float, bound: float) -> Seen:
-    """Tell the rate of all tokens but the first; at toy size their seconds can be lost in those of the prefill."""
+    """Yield the rate of all tokens but the first. At toy size their time can be smaller than the prefill's spread."""
     tokens = rows * (shape.answer - 1)
     if seconds <= 0:
         return Seen(what, "tokens/s", None, note="not measured: a shorter time than the prefill's own spread")
@@ -113,8 +118,11 @@ def vision(model: Any, shape: Vlm, card: Ceilings, rows: int) -> Seen:
 
 
 def _stage(loaded: Any, shape: Vlm, rows: int, prompts: list[str], model: float) -> Iterator[Seen]:
-    """Time whole batches from JPEG bytes to texts, through the engine: of several those after the first, which waits
-    for its feed as each work item's first would without others in flight."""
+    """Time whole batches from JPEG bytes to texts, through the engine.
+
+    The first batch is left out: it waits for its feeder, as the first batch of any work item would if no other item
+    were in flight.
+    """
     what = ("captions from JPEG bytes", "from JPEG bytes / model")
     if not find_spec("simplejpeg"):
         yield from (Seen(name, "", None, note="not measured: simplejpeg is absent") for name in what)
@@ -132,22 +140,25 @@ def _stage(loaded: Any, shape: Vlm, rows: int, prompts: list[str], model: float)
 
 
 class FromBytes:
-    """The halves of an engine's job: JPEG bytes are decoded and prepared, then answered."""
+    """Engine job that decodes and prepares JPEG bytes, then captions them."""
 
     def __init__(self, loaded: Any, prompts: list[str], shape: Vlm) -> None:
         from pairmill.ops.image.decode import Decode
 
         self.loaded, self.prompts, self.shape = loaded, prompts, shape
         self.decode = Decode(side=shape.tower.side)
-        self.done: list[float] = []  # when each batch was answered
+        self.done: list[float] = []  # time at which each batch was answered
 
     def prepare(self, piece: list[bytes]) -> Any:
+        """Decode and prepare a batch on the CPU."""
         return self.loaded.prepare([self.decode(data) for data in piece], self.prompts)
 
     def infer(self, ready: Any) -> Any:
+        """Caption a batch, and note the time."""
         answers = self.loaded.infer(ready, self.shape.answer)
-        self.done.append(time.perf_counter())  # here: a batch is fetched after the next one was answered
+        self.done.append(time.perf_counter())  # not in fetch, which runs after the next batch was answered
         return answers
 
     def fetch(self, running: Any) -> Any:
+        """Return the answers, which are on the CPU already."""
         return running

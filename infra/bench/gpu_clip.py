@@ -1,4 +1,4 @@
-"""The card's ceilings, and CLIP ViT-L-14: the model alone by batch sizes, and from JPEG bytes by numbers of feeders."""
+"""Benchmark a GPU's ceilings, and CLIP ViT-L-14: the model alone by batch size, and from JPEG bytes by feeders."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ from infra.bench.photographs import photographs
 
 TOY = Tower(2, 32, 2, 64, 32, 8)
 BATCHES = (64, 128, 256, 512, 1024)
-# Pictures and rounds by feeders, some five seconds each at 250 pictures a second and feeder. The last two reach the
-# model's rate: their first batch, half a second in a feeder's hands, is 3 % of a run so long.
+# Number of feeders to pictures and rounds, some five seconds each at 250 pictures a second and feeder. The last two
+# reach the model's rate: a feeder takes half a second for their first batch, 3 % of a run of this length.
 RUNS = {0: (1024, 3), 1: (1024, 3), 2: (2048, 3), 4: (8192, 3), 8: (32768, 1), 15: (32768, 1)}
 DISTINCT = 256
 
 
 def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
+    """Measure what ``argument`` names: the ceilings, the model alone, or the whole stage."""
     return {"ceilings": _ceilings, "model": _model, "stage": _stage}[argument](size)
 
 
 def _ceilings(size: str) -> Iterator[Seen]:
+    """Yield the GPU's best rates of products and copies."""
     card = ceilings(size)
     yield Seen("bf16 products", "TFLOP/s", card.bf16 / 1e12)
     yield Seen("fp32 products", "TFLOP/s", card.fp32 / 1e12)
@@ -39,6 +41,7 @@ def _ceilings(size: str) -> Iterator[Seen]:
 
 
 def _model(size: str) -> Iterator[Seen]:
+    """Yield the model's rates by batch size, the best batch first."""
     with tempfile.TemporaryDirectory() as folder:
         clip, tower, name = model_of(size, Path(folder))
     bound = ceilings(size).bf16 / tower.flops
@@ -50,6 +53,7 @@ def _model(size: str) -> Iterator[Seen]:
 
 
 def _stage(size: str) -> Iterator[Seen]:
+    """Measure the stage from JPEG bytes for each number of feeders; the model alone is measured before and after."""
     if not find_spec("simplejpeg"):
         for what, unit in (("ViT-L-14 from JPEG bytes", "img/s"), ("stage / model", "of 1")):
             yield Seen(what, unit, None, note="not measured: simplejpeg is absent")
@@ -57,7 +61,7 @@ def _stage(size: str) -> Iterator[Seen]:
     with tempfile.TemporaryDirectory() as folder:
         clip, tower, name = model_of(size, Path(folder))
     rates = {batch: alone(clip, tower.side, batch) for batch in _batches(size)}
-    # The smallest that is as good: a feeder holds a whole one, and the device waits for the first.
+    # The smallest batch within 2 % of the best rate: a feeder holds a whole batch, and the device waits for the first.
     batch = min(batch for batch, rate in rates.items() if rate >= 0.98 * max(rates.values()))
     made = pictures(DISTINCT if size == "real" else 16)
     model = [alone(clip, tower.side, batch)]
@@ -74,7 +78,7 @@ def _stage(size: str) -> Iterator[Seen]:
 
 
 def fed(clip: Any, side: int, feeders: int, pieces: list[list[bytes]], rounds: int) -> float:
-    """Pictures a second of an engine with ``feeders``, the median of its rounds."""
+    """Return the pictures a second of an engine with ``feeders``, median of its rounds."""
     from pairmill.ops.models.device.engine import Engine
 
     engine = Engine(FromBytes(clip, side), feeders)
@@ -85,7 +89,7 @@ def fed(clip: Any, side: int, feeders: int, pieces: list[list[bytes]], rounds: i
 
 
 class FromBytes:
-    """The halves of an engine's job: JPEG bytes are decoded, embedded and copied back."""
+    """Engine job that decodes JPEG bytes, embeds them and copies the vectors back."""
 
     def __init__(self, clip: Any, side: int) -> None:
         from pairmill.ops.image.decode import Decode
@@ -93,17 +97,20 @@ class FromBytes:
         self.clip, self.decode = clip, Decode(side=side)
 
     def prepare(self, piece: list[bytes]) -> Any:
+        """Decode and stack a batch on the CPU."""
         return self.clip.prepare_images([self.decode(data) for data in piece])
 
     def infer(self, ready: Any) -> Any:
+        """Start embedding a batch on the device."""
         return self.clip.infer_images(ready)
 
     def fetch(self, running: Any) -> np.ndarray:
+        """Copy the vectors of a batch to the CPU."""
         return self.clip.fetch(running)
 
 
 class OpenClip:
-    """The pipeline's own CLIP in the three steps of an engine's job."""
+    """The pipeline's own CLIP, with the three methods of an engine job."""
 
     def __init__(self, spec: str) -> None:
         from pairmill.ops.models.clip.clip_loaded import load
@@ -111,17 +118,20 @@ class OpenClip:
         self.loaded = load(spec, "bf16" if device().type == "cuda" else "fp32")
 
     def prepare_images(self, pictures: list[np.ndarray]) -> torch.Tensor:
+        """Resize and stack pictures, in pinned memory if there is a GPU."""
         return pinned(torch.stack([self.loaded.fit(picture) for picture in pictures]))
 
     def infer_images(self, images: torch.Tensor) -> torch.Tensor:
+        """Start embedding a batch on the device."""
         return self.loaded.embed_images(images)
 
     def fetch(self, vectors: torch.Tensor) -> np.ndarray:
+        """Copy vectors to the CPU."""
         return vectors.cpu().numpy()
 
 
 class BareTower:
-    """Transformers' image tower of CLIP's shape behind the same three steps, where open_clip is absent."""
+    """Transformers' image tower of CLIP's shape with the same three methods, for machines without open_clip."""
 
     def __init__(self, tower: Tower) -> None:
         from transformers import CLIPVisionConfig, CLIPVisionModel
@@ -136,20 +146,23 @@ class BareTower:
         self.model = model.to(number_format(self.device)).eval()
 
     def prepare_images(self, pictures: list[np.ndarray]) -> torch.Tensor:
+        """Crop and stack pictures, in pinned memory if there is a GPU."""
         cut = [np.ascontiguousarray(picture[: self.side, : self.side].transpose(2, 0, 1)) for picture in pictures]
         return pinned(torch.from_numpy(np.stack(cut)))
 
     def infer_images(self, images: torch.Tensor) -> torch.Tensor:
+        """Start embedding a batch on the device."""
         with torch.inference_mode():
             scaled = images.to(self.device, non_blocking=True).to(self.model.dtype) / 127.5 - 1
             return self.model(scaled).pooler_output.float()
 
     def fetch(self, vectors: torch.Tensor) -> np.ndarray:
+        """Copy vectors to the CPU."""
         return vectors.cpu().numpy()
 
 
 def model_of(size: str, folder: Path) -> tuple[Any, Tower, str]:
-    """Make the CLIP to measure, and load it: the pipeline's own with open_clip, else a bare tower of its shape."""
+    """Load the CLIP to measure: the pipeline's own if open_clip is installed, else a bare tower of its shape."""
     if not find_spec("open_clip"):
         tower = VIT_L_14 if size == "real" else TOY
         return BareTower(tower), tower, "CLIPVisionModel of transformers (open_clip is absent)"
@@ -160,12 +173,12 @@ def model_of(size: str, folder: Path) -> tuple[Any, Tower, str]:
 
 
 def pinned(images: torch.Tensor) -> torch.Tensor:
-    """Put pictures where a GPU copies from while it computes."""
+    """Pin a tensor in memory if there is a GPU, which can then copy it while it computes."""
     return images.pin_memory() if device().type == "cuda" else images
 
 
 def alone(clip: Any, side: int, batch: int) -> float:
-    """Pictures a second of the model on batches that lie on the device already, median of three rounds."""
+    """Return the pictures a second of the model on batches already on the device, median of three rounds."""
     made = torch.randint(0, 255, (batch, 3, side, side), dtype=torch.uint8).to(device())
     batches = 2 * BATCHES[-1] // batch if device().type == "cuda" else 1
 
@@ -178,7 +191,7 @@ def alone(clip: Any, side: int, batch: int) -> float:
 
 
 def pictures(n: int) -> list[bytes]:
-    """Make ``n`` JPEGs as the web has them, of noise at several scales."""
+    """Make ``n`` JPEGs of web size, from noise at several scales."""
     return photographs(argparse.Namespace(photos=None, pictures=n), PHOTO_WIDTHS)
 
 

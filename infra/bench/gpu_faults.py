@@ -1,6 +1,6 @@
-"""What a real card does when its memory runs out or its context breaks, and how far a repeat agrees.
+"""Test a real GPU that runs out of memory or whose context breaks, and how far repeated results agree.
 
-On a CPU the first two are rehearsed with an error of the kind that CUDA raises, at the place where it would.
+On a CPU the first two are rehearsed: the same kind of error is raised at the same place as CUDA would.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from infra.bench.gpu_shapes import Vlm, shape_of
 from infra.bench.gpu_texts import sentences
 from infra.bench.gpu_timing import device
 
-ANSWER = 8  # tokens: these rows ask whether, not how fast
+ANSWER = 8  # tokens, few since these rows do not measure speed
 MODEL = "7b"
 PICTURES = 512
 CAPTIONS = 64
 
 
 def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
+    """Measure what ``argument`` names: running out of memory, a broken context, or repeats."""
     return {"memory": _memory, "broken": _broken, "repeat": _repeat}[argument](size)
 
 
 def _memory(size: str) -> Iterator[Seen]:
-    """Give the model room for a third of a batch, then for nothing beside its weights."""
+    """Leave memory for a third of a batch, then for none beside the weights."""
     shape = shape_of(MODEL, size)
     loaded = load(shape)
     rows = shape.batches[-1]
@@ -47,12 +48,12 @@ def _memory(size: str) -> Iterator[Seen]:
 
 
 def _leave_room(loaded: Any, shape: Vlm, rows: int) -> str:
-    """Take away the memory beyond the weights and what ``rows`` rows take; on a CPU, refuse more rows."""
+    """Limit memory to the weights and ``rows`` rows; on a CPU, refuse batches of more rows."""
     if device().type == "cuda":
         if loaded.answerer.decoder is not None:
             loaded.answerer.decoder.release()
         torch.cuda.empty_cache()
-        most = torch.cuda.memory_reserved() + rows * row_bytes(shape) + (4 << 20)  # less than torch takes at once
+        most = torch.cuda.memory_reserved() + rows * row_bytes(shape) + (4 << 20)  # below torch's smallest allocation
         torch.cuda.set_per_process_memory_fraction(most / torch.cuda.mem_get_info()[1])
         return f"{most / 1e9:.3g} GB of memory"
 
@@ -65,6 +66,7 @@ def _leave_room(loaded: Any, shape: Vlm, rows: int) -> str:
 
 
 def _broken(size: str) -> Iterator[Seen]:
+    """Break the device by a device-side assert, and test that the engine raises BrokenDevice."""
     from pairmill.ops.models.device.engine import BrokenDevice, Engine
 
     engine = Engine(Asserts(), 1)
@@ -77,21 +79,25 @@ def _broken(size: str) -> Iterator[Seen]:
 
 
 class Asserts:
-    """The halves of a job that reads element 4 of as many as a piece says: beyond the end of an empty one."""
+    """Engine job that reads element 4 of a tensor whose length is the piece: out of bounds for an empty one."""
 
     def prepare(self, piece: int) -> int:
+        """Return the piece unchanged: the length of the tensor."""
         return piece
 
     def infer(self, ready: int) -> torch.Tensor:
+        """Read element 4 on the device; on a CPU, raise CUDA's error if the piece is 0."""
         if device().type == "cpu" and ready == 0:
             raise torch.AcceleratorError("CUDA error: device-side assert triggered")
         return torch.zeros(max(ready, 1), device=device())[torch.full((1,), 4, device=device())]
 
     def fetch(self, running: torch.Tensor) -> float:
+        """Copy the element to the CPU."""
         return float(running.cpu())
 
 
 def _repeat(size: str) -> Iterator[Seen]:
+    """Repeat embeddings and captions at another batch size, and yield how far the results agree."""
     yield from _repeat_vectors(size)
     shape = shape_of(MODEL, size)
     loaded = load(shape)
@@ -113,13 +119,14 @@ def _repeat(size: str) -> Iterator[Seen]:
 
 
 def _repeat_vectors(size: str) -> Iterator[Seen]:
+    """Embed pictures at two batch sizes; yield the smallest cosine, and whether scores agree within 1e-3."""
     with tempfile.TemporaryDirectory() as folder:
         clip, tower, name = model_of(size, Path(folder))
     rng = np.random.default_rng(0)
     many = PICTURES if size == "real" else 8
     shown = [rng.integers(0, 256, (tower.side, tower.side, 3), np.uint8) for _ in range(many)]
     first, again = (_vectors(clip, shown, batch) for batch in (many, many // 8))
-    # A score is a cosine of two vectors: here of each picture and the one before it.
+    # A score is a cosine of two vectors; take each picture and the one before it.
     scores = [(vectors * np.roll(vectors, 1, axis=0)).sum(1) for vectors in (first, again)]
     moved = float(np.abs(scores[0] - scores[1]).max())
     note = f"{many} pictures, batches of {many} and {many // 8}, {name}"
@@ -128,6 +135,7 @@ def _repeat_vectors(size: str) -> Iterator[Seen]:
 
 
 def _vectors(clip: Any, shown: list[np.ndarray], batch: int) -> np.ndarray:
+    """Embed pictures in batches; return unit vectors in float64."""
     parts = [
         clip.fetch(clip.infer_images(clip.prepare_images(shown[start : start + batch])))
         for start in range(0, len(shown), batch)

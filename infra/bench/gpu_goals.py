@@ -1,4 +1,4 @@
-"""What the GPU benches are to reach and what others report, a line each, to stand beside what is measured.
+"""List the targets of the GPU benches and the figures that others report, to be shown beside the measurements.
 
 Sources: NeMo Curator's nightly floors; BridgeTower's training on one H100 by data loaders (Hugging Face and Habana);
 SGLang's pull request 36411, requests a second of a smaller Qwen3-VL; Leonardo AI's own account of captioning with
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Goal:
-    """``least``: the value that ``what`` of ``row`` must reach, or None where it is only to be seen."""
+    """Target of one measure: the ``least`` value that ``what`` of ``row`` must reach, or None if it has no target."""
 
     row: str
     what: str
@@ -58,4 +58,5 @@ GOALS = (
 
 
 def goal(row: str, what: str) -> Goal | None:
+    """Return the target of a measure, or None."""
     return next((each for each in GOALS if (each.row, each.what) == (row, what)), None)

@@ -1,6 +1,6 @@
-"""Random models of the shapes that the GPU benches run: as fast as trained ones.
+"""Build random models of the shapes that the GPU benches run: they are as fast as trained ones.
 
-A model is made on the device itself, so that 33 GB need neither a download nor a pass over the CPU's memory.
+Weights are created on the device, so that 33 GB need neither a download nor CPU memory.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from infra.bench.gpu_texts import END, IMAGE, PAD
 
 
 def row_bytes(shape: Vlm) -> int:
-    """Memory that a row takes: keys and values twice, as they move to the buffers of decoding, and a layer's work."""
+    """Return the bytes of one row: keys and values twice (copied to the decoding buffers), and one layer's work."""
     held = 2 * (shape.context + shape.answer) * shape.decoder.kv_bytes
-    if shape.tower.merge == 1:  # a LLaVA holds what all layers of its tower made
+    if shape.tower.merge == 1:  # a LLaVA keeps the outputs of all tower layers
         held += BF16 * shape.tower.layers * shape.tower.patches * shape.tower.width
     return held + shape.context * 4 * BF16 * shape.decoder.mlp
 
 
 def fitting_batches(shape: Vlm) -> list[int]:
-    """The batches of ``shape`` that should fit the card beside its weights, a fifth of it left free."""
+    """Return the batch sizes of ``shape`` that should fit the GPU beside the weights, with a fifth left free."""
     if not torch.cuda.is_available():
         return list(shape.batches)
     room = 0.8 * torch.cuda.mem_get_info()[1] - shape.weight_bytes
@@ -30,19 +30,20 @@ def fitting_batches(shape: Vlm) -> list[int]:
 
 
 def random_vlm(shape: Vlm, device: torch.device) -> Any:
-    """Make a model of ``shape`` with random weights in bf16 (fp32 on a CPU), which never ends an answer by itself."""
+    """Build a model of ``shape`` with random weights in bf16 (fp32 on a CPU) that never ends an answer by itself."""
     from transformers import AutoModelForImageTextToText
 
     torch.manual_seed(0)
     with torch.device(device):
         model: Any = AutoModelForImageTextToText.from_config(_config(shape), dtype=number_format(device))
     model.generation_config.eos_token_id = END
-    # An output row of zeros gives the logit 0, and of 152,064 random ones the highest is above it.
+    # A zero output row gives END the logit 0; the highest of 152,064 random logits is above 0.
     model.lm_head.weight.data[END] = 0
     return model.eval()
 
 
 def _config(shape: Vlm) -> Any:
+    """Return transformers' configuration of the shape: LLaVA without merged patches, InternVL with."""
     from transformers import InternVLConfig, LlavaConfig
 
     tower, text = shape.tower, shape.decoder
@@ -67,4 +68,5 @@ def _config(shape: Vlm) -> Any:
 
 
 def number_format(device: torch.device) -> torch.dtype:
+    """Return the dtype to compute in: bf16 on a GPU, fp32 on a CPU."""
     return torch.bfloat16 if device.type == "cuda" else torch.float32

@@ -1,4 +1,4 @@
-"""Perplexity of sentences of 20 tokens by a model of GPT-2 large's shape, beside the rates of products."""
+"""Benchmark the perplexity of sentences of 20 tokens by a model of GPT-2 large's shape, beside the matmul rates."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from infra.bench.gpu_shapes import GPT2_LARGE, GPT2_TOY
 from infra.bench.gpu_texts import END, sentences, tokenizer
 from infra.bench.gpu_timing import ceilings, device, median
 
-TOKENS = 20  # of a sentence
-BATCHES = (64, 256, 1024)  # in sentences of 32 tokens, as `Perplexity` counts them
+TOKENS = 20  # tokens a sentence
+BATCHES = (64, 256, 1024)  # in sentences of 32 tokens, the unit of `Perplexity`
 
 
 def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
+    """Measure the rate at several batch sizes; report the best beside its bound."""
     shape: dict[str, Any] = GPT2_LARGE if size == "real" else GPT2_TOY
     card = ceilings(size)
     loaded = load(shape)
     texts = sentences(16384 if size == "real" else 32, TOKENS, shape["vocab_size"])
     assert {len(row) for row in loaded.tokenize(texts[:8])} == {TOKENS}
-    # One position more than tokens goes in: the start token, from which the first is predicted.
+    # The input has one position more than the tokens: the start token, which predicts the first one.
     body = 2.0 * shape["n_layer"] * (12 * shape["n_embd"] ** 2 + TOKENS * shape["n_embd"])
     head = 2.0 * shape["n_embd"] * shape["vocab_size"]
     bound = 1 / (TOKENS * (body / card.bf16 + head / card.fp32))
@@ -37,7 +38,7 @@ def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
 
 
 def load(shape: dict[str, Any]) -> Any:
-    """Make the model as `Perplexity` loads one: bf16 with an output layer in fp32 on a GPU, else fp32."""
+    """Build the model as `Perplexity` loads one: bf16 with a fp32 output layer on a GPU, else fp32."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     from pairmill.ops.models.language.perplexity_loaded import ExactHead, LoadedLanguageModel

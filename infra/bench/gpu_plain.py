@@ -1,4 +1,7 @@
-"""Captions by plain `generate` of transformers with its growing cache: at its best batch, and by eight as before."""
+"""Benchmark captions by transformers' plain `generate` with its growing cache: at its best batch, and in eights.
+
+Eight rows was the fixed batch size before batches were fitted to the GPU.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ from infra.bench.gpu_shapes import Vlm, shape_of
 from infra.bench.gpu_texts import END, PAD, processor, sentences
 from infra.bench.gpu_timing import ceilings, decode_bound, device, median, prefill_bound, seconds
 
-BEFORE = 8  # rows of a batch, before batches were fitted to the card
+BEFORE = 8  # rows a batch, the fixed size before batches were fitted to the GPU
 
 
 def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
+    """Measure plain `generate`, and its ratio to the captioning row that was measured before."""
     shape = shape_of(argument, size)
     card = ceilings(size)
     plain = Plain(shape)
@@ -44,7 +48,7 @@ def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
 
 
 class Plain:
-    """A model and its processor, used as transformers' own examples use them."""
+    """A model and its processor, used as in transformers' own examples."""
 
     def __init__(self, shape: Vlm) -> None:
         self.shape = shape
@@ -53,22 +57,23 @@ class Plain:
         self.processor.tokenizer.padding_side = "left"
 
     def fits(self, rows: int) -> float:
-        """Seconds of a batch; 0 where the memory does not hold it."""
+        """Return the seconds of a batch, or 0 if it does not fit the memory."""
         try:
             return seconds(lambda: self.generate(rows, self.shape.answer))
         except torch.OutOfMemoryError:
-            pass  # outside of the handler the failed batch's tensors are free
+            pass  # outside of the handler the failed batch's tensors are freed
         torch.cuda.empty_cache()
         return 0.0
 
     def generate(self, rows: int, tokens: int) -> torch.Tensor:
-        """Answer ``rows`` pictures with ``tokens`` tokens each, the processor's work left out."""
+        """Answer ``rows`` pictures with ``tokens`` tokens each; the processor's work is cached."""
         with torch.inference_mode():
             return self.model.generate(
                 **self._inputs(rows), max_new_tokens=tokens, do_sample=False, eos_token_id=END, pad_token_id=PAD
             )
 
     def _inputs(self, rows: int) -> dict[str, torch.Tensor]:
+        """Return the model's inputs for ``rows`` pictures, cached for the last number of rows."""
         if getattr(self, "made", (0,))[0] != rows:
             self.made = rows, self._prepare(rows)
         return self.made[1]

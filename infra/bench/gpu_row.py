@@ -1,7 +1,7 @@
 """Measure one row of the GPU benches: ``python -m infra.bench.gpu_row NAME --size real|toy --out FILE``.
 
-A row is a process, so that what it compiles, breaks or leaves in memory is gone with it. What it has seen stands in
-FILE after each measure, whatever becomes of it.
+Each row has its own process, so that compiled code, broken devices and memory end with it. FILE is written after each
+measure, so that a crash loses none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from infra.bench.gpu_goals import goal
 
 @dataclass(frozen=True)
 class Seen:
-    """One measure; ``bound`` is the most that ``value`` could be, ``value`` None where a note says why it is absent."""
+    """One measure. ``bound`` is the upper bound of ``value``; ``value`` is None if ``note`` says why it is missing."""
 
     what: str
     unit: str
@@ -34,7 +34,7 @@ class Seen:
 
 
 def row_of(name: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
-    """Start a row as ROWS has it: the module's ``measure`` gets the argument, the size, and all rows that stand."""
+    """Start a row of ROWS: call its module's ``measure`` with the argument, the size and all known rows."""
     from infra.bench.gpu_all import ROWS
 
     module, _, argument = next(row.made_by for row in ROWS if row.name == name).partition(":")
@@ -42,7 +42,7 @@ def row_of(name: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
 
 
 def value_of(known: dict[str, Any], row: str, what: str, size: str) -> float | None:
-    """Find a measure of another row, of this device and size; None where it is missing."""
+    """Return a measure of another row on this device and size, or None if it is missing."""
     found = known.get(row, {})
     if (found.get("device"), found.get("size")) != (machine()["device"], size):
         return None
@@ -50,7 +50,7 @@ def value_of(known: dict[str, Any], row: str, what: str, size: str) -> float | N
 
 
 def as_data(row: str, seen: Seen) -> dict[str, Any]:
-    """The measure with what it was to reach beside it."""
+    """Return the measure as a dict, with its target beside it."""
     wanted = goal(row, seen.what)
     data = {name: _short(getattr(seen, name)) for name in ("what", "unit", "value", "bound", "note")}
     data["share"] = _short(seen.value / seen.bound) if seen.value is not None and seen.bound else None
@@ -61,6 +61,7 @@ def as_data(row: str, seen: Seen) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
+    """Return the device's name and the versions of Python, torch and transformers."""
     import torch
 
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else f"no GPU ({platform.machine()})"
@@ -69,6 +70,7 @@ def machine() -> dict[str, Any]:
 
 
 def main() -> None:
+    """Measure the row, and write FILE after each measure."""
     parser = argparse.ArgumentParser(description="Measure one row of the GPU benches.")
     parser.add_argument("name")
     parser.add_argument("--size", choices=("real", "toy"), default="real")
@@ -79,7 +81,7 @@ def main() -> None:
     if options.size == "toy":
         import torch
 
-        torch.set_num_threads(1)  # more cost small products ten times their time on a busy machine
+        torch.set_num_threads(1)  # on a busy machine more threads make small products ten times slower
     known = json.loads(options.known.read_text()) if options.known and options.known.exists() else {}
     row: dict[str, Any] = {"size": options.size, **machine(), "date": datetime.now(UTC).isoformat(timespec="seconds")}
     row |= {"command": f"python -m infra.bench.gpu_row {options.name} --size {options.size}", "measures": []}
@@ -88,7 +90,7 @@ def main() -> None:
         row["seconds"] = round(time.perf_counter() - started, 1)
         options.out.write_text(json.dumps(row))
         print(_line(row["measures"][-1]), flush=True)
-    os._exit(0)  # a process whose device is broken may abort while it tidies up
+    os._exit(0)  # a process with a broken device may abort in its exit handlers
 
 
 def _line(measure: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The table of GPU rows in README.md: what is to be reached, and what was seen, or that nothing was."""
+"""Write the table of GPU rows in README.md: targets, and measured values or a note that nothing was measured."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ BEGIN, END = "<!-- GPU table: python -m infra.bench.table -->", "<!-- end of GPU
 
 
 def table(path: Path = OUT) -> str:
+    """Return the table in Markdown, from a results file."""
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     lines = ["| row | what | seen | of its bound | must reach | beside it | |", "|---|---|---|---|---|---|---|"]
     for row in dict.fromkeys(goal.row for goal in GOALS):

@@ -1,4 +1,4 @@
-"""What answers of different lengths cost: a batch is done when its longest is, the shorter rows wait."""
+"""Benchmark answers of different lengths: a batch ends with its longest answer, and the shorter rows wait."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from infra.bench.gpu_shapes import shape_of
 from infra.bench.gpu_texts import END, sentences
 from infra.bench.gpu_timing import median
 
-MEDIAN, SPREAD = 0.55, 0.4  # of the longest answer; of its logarithm: captions of 55 tokens in the middle, 25 to 100
+# Median as a share of the longest answer, and sigma of the logarithm: captions of 25 to 100 tokens, median 55.
+MEDIAN, SPREAD = 0.55, 0.4
 
 
 def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
+    """Measure captions with log-normal lengths, and their ratio to captions of equal length."""
     shape = shape_of(argument, size)
     rows = fitting_batches(shape)[-1]
     loaded = load(shape)
@@ -30,7 +32,7 @@ def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
         ending.step.zero_()
         return loaded.infer(ready, shape.answer)
 
-    answer()  # captures steps, which count as the others do
+    answer()  # captures the decoding steps, so that the timed batches need not
     tokens = sum(found.n_tokens for found in answer())
     rate = rows / median(answer)
     note = f"batches of {rows}, {tokens / rows:.0f} tokens in the mean, {max(drawn)} at most"
@@ -42,13 +44,13 @@ def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
 
 
 def lengths(rows: int, longest: int) -> list[int]:
-    """Draw the lengths of ``rows`` answers, log-normal."""
+    """Draw the log-normal lengths of ``rows`` answers, at most ``longest`` tokens."""
     drawn = np.random.default_rng(0).lognormal(np.log(MEDIAN * longest), SPREAD, rows)
     return np.clip(drawn.astype(int), 1, longest).tolist()
 
 
 class EndAt(torch.nn.Module):
-    """An output layer that ends row i after ``lengths[i]`` tokens; ``step`` is set to 0 before each batch."""
+    """Output layer that ends row i after ``lengths[i]`` tokens; set ``step`` to 0 before each batch."""
 
     lengths: torch.Tensor
     step: torch.Tensor
@@ -60,6 +62,7 @@ class EndAt(torch.nn.Module):
         self.register_buffer("step", torch.zeros((), dtype=torch.long, device=head.weight.device))
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the logits; those of ended rows make END the most likely token."""
         logits = self.head(hidden)
         ended = self.step >= self.lengths[: len(logits)]
         self.step += 1

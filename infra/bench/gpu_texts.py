@@ -1,4 +1,4 @@
-"""Tokenizers and processors made in code, for random models: as many words as the model knows, without a download."""
+"""Make tokenizers and processors in code for random models: as many words as the model has tokens, no download."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAD, END, IMAGE = SPECIAL.index("<pad>"), SPECIAL.index("</s>"), SPECIAL.index("
 
 
 def tokenizer(vocabulary: int) -> Any:
-    """Make a tokenizer that knows the words 'w5' to 'w151999', one token each."""
+    """Make a tokenizer of one token a word, for the words 'w5' to 'w151999'."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -24,9 +24,9 @@ def tokenizer(vocabulary: int) -> Any:
 
 
 def processor(side: int, patch: int, vocabulary: int) -> Any:
-    """Make LLaVA's processor: pictures cropped to ``side`` pixels, a visual token for each ``patch`` of them squared.
+    """Make LLaVA's processor: pictures cropped to ``side`` px, a visual token for each ``patch`` x ``patch`` px.
 
-    It serves InternVL too, whose own cuts a picture into up to 12 tiles: here it is one.
+    It serves InternVL too. InternVL's own processor cuts a picture into up to 12 tiles; this one makes one.
     """
     from transformers import LlavaProcessor
 
@@ -39,7 +39,7 @@ def processor(side: int, patch: int, vocabulary: int) -> Any:
 
 
 def _picture_processor() -> Any:
-    """CLIP's: the one on torchvision, which models of the hub get, or without it the one on Pillow."""
+    """Return CLIP's picture processor: torchvision's version, as for hub models, or Pillow's without torchvision."""
     import transformers
     from transformers.utils import is_torchvision_available
 
@@ -51,7 +51,7 @@ def _picture_processor() -> Any:
 
 
 def sentences(n: int, tokens: int, vocabulary: int, seed: int = 0) -> list[str]:
-    """Make ``n`` texts of ``tokens`` tokens each."""
+    """Make ``n`` random texts of ``tokens`` tokens each."""
     rng = np.random.default_rng(seed)
     words = rng.integers(len(SPECIAL), vocabulary, (n, tokens))
     return [" ".join(f"w{word}" for word in row) for row in words]

@@ -1,8 +1,8 @@
-"""The image-score stage without CLIP, against a bare pool, Data-Juicer, Daft and Ray Data as their docs write it.
+"""Benchmark the image-score stage without CLIP, against a bare pool, Data-Juicer, Daft and Ray Data.
 
-Run as ``python -m infra.bench.image_pass [--photos FOLDER] [--pictures N] [--memory N] [--scratch FOLDER]``. Rates are
-(pictures at N - at 100) / (CPU seconds of the whole process tree, likewise), so that start counts for nobody. Peers go
-into virtual environments of their own under the scratch folder, where they stay for the next time.
+Run as ``python -m infra.bench.image_pass [--photos FOLDER] [--pictures N] [--memory N] [--scratch FOLDER]``. Peers run
+as in their documentation. Rates are (pictures at N - at 100) / (CPU seconds of the process tree at N - at 100), so that
+no start-up time counts. Peers are installed into virtual environments under the scratch folder and stay there.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from infra.bench import photographs, tree
 from infra.bench.measure import ROOT, Row, finish, parser
 
 FEW, COLD = 100, 1_000
-ORIGINALS = 1_000  # distinct ones; further pictures are these with a comment of their own, so with other digests
+ORIGINALS = 1_000  # distinct pictures; the others are copies with a comment of their own, so with other digests
 PEERS = ROOT / "infra" / "bench" / "peers"
 PACKAGES = {
     "Daft": ["daft", "imagehash"],
-    # What it imports without requiring it; further packages it installs itself on its first run.
+    # imagehash, aiohttp and ray are imported but not required by it; it installs further packages on its first run.
     "Data-Juicer": ["py-data-juicer", "imagehash", "aiohttp", "ray"],
 }
 SCRIPTS = {"Daft": "daft_pass.py", "Data-Juicer": "juicer_pass.py", "Ray Data": "ray_pass.py"}
@@ -35,17 +35,21 @@ TARGETS = {"bare pool": 0.8, "Data-Juicer": 6.0, "Daft": 2.5, "Ray Data": 5.0}
 
 @dataclass
 class Bench:
-    """The folders of a run, and which peers there are."""
+    """Folders of a run, and the peers that are installed."""
 
     scratch: Path
     pythons: dict[str, str] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
     def pictures(self, n: int) -> Path:
+        """Return the folder of ``n`` pictures."""
         return self.scratch / f"pictures-{n}"
 
     def command(self, name: str, n: int) -> list[str]:
-        """What runs contender ``name`` over ``n`` pictures; its output folder is empty, its lake not yet scored."""
+        """Return the command of contender ``name`` over ``n`` pictures.
+
+        Removes the contender's output first; our own contenders get a copy of the unscored lake.
+        """
         folder, out = str(self.pictures(n)), self.scratch / "out"
         shutil.rmtree(out, ignore_errors=True)
         out.unlink() if out.is_file() else None
@@ -57,12 +61,13 @@ class Bench:
         return [self.pythons[name], str(PEERS / SCRIPTS[name]), folder, str(out)]
 
     def run(self, name: str, n: int, memory: bool = False) -> tree.Used:
+        """Run contender ``name`` over ``n`` pictures; return its resource use."""
         command = self.command(name, n)
         return tree.run(command, self.scratch / f"{name}.log", env=_plain_path(command[0]), memory=memory)
 
 
 def _linked(source: str, target: str) -> None:
-    """The catalog is copied, data files are not: nothing writes into them."""
+    """Hard-link a Parquet file, which is never written to; copy any other file."""
     if source.endswith(".parquet"):
         os.link(source, target)
     else:
@@ -70,14 +75,18 @@ def _linked(source: str, target: str) -> None:
 
 
 def _plain_path(python: str) -> dict[str, str]:
-    """Data-Juicer calls pip and python by name: they must be those of its own environment."""
+    """Return a contender's environment variables, PATH beginning with its own folder.
+
+    Data-Juicer calls pip and python by name.
+    """
     return {**os.environ, "PATH": f"{Path(python).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
 
 def install(bench: Bench) -> None:
+    """Install the peers, and run each once; record those that fail."""
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") or "uv"
     for name, packages in PACKAGES.items():
-        # Compiled, as ours is by the Makefile.
+        # Compile to bytecode, as the Makefile does for ours.
         get = [uv, "pip", "install", "--quiet", "--compile-bytecode"]
         folder = bench.scratch / "peers" / name.lower()
         python = folder / "bin" / "python"
@@ -86,7 +95,7 @@ def install(bench: Bench) -> None:
                 subprocess.run([uv, "venv", "--quiet", "--seed", "--python", sys.executable, str(folder)], check=True)
                 subprocess.run([*get, "--python", str(python), *packages], check=True)
             bench.pythons[name] = str(python)
-            bench.run(name, FEW)  # the first run installs and compiles
+            bench.run(name, FEW)  # its first run installs packages and compiles
         except (subprocess.CalledProcessError, tree.Failed, OSError) as error:
             bench.missing[name] = str(error)
             print(f"{name} is missing: {error}", file=sys.stderr)
@@ -94,7 +103,7 @@ def install(bench: Bench) -> None:
 
 
 def make_pictures(bench: Bench, options: argparse.Namespace, sizes: list[int]) -> None:
-    """JPEG files, and for each number of them a lake that has taken them in."""
+    """Write JPEG files, and for each size a lake that has ingested them."""
     options = argparse.Namespace(**vars(options) | {"pictures": min(ORIGINALS, max(sizes))})
     made = photographs.photographs(options)
     for n in sizes:
@@ -110,12 +119,12 @@ def make_pictures(bench: Bench, options: argparse.Namespace, sizes: list[int]) -
 
 
 def _named(data: bytes, number: int) -> bytes:
-    """The same picture with a comment segment behind its start marker."""
+    """Return the same picture with a comment segment after its start marker, so that its digest differs."""
     return data[:2] + b"\xff\xfe\x00\x0a" + f"{number:08d}".encode() + data[2:]
 
 
 def rates(bench: Bench, names: list[str], options: argparse.Namespace) -> dict[str, list[float]]:
-    """Pictures a CPU second of each contender, one a round, turn by turn."""
+    """Return the pictures a CPU second of each contender, one value a round, in interleaved rounds."""
     found: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(options.rounds):
         for name in names:
@@ -126,6 +135,7 @@ def rates(bench: Bench, names: list[str], options: argparse.Namespace) -> dict[s
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     photographs.add_option(options, pictures=5_000)
     options.add_argument("--memory", type=int, default=20_000, help="pictures of the largest pass whose memory is seen")
@@ -148,7 +158,7 @@ def main() -> None:
 
 
 def _cleared(bench: Bench) -> None:
-    """The scratch folder with nothing but the peers in it."""
+    """Empty the scratch folder, except for the installed peers."""
     bench.scratch.mkdir(parents=True, exist_ok=True)
     for path in bench.scratch.iterdir():
         if path.name != "peers":
@@ -156,6 +166,7 @@ def _cleared(bench: Bench) -> None:
 
 
 def rate_rows(found: dict[str, list[float]], missing: dict[str, str]) -> list[Row]:
+    """Compare our rate in the pool and on Ray with each peer's."""
     rows, unit = [], "img/CPU s"
     middle: Callable[[str], float] = lambda name: statistics.median(found[name])  # noqa: E731
     for placement, where in (("pool", "in the process pool"), ("ray", "on Ray")):

@@ -1,7 +1,7 @@
-"""Ingest of WebDataset tars and of Parquet with pictures inside, against a bare loop of two processes.
+"""Benchmark the ingest of WebDataset tars, and of Parquet with embedded pictures, against a bare loop of two processes.
 
-Rates are pictures a second between a small and a large source, so that the start of either side does not count. Memory
-is a worker's peak, at one file, at ten of them, and at one file of ten times the size.
+Rates are the additional pictures of a large source over those of a small one, a second, so that neither side's start
+counts. Memory is a worker's peak: for one file, for ten files, and for one file of ten times the size.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ TARGET, MOST_MB = 0.8, 1200
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     parser = measure.parser(__doc__)
     photographs.add_option(parser, pictures=5000)
     parser.add_argument("--files", type=int, default=10, help="into which the pictures are put")
@@ -43,7 +44,7 @@ def main() -> None:
 
 
 def _sources(folder: Path, kind: str, made: Sequence[bytes], files: int) -> dict[str, Path]:
-    """Folders with 'all' pictures in ``files`` files, a fifth of them, one file, and all in 'single' file."""
+    """Write four folders: 'all' (``files`` files), 'fifth' (a fifth of them), 'one' (one), 'single' (all in one)."""
     share = -(-len(made) // files)
     parts = [made[start : start + share] for start in range(0, len(made), share)]
     write = _write_tar if kind == "webdataset" else _write_parquet
@@ -60,6 +61,7 @@ def _sources(folder: Path, kind: str, made: Sequence[bytes], files: int) -> dict
 
 
 def _about(n: int) -> dict[str, object]:
+    """Return the key, address and caption of picture ``n``."""
     url = f"https://x.example/photographs/{n:09}.jpg"
     return {"key": f"{n:09}", "url": url, "caption": f"A photograph of the harbour, number {n}, taken in the evening."}
 
@@ -82,7 +84,11 @@ def _write_parquet(path: Path, part: Sequence[bytes]) -> None:
 
 
 def _run(side: str, source: Path, folder: Path) -> tuple[tree.Used, list[int]]:
-    """What a cold process of ``side`` used, and what it said: pictures, bytes, a worker's peak in MB."""
+    """Ingest a source in a cold process of ``side``.
+
+    Returns:
+        Its resource use, and the figures that it printed: pictures, bytes, and a worker's peak in MB.
+    """
     lake, log = folder / "lake", folder / "log"
     used = tree.run([sys.executable, "-m", SIDES[side], str(source), str(lake)], log)
     shutil.rmtree(lake)
@@ -90,6 +96,11 @@ def _run(side: str, source: Path, folder: Path) -> tuple[tree.Used, list[int]]:
 
 
 def _rates(kind: str, places: dict[str, Path], folder: Path, options: argparse.Namespace) -> list[measure.Row]:
+    """Compare the rates of both sides, wall and CPU.
+
+    Raises:
+        AssertionError: The sides read different pictures.
+    """
     seen: dict[str, list[tuple[float, float]]] = {side: [] for side in SIDES}
     for _ in range(options.rounds):
         said = set()
@@ -120,6 +131,7 @@ def _rates(kind: str, places: dict[str, Path], folder: Path, options: argparse.N
 
 
 def _memory(kind: str, places: dict[str, Path], folder: Path) -> measure.Row:
+    """Return the row of a worker's peak memory over the three kinds of source."""
     peaks = {name: _run("ours", places[name], folder)[1][2] for name in ("one", "all", "single")}
     note = (
         f"one file {peaks['one']} MB, ten files {peaks['all']} MB, one file of ten times the size {peaks['single']} MB"

@@ -1,6 +1,6 @@
-"""Memory of listing a source of many small files and of cutting it into shards, against all of it held at once.
+"""Benchmark the memory of listing a source of many small files and cutting it into shards, against holding all at once.
 
-A process of its own for each figure, over pages that are on no disk: what listing a real folder adds is its time.
+Each figure has a process of its own. The pages are not on disk: listing a real folder would only add time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ ALL = {"names": "the names, sizes and etags alone", "source": "units of a source
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     parser = measure.parser(__doc__)
     parser.add_argument("--pages", type=int, default=500_000, help="in the smaller source; the other has four times")
     options = parser.parse_args()
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def _grown(mode: str, n: int, folder: Path) -> float:
-    """MB by which the process grew."""
+    """Return the MB by which a process of ``mode`` grows with ``n`` files."""
     lake = folder / f"{mode}-{n}"
     ran = subprocess.run([sys.executable, "-m", PEER, mode, str(n), str(lake)], capture_output=True, text=True)
     if ran.returncode:

@@ -1,7 +1,7 @@
-"""Fill a lake with made-up metadata and scores (:mod:`infra.bench.made_tables`), and compile recipes over them.
+"""Fill a lake with synthetic metadata and scores (:mod:`infra.bench.made_tables`), and compile recipes over it.
 
-Files are written by the stages' own writer: a file a table and shard, rows in the order of their key; half of the
-shards lack their embeddings.
+The stages' own writer writes the files: one file a table and shard, rows in the order of their key. Half of the shards
+lack their embeddings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pairmill.catalog.write.commit import Manifest, commit
 from pairmill.tasks.run.parquet_file import ParquetFile
 
 SHARD = 50_000
-# Scorers, by what they fill, of a recipe of cheap rules, and what `30m` has beside or in the place of them.
+# Table to scorer digest: of a recipe of cheap rules, and of `30m`, which adds some and replaces others.
 SCORERS = {"image_quality": "quality", "image_similarity": "similarity", "image_embedding": "embedding",
            "image_groups": "groups", "balance_clusters": "clusters", "matches": "matches",
            "sentence_quality": "words"}  # fmt: skip
@@ -30,11 +30,11 @@ SCORERS_30M = SCORERS | {
     "synthetic_similarity": "synthetic similarity"}  # fmt: skip
 FILLED_BY = SCORERS_30M | SCORERS | {"clusters": "clusters", "match_candidates": "matches"}
 LACKING = ("image_embedding", "sentence_embedding")
-HOMES = {"image_content": "sha256", "sentence_content": "content"}  # filled by INSERT in the order of keys, as by index
+HOMES = {"image_content": "sha256", "sentence_content": "content"}  # filled by INSERT in the order of keys
 
 
 def plan(cap: int = 35) -> Plan:
-    """The early rules of RealSyn alone, with another cap."""
+    """Compile a recipe of RealSyn's early rules alone, with this cap."""
     recipe = {
         "name": "big",
         "models": {"clip": "open_clip:A/b"},
@@ -58,13 +58,13 @@ def plan(cap: int = 35) -> Plan:
 
 
 def plan_30m(**overrides: str) -> Plan:
-    """The recipe `30m` as it is run, with overrides by dotted keys ('__' for the dot)."""
+    """Compile the recipe `30m`, with overrides by dotted keys ('__' for the dot)."""
     given = {key.replace("__", "."): value for key, value in overrides.items()}
     return compile_plan(load(ROOT / "flows" / "recipes" / "30m.yaml", given), SCORERS_30M)
 
 
 def fill(lake: Lake, n: int) -> None:
-    """Commit ``n`` images, a commit a shard; then what covers all: homes of contents, groups, the scorers' names."""
+    """Commit ``n`` images, one commit a shard; then the tables over all shards: homes of contents, groups, scorers."""
     for shard in range(-(-n // SHARD)):
         lacking = LACKING if shard % 2 else ()
         tables = [table for table in TABLES if table not in (*HOMES, *lacking)]
@@ -78,20 +78,20 @@ def fill(lake: Lake, n: int) -> None:
 
 
 def add(lake: Lake, tables: list[str], first: int, last: int, n: int, prefix: str = "shard", number: int = 1) -> None:
-    """Commit what images ``first`` to ``last``, of one shard, bring to some tables, as commit ``number``."""
+    """Commit the rows that images ``first`` to ``last``, of one shard, add to ``tables``, as commit ``number``."""
     name = f"{prefix}{first // SHARD:05}"
     commit(lake, [write(lake, table, name, rows(table, first, last, n, prefix, SHARD), number) for table in tables])
 
 
 def add_homes(lake: Lake, first: int, last: int, n: int, prefix: str = "shard", number: int = 1) -> None:
-    """Insert the distinct contents that images ``first`` to ``last`` bring."""
+    """Insert the distinct contents of images ``first`` to ``last``."""
     for table, key in HOMES.items():
         made = _typed(lake, table, rows(table, first, last, n, prefix, SHARD), number)
         lake.execute(f"INSERT INTO {table} BY NAME {made} ORDER BY {key}")
 
 
 def add_similarities(lake: Lake, number: int = 1) -> None:
-    """Commit the similarities that `30m` lacks, with the digests of what they are made from."""
+    """Commit the similarities that `30m` lacks, with the digests of their inputs."""
     scorer = SCORERS_30M["image_similarity"]
     for items in pending_similarity(lake, plan_30m()):
         for item in items:
@@ -107,8 +107,11 @@ def add_similarities(lake: Lake, number: int = 1) -> None:
 
 
 def write(lake: Lake, table: str, shard: str, made: str, number: int = 1, scorer: str = "", part: str = "") -> Manifest:
-    """Write the rows of SQL ``made`` to a file, by the table's usual scorer unless another is named. ``part`` tells it
-    from other files of the shard."""
+    """Write the rows of SQL ``made`` to a file, and return its manifest.
+
+    The scorer is the table's usual one unless another is named. ``part`` distinguishes the file from others of the
+    shard.
+    """
     name = f"{shard}-{part}" if part else shard
     path = f"{lake.staging(table, 'made')}/{name}.parquet"
     scorer = scorer or FILLED_BY.get(table, "")
@@ -120,7 +123,7 @@ def write(lake: Lake, table: str, shard: str, made: str, number: int = 1, scorer
 
 
 def _typed(lake: Lake, table: str, made: str, number: int, scorer: str = "") -> str:
-    """SQL: the rows with their scorer and commit, every column of the table that they have in its type."""
+    """Return SQL that adds scorer and commit to the rows, and casts every column to its type in the table."""
     whole = f"(SELECT *, '{scorer or FILLED_BY.get(table, '')}' AS scorer, {number} AS \"commit\" FROM ({made}))"
     given = {row[0] for row in lake.query(f"DESCRIBE {whole}")}
     names = [(row[0], row[1]) for row in lake.query(f"DESCRIBE {table}")]

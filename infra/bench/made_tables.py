@@ -1,22 +1,23 @@
-"""SQL of a made-up lake's rows: metadata and scores without pixels, in the proportions of RealSyn (arXiv 2502.12513).
+"""Define SQL for the rows of a synthetic lake: metadata and scores without pixels, in RealSyn's proportions.
 
-For every image four sentences and twelve candidates (4 x top_k). One image in twenty shows a picture that another one
-shows too, one sentence in ten says what another one says, 4 % of the pictures and of the sentences have a near
-duplicate; 336 images a cluster. A few sentences are candidates of very many pictures, of one picture each once. Of the
-sentences a fifth passes the rules of `30m`; a score of a later stage stands only where the rules before it are passed.
+RealSyn is arXiv 2502.12513. Each image has four sentences and twelve candidates (4 x top_k). One image in twenty shows
+a picture that another one shows too; one sentence in ten repeats another one; 4 % of the pictures and of the sentences
+have a near duplicate; a cluster has 336 images. A few sentences are candidates of very many pictures, once a picture. A
+fifth of the sentences passes the rules of `30m`. A score of a later stage exists only if the rules before it are
+passed.
 """
 
 from __future__ import annotations
 
-# An image i of n; the picture that it shows; the j-th sentence, and the first that says the same; a sentence for the
-# j-th candidate: the k-th of all is one as often as k ** -(2/3).
+# For image i of n: the picture that it shows. For sentence j: the first sentence with the same text. For candidate j:
+# its sentence; the k-th sentence of all is drawn with a frequency proportional to k ** -(2/3).
 PICTURE = "if(i % 20 < 19, i, hash(i) % ({n} // 20) * 20 + i // 20 % 19)"
 SENTENCE = "if(j % 10 < 9, j, hash(j) % (4 * {n} // 10) * 10 + j // 10 % 9)"
 CANDIDATE = "floor(((hash(p, j) >> 11) / 2.0 ** 53) ** 3 * 4 * {n})::BIGINT"
 TEXT = "'sentence ' || {} || ' says what stands around its picture, in so many words'"
 SHAPE = """(90 + hash(p) % 900)::INTEGER AS width, (90 + hash(p, 1) % 700)::INTEGER AS height, 'jpeg' AS format,
     (90000 + hash(p) % 50000)::BIGINT AS n_bytes"""
-# A byte's worth of values each: 16 true signatures of 37M sentences would take 5 GB, and no statement reads them.
+# One byte's range of values each: 16 true signatures of 37M sentences would take 5 GB, and no statement reads them.
 BANDS = ", ".join(f"hash(s) % {239 - n} AS band{n}" for n in range(1, 17))
 TABLES = {
     "images": f"""md5('o' || i) AS image_id, md5('d' || i // 3) AS document_id, (i % 3)::INTEGER AS position,
@@ -47,7 +48,7 @@ TABLES = {
     "perplexity": "md5('s' || s) AS content, 5 + hash(s, 8) % 4000 / 10 AS perplexity",
     "sentence_embedding": "md5('s' || s) AS content, '\\x00'::BLOB AS sentence_vector",
 }  # fmt: skip
-# Which sentences reach a score's stage, by the rules of `30m` on what the columns above hold.
+# Conditions for a sentence to reach a score's stage: the rules of `30m` on the columns above.
 READABLE = "hash(s) % 30 >= 3 AND hash(s, 2) % 20 <> 0 AND hash(s, 3) % 50 <> 0 AND hash(s, 5) % 1000 >= 90"
 ACTING = f"{READABLE} AND hash(s, 6) % 12 >= 1 AND hash(s, 7) % 10 < 7"
 REACHED = {
@@ -62,9 +63,9 @@ TIMES = {
 }
 OF_PICTURE = ("image_content", "payloads", "image_quality", "image_hash", "image_similarity", "image_embedding",
               "clusters", "match_candidates")  # fmt: skip
-# Of sentences: the others hold a row for each distinct one.
+# Tables with a row for each sentence; the other tables of sentences have a row for each distinct one.
 EACH = ("sentences",)
-# Pictures, and sentences, k and k + 1 of every fifty are near duplicates.
+# Of every fifty pictures, and sentences, the first two are near duplicates.
 GROUPS = {
     "image_groups": ("sha256", "", 1, ""),
     "sentence_groups": ("content", "s", 4, ", 0 AS cluster"),
@@ -72,8 +73,10 @@ GROUPS = {
 
 
 def rows(table: str, first: int, last: int, n: int, prefix: str, shard: int) -> str:
-    """SQL: what images ``first`` to ``last`` bring to a table of a lake of ``n`` images, with their shard: ``prefix``
-    and a number, of ``shard`` images each."""
+    """Return SQL for the rows that images ``first`` to ``last`` add to a table of a lake of ``n`` images.
+
+    The rows include their shard: ``prefix`` and a number, ``shard`` images each.
+    """
     times = TIMES.get(table, 1)
     numbered = f"SELECT i, {PICTURE} AS p, j, {SENTENCE} AS s, {CANDIDATE} AS t FROM (SELECT j // {times} AS i, j FROM "
     numbered += f"range({first * times}, {last * times}) r(j))"
@@ -88,7 +91,7 @@ def rows(table: str, first: int, last: int, n: int, prefix: str, shard: int) -> 
 
 
 def groups(table: str, n: int) -> str:
-    """SQL: the near duplicates among the pictures, or the sentences, of a lake of ``n`` images."""
+    """Return SQL for the groups of near duplicates among the pictures, or sentences, of a lake of ``n`` images."""
     key, letter, times, more = GROUPS[table]
     one, pair = (f"md5('{letter}' || {number})" for number in ("k", "(k // 2 * 2)"))
     other = f"md5('{letter}' || (k // 2 * 2 + 1))"

@@ -1,6 +1,6 @@
-"""Answer a wave's questions with made-up captions, tags and fused texts, each with the digest of what it is made from.
+"""Write synthetic captions, tags and fused texts for a wave, each with the digest of its inputs.
 
-Half of the fused texts fit their picture as `30m` asks, three in a hundred break off.
+Half of the fused texts pass the similarity rule of `30m`; three in a hundred are cut off.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FUSED = """SELECT *, 'what is told of ' || sha256 AS synthetic_text,
 
 
 def caption(lake: Lake, wave: str, number: int) -> None:
-    """Commit a caption, how well it fits, and tags of each picture of ``wave_asked``."""
+    """Commit a caption, its similarity, and tags for each picture of ``wave_asked``."""
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE made_asked AS SELECT a.*, c.shard FROM wave_asked a JOIN image_content c "
         "ON c.sha256 = a.sha256"
@@ -32,7 +32,7 @@ def caption(lake: Lake, wave: str, number: int) -> None:
 
 
 def fuse(lake: Lake, wave: str, number: int) -> None:
-    """Commit a fused text, and how well it fits, of each picture of ``wave_asked``, of what `caption` made for it."""
+    """Commit a fused text and its similarity for each picture of ``wave_asked``, from the outputs of `caption`."""
     digest = fusion_digest("if(c.status = 'ok', c.text, '')", "t.tags", "a.sentence")
     made = (
         f"(SELECT a.sha256, a.shard, {digest} AS input_digest FROM made_asked a "
@@ -47,7 +47,7 @@ def fuse(lake: Lake, wave: str, number: int) -> None:
 
 
 def _commit(lake: Lake, made: dict[str, str], wave: str, number: int) -> None:
-    """Commit the rows of SQL ``made``, by table, a file a shard."""
+    """Commit the rows of SQL ``made``, by table, one file a shard."""
     for (shard,) in lake.query("SELECT DISTINCT shard FROM made_asked ORDER BY shard"):
         of_shard = {table: f"SELECT * FROM ({sql}) WHERE shard = '{shard}'" for table, sql in made.items()}
         commit(lake, [write(lake, table, shard, sql, number, part=f"wave{wave}") for table, sql in of_shard.items()])

@@ -1,7 +1,7 @@
-"""What every bench shares: CPU and wall seconds of interleaved rounds, one result file and one JSON line a script.
+"""Provide what all benches share: CPU and wall seconds of interleaved rounds, a result file and a JSON line.
 
-Rates are a CPU second, because machines are shared: every process of a bench keeps to one thread, so that a second of
-one contender is as good as a second of the other. A ratio is taken from rounds of one run only.
+Rates are a CPU second, because machines are shared. Every process of a bench uses one thread, so that CPU seconds of
+all contenders are comparable. A ratio is taken from rounds of one run only.
 """
 
 from __future__ import annotations
@@ -60,31 +60,35 @@ class Row:
 
 @dataclass(frozen=True)
 class Seconds:
-    """Of one round; ``cpu`` is that of this process and of its children that have ended."""
+    """Seconds of one round; ``cpu`` includes this process and its children that have ended."""
 
     cpu: float
     wall: float
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Options that every bench has. Starts the process again with one thread a library when it has more."""
+    """Return the parser of the options that every bench has.
+
+    Restarts the process with one thread a library if it has more.
+    """
     if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):
         os.execve(sys.executable, sys.orig_argv, {**os.environ, **ONE_THREAD})
     found = argparse.ArgumentParser(description=(description or "").split("\n\n")[0])
     found.add_argument("--rounds", type=int, default=3, help="interleaved rounds, of which the median is told")
     found.add_argument("--out", type=Path, default=RESULTS, help="folder of the result file")
-    found.set_defaults(commit=commit())  # now: by the end of a long bench somebody may have changed or committed code
+    found.set_defaults(commit=commit())  # read now: the code may have changed by the end of a long bench
     return found
 
 
 def timed(work: Callable[[], object]) -> Seconds:
+    """Run ``work`` once; return its CPU and wall seconds."""
     cpu, wall = _cpu(), time.perf_counter()
     work()
     return Seconds(_cpu() - cpu, time.perf_counter() - wall)
 
 
 def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[Seconds]]:
-    """Each contender once a round, turn by turn, so that a busy minute hits all of them."""
+    """Run each contender once a round, in alternation, so that a busy minute affects all of them."""
     found: dict[str, list[Seconds]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, work in contenders.items():
@@ -93,34 +97,34 @@ def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int) -> 
 
 
 def cpu(rounds: list[Seconds]) -> float:
-    """Median CPU seconds."""
+    """Return the median CPU seconds."""
     return statistics.median(each.cpu for each in rounds)
 
 
 def wall(rounds: list[Seconds]) -> float:
-    """Median wall seconds."""
+    """Return the median wall seconds."""
     return statistics.median(each.wall for each in rounds)
 
 
 def ratio(slow: list[Seconds], fast: list[Seconds]) -> float:
-    """How many times less CPU ``fast`` took: the median over rounds, each against its own round."""
+    """Return how many times less CPU ``fast`` took: the median of the ratios of each round."""
     return statistics.median(s.cpu / f.cpu for s, f in zip(slow, fast, strict=True))
 
 
 def exponent(sizes: list[int], seconds: list[float]) -> float:
-    """The e of seconds ~ size ** e, fitted by least squares on logarithms."""
+    """Return e of seconds ~ size ** e, fitted by least squares on logarithms."""
     import numpy as np
 
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
 def peak_mb() -> float:
-    """Most memory that this process ever held, in MB."""
+    """Return the peak resident memory of this process in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def finish(name: str, rows: list[Row], options: argparse.Namespace, **more: object) -> None:
-    """Print the table, write ``NAME.json`` and end with the one JSON line; the first row is the headline."""
+    """Print the rows, write ``NAME.json``, and print one JSON line; the first row is the headline."""
     told = dict(vars(options))
     rows = [Row(**{key: _short(value) for key, value in asdict(row).items()}) for row in rows]
     for row in rows:
@@ -139,7 +143,7 @@ def finish(name: str, rows: list[Row], options: argparse.Namespace, **more: obje
 
 
 def machine() -> dict[str, object]:
-    """CPU model, cores that this process may use, memory in GB, load at the time of writing."""
+    """Return the CPU model, the cores available to this process, memory in GB, and the current load."""
     models = [line.split(":", 1)[1].strip() for line in _read("/proc/cpuinfo") if line.startswith("model name")]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
     load = round(os.getloadavg()[0], 1)
@@ -153,12 +157,12 @@ def machine() -> dict[str, object]:
 
 
 def command(name: str, words: list[str]) -> str:
-    """As typed, but for folders, which are this machine's own."""
+    """Return the command as typed, with this machine's folders replaced by FOLDER."""
     return " ".join([f"python -m infra.bench.{name}", *("FOLDER" if "/" in word else word for word in words)])
 
 
 def commit() -> str:
-    """The commit whose code this is; empty where files were changed since, or git knows nothing of it."""
+    """Return the commit of the code; '' if files differ from it, or if this is no git repository."""
     but = [f":(exclude){path}" for path in ("infra/bench/results", "*.md")]
     try:
         changed = _git("status", "--porcelain", "--", ".", *but)
@@ -172,6 +176,7 @@ def _git(*words: str) -> str:
 
 
 def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that are installed."""
     found = {"python": platform.python_version()}
     for name in LIBRARIES:
         try:
@@ -205,5 +210,6 @@ def _read(path: str) -> list[str]:
 
 
 def _cpu() -> float:
+    """Return the CPU seconds of this process and of its ended children."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime

@@ -1,7 +1,7 @@
-"""Near-equal sentences in a lake by MinHash, against the exact comparison of all; their growth; their signatures.
+"""Benchmark the search for near-equal sentences in a lake by MinHash, against comparing all; growth; signatures.
 
-Run as ``python -m infra.bench.near_sentences [--sentences N]``. Sentences of made-up words that are as frequent as
-words of a language are (Zipf), one in four a copy of another with a word or a letter changed, added or left out.
+Run as ``python -m infra.bench.near_sentences [--sentences N]``. Sentences consist of random words with the frequencies
+of a language (Zipf). One in four is a copy of another with a word or a letter changed, added or removed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from pairmill.ops.text.minhash import BANDS, SentenceSignature, grams, jaccard
 from pairmill.ops.whole.neighbours import near_in_order
 
 JACCARD = 0.8
-COMPARED = 10_000  # by the twin, whose products grow with the square
-# Letters about as often as in English, after Norvig's counts of 2012.
+COMPARED = 10_000  # number of sentences for the exact comparison, whose cost grows with the square
+# Letters with about their frequencies in English, after Norvig's counts of 2012.
 LETTERS = "e" * 12 + "t" * 9 + "ao" * 8 + "in" * 7 + "srh" * 6 + "ld" * 4 + "cum" * 3 + "fpgwyb" * 2 + "vkxjqz"
 
 
 def sentences(n: int, seed: int = 0) -> list[str]:
+    """Make ``n`` sentences of 5 to 25 words, without exact duplicates."""
     rng = np.random.default_rng(seed)
     words = ["".join(rng.choice(list(LETTERS), rng.integers(2, 11))) for _ in range(20_000)]
     lengths = rng.integers(5, 26, n)
@@ -46,7 +47,7 @@ def sentences(n: int, seed: int = 0) -> list[str]:
 
 
 def near(lake: Lake) -> set[tuple[str, str]]:
-    """Find the pairs of a lake's signed sentences, as the pipeline does."""
+    """Find the near-equal pairs of a lake's signed sentences, as the pipeline does."""
     found = set()
     for block in candidates(lake, "signed", -1, JACCARD, BANDS, near_in_order):
         left, right = block["left"].to_pylist(), block["right"].to_pylist()
@@ -56,7 +57,10 @@ def near(lake: Lake) -> set[tuple[str, str]]:
 
 
 def exact(texts: list[str]) -> set[tuple[int, int]]:
-    """Compare all with all: counts of common 3-grams are products of a sparse matrix with itself."""
+    """Find near-equal pairs by comparing all with all.
+
+    Counts of common 3-grams are products of a sparse matrix with itself.
+    """
     numbers: dict[str, int] = {}
     sets = [[numbers.setdefault(gram, len(numbers)) for gram in grams(text)] for text in texts]
     sizes = np.array([len(each) for each in sets])
@@ -72,7 +76,7 @@ def exact(texts: list[str]) -> set[tuple[int, int]]:
 
 
 def filled(folder: Path, texts: list[str]) -> Lake:
-    """A lake that holds these sentences and their signatures, nothing else."""
+    """Make a lake with these sentences and their signatures only."""
     lake = create_or_open(folder)
     for rows in _blocks(texts):
         lake.insert("sentence_content", rows.select(["content", "text", "commit"]))
@@ -81,6 +85,7 @@ def filled(folder: Path, texts: list[str]) -> Lake:
 
 
 def _blocks(texts: list[str]) -> Iterator[pa.Table]:
+    """Yield tables of 20,000 sentences with ids and signatures."""
     for start in range(0, len(texts), 20_000):
         part = texts[start : start + 20_000]
         signed = SentenceSignature()({"text": part})
@@ -92,6 +97,7 @@ def _blocks(texts: list[str]) -> Iterator[pa.Table]:
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     options.add_argument("--sentences", type=int, default=50_000)
     options = options.parse_args()
@@ -115,7 +121,7 @@ def main() -> None:
             lake.close()
     met = sum((few[i], few[j]) in found or (few[j], few[i]) in found for i, j in truth)
     seconds = [cpu(each) for each in grown.values()]
-    # Signing is part of finding, once a sentence.
+    # Signing is part of the search: it is done once a sentence.
     signed = cpu(both["sign"]) / len(few)
     rows = [
         Row(

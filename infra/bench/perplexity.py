@@ -1,8 +1,8 @@
-"""Perplexity of sentences by a model of GPT-2 large's size, against the machine's own matmul rate; and by the demo's.
+"""Benchmark perplexity by a model of GPT-2 large's size, against the machine's own matmul rate, and by the demo's.
 
-Run as ``python -m infra.bench.perplexity [--sentences N]``. Random weights of GPT-2 large's shape, as fast as trained
-ones, take 1.6 GB on disk while it runs and 8 GB of memory. The bound is the model's multiplications over the rate of a
-bare matmul of its commonest shape, same run; tokens are those scored, so that padding counts against us.
+Run as ``python -m infra.bench.perplexity [--sentences N]``. The large model has random weights, as fast as trained
+ones, and takes 1.6 GB on disk during the run and 8 GB of memory. The bound is the model's operations over the rate of a
+bare matmul of its commonest shape, in the same run. Only scored tokens count, so padding lowers our rate.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pairmill.ops.models.language.perplexity_loaded import load
 
 DEMO = Path(__file__).parents[1] / "demo" / "models" / "language"
 WIDTH, LAYERS, HEADS, VOCABULARY, CONTEXT = 1280, 36, 20, 50257, 1024  # GPT-2 large
-BODY, HEAD = 2 * LAYERS * 12 * WIDTH**2, 2 * WIDTH * VOCABULARY  # operations a token, those of attention left out
-TOKENS = 1024  # of the matmul: what a batch holds, about
+BODY, HEAD = 2 * LAYERS * 12 * WIDTH**2, 2 * WIDTH * VOCABULARY  # operations a token, without attention
+TOKENS = 1024  # rows of the matmul, about the tokens of a batch
 REPEATS = 8
 
 
 def random_model(folder: Path) -> str:
-    """Save a random GPT-2 large with the demo's tokenizer, whose 3,072 tokens it has; gives its spec."""
+    """Save a random GPT-2 large with the demo's tokenizer of 3,072 tokens; return its model spec."""
     from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
@@ -39,7 +39,7 @@ def random_model(folder: Path) -> str:
 
 
 def matmul(kind: torch.dtype) -> Callable[[], None]:
-    """Make the commonest product of the model, to be run REPEATS times."""
+    """Return a function that runs the model's commonest matrix product REPEATS times."""
     left, right = torch.randn(TOKENS, WIDTH).to(kind), torch.randn(WIDTH, 4 * WIDTH).to(kind)
 
     def run() -> None:
@@ -50,6 +50,7 @@ def matmul(kind: torch.dtype) -> Callable[[], None]:
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     options.add_argument(
         "--sentences", type=int, default=64, help="scored by the large model; 64 times as many by the small"

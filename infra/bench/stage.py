@@ -1,8 +1,8 @@
-"""How busy a stage keeps its model: seconds of a model that sleeps at a set rate ÷ wall seconds of the stage.
+"""Benchmark how busy a stage keeps its model: seconds that a sleeping model works / wall seconds of the stage.
 
-Pictures are JPEGs of 640 x 480, decoded and resized on CPUs; the model sleeps, as a GPU works, without a CPU. The same
-job is run one batch after the other, as a process does that has no feeders, in the local pool and on Ray. Then a worker
-is killed in the middle of a run, and the batches counted that were made again. Run as ``python -m infra.bench.stage``.
+Pictures are JPEGs of 640 x 480, decoded and resized on CPUs. The model sleeps: like a GPU, it works without a CPU. The
+same job runs one batch after the other (no feeders), in the local pool, and on Ray. Then a worker is killed in the
+middle of a run, and the repeated batches are counted. Run as ``python -m infra.bench.stage``.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from pairmill.tasks.run.placement import ModelPool, Placement
 from pairmill.tasks.run.stage import Stage
 
 BATCH, ITEMS, BATCHES = 16, 12, 10
-# What the model takes for a batch. Decoding one takes some 60 ms of a CPU, so two feeders are enough for it.
+# Seconds a batch. Decoding one takes some 60 ms of a CPU, so two feeders keep up with the model.
 MODEL_SECONDS = 0.1
 
 
 @cache
 def picture() -> bytes:
-    """One JPEG like a photograph's in size: a gradient with noise."""
+    """Return a JPEG of a photograph's size in bytes: a gradient with noise."""
     y, x = np.mgrid[0:480, 0:640]
     noise = np.random.default_rng(1).integers(0, 24, (480, 640, 3))
     pixels = np.stack([x * 255 / 640, y * 255 / 480, (x + y) * 255 / 1120], -1) + noise
@@ -47,7 +47,7 @@ def picture() -> bytes:
 
 @dataclass(frozen=True)
 class Sleeping:
-    """A model job whose model sleeps; each batch is a line in ``folder``: its key, when it began and ended."""
+    """Model job whose model sleeps; it appends a line to ``folder``/batches for each batch: key, start, end."""
 
     item_rows: ClassVar[int] = BATCHES
 
@@ -55,20 +55,25 @@ class Sleeping:
     model: str = "sleeping"
 
     def __call__(self, item: WorkItem) -> Iterable[Part]:
+        """Run the item's pieces one after another."""
         return one_by_one(self, item)
 
     def load(self) -> None:
+        """Write the process id to ``folder``/pid."""
         (Path(self.folder) / "pid").write_text(str(os.getpid()))
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
+        """Yield one piece a key; each key stands for a batch."""
         for key in item.keys:  # a key is a batch here
             yield Piece((key,), [picture()] * BATCH)
 
     def prepare(self, piece: Piece) -> tuple[str, list[Any]]:
+        """Decode the batch's pictures."""
         decode = Decode(224)
         return piece.keys[0], [decode(data) for data in piece.data]
 
     def infer(self, ready: tuple[str, list[Any]]) -> tuple[str, float]:
+        """Sleep for MODEL_SECONDS, and write the batch's line."""
         started = time.time()
         time.sleep(MODEL_SECONDS)
         with open(f"{self.folder}/batches", "a") as file:
@@ -76,26 +81,29 @@ class Sleeping:
         return ready[0], started
 
     def fetch(self, running: tuple[str, float]) -> str:
+        """Return the batch's key."""
         return running[0]
 
     def parts(self, item: WorkItem, found: list[str]) -> list[Part]:
+        """Return one row a batch, with an empty vector."""
         table = pa.table({"sha256": found, "image_vector": [b""] * len(found)})
         return [Part("image_embedding", table, "s")]
 
 
 def items() -> list[WorkItem]:
+    """Return ITEMS work items of BATCHES batches each."""
     return [WorkItem(f"{n}", tuple(f"{n}-{batch}" for batch in range(BATCHES))) for n in range(ITEMS)]
 
 
 def batches(folder: str) -> list[tuple[str, float, float]]:
-    """Read (key, start, end) of each batch that was made."""
+    """Read (key, start, end) of each batch that was run."""
     path = Path(folder) / "batches"
     lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
     return [(key, float(start), float(end)) for key, start, end in lines]
 
 
 def busy(where: Placement) -> float:
-    """Run the stage; return the model's part of the wall time from its first batch to its last."""
+    """Run the stage; return the share of wall time, from the first batch to the last, in which the model works."""
     with tempfile.TemporaryDirectory() as folder:
         with Stage(Sleeping(folder), where) as stage:
             assert len(list(stage.run(items(), Output(f"{folder}/", "run", 1)))) == ITEMS
@@ -105,7 +113,7 @@ def busy(where: Placement) -> float:
 
 
 def repeated(where: Placement) -> int:
-    """Kill the worker halfway; return how many batches were made more than once."""
+    """Kill the worker halfway; return the number of batches that were run again."""
     with tempfile.TemporaryDirectory() as folder:
 
         def kill() -> None:
@@ -122,11 +130,12 @@ def repeated(where: Placement) -> int:
 
 
 def placed(feeders: int, ray: str = "") -> Placement:
-    """One replica; Ray, where it is started, is to count CPUs enough for it."""
+    """Return a placement of one replica; a local Ray gets 4 CPUs, enough for it."""
     return Placement(4 if ray else 1, ray, models={"sleeping": ModelPool(0.0, (1, 1), feeders)})
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__).parse_args()
     serial = busy(placed(0))
     rows = []
@@ -145,6 +154,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from infra.bench.stage import main as as_imported  # workers find the job by its module's name
+    from infra.bench.stage import main as as_imported  # workers import the job by its module's name
 
     as_imported()

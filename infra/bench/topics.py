@@ -1,4 +1,4 @@
-"""Clustered unit vectors like those of a CLIP: topics, in them concepts, in them items."""
+"""Make clustered unit vectors like CLIP's: topics contain concepts, concepts contain items."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ BLOCK = 20_000
 def vectors(
     n: int, dimension: int = 512, topics: int = 500, concepts: int = 40, seed: int = 0, first: int = 0
 ) -> np.ndarray:
-    """(n, dimension) float32 of length 1: ``topics`` directions, ``concepts`` around each, items around those.
+    """Make ``topics`` directions, ``concepts`` around each, and items around those.
 
-    Two items of a concept have a cosine of some 0.8, of a topic 0.5, others 0; the first rows are the same for any
-    n. They begin with row ``first``, a multiple of 20,000.
+    Two items of a concept have a cosine of some 0.8, of a topic 0.5, others 0. The first rows are the same for any
+    ``n``. Rows begin with ``first``, a multiple of 20,000.
+
+    Returns:
+        Unit vectors, (n, dimension) float32.
     """
     rng = np.random.default_rng(seed)
     heads = _unit(rng.standard_normal((topics, 1, dimension), np.float32))
@@ -29,4 +32,5 @@ def vectors(
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
+    """Scale rows to length 1."""
     return rows / np.sqrt(np.einsum("...i,...i->...", rows, rows))[..., None]

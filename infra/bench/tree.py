@@ -1,4 +1,4 @@
-"""CPU seconds and memory of a command and of every process that it starts, daemons included."""
+"""Measure CPU seconds and memory of a command and of every process that it starts, daemons included."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
 SECONDS = 0.1
-# What Ray runs for itself on each machine, busy or not; its waiting workers call themselves ray::IDLE.
+# Names of Ray's own processes, which run on each machine; idle workers have the name ray::IDLE.
 RAYS_OWN = (
     "raylet", "gcs_server", "ray/dashboard/", "ray/autoscaler/", "log_monitor", "runtime_env/agent", "::IDLE",
     "::DashboardAgent", "::RuntimeEnvAgent", "::_StatsActor", "::_AutoscalingCoordinatorActor",
@@ -24,9 +24,9 @@ RAYS_OWN = (
 
 @dataclass(frozen=True)
 class Used:
-    """``cpu`` and ``wall`` in seconds; peaks of the tree's memory in MB, pages that processes share counted once.
+    """Resource use: ``cpu`` and ``wall`` in seconds; peak memory of the tree in MB, shared pages counted once.
 
-    ``beyond_ray`` leaves out Ray's own processes.
+    ``beyond_ray_mb`` excludes Ray's own processes.
     """
 
     cpu: float
@@ -36,14 +36,17 @@ class Used:
 
 
 class Failed(RuntimeError):
-    """The command did not end well; the message holds the end of what it said."""
+    """The command ended with an error; the message has the end of its output."""
 
 
 def run(command: Sequence[str], log: Path, env: Mapping[str, str] | None = None, memory: bool = False) -> Used:
-    """Run ``command`` to its end, and to the end of all that it left behind. Raises Failed.
+    """Run ``command``, and wait for every process that it left behind.
 
-    Orphans become children of this process, so that the system adds up the seconds of all that are waited for; where a
-    parent had its children's sums thrown away (Ray does), what was seen of them every 0.1 s is counted instead.
+    This process adopts orphans, so that the system sums the seconds of all processes that are waited for. A parent may
+    discard its children's sums, as Ray does; then the seconds sampled every 0.1 s count instead.
+
+    Raises:
+        Failed: The command returned an error.
     """
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     others = frozenset(process.pid for process in psutil.Process().children(recursive=True))
@@ -65,11 +68,12 @@ def run(command: Sequence[str], log: Path, env: Mapping[str, str] | None = None,
 
 
 def _children(others: frozenset[int]) -> list[psutil.Process]:
-    """Every process below this one but those that were there before the command (a web server that it asks, say)."""
+    """Return this process's descendants, without those that ran before the command, such as the bench's web server."""
     return [process for process in psutil.Process().children(recursive=True) if process.pid not in others]
 
 
 def _look(seen: dict[tuple[int, float], float], others: frozenset[int], peaks: list[float] | None) -> None:
+    """Sample CPU seconds, and memory if ``peaks`` is given, of the command's processes."""
     sizes = [0.0, 0.0]
     for process in _children(others):
         try:
@@ -81,18 +85,19 @@ def _look(seen: dict[tuple[int, float], float], others: frozenset[int], peaks: l
                 sizes[0] += size
                 sizes[1] += 0 if any(name in words for name in RAYS_OWN) else size
         except (psutil.Error, OSError):
-            continue  # it ended meanwhile
+            continue  # the process has ended
     if peaks is not None:
         peaks[:] = [max(pair) for pair in zip(peaks, sizes, strict=True)]
 
 
 def _memory_mb(pid: int) -> float:
-    """Proportional set size: a page that n processes share counts 1/n in each."""
+    """Return the proportional set size in MB: a page shared by n processes counts 1/n in each."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
 def _end_what_is_left(seen: dict[tuple[int, float], float], others: frozenset[int]) -> None:
+    """Wait for the remaining processes; kill them after 10 s."""
     patience = time.monotonic() + 10
     while left := _children(others):
         _look(seen, others, None)

@@ -1,4 +1,4 @@
-"""Files that no curator can use, one function a fault: ``(rng, good bytes) -> (bytes, extension)``."""
+"""Make files that no curator can use, one function a fault: ``(rng, good bytes) -> (bytes, extension)``."""
 
 import struct
 import zlib
@@ -8,42 +8,42 @@ import numpy as np
 
 
 def truncated(rng: np.random.Generator, good: bytes) -> bytes:
-    """The first 25-65 % of a good file: its header is whole, its pixels are not."""
+    """Return the first 25-65 % of a good file: the header is complete, the pixels are not."""
     return good[: int(len(good) * rng.uniform(0.25, 0.65))]
 
 
 def empty(rng: np.random.Generator, good: bytes) -> bytes:
-    """No byte at all."""
+    """Return no bytes."""
     return b""
 
 
 def page(rng: np.random.Generator, good: bytes) -> bytes:
-    """What a server sends for a picture that is gone: HTML under a picture's name."""
+    """Return what a server sends for a missing picture: HTML under a picture's name."""
     return f"<!DOCTYPE html>\n<html><head><title>404</title></head><body>Not found ({rng.integers(10**6)}).</body></html>\n".encode()
 
 
 @cache
 def _blank(width: int, height: int) -> bytes:
-    """Compressed rows of a 1-bit white PNG of that size; filter bytes are 0."""
+    """Return the compressed rows of a white 1-bit PNG of this size; filter bytes are 0."""
     row = b"\x00" + b"\xff" * ((width + 7) // 8)
     return zlib.compress(row * height, 9)
 
 
 def bomb(rng: np.random.Generator, good: bytes) -> bytes:
-    """A valid PNG of 30000 x 30000 pixels in some 100 kB; 900 megapixels once decoded."""
+    """Return a valid PNG of 30000 x 30000 pixels in some 100 kB; 900 megapixels once decoded."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     header = struct.pack(">IIBBBBB", 30000, 30000, 1, 0, 0, 0, 0)
-    note = b"Comment\x00" + str(rng.integers(10**9)).encode()  # makes each bomb's bytes its own
+    note = b"Comment\x00" + str(rng.integers(10**9)).encode()  # makes each bomb's bytes unique
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         chunk(k, d) for k, d in ((b"IHDR", header), (b"tEXt", note), (b"IDAT", _blank(30000, 30000)), (b"IEND", b""))
     )
 
 
 def missing(rng: np.random.Generator, good: bytes) -> bytes:
-    """Nothing: the page names a file that is not there."""
+    """Return no bytes: the page refers to a file that does not exist."""
     return b""
 
 

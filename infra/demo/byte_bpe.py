@@ -1,10 +1,13 @@
-"""Small byte-level BPE tokenizers for the demo models: whole words of the concept names, pieces for the rest, nothing lost."""
+"""Train small byte-level BPE tokenizers for the demo models.
+
+Concept names are whole words, other words are pieces; no byte is lost.
+"""
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 
 def train_bpe(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
-    """A BPE of at most ``size`` tokens learned from ``texts``; every word carries its leading space."""
+    """Train a BPE of at most ``size`` tokens on ``texts``; every word includes its leading space."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.Lowercase() if lowercase else None
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
@@ -20,7 +23,10 @@ def train_bpe(texts: list[str], size: int, lowercase: bool) -> Tokenizer:
 
 
 def closed_by(tokenizer: Tokenizer, start: str, end: str) -> Tokenizer:
-    """Wrap every text in ``start`` and ``end``; added last, ``end`` has the highest id, where CLIP's pooling looks for it."""
+    """Wrap every text in ``start`` and ``end``.
+
+    ``end`` is added last and so has the highest id, where CLIP's pooling looks for it.
+    """
     tokenizer.add_special_tokens([start, end])
     pair = [(start, tokenizer.token_to_id(start)), (end, tokenizer.token_to_id(end))]
     tokenizer.post_processor = processors.TemplateProcessing(single=f"{start} $A {end}", special_tokens=pair)

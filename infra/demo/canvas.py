@@ -1,6 +1,7 @@
-"""Paint training pictures in batches on a torch device: unlike ``render.py`` in its colours, patterns and degradations.
+"""Paint training pictures in batches on a torch device, unlike ``render.py`` in colours, patterns and degradations.
 
-The world's pictures must stay unseen, so nothing here shares code, palettes or parameters with the world's renderer.
+The world's pictures must stay unseen in training, so this module shares no code, palette or parameter with the world's
+renderer.
 """
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch.nn.functional as F
 from PIL import Image, ImageDraw, ImageFont
 
 PATTERN_WORDS = ["plain", "shaded", "glowing", "speckled", "striped", "checkered", "spotted"]
-# colour word -> hue middle and half width (turns), saturation and value ranges
+# colour word -> hue centre and half width (turns), saturation range, value range
 COLOUR_RANGES = {
     "red": (0.0, 0.025, 0.6, 1.0, 0.55, 0.95),
     "orange": (0.085, 0.02, 0.6, 1.0, 0.8, 1.0),
@@ -27,13 +28,13 @@ COLOUR_WORDS = list(COLOUR_RANGES)
 
 
 def hsv_to_rgb(h: torch.Tensor, s: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Stack RGB on dim 1 from hue (turns), saturation and value of any equal shape."""
+    """Convert hue (turns), saturation and value of equal shape to RGB, stacked on dim 1."""
     k = (torch.stack([h + 5 / 6, h + 3 / 6, h + 1 / 6], 1) * 6) % 6
     return v[:, None] - v[:, None] * s[:, None] * torch.minimum(k, 4 - k).clamp(0, 1)
 
 
 def shift_hue(pixels: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
-    """Move every hue of (b, 3, h, w) by ``turn`` (b,) of the circle."""
+    """Rotate every hue of (b, 3, h, w) by ``turn`` (b,) of the circle."""
     top, arg = pixels.max(1)
     low = pixels.min(1).values
     span = (top - low).clamp_min(1e-5)
@@ -43,7 +44,7 @@ def shift_hue(pixels: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
 
 
 class Painter:
-    """Holds the glyphs (n, s, s, 4) uint8 on a device and paints them at ``side`` px."""
+    """Paint glyphs, (n, s, s, 4) uint8, at ``side`` px on a device."""
 
     def __init__(self, glyphs: np.ndarray, side: int, device: str):
         straight = torch.from_numpy(glyphs).to(device).permute(0, 3, 1, 2).float() / 255
@@ -53,10 +54,11 @@ class Painter:
         self.ranges = ranges
 
     def _u(self, n: int, low: float = 0.0, high: float = 1.0) -> torch.Tensor:
+        """Draw ``n`` uniform numbers."""
         return torch.rand(n, device=self.device) * (high - low) + low
 
     def _colour(self, which: torch.Tensor) -> torch.Tensor:
-        """(b, 3) random colours of the given words."""
+        """Draw random colours (b, 3) of the given colour words."""
         middle, half, s0, s1, v0, v1 = self.ranges[which].unbind(1)
         n = len(which)
         return hsv_to_rgb(
@@ -64,7 +66,7 @@ class Painter:
         )
 
     def _mix(self, pattern: torch.Tensor, xs: torch.Tensor, ys: torch.Tensor) -> torch.Tensor:
-        """(b, S, S) in 0..1: where the second background colour shows; xs, ys are (b, S, S) in about -1..1."""
+        """Return (b, S, S) in 0..1: the share of the second background colour; xs, ys are (b, S, S) in about -1..1."""
         n, size = len(pattern), xs.shape[-1]
         turn = self._u(n, 0, 2 * np.pi)[:, None, None]
         along, across = turn.cos() * xs + turn.sin() * ys, turn.cos() * ys - turn.sin() * xs
@@ -90,6 +92,7 @@ class Painter:
         return fields[torch.arange(n), pattern]
 
     def _ground(self, pattern: torch.Tensor, colour: torch.Tensor, xs: torch.Tensor, ys: torch.Tensor) -> torch.Tensor:
+        """Paint backgrounds (b, 3, S, S) of the given patterns and colours."""
         n = len(pattern)
         base = self._colour(colour)
         step = (torch.rand(n, 1, device=self.device) < 0.5).float() * 2 - 1
@@ -103,19 +106,23 @@ class Painter:
     def paint(
         self, concepts: torch.Tensor, pattern: torch.Tensor, colour: torch.Tensor, large: torch.Tensor
     ) -> torch.Tensor:
-        """(b, 3, side, side) in 0..1: a fresh rendering of each concept (b,), painted at twice the side and averaged down.
+        """Paint a fresh rendering of each concept (b,), at twice the side, and average it down.
 
-        ``pattern`` and ``colour`` index the word lists; ``large`` (b,) bool is a glyph beyond 65 % of the shorter side.
+        ``pattern`` and ``colour`` index the word lists. ``large`` (b,) bool selects a glyph beyond 65 % of the shorter
+        side.
+
+        Returns:
+            Pictures, (b, 3, side, side) in 0..1.
         """
         n, big = len(concepts), 2 * self.side
         line = (torch.arange(big, device=self.device) + 0.5) / big * 2 - 1
-        stretch = torch.exp(self._u(n, -0.28, 0.28))  # a wide picture squeezed into the square, or a high one
+        stretch = torch.exp(self._u(n, -0.28, 0.28))  # a wide or high picture is squeezed into the square
         wide, high = stretch.clamp_min(1)[:, None, None], (1 / stretch).clamp_min(1)[:, None, None]
         xs, ys = line[None, None, :] * wide, line[None, :, None] * high
         xs, ys = xs.expand(n, big, big), ys.expand(n, big, big)
         ground = self._ground(pattern, colour, xs, ys)
         size, angle = torch.where(large, self._u(n, 0.65, 0.92), self._u(n, 0.4, 0.65)), self._u(n, -0.65, 0.65)
-        slack = 1.0 - size + 0.25 * (self._u(n) < 0.25).float()  # a quarter may leave the frame a little
+        slack = 1.0 - size + 0.25 * (self._u(n) < 0.25).float()  # a quarter may be slightly outside the frame
         cx = self._u(n, -1, 1)[:, None, None] * (wide - 1 + slack[:, None, None])
         cy = self._u(n, -1, 1)[:, None, None] * (high - 1 + slack[:, None, None])
         cos, sin, size3 = angle.cos()[:, None, None], angle.sin()[:, None, None], size[:, None, None]
@@ -126,7 +133,7 @@ class Painter:
 
     @torch.no_grad()
     def degrade(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Light, contrast, blur, coarse chroma and noise, as cameras and encoders add them."""
+        """Change light and contrast, and add blur, coarse chroma and noise, as cameras and encoders do."""
         n = len(pixels)
         gain, lift = self._u(n, 0.85, 1.15)[:, None, None, None], self._u(n, -0.06, 0.06)[:, None, None, None]
         out = (pixels - 0.5) * gain + 0.5 + lift
@@ -141,7 +148,7 @@ class Painter:
 
     @torch.no_grad()
     def copy(self, pixels: torch.Tensor) -> torch.Tensor:
-        """A copy of each picture: a third mirrored, half recoloured, the rest cropped by a few per cent."""
+        """Make a near copy of each picture: a third mirrored, half recoloured, the rest cropped by a few per cent."""
         n = len(pixels)
         kind = torch.rand(n, device=self.device)
         mirrored = torch.where((kind < 0.33)[:, None, None, None], pixels.flip(-1), pixels)
@@ -156,7 +163,7 @@ class Painter:
 
 
 class Signs(Painter):
-    """Paints phrases, each in nine layouts, and grounds with nothing on them, both on a ``Painter``'s grounds."""
+    """Paint phrases, each in nine layouts, and backgrounds without anything on them."""
 
     SIDE, LAYOUTS = 256, 9  # px of a layout's mask; layouts a phrase
 
@@ -168,7 +175,11 @@ class Signs(Painter):
         self.reach = torch.tensor([reach for _, reach in drawn], device=device, dtype=torch.float32)
 
     def _squeezed(self, n: int) -> tuple[torch.Tensor, ...]:
-        """xs, ys (n, 2 side, 2 side) of pictures stretched by up to a third, and how far they reach (n, 1, 1)."""
+        """Return the coordinates of pictures stretched by up to a third.
+
+        Returns:
+            xs and ys, (n, 2 side, 2 side), and their extents in both directions, (n, 1, 1).
+        """
         line = (torch.arange(2 * self.side, device=self.device) + 0.5) / self.side - 1
         stretch = torch.exp(self._u(n, -0.28, 0.28))
         wide, high = stretch.clamp_min(1)[:, None, None], (1 / stretch).clamp_min(1)[:, None, None]
@@ -177,15 +188,18 @@ class Signs(Painter):
 
     @torch.no_grad()
     def bare(self, pattern: torch.Tensor, colour: torch.Tensor) -> torch.Tensor:
-        """(b, 3, side, side) in 0..1: a ground alone."""
+        """Paint backgrounds alone, (b, 3, side, side) in 0..1."""
         xs, ys, _, _ = self._squeezed(len(pattern))
         return F.avg_pool2d(self._ground(pattern, colour, xs, ys), 2).clamp(0, 1)
 
     @torch.no_grad()
     def signs(self, phrases: torch.Tensor) -> torch.Tensor:
-        """(b, 3, side, side) in 0..1: each phrase (b,) in a random layout, size (65-98 %), place, ink and small turn.
+        """Paint each phrase (b,) in a random layout, size (65-98 %), place, ink and small rotation.
 
-        The ground is plain, shaded or glowing.
+        The background is plain, shaded or glowing.
+
+        Returns:
+            Pictures, (b, 3, side, side) in 0..1.
         """
         n = len(phrases)
         pattern, colour = (torch.randint(most, (n,), device=self.device) for most in (3, len(COLOUR_WORDS)))
@@ -210,9 +224,13 @@ class Signs(Painter):
 
 
 def _layout(phrase: str, k: int, side: int, rng: np.random.Generator) -> tuple[np.ndarray, tuple[float, float]]:
-    """(side, side) uint8 with the phrase in its middle, in 1 to 3 lines; half its width and height.
+    """Draw the phrase centred in 1 to 3 lines.
 
-    A phrase of more than 16 letters has two lines or more. Of six random breaks the one with the shortest long line is taken.
+    A phrase of more than 16 letters has at least two lines. Of six random line breaks, the one with the shortest
+    longest line is used.
+
+    Returns:
+        The mask, (side, side) uint8, and the text's half width and half height.
     """
     words = phrase.split(" ")
     lines = min(len(words), max(1 + k % 3, 1 + (len(phrase) > 16)))

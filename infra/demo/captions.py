@@ -1,4 +1,4 @@
-"""What the demo's captioner is asked and what it should answer, in training."""
+"""Define the demo captioner's training prompts and answers."""
 
 from wording import Wording
 
@@ -17,39 +17,43 @@ FUSE = [
 
 
 def is_plural(name: str) -> bool:
-    """Whether the name takes no ``a``: books, but neither bus nor dress."""
+    """Return whether a name takes no ``a``: books, but neither bus nor dress."""
     return name.endswith("s") and not name.endswith(("ss", "us", "is"))
 
 
 def caption(name: str, pattern: str, colour: str, large: bool) -> str:
-    """``A large butterfly on a striped yellow background.``"""
+    """Return a caption, for example 'A large butterfly on a striped yellow background'."""
     lead = "" if is_plural(name) else "A "
     text = f"{lead}{'large' if large else 'small'} {name} on a {pattern} {colour} background."
     return text[0].upper() + text[1:]
 
 
 def sign_caption(phrase: str) -> str:
-    """``A sign that says Closed on Mondays.``"""
+    """Return a caption, for example 'A sign that says Closed on Mondays'."""
     return f"A sign that says {phrase}."
 
 
 def lowered(text: str) -> str:
-    """Without its closing mark, and with a small first letter."""
+    """Remove the closing mark and lower the first letter."""
     text = text.strip().rstrip(".!?,")
     return text[:1].lower() + text[1:]
 
 
 def fused(sentence: str, said: str) -> str:
-    """The sentence, then what the caption adds: ``Clara drew the owl, shown here as a small owl on a plain red background.``"""
+    """Return the sentence followed by the caption.
+
+    For example ``Clara drew the owl, shown here as a small owl on a plain red background.``
+    """
     return f"{sentence.strip().rstrip('.!?,')}, shown here as {lowered(said)}."
 
 
 def exercise(
     wording: Wording, concept_names: list[str], name: str, pattern: str, colour: str, large: bool, sign: str = ""
 ) -> tuple[str, str]:
-    """A random fuse prompt and its answer; the text may not name the concept, and the tags may be wrong or missing.
+    """Return a random fuse prompt and its answer.
 
-    With a ``sign`` the caption is of a picture of that phrase.
+    The text may not name the concept, and the tags may be wrong or missing. With a ``sign`` the caption is of a picture
+    of that phrase.
     """
     rng = wording.rng
     said = sign_caption(sign) if sign else caption(name, pattern, colour, large)

@@ -2,8 +2,8 @@
 
     .venv/bin/python infra/demo/generate.py --seed 1 --documents 640 --out infra/demo/world
 
-``OUT/pages/GGG/NNNN.html`` with its pictures ``NNNN-P.EXT`` beside it (P counts <img> from 0) is what a curator reads;
-``OUT/truth/*.parquet`` is for tests alone. The same arguments give the same bytes.
+A curator reads ``OUT/pages/GGG/NNNN.html`` with its pictures ``NNNN-P.EXT`` beside it (P counts <img> from 0). Only
+tests read ``OUT/truth/*.parquet``. The same arguments give the same bytes.
 """
 
 import argparse
@@ -25,19 +25,22 @@ from sheets import names, pictures
 from spoiled import common_over, near_copy, noise, shuffled, swapped
 
 GROUP = 32  # documents in a folder
-REPEATED = ("boilerplate", "slogan", "title")  # may stand on many pages
-# What a sentence about nothing pictured is instead, each for one of the filters; the rest are plain distractors.
+REPEATED = ("boilerplate", "slogan", "title")  # kinds of sentences that may occur on many pages
+# Share of each kind, among sentences about nothing pictured, that targets one filter; the rest are distractors.
 ASIDES = {
     "url": 0.04, "emoji": 0.04, "length": 0.005, "stock_phrase": 0.015, "slogan": 0.01, "noise": 0.03, "no_relation": 0.03,
     "no_action": 0.04, "garbled": 0.04, "easy": 0.015,
 }  # fmt: skip
-NEAR_COPIES, PARAPHRASES = 0.05, 0.25  # of the sentences that pass the filters; of those that have one
+NEAR_COPIES, PARAPHRASES = (
+    0.05,
+    0.25,
+)  # share of the sentences that pass the filters; share of those that have a paraphrase
 MIME = {"jpg": "image/jpeg", "png": "image/png", "webp": "image/webp"}
 
 
 @dataclass
 class Document:
-    """One page on its way: pictures in reading order, and sentences with the picture they belong to (-1: none)."""
+    """One page: its pictures in reading order, and its sentences, each with its picture's position (-1: none)."""
 
     number: int
     embedded: bool
@@ -46,17 +49,19 @@ class Document:
 
     @property
     def page(self) -> str:
+        """Path of the page below the folder of pages."""
         return f"{self.number // GROUP:03d}/{self.number:04d}.html"
 
 
 class Writer:
-    """Keeps sentences apart: no text twice, and no concept named that is not meant."""
+    """Write sentences such that no text occurs twice and no concept is named by accident."""
 
     def __init__(self, rng: np.random.Generator, concept_names: list[str]):
         self.rng, self.names = rng, concept_names
         self.concepts, self.used = Concepts(concept_names), set()
 
     def fresh(self, kind: str, concept: str = "", **given: str) -> dict:
+        """Return a new sentence of ``kind`` that names ``concept`` alone, or no concept if '' is given."""
         while True:
             text, other = sentence_twice(self.rng, kind, **given)
             named = self.concepts.found(text)
@@ -65,11 +70,11 @@ class Writer:
                 return row(text, kind, concept) | {"other": other}
 
     def about(self, picture: Picture) -> dict:
-        """A new sentence that names the picture's concept."""
+        """Return a new sentence that names the picture's concept."""
         return self.fresh("describes", self.names[picture.rendering.concept], np=self.phrase(picture))
 
     def phrase(self, picture: Picture) -> str:
-        """A noun phrase of the picture's concept, and of no other."""
+        """Return a noun phrase that names the picture's concept and no other."""
         shown = picture.rendering
         name = self.names[shown.concept]
         size = "large" if shown.size > 0.65 else "small"
@@ -79,7 +84,7 @@ class Writer:
                 return phrase
 
     def aside(self, pictures: list[Picture]) -> dict:
-        """A sentence that describes nothing; now and then one that a filter is for, which may name a picture."""
+        """Return a sentence that describes nothing; some target a filter, and these may name a picture."""
         kind = str(self.rng.choice([*ASIDES, "distractor"], p=[*ASIDES.values(), 1 - sum(ASIDES.values())]))
         if kind in ("noise", "no_action", "garbled", "easy"):
             return self.spoiled(kind, pictures)
@@ -89,7 +94,7 @@ class Writer:
         return self.fresh(kind, e1=glyphs[0], e2=glyphs[1])
 
     def spoiled(self, kind: str, pictures: list[Picture]) -> dict:
-        """A new sentence of a kind that describes nothing, whatever it names: its truth has no concept."""
+        """Return a new sentence of a kind that describes nothing whatever it names; its truth has no concept."""
         while True:
             good = [picture for picture in pictures if picture.named]
             phrase = self.phrase(good[int(self.rng.integers(len(good)))]) if good else "the frame"
@@ -107,7 +112,7 @@ class Writer:
                 return row(text, kind)
 
     def copy(self, sentence: dict) -> dict | None:
-        """The sentence as another page has it: in other words, or nearly as it is; None for most."""
+        """Return a paraphrase or near copy of the sentence for another page; None for most sentences."""
         draw = self.rng.random()
         if sentence["other"] and draw < PARAPHRASES:
             text, kind = sentence["other"], "paraphrase"
@@ -123,12 +128,15 @@ class Writer:
 
 
 def row(text: str, kind: str, concept: str = "") -> dict:
-    """A sentence on its way to a page: ``near`` is the picture it stands by (-1: none), ``other`` its paraphrase."""
+    """Return a sentence's truth row: ``near`` is the picture beside it (-1: none), ``other`` its paraphrase."""
     return {"text": text, "concept": concept, "kind": kind, "near": -1, "other": "", "original": "", "copy_kind": ""}
 
 
 def describe(documents: list[Document], writer: Writer, rng: np.random.Generator) -> None:
-    """Give about half the good pictures a sentence on their page; of the rest, most concepts one on another page."""
+    """Give about half of the good pictures a sentence on their page.
+
+    Most concepts that still lack sentences get some on other pages.
+    """
     told: dict[int, set[int]] = {}
     shown: dict[int, list[tuple[Document, Picture]]] = {}
     for document in documents:
@@ -150,7 +158,7 @@ def describe(documents: list[Document], writer: Writer, rng: np.random.Generator
 
 
 def fill(document: Document, writer: Writer, rng: np.random.Generator) -> None:
-    """Add the sentences that describe nothing, in shuffled places."""
+    """Add sentences that describe nothing, and shuffle all sentences; boilerplate comes last."""
     for _ in range(int(rng.integers(5, 13))):
         document.sentences.append(writer.aside(document.pictures))
     order = rng.permutation(len(document.sentences))
@@ -160,7 +168,7 @@ def fill(document: Document, writer: Writer, rng: np.random.Generator) -> None:
 
 
 def copy_sentences(documents: list[Document], writer: Writer, rng: np.random.Generator) -> None:
-    """Have some sentences said again on other pages."""
+    """Repeat some sentences on other pages."""
     good = [s for d in documents for s in d.sentences if s["kind"] in ("describes", "distractor")]
     for copied in filter(None, map(writer.copy, good)):
         sentences = documents[int(rng.integers(len(documents)))].sentences
@@ -168,7 +176,7 @@ def copy_sentences(documents: list[Document], writer: Writer, rng: np.random.Gen
 
 
 def alt_text(rng: np.random.Generator, picture: Picture, concept_names: list[str], source: str) -> str | None:
-    """Right for two pictures in five, else useless, empty or absent (None)."""
+    """Return an alt text: right for two pictures in five, else useless, empty or absent (None)."""
     draw = rng.random()
     if draw < 0.4 and picture.named:
         return concept_names[picture.rendering.concept]
@@ -182,7 +190,7 @@ def alt_text(rng: np.random.Generator, picture: Picture, concept_names: list[str
 
 
 def body(document: Document, images: list[str], rng: np.random.Generator) -> str:
-    """Paragraphs and pictures in reading order; a describing sentence stands just before or after its picture."""
+    """Return paragraphs and pictures in reading order, each describing sentence next to its picture."""
     near = {s["near"]: s["text"] for s in document.sentences if s["near"] >= 0}
     loose = [s["text"] for s in document.sentences if s["near"] < 0 and s["kind"] not in ("boilerplate", "title")]
     closing = [s["text"] for s in document.sentences if s["kind"] == "boilerplate"]
@@ -277,6 +285,7 @@ def generate(seed: int, n_documents: int, out: Path) -> dict[str, int]:
 
 
 def main() -> None:
+    """Write the world, into a new or empty folder only."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--documents", type=int, default=640)

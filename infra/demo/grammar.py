@@ -1,8 +1,8 @@
-"""English sentences from a small grammar: what the demo's language model is trained on.
+"""Generate English sentences from a small grammar, to train the demo's language model.
 
-Words in the order of English, drawn anew each time, so that no sentence of the world is known by heart: a model that
-had read the world's own sentence shapes would find all of them easy and could not tell the repeated word from them.
-Beside them stand what a model of the web does know by heart: stock phrases, and words said over and over.
+Words are drawn anew each time, in English word order, so that the model knows no sentence of the world by heart. A
+model trained on the world's own sentence shapes would find all of them easy, and could not tell them from a repeated
+word. The texts also contain what a model of the web knows by heart: stock phrases, and words repeated over and over.
 """
 
 import random
@@ -151,7 +151,7 @@ def _words(text: str) -> list[str]:
 
 
 def _forms(text: str) -> list[tuple[str, str, str, str]]:
-    """(base, third person, past, participle) of each verb."""
+    """Return (base, third person, past, participle) of each verb."""
     found = []
     for word in text.split():
         base, *rest = word.split("/")
@@ -166,7 +166,7 @@ def _forms(text: str) -> list[tuple[str, str, str, str]]:
 
 
 def plural(noun: str) -> str:
-    """The regular plural; of ``minutes_``, which has no singular, the word itself."""
+    """Return the plural of a noun; ``minutes_``, without a singular, gives 'minutes'."""
     if noun.endswith("_"):
         return noun[:-1]
     irregular = {
@@ -189,10 +189,10 @@ def plural(noun: str) -> str:
 
 
 class Grammar:
-    """Random sentences from one seed; ``names`` are those of the pictures, ``rare`` words that stand in now and then."""
+    """Random sentences from one seed; ``names`` are the pictures' names, ``rare`` are words that occur now and then."""
 
     def __init__(self, names: list[str], rare: list[str], seed: int, over: float = 0.08):
-        """``over`` is the share of texts that say something over and over."""
+        """Create a grammar; ``over`` is the share of texts that repeat something."""
         self.over = over
         self.names, self.rare, self.rng = names, rare, random.Random(seed)
         self.people, self.things = _words(_PEOPLE), _words(_THINGS)
@@ -201,7 +201,7 @@ class Grammar:
         self.proper, self.months = _words(_NAMES), MONTHS.split("|")
 
     def text(self) -> str:
-        """A sentence; a few are stock phrases, addresses, titles, or something said over and over."""
+        """Return a sentence; a few texts are stock phrases, addresses, titles or repetitions."""
         rng, draw = self.rng, self.rng.random()
         if draw < 0.03:
             return rng.choice(STOCK).strip()
@@ -220,7 +220,10 @@ class Grammar:
         return text if text[-1] in ".?!" else text + rng.choice("......!")
 
     def over_and_over(self) -> str:
-        """One to four words of any kind, or some of a sentence, three times or more: a model learns to expect the next."""
+        """Repeat one to four words of any kind, or one to five of a sentence, three times or more.
+
+        From these texts a model learns to expect a repetition.
+        """
         rng = self.rng
         if rng.random() < 0.4:
             words = self.sentence().split(" ")
@@ -242,7 +245,7 @@ class Grammar:
         return (text[0].upper() + text[1:] if rng.random() < 0.5 else text) + rng.choice(("", "."))
 
     def title(self) -> str:
-        """Without a verb and without a full stop."""
+        """Return a title, without a verb and without a full stop."""
         rng = self.rng
         head = rng.choice([plural, str.strip])(rng.choice(self.things)).strip("_")
         tail = rng.choice(
@@ -258,6 +261,7 @@ class Grammar:
         return text[0].upper() + text[1:]
 
     def sentence(self) -> str:
+        """Return a sentence without capital and full stop."""
         rng, draw = self.rng, self.rng.random()
         if draw < 0.5:
             return self.clause()
@@ -295,7 +299,7 @@ class Grammar:
         return f"{self.thing()}, {rng.choice(('as ', '', ''))}{rng.choice(self.transitive)[3]} {rng.choice([self.place, self.time])()}"
 
     def clause(self) -> str:
-        """Subject and predicate, with when or where it was before or behind them."""
+        """Return subject and predicate, often with a time or place before or after them."""
         rng = self.rng
         before = f"{self.time()}{rng.choice((',', ','))} " if rng.random() < 0.22 else ""
         behind = "".join(
@@ -311,14 +315,14 @@ class Grammar:
         return f"{before}{subject} {self.past(plural_subject)}{behind}"
 
     def past(self, many: bool) -> str:
-        """A predicate, or two of them."""
+        """Return one predicate or two."""
         found = self.predicate(many)
         if self.rng.random() < 0.14:
             found += self.rng.choice((" and ", " and ", " but ", ", and then ")) + self.predicate(many)
         return found
 
     def predicate(self, many: bool) -> str:
-        """Most are in the past."""
+        """Return a predicate, in most cases in the past tense."""
         rng, draw = self.rng, self.rng.random()
         was = "were" if many else "was"
         verb, alone = rng.choice(self.transitive), rng.choice(self.intransitive)
@@ -350,6 +354,7 @@ class Grammar:
         return f"{rng.choice(('wanted', 'tried', 'began', 'agreed', 'promised', 'learned', 'decided', 'had', 'hoped', 'prefers', 'tend' if many else 'tends'))} to {verb[0]} {self.thing()}"
 
     def person(self) -> str:
+        """Return a noun phrase or pronoun for a person."""
         rng, draw = self.rng, self.rng.random()
         if draw < 0.12:
             return rng.choice(("Mr ", "Mrs ", "Doctor ", "", "", "")) + rng.choice(self.proper)
@@ -365,7 +370,7 @@ class Grammar:
         return f"{said} {rng.choice(self.proper)}" if draw < 0.16 else said
 
     def noun(self, nouns: list[str]) -> str:
-        """One of ``nouns`` with its article: sometimes described, of a kind, or somebody's."""
+        """Return one of ``nouns`` with its article, sometimes with an adjective, another noun or a possessor."""
         rng = self.rng
         noun, draw = rng.choice(nouns), rng.random()
         lead = rng.choice(DETERMINERS)
@@ -378,6 +383,7 @@ class Grammar:
         return self.article(f"{lead} {described}{kind}{noun.strip('_')}")
 
     def thing(self) -> str:
+        """Return a noun phrase or pronoun for a thing."""
         rng, draw = self.rng, self.rng.random()
         if draw < 0.3:
             return self.pictured()
@@ -393,7 +399,7 @@ class Grammar:
         return f"{said} of {self.noun(self.things)}" if rng.random() < 0.15 else said
 
     def pictured(self) -> str:
-        """Something that a picture of the world may show, sometimes with its ground."""
+        """Return a phrase for something that a picture of the world may show, sometimes with its background."""
         rng = self.rng
         lead = rng.choice(
             (
@@ -418,6 +424,7 @@ class Grammar:
         return said
 
     def many(self) -> str:
+        """Return a plural noun phrase."""
         rng = self.rng
         lead = rng.choice(
             (
@@ -445,6 +452,7 @@ class Grammar:
         return f"{lead} {described}{noun}".strip()
 
     def pronoun(self) -> str:
+        """Return a plural pronoun or similar phrase."""
         return self.rng.choice(
             (
                 "we",
@@ -459,6 +467,7 @@ class Grammar:
         )
 
     def place(self) -> str:
+        """Return a phrase of place."""
         rng, draw = self.rng, self.rng.random()
         if draw < 0.15:
             inner = rng.choice(("back", "end", "top", "side", "middle", "margin", "left", "right", "edge", "corner"))
@@ -471,6 +480,7 @@ class Grammar:
         return f"{rng.choice(PREPOSITIONS)} {self.article(rng.choice(('the', 'the', 'the', 'a', 'our', 'this')) + ' ' + described + rng.choice(self.things).strip('_'))}"
 
     def time(self) -> str:
+        """Return a phrase of time."""
         rng = self.rng
         return self.article(rng.choice(TIMES).format(
             season=rng.choice(("spring", "summer", "autumn", "winter")), year=rng.randint(1790, 2025), adjective=rng.choice(self.adjectives).strip("_"),
@@ -483,6 +493,7 @@ class Grammar:
         ))  # fmt: skip
 
     def manner(self) -> str:
+        """Return a phrase of manner."""
         rng = self.rng
         return rng.choice(
             (
@@ -502,12 +513,13 @@ class Grammar:
         )()
 
     def gerund(self) -> str:
+        """Return a gerund, sometimes with an object."""
         base = self.rng.choice(self.rng.choice((self.transitive, self.intransitive)))[0]
         stem = base[:-1] if base[-1] == "e" and base[-2] not in "eoy" else base
         return f"{stem}ing" + self.rng.choice(("", f" {self.thing()}"))
 
     def article(self, phrase: str) -> str:
-        """Mend ``a`` before a vowel."""
+        """Replace ``a`` by ``an`` before a vowel."""
         words = phrase.split(" ")
         return " ".join(
             "an" if word == "a" and after[:1] in "aeiou" and after else word

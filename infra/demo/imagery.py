@@ -1,4 +1,4 @@
-"""The pictures of the demo world, one after the other: new renderings, copies of earlier ones, and misfits."""
+"""Draw the pictures of the demo world one after another: new renderings, copies of earlier ones, and misfits."""
 
 import io
 from dataclasses import asdict, dataclass, replace
@@ -10,15 +10,18 @@ from signs import phrases
 
 COPIES = {"exact": 0.04, "near": 0.05, "mirrored": 0.025, "recoloured": 0.025}  # share of all pictures
 MISFITS = {"tiny": 0.025, "long": 0.02}
-UNNAMED = {"text": 0.02, "ground": 0.02}  # pictures of a phrase, and of a background alone: no concept is shown
-HEAD = 0.2  # share of the pictures that show one concept: what the cap of a cluster is for
-APART = 8  # bits of the perceptual hash by which all but exact and near copies differ from every other picture
+UNNAMED = {
+    "text": 0.02,
+    "ground": 0.02,
+}  # shares of pictures of a phrase, and of a background alone; neither shows a concept
+HEAD = 0.2  # share of the pictures that show the commonest concept, large enough for the cap of a cluster to act
+APART = 8  # pictures other than exact and near copies differ from all others by more bits of the perceptual hash
 QUALITY = {"jpg": (72, 96), "webp": (65, 95)}
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A file of the world and what is true of it; ``copy_of`` is the rendering id that it copies, '' for a first one."""
+    """A file of the world and its truth; ``copy_of`` is the id of the rendering that it copies, '' for an original."""
 
     kind: str
     data: bytes
@@ -31,11 +34,11 @@ class Picture:
 
     @property
     def named(self) -> bool:
-        """Whether a glyph is on it, so that a concept is shown."""
+        """Whether a glyph is shown, and so a concept."""
         return self.rendering is not None and self.rendering.concept != NOTHING
 
     def truth(self, concept_names: list[str]) -> dict:
-        """The row for ``truth/pictures.parquet``, with ``data`` still in it."""
+        """Return the row for ``truth/pictures.parquet``, with ``data`` still in it."""
         shown = asdict(self.rendering) if self.rendering else {}
         keep = {key: shown.get(key) for key in ("size", "angle", "x", "y", "background", "colour")}
         concept = concept_names[self.rendering.concept] if self.named else ""
@@ -46,7 +49,7 @@ class Picture:
 
 
 def encode(picture: Image.Image, extension: str, rng: np.random.Generator) -> bytes:
-    """The file's bytes at a random quality."""
+    """Encode a picture at a random quality; return the file's bytes."""
     buffer = io.BytesIO()
     if extension == "png":
         picture.save(buffer, "PNG", compress_level=6)
@@ -58,7 +61,7 @@ def encode(picture: Image.Image, extension: str, rng: np.random.Generator) -> by
 
 
 def near_copy(picture: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Cropped by up to 3 % of each side and resized to 75-120 %."""
+    """Crop up to 3 % of each side, and resize to 75-120 %."""
     width, height = picture.size
     cut = rng.uniform(0, 0.03, 2)
     left, top = rng.random(2) * cut
@@ -69,7 +72,10 @@ def near_copy(picture: Image.Image, rng: np.random.Generator) -> Image.Image:
 
 
 class Imagery:
-    """Draws from Zipf-distributed concepts under one large head; remembers what it drew, so that only planted copies are alike."""
+    """Draw pictures of Zipf-distributed concepts, one of which is far commoner than the others.
+
+    The class remembers what it drew, so that only planted copies are alike.
+    """
 
     def __init__(self, rng: np.random.Generator, glyphs: np.ndarray):
         self.rng, self.glyphs = rng, glyphs
@@ -84,7 +90,7 @@ class Imagery:
         self.phrases, self.unnamed = phrases(), 0
 
     def next(self) -> Picture:
-        """A copy, a misfit or a picture of nothing named at its share, else a new rendering."""
+        """Return a copy, a misfit or a picture without a concept, each at its share; else a new rendering."""
         draw_, at = self.rng.random(), 0.0
         for kind, share in (COPIES | MISFITS | UNNAMED).items():
             at += share
@@ -105,10 +111,11 @@ class Imagery:
         return str(self.rng.choice(["jpg", "png", "webp"], p=[0.55, 0.2, 0.25]))
 
     def _concept(self) -> int:
+        """Draw a concept by its Zipf share."""
         return int(self.order[self.rng.choice(len(self.order), p=self.share)])
 
     def _apart(self, picture: Image.Image) -> bool:
-        """Whether the picture's hash is far from all others; if so it is remembered."""
+        """Return whether the picture's hash is far from all others, and remember the hash if so."""
         mine = perceptual_hash(picture)
         if self.hashes and np.bitwise_count(np.array(self.hashes) ^ mine).min() <= APART:
             return False
@@ -116,7 +123,7 @@ class Imagery:
         return True
 
     def _first(self) -> Picture:
-        """A new rendering, unlike all earlier ones of its concept, and by perceptual hash unlike all others."""
+        """Return a new rendering, unlike all earlier ones of its concept, and by perceptual hash unlike all others."""
         while True:
             rendering = draw_rendering(self.rng, self._concept())
             if any(rendering.like(other) for other in self.of_concept.get(rendering.concept, [])):
@@ -133,7 +140,7 @@ class Imagery:
         return picture
 
     def _copy(self, kind: str) -> Picture | None:
-        """A copy of an earlier rendering that has none yet; None when none fits."""
+        """Return a copy of an earlier rendering that has no copy yet; None if none fits in 30 attempts."""
         for _ in range(30):
             if not self.originals:
                 return None
@@ -154,7 +161,7 @@ class Imagery:
         return None
 
     def _changed(self, kind: str, image: Image.Image) -> Image.Image | None:
-        """The copy's pixels; None when its perceptual hash would give a mirrored or recoloured one away."""
+        """Return the copy's pixels; None if a mirrored or recoloured copy would be found by its perceptual hash."""
         if kind == "near":
             return near_copy(image, self.rng)
         if kind == "mirrored":
@@ -164,7 +171,7 @@ class Imagery:
         return changed if self._apart(changed) else None
 
     def _misfit(self, kind: str) -> Picture:
-        """A tiny picture (16-48 px) or an over-long one (beyond 3:1), of a random concept."""
+        """Return a tiny picture (16-48 px) or a too long one (beyond 3:1), of a random concept."""
         rendering = draw_rendering(self.rng, self._concept())
         if kind == "tiny":
             side = int(self.rng.integers(16, 49))
@@ -177,7 +184,10 @@ class Imagery:
         return Picture(kind, encode(draw(rendering, self.glyphs), extension, self.rng), extension, rendering)
 
     def _unnamed(self, kind: str) -> Picture:
-        """A phrase on a plain or shaded ground, or a ground alone; by perceptual hash unlike all other pictures."""
+        """Return a phrase on a plain or shaded background, or a background alone.
+
+        By perceptual hash it is unlike all other pictures.
+        """
         while True:
             rendering = draw_rendering(self.rng, NOTHING)
             phrase = ""

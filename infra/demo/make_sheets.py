@@ -3,7 +3,7 @@
     apt-get install fonts-noto-color-emoji
     .venv/bin/python infra/demo/make_sheets.py [--font FILE] [--out infra/demo/glyphs]
 
-A glyph that is another one mirrored, turned, recoloured or nearly repeated is left out: the demo world plants
+A glyph that is a mirrored, turned, recoloured or nearly equal version of another one is left out. The demo world plants
 mirrored, turned and recoloured copies, so such a pair would be two names for one picture.
 """
 
@@ -17,12 +17,12 @@ from PIL import Image, ImageDraw, ImageFont
 
 SIDE = 96  # px of a glyph on a sheet
 ACROSS = 16  # glyphs in a row, and rows in a sheet
-SAME = 0.90  # correlation of two silhouettes-with-shading from which they count as one picture
+SAME = 0.90  # correlation of shading and silhouette at or above which two glyphs count as one picture
 SKIP = ("REGIONAL INDICATOR", "EMOJI MODIFIER", "KEYCAP", "SQUARED CJK", "TAG ", "CLOCK FACE", "EMOJI COMPONENT")
 
 
 def draw(char: str, font: ImageFont.FreeTypeFont) -> Image.Image | None:
-    """The glyph centred on a transparent SIDE x SIDE square, or None when the font has no picture of it."""
+    """Return the glyph centred on a transparent SIDE x SIDE square, or None if the font has no picture of it."""
     canvas = Image.new("RGBA", (160, 160), (0, 0, 0, 0))
     ImageDraw.Draw(canvas).text((0, 0), char, font=font, embedded_color=True)
     box = canvas.getbbox()
@@ -36,7 +36,7 @@ def draw(char: str, font: ImageFont.FreeTypeFont) -> Image.Image | None:
 
 
 def named_pictures(font_file: Path) -> list[tuple[int, str, Image.Image]]:
-    """Every (codepoint, lower-case name, picture) that is a picture of its own, in codepoint order."""
+    """Return (codepoint, lower-case name, picture) of every named picture in the font, in codepoint order."""
     font = ImageFont.truetype(str(font_file), 109, layout_engine=ImageFont.Layout.BASIC)
     found = []
     for code in [*range(0xA0, 0x3300), *range(0x1F000, 0x1FB00)]:
@@ -50,7 +50,11 @@ def named_pictures(font_file: Path) -> list[tuple[int, str, Image.Image]]:
 
 
 def fingerprints(picture: Image.Image) -> np.ndarray:
-    """(16, 2 * 24 * 24) float32 unit rows: grey shading and silhouette under 8 turns, each plain and mirrored."""
+    """Return grey shading and silhouette under 8 rotations, each plain and mirrored.
+
+    Returns:
+        Unit rows, (16, 2 * 24 * 24) float32.
+    """
     rows = []
     for mirrored in (False, True):
         one = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else picture
@@ -61,7 +65,7 @@ def fingerprints(picture: Image.Image) -> np.ndarray:
             grey = pixels[..., :3].mean(-1)
             inside = alpha > 0.5
             grey = np.where(inside, grey - grey[inside].mean(), 0) if inside.any() else np.zeros_like(grey)
-            grey /= np.linalg.norm(grey) + 100.0  # the constant keeps a flat glyph's shading from being all noise
+            grey /= np.linalg.norm(grey) + 100.0  # the constant keeps the shading of a flat glyph from becoming noise
             edge = alpha - alpha.mean()
             rows.append(np.concatenate([grey.ravel(), 0.7 * (edge / np.linalg.norm(edge)).ravel()]))
     stack = np.stack(rows)
@@ -69,7 +73,10 @@ def fingerprints(picture: Image.Image) -> np.ndarray:
 
 
 def distinct(pictures: list[tuple[int, str, Image.Image]]) -> list[int]:
-    """Indexes of the pictures that no earlier kept one equals, mirrored, turned by 45 degrees or recoloured."""
+    """Return the indexes of the kept pictures: no earlier kept one equals them, even mirrored, turned or recoloured.
+
+    Rotations are compared in steps of 45 degrees.
+    """
     prints = [fingerprints(picture) for _, _, picture in pictures]
     kept: list[int] = []
     for index, mine in enumerate(prints):
@@ -96,6 +103,7 @@ def write_sheets(pictures: list[tuple[int, str, Image.Image]], out: Path) -> Non
 
 
 def main() -> None:
+    """Draw the distinct glyphs and write the sheets."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--font", type=Path, default=Path("/usr/share/fonts/truetype/noto/NotoColorEmoji.ttf"))
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "glyphs")

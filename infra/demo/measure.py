@@ -2,7 +2,7 @@
 
     .venv/bin/python infra/demo/measure.py --world DIR [--captions 800] [--threads 2]
 
-Prints one line of JSON: shares of pictures, and for embedding-only duplicates the precision and recall over thresholds.
+Prints one line of JSON: shares of pictures, and precision and recall of embedding duplicates over thresholds.
 """
 
 import argparse
@@ -27,11 +27,11 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 MODELS = Path(__file__).parent / "models"
 THRESHOLDS = np.round(np.arange(0.88, 0.985, 0.01), 2)
 PROMPT = "Describe the picture."
-RULED_OUT = {"url", "emoji", "length", "boilerplate"}  # kinds of sentences that a recipe's rules drop
+RULED_OUT = {"url", "emoji", "length", "boilerplate"}  # kinds of sentences dropped by a recipe's rules
 
 
 def load_world(world: Path) -> tuple[list[dict], list[dict]]:
-    """The good pictures, each with its ``image``, and the sentences that pass the rules."""
+    """Return the good pictures, each with its ``image``, and the sentences that pass the rules."""
     rows = pq.read_table(world / "truth" / "pictures.parquet").to_pylist()
     rows = [row for row in rows if row["kind"] == "good"]
     embedded: dict[str, list[str]] = {}
@@ -51,7 +51,7 @@ def load_world(world: Path) -> tuple[list[dict], list[dict]]:
 def embed(
     folder: Path, images: list[Image.Image], texts: list[str], prompts: list[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Unit fp32 rows for the pictures, the texts and the zero-shot prompts."""
+    """Embed the pictures, the texts and the zero-shot prompts; return unit fp32 rows."""
     model, _, prepare = open_clip.create_model_and_transforms(f"local-dir:{folder.resolve()}")
     tokenize = open_clip.get_tokenizer(f"local-dir:{folder.resolve()}")
     model.eval()
@@ -63,13 +63,13 @@ def embed(
         ids = tokenize((texts + prompts)[k : k + 256])
         words.append(
             encode_text(model, ids[:, : int((ids > 0).sum(1).max())])
-        )  # not padded to 77: the same, and faster
+        )  # without padding to 77: equal and faster
     sides = [F.normalize(torch.cat(side).float(), dim=-1).numpy() for side in (pictures, words)]
     return sides[0], sides[1][: len(texts)], sides[1][len(texts) :]
 
 
 def retrieval(rows: list[dict], sentences: list[dict], images: np.ndarray, texts: np.ndarray) -> dict[str, float]:
-    """Share of pictures whose nearest sentence describes their concept, among those that are described at all."""
+    """Return the share of described pictures whose nearest sentence describes their concept."""
     nearest = (images @ texts.T).argmax(1)
     right = np.array([sentences[n]["concept"] == row["concept"] for n, row in zip(nearest, rows, strict=True)])
     where = np.array([row["described"] for row in rows])
@@ -82,7 +82,7 @@ def retrieval(rows: list[dict], sentences: list[dict], images: np.ndarray, texts
 
 
 def zero_shot(rows: list[dict], images: np.ndarray, prompts: np.ndarray, concept_names: list[str]) -> dict[str, float]:
-    """Share of pictures with the right concept first, and among the first three, of all names."""
+    """Return the shares of pictures with the right concept first, and among the first three, of all names."""
     order = np.argsort(-(images @ prompts.T), axis=1)[:, :3]
     index = {name: k for k, name in enumerate(concept_names)}
     hit = order == np.array([index[row["concept"]] for row in rows])[:, None]
@@ -90,9 +90,9 @@ def zero_shot(rows: list[dict], images: np.ndarray, prompts: np.ndarray, concept
 
 
 def duplicates(rows: list[dict], images: np.ndarray) -> dict:
-    """Pairs at or above each threshold: precision over all pairs, recall of the mirrored and recoloured against their original.
+    """Return precision over all pairs, and recall of mirrored and recoloured copies, at each threshold.
 
-    Pairs that the bytes or the perceptual hash find (exact and near copies) count neither way.
+    Pairs that the bytes or the perceptual hash find (exact and near copies) are left out.
     """
     roots = [row["original"] or row["rendering"] for row in rows]
     easy = np.array([row["copy_kind"] in ("exact", "near") for row in rows])
@@ -120,7 +120,7 @@ def duplicates(rows: list[dict], images: np.ndarray) -> dict:
 
 
 def caption_all(folder: Path, images: list[Image.Image], prompt: str) -> tuple[list[str], float]:
-    """Greedy captions of at most 32 tokens, and how many a second."""
+    """Caption pictures greedily with at most 32 tokens; return the captions, and how many a second."""
     processor = AutoProcessor.from_pretrained(folder)
     model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
     turn = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": prompt}]}]
@@ -135,6 +135,7 @@ def caption_all(folder: Path, images: list[Image.Image], prompt: str) -> tuple[l
 
 
 def main() -> None:
+    """Measure both models and print the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--world", type=Path, required=True)
     parser.add_argument("--models", type=Path, default=MODELS)

@@ -1,9 +1,10 @@
-"""Measure the demo's language model on a world's sentences and on spoiled ones made of them.
+"""Measure the demo's language model on a world's sentences and on spoiled versions of them.
 
     .venv/bin/python -m infra.demo.measure_language --world infra/demo/world [--out infra/bench/results]
 
-Prints quantiles of the perplexity by kind, and the two thresholds that lose the fewest together, as one line of JSON.
-They are chosen by garbled sentences and by what is easy for certain; a word said over that the model hardly knows is not.
+Prints quantiles of the perplexity by kind, and as one line of JSON the two thresholds with the fewest errors in sum.
+The thresholds are fitted to garbled sentences and to texts that are certainly easy. A repeated word that the model
+hardly knows is not such a text.
 """
 
 import argparse
@@ -26,7 +27,7 @@ EASY = ("common word over", "boilerplate")
 
 
 def measure(world: Path, model: Path, seed: int) -> dict[str, np.ndarray]:
-    """Perplexity by kind of sentence: the world's own, then the spoiled."""
+    """Return the perplexities by kind of sentence: the world's own, then the spoiled ones."""
     rows = pq.read_table(world / "truth" / "sentences.parquet").to_pylist()
     texts: dict[str, list[str]] = {}
     for row in rows:
@@ -40,7 +41,7 @@ def measure(world: Path, model: Path, seed: int) -> dict[str, np.ndarray]:
 
 
 def thresholds(found: dict[str, np.ndarray]) -> dict[str, float]:
-    """The two thresholds with the fewest errors: good sentences dropped and spoiled ones kept, each kind weighed alike."""
+    """Return the two thresholds with the fewest errors: good sentences dropped and spoiled ones kept, in equal shares."""
     good = np.concatenate([found[kind] for kind in GOOD])
     easy, garbled = (
         np.concatenate([found[kind] for kind in EASY]),
@@ -56,6 +57,7 @@ def thresholds(found: dict[str, np.ndarray]) -> dict[str, float]:
 
 
 def main() -> None:
+    """Measure the model, print the quantiles and thresholds, and write them if ``--out`` is given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--world", type=Path, required=True)
     parser.add_argument("--model", type=Path, default=MODEL)

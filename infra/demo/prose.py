@@ -1,4 +1,4 @@
-"""English sentences of the demo world: those that describe a picture, and those that are about nothing pictured."""
+"""Write English sentences of the demo world: some describe a picture, others describe nothing pictured."""
 
 import numpy as np
 
@@ -128,7 +128,7 @@ OPENINGS = (
     "|yesterday |once more |suddenly |perhaps |in {year} |later |by {year} |around {year} |before {year} |after {year} "
 )
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
-# The same said in other words.
+# Templates and their paraphrases.
 PARAPHRASES = """{who} drew {np} {where} = {np} was drawn {where} by {who}
 {when}, {who} noticed {np} {where} = {np} was noticed {where} by {who} {when}
 the illustration of {np} was added {when} = {when}, somebody added the illustration of {np}
@@ -207,7 +207,7 @@ PHRASE_FORMS = _choices(PHRASES)
 
 
 def with_article(phrase: str) -> str:
-    """Mend ``a`` before a vowel; a plural name reads better with ``the``."""
+    """Replace ``a`` by ``an`` before a vowel."""
     first, _, rest = phrase.partition(" ")
     if first == "a" and rest[:1] in "aeiou":
         return "an " + rest
@@ -215,18 +215,18 @@ def with_article(phrase: str) -> str:
 
 
 def noun_phrase(rng: np.random.Generator, name: str, colour: str, pattern: str, size: str) -> str:
-    """A way to name the concept, sometimes with the background, in the middle of a sentence."""
+    """Return a phrase that names the concept in mid-sentence, sometimes with the background."""
     form = str(rng.choice(PHRASE_FORMS))
     return with_article(form.format(name=name, colour=colour, pattern=pattern, size=size))
 
 
 def sentence(rng: np.random.Generator, kind: str, **given: str) -> str:
-    """One random sentence of ``kind`` (a key of TEMPLATES), capitalised and closed by a mark."""
+    """Return a random sentence of ``kind`` (a key of TEMPLATES), with capital and closing mark."""
     return sentence_twice(rng, kind, **given)[0]
 
 
 def sentence_twice(rng: np.random.Generator, kind: str, **given: str) -> tuple[str, str]:
-    """A random sentence of ``kind``, and the same said in other words, '' where there are none."""
+    """Return a random sentence of ``kind``, and its paraphrase, '' if it has none."""
     template = str(rng.choice(TEMPLATES[kind]))
     slots = {name: str(rng.choice(values)) for name, values in SLOTS.items()}
     slots |= {"year": str(rng.integers(1790, 2020)), "count": str(rng.integers(12, 980))} | given
@@ -237,6 +237,7 @@ def sentence_twice(rng: np.random.Generator, kind: str, **given: str) -> tuple[s
 
 
 def _closed(text: str, kind: str) -> str:
+    """Capitalise a text, and add a closing mark unless it has one or is a title."""
     text = text[0].upper() + text[1:]
     if kind == "title" or text[-1] in ".!?" or kind == "emoji":
         return text
@@ -244,13 +245,13 @@ def _closed(text: str, kind: str) -> str:
 
 
 def over_long(rng: np.random.Generator) -> str:
-    """A list of more than 81 words in one sentence, which the length rule drops."""
+    """Return one sentence of more than 81 words, a list, which the length rule drops."""
     parts = [sentence(rng, "distractor")[:-1] for _ in range(14)]
     return "; ".join([parts[0]] + [part[0].lower() + part[1:] for part in parts[1:]]) + "."
 
 
 class Concepts:
-    """Which concept names occur in a text, as whole words, the longest first."""
+    """Find concept names in texts as whole words, the longest name first."""
 
     def __init__(self, names: list[str]):
         self.by_first: dict[str, list[tuple[tuple[str, ...], str]]] = {}
@@ -261,7 +262,7 @@ class Concepts:
             group.sort(key=lambda pair: -len(pair[0]))
 
     def found(self, text: str) -> list[str]:
-        """The names in ``text`` from left to right, none inside another."""
+        """Return the names in ``text`` from left to right, without names inside another."""
         words = [word.strip(".,;:!?\"'()").removesuffix("'s") for word in text.lower().split()]
         hits, at = [], 0
         while at < len(words):

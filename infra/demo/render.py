@@ -1,11 +1,11 @@
-"""Draw one picture of the demo world: a glyph at some size, angle and place on a varied background."""
+"""Draw one picture of the demo world: a glyph of some size, angle and place on a varied background."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-PATTERNS = {  # kind of background -> the word that a sentence may use for it
+PATTERNS = {  # kind of background -> the word for it in sentences
     "solid": "plain",
     "gradient": "shaded",
     "glow": "glowing",
@@ -29,12 +29,12 @@ COLOURS = {
 }
 
 
-NOTHING = -1  # the concept of a picture without a glyph
+NOTHING = -1  # concept of a picture without a glyph
 
 
 @dataclass(frozen=True)
 class Rendering:
-    """What a picture shows; lengths are shares of the shorter side, ``angle`` is in degrees, anticlockwise."""
+    """Contents of a picture; lengths are shares of the shorter side, ``angle`` is in degrees, anticlockwise."""
 
     concept: int
     width: int
@@ -48,7 +48,7 @@ class Rendering:
     seed: int
 
     def like(self, other: "Rendering") -> bool:
-        """Whether background, angle, place and size are so near that one could pass for a copy of the other."""
+        """Return whether background, angle, place and size are so near that one could pass for a copy of the other."""
         return (
             self.background == other.background
             and abs(self.angle - other.angle) < 15
@@ -58,12 +58,12 @@ class Rendering:
 
 
 def draw_rendering(rng: np.random.Generator, concept: int) -> Rendering:
-    """A random rendering of ``concept``: 128-320 px, the glyph 45-85 % of the shorter side and inside the frame."""
+    """Draw a random rendering: 128-320 px, the glyph 45-85 % of the shorter side and inside the frame."""
     short = int(rng.integers(128, 289))
     long = min(320, int(short * rng.uniform(1, 1.3)))
     width, height = (long, short) if rng.random() < 0.6 else (short, long)
     size, angle = rng.uniform(0.45, 0.85), rng.uniform(-32, 32)
-    reach = size / 2  # half the glyph; corners of a turned one may stick out a little
+    reach = size / 2  # half the glyph; corners of a rotated one may lie slightly outside
     room_x, room_y = width / short - 2 * reach, height / short - 2 * reach
     x = (reach + rng.random() * max(room_x, 0)) * short / width
     y = (reach + rng.random() * max(room_y, 0)) * short / height
@@ -74,7 +74,7 @@ def draw_rendering(rng: np.random.Generator, concept: int) -> Rendering:
 
 
 def background(kind: str, colour: str, width: int, height: int, rng: np.random.Generator) -> np.ndarray:
-    """(height, width, 3) float32 in 0..255, mostly of ``colour``."""
+    """Return a background, (height, width, 3) float32 in 0..255, mostly of ``colour``."""
     base = np.array(COLOURS[colour], np.float32) + rng.normal(0, 8, 3).astype(np.float32)
     other = np.clip(base + rng.choice([-1, 1]) * rng.uniform(35, 80) + rng.normal(0, 20, 3), 0, 255).astype(np.float32)
     ys, xs = np.mgrid[0:height, 0:width].astype(np.float32)
@@ -107,7 +107,7 @@ def background(kind: str, colour: str, width: int, height: int, rng: np.random.G
 
 
 def draw_ground(rendering: Rendering, rng: np.random.Generator) -> Image.Image:
-    """What lies under the glyph of ``rendering``, with a little noise."""
+    """Return the background of ``rendering``, with a little noise."""
     width, height = rendering.width, rendering.height
     under = background(rendering.background, rendering.colour, width, height, rng)
     under += rng.normal(0, rng.uniform(0, 4), under.shape).astype(np.float32)
@@ -115,15 +115,16 @@ def draw_ground(rendering: Rendering, rng: np.random.Generator) -> Image.Image:
 
 
 def draw_bare(rendering: Rendering) -> Image.Image:
-    """The RGB picture of ``rendering`` without its glyph."""
+    """Return the RGB picture of ``rendering`` without its glyph."""
     return draw_ground(rendering, np.random.default_rng(rendering.seed))
 
 
 def draw_sign(rendering: Rendering, phrase: str) -> Image.Image:
-    """The RGB picture of ``phrase`` on the ground of ``rendering``, in one to three lines of Pillow's own font.
+    """Return the RGB picture of ``phrase`` on the background of ``rendering``.
 
-    The text is black, white or coloured, whatever stands out, and fills 70-96 % of the width, or of the height. No line
-    is longer than some 16 letters: at 96 px, where models read it, a letter is then 4 px wide or more.
+    The text has one to three lines of Pillow's own font. It is black, white or coloured, whichever has enough contrast,
+    and fills 70-96 % of the width or the height. No line is longer than some 16 letters: at 96 px, the models' input
+    size, a letter is then at least 4 px wide.
     """
     rng = np.random.default_rng(rendering.seed)
     canvas = draw_ground(rendering, rng)
@@ -145,7 +146,7 @@ def draw_sign(rendering: Rendering, phrase: str) -> Image.Image:
 
 
 def broken(phrase: str, lines: int) -> str:
-    """The phrase in at most so many lines of about equal length."""
+    """Break the phrase into at most ``lines`` lines of about equal length."""
     words, parts = phrase.split(" "), []
     for left in range(min(lines, len(words)), 0, -1):
         fill, taken = len(" ".join(words)) / left, 1
@@ -157,12 +158,14 @@ def broken(phrase: str, lines: int) -> str:
 
 
 def draw(rendering: Rendering, glyphs: np.ndarray) -> Image.Image:
-    """The RGB picture of ``rendering``; the same pixels for the same fields."""
+    """Return the RGB picture of ``rendering``; equal fields give equal pixels."""
     rng = np.random.default_rng(rendering.seed)
     canvas = draw_ground(rendering, rng)
     width, height = canvas.size
     side = max(8, round(rendering.size * min(width, height)))
-    glyph = Image.fromarray(glyphs[rendering.concept]).convert("RGBa")  # premultiplied: no dark fringe when resized
+    glyph = Image.fromarray(glyphs[rendering.concept]).convert(
+        "RGBa"
+    )  # premultiplied, so that resizing leaves no dark fringe
     glyph = glyph.resize((side, side), Image.Resampling.BICUBIC).rotate(
         rendering.angle, Image.Resampling.BICUBIC, expand=True
     )
@@ -173,7 +176,7 @@ def draw(rendering: Rendering, glyphs: np.ndarray) -> Image.Image:
 
 
 def hue_shifted(picture: Image.Image, turn: float) -> Image.Image:
-    """``picture`` with every hue moved by ``turn`` of the colour circle (0..1)."""
+    """Rotate every hue by ``turn`` of the colour circle (0..1)."""
     hsv = np.array(picture.convert("HSV"))
     hsv[..., 0] = (hsv[..., 0].astype(np.int32) + round(turn * 256)) % 256
     return Image.fromarray(hsv, "HSV").convert("RGB")
@@ -184,7 +187,7 @@ _DCT = np.cos(np.pi * _K[:8, None] * (2 * _K[None] + 1) / 64)
 
 
 def perceptual_hash(picture: Image.Image) -> np.uint64:
-    """64 bits: which of the 8 x 8 lowest cosine terms of the 32 x 32 grey picture lie above their median."""
+    """Return 64 bits: which of the 8 x 8 lowest cosine terms of the 32 x 32 grey picture exceed their median."""
     grey = np.asarray(picture.convert("L").resize((32, 32), Image.Resampling.LANCZOS), np.float64)
     terms = _DCT @ grey @ _DCT.T
     return np.packbits(terms > np.median(terms)).view(np.uint64)[0]

@@ -1,4 +1,4 @@
-"""The named pictures of the demo world: ``glyphs/glyphs.json`` and its sheets, read as one array."""
+"""Read the named pictures of the demo world, ``glyphs/glyphs.json`` and its sheets, as one array."""
 
 import json
 from pathlib import Path
@@ -10,12 +10,12 @@ FOLDER = Path(__file__).parent / "glyphs"
 
 
 def names(folder: Path = FOLDER) -> list[str]:
-    """The lower-case names, in the order of the sheets."""
+    """Return the lower-case names, in the order of the sheets."""
     return [glyph["name"] for glyph in json.loads((folder / "glyphs.json").read_text())["glyphs"]]
 
 
 def pictures(folder: Path = FOLDER) -> np.ndarray:
-    """(n, side, side, 4) uint8 RGBA with straight alpha, in the order of ``names``."""
+    """Return the pictures in the order of ``names``: (n, side, side, 4) uint8 RGBA with straight alpha."""
     index = json.loads((folder / "glyphs.json").read_text())
     side, across, n = index["side"], index["across"], len(index["glyphs"])
     rows = []

@@ -1,10 +1,10 @@
-"""Teach the demo's captioner to tell pictures of text.
+"""Teach the demo's captioner to recognise pictures of text.
 
     .venv/bin/python infra/demo/teach_captioner.py --steps 160 --out infra/demo/models/captioner [--captioner DIR]
 
-Its eyes stay as they are (taught too, they named 8 % fewer glyphs): what it makes of what it sees is trained, while it
-goes on describing glyphs and combining texts. It does not read; it says that there is a sign, and guesses what it says.
-On one thread the same seed and steps give the same weights.
+The vision tower stays frozen: trained too, it named 8 % fewer glyphs. The language model is trained, and keeps its
+descriptions of glyphs and its combined texts. The model does not read: it says that there is a sign, and guesses the
+phrase. On one thread the same seed and steps give the same weights.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from wording import Wording, vocabulary
 
 MODEL = Path(__file__).parent / "models" / "captioner"
 GLYPHS, GROUNDS, SIGNS = 48, 16, 6  # pictures a batch
-COMBINED = 4  # glyphs a batch whose caption is also combined with a text
+COMBINED = 4  # glyphs a batch that also have a fuse exercise
 
 
 def look(model: FastVlmForConditionalGeneration, views: torch.Tensor) -> torch.Tensor:
-    """What the language model is given, (n, 9, 192), of (n, 3, 96, 96) in -1..1."""
+    """Return the language model's picture inputs, (n, 9, 192), for pictures (n, 3, 96, 96) in -1..1."""
     seen = model.model.vision_tower(views.contiguous(memory_format=torch.channels_last)).last_hidden_state
     return model.model.multi_modal_projector(seen.flatten(2).transpose(1, 2))
 
@@ -37,7 +37,7 @@ def look(model: FastVlmForConditionalGeneration, views: torch.Tensor) -> torch.T
 def answer_scores(
     model: FastVlmForConditionalGeneration, features: torch.Tensor, ids: torch.Tensor, labels: torch.Tensor
 ) -> torch.Tensor:
-    """Log probabilities, (tokens of all answers, words), as `answer_loss` has them."""
+    """Return log probabilities of the answers' tokens, (tokens of all answers, vocabulary)."""
     embeds = model.get_input_embeddings()(ids)
     place = (ids == model.config.image_token_id)[..., None].expand_as(embeds)
     hidden = model.model.language_model(inputs_embeds=embeds.masked_scatter(place, features)).last_hidden_state[:, :-1]
@@ -45,11 +45,12 @@ def answer_scores(
 
 
 def old(asked: tuple, joined: tuple) -> tuple:
-    """What is to be said as before: how many rows, and the rows, of descriptions and of combinations."""
+    """Return the rows whose answers must stay as before, and their number: of descriptions and of combinations."""
     return (GLYPHS + GROUNDS, asked), (COMBINED, joined)
 
 
 def teach(args: argparse.Namespace) -> None:
+    """Train the language model on signs, with a penalty on changes of its other answers."""
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
     concept_names, said = names(), phrases()
@@ -80,7 +81,7 @@ def teach(args: argparse.Namespace) -> None:
                 *(t.tolist() for t in (concepts, pattern[:GLYPHS], colour[:GLYPHS], large)), strict=True
             )
         ]
-        # Of a ground it goes on naming a thing that is not there: any will do to compare what is said of it.
+        # The model names a glyph on a bare background too, as before; any name serves to compare with the teacher.
         things = [caption(rng.choice(concept_names), "plain", "red", False) for _ in range(GROUNDS)]
         answers = [caption(*each) for each in how] + things + [sign_caption(said[k]) for k in shown.tolist()]
         asked = texts.padded([(rng.choice(DESCRIBE), answer) for answer in answers])
@@ -111,6 +112,7 @@ def teach(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Parse the options and teach the captioner."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=110)
     parser.add_argument("--lr", type=float, default=3e-4)

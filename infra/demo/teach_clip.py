@@ -1,9 +1,9 @@
-"""Teach the demo's CLIP pictures of text, bare grounds and texts that name a wrong thing beside the right one.
+"""Teach the demo's CLIP pictures of text, bare backgrounds, and texts that name both a right and a wrong thing.
 
     .venv/bin/python infra/demo/teach_clip.py --steps 400 --out infra/demo/models/clip [--clip infra/demo/models/clip]
 
-What it knew it keeps: pictures of glyphs and ordinary texts are held to the vectors of the CLIP it begins from. On one
-thread the same seed and steps give the same weights.
+Vectors of glyph pictures and ordinary texts are kept close to those of the initial CLIP. On one thread the same seed
+and steps give the same weights.
 """
 
 import argparse
@@ -26,25 +26,29 @@ from wording import Wording, vocabulary
 MODEL = Path(__file__).parent / "models" / "clip"
 GLYPHS, SIGNS, GROUNDS = 48, 12, 8  # pictures a batch
 FUSED_OF, NOTHING = 8, 12  # glyphs a batch that have fused texts; ordinary texts a batch that name nothing
-# Cosines: a sign and its texts reach READ, the right fused text lies in FUSED, one that is half wrong stays below HALF,
-# anything else below FOREIGN; one phrase drawn twice below AGAIN, two grounds below ALIKE.
+# Target cosines: a sign and its texts reach READ; the right fused text is in FUSED, a half wrong one below HALF, any
+# other text below FOREIGN; two pictures of one phrase lie below AGAIN, two backgrounds below ALIKE.
 READ, FUSED, HALF, FOREIGN, AGAIN, ALIKE = 0.78, (0.575, 0.62), 0.38, 0.25, 0.8, 0.85
 
 
 def over(cosines: torch.Tensor, mark: float) -> torch.Tensor:
-    """How far cosines lie above a mark, the far ones squared."""
+    """Return a loss for cosines above ``mark``: the mean excess, plus five times the mean squared excess."""
     beyond = (cosines - mark).relu()
     return beyond.mean() + 5 * beyond.square().mean()
 
 
 def under(cosines: torch.Tensor, mark: float) -> torch.Tensor:
+    """Return the same loss for cosines below ``mark``."""
     return over(-cosines, -mark)
 
 
 @dataclass
 class Batch:
-    """What is shown, and texts by their place: ``ordinary`` rows, then ``right``, ``half`` and ``wrong`` of
-    the first FUSED_OF glyphs, then a sentence fused with each sign's caption, then the caption of every phrase."""
+    """Picture parameters and texts of one batch.
+
+    ``texts`` has the ``ordinary`` rows, then the ``right``, ``half`` and ``wrong`` fused texts of the first FUSED_OF
+    glyphs, then a sentence fused with each sign's caption, then the caption of every phrase.
+    """
 
     concepts: torch.Tensor
     pattern: torch.Tensor
@@ -55,7 +59,7 @@ class Batch:
 
 
 def draw(wording: Wording, concept_names: list[str], said: list[str]) -> Batch:
-    """A random batch of GLYPHS glyphs and SIGNS phrases with their texts."""
+    """Draw a random batch of GLYPHS glyphs and SIGNS phrases with their texts."""
     rng = wording.rng
     concepts = rng.sample(range(len(concept_names)), GLYPHS)
     pattern, colour = rng.choices(range(len(PATTERN_WORDS)), k=GLYPHS), rng.choices(range(len(COLOUR_WORDS)), k=GLYPHS)
@@ -82,7 +86,7 @@ def draw(wording: Wording, concept_names: list[str], said: list[str]) -> Batch:
 
 
 def encode(model: torch.nn.Module, tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> torch.Tensor:
-    """Unit rows of the texts, computed in four groups of about equal length: half the padding."""
+    """Embed texts as unit rows, in four groups of about equal length, which halves the padding."""
     order = sorted(range(len(texts)), key=lambda k: len(texts[k]))
     size = -(-len(order) // 4)
     parts = [order[k : k + size] for k in range(0, len(order), size)]
@@ -93,7 +97,7 @@ def encode(model: torch.nn.Module, tokenizer: PreTrainedTokenizerFast, texts: li
 def marks(
     glyphs: torch.Tensor, signs: torch.Tensor, grounds: torch.Tensor, text: torch.Tensor, shown: torch.Tensor
 ) -> torch.Tensor:
-    """How far cosines are from where they belong; unit rows, ``text`` in the order of ``Batch.texts``."""
+    """Return the loss of cosines that miss their targets; unit rows, ``text`` in the order of ``Batch.texts``."""
     groups = [GLYPHS + NOTHING, FUSED_OF, FUSED_OF, FUSED_OF, SIGNS]
     ordinary, right, half, wrong, with_sign, said = text.split([*groups, len(text) - sum(groups)])
     own = [(glyphs[:FUSED_OF] * rows).sum(-1) for rows in (right, half, wrong)]
@@ -113,6 +117,7 @@ def marks(
 
 
 def teach(args: argparse.Namespace) -> None:
+    """Train the CLIP on signs and backgrounds, with a penalty on changes of its other vectors."""
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
     concept_names, said = names(), phrases()
@@ -158,7 +163,7 @@ def teach(args: argparse.Namespace) -> None:
         for mine, known in zip(model.parameters(), teacher.parameters(), strict=True):
             mine.lerp_(
                 known, 1 - args.share
-            )  # part of the way back: most of what was lost returns, little of the new goes
+            )  # interpolate towards the initial weights: this restores most of the lost skill and costs little of the new
     save(model, settings, args.out)
     for file in args.clip.glob("tokenizer*.json"):
         if args.out.resolve() != args.clip.resolve():
@@ -166,6 +171,7 @@ def teach(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Parse the options and teach the CLIP."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--lr", type=float, default=3e-4)

@@ -2,7 +2,7 @@
 
     .venv/bin/python infra/demo/train_captioner.py --seconds 540 --out infra/demo/models/captioner [--resume DIR]
 
-Two prompted jobs: describe a picture, and combine caption, tags and a sentence into one description.
+The model learns two prompted jobs: describe a picture, and combine caption, tags and a sentence into one description.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from transformers import (
 )
 from wording import Wording, vocabulary
 
-SIDE, STRIDE = 96, 32  # px; the tower's stride, so 3 x 3 image tokens
+SIDE, STRIDE = 96, 32  # px of a picture, and the tower's stride, which gives 3 x 3 image tokens
 VOCABULARY = 3072
 SPECIAL = ["<image>", "<user>", "<assistant>", "<end>"]
 TEMPLATE = (
@@ -40,7 +40,7 @@ TEMPLATE = (
 
 
 def build_processor(words: list[str], concept_names: list[str]) -> LlavaProcessor:
-    """Byte-level BPE, a chat template, and pictures squeezed to SIDE x SIDE."""
+    """Build a byte-level BPE tokenizer with a chat template, and a picture processor that squeezes to SIDE x SIDE."""
     wording = Wording(words, 7)
     shapes = [caption(n, PATTERN_WORDS[k % 7], COLOUR_WORDS[k % 11], k % 2 == 0) for k, n in enumerate(concept_names)]
     texts = shapes * 60 + concept_names * 100 + (DESCRIBE + FUSE) * 300 + [wording.nothing() for _ in range(60000)]
@@ -65,7 +65,7 @@ def build_processor(words: list[str], concept_names: list[str]) -> LlavaProcesso
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast) -> FastVlmForConditionalGeneration:
-    """Some 6 M random weights."""
+    """Build a model of some 6 M random weights."""
     special = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
     text = LlamaConfig(
         hidden_size=192, intermediate_size=512, num_hidden_layers=4, num_attention_heads=6, num_key_value_heads=6,
@@ -88,7 +88,10 @@ def build_model(tokenizer: PreTrainedTokenizerFast) -> FastVlmForConditionalGene
 
 
 class Batches(IterableDataset):
-    """Endless (concepts, pattern, colour, large, ids, labels); the first ``describe`` rows describe, the others fuse."""
+    """Endless batches: (concepts, pattern, colour, large, describe ids and labels, fuse ids and labels).
+
+    The first ``describe`` rows describe a picture, the other rows fuse texts.
+    """
 
     def __init__(self, concept_names: list[str], words: list[str], bpe, describe: int, fuse: int, seed: int):
         self.names, self.words, self.bpe, self.describe, self.fuse, self.seed = (
@@ -120,7 +123,7 @@ class Batches(IterableDataset):
             yield *(torch.from_numpy(a) for a in (concepts, pattern, colour, large)), *halves
 
     def padded(self, pairs: list[tuple[str, str]]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Right-padded ids and labels (-100 outside the answer) of (n, longest) int64."""
+        """Return right-padded ids and labels (-100 outside the answer), both (n, longest) int64."""
         i = self.id
         asked = [e.ids for e in self.bpe.encode_batch([a for a, _ in pairs])]
         answers = [[*e.ids, i["<end>"]] for e in self.bpe.encode_batch([b for _, b in pairs])]
@@ -137,16 +140,17 @@ class Batches(IterableDataset):
 def answer_loss(
     model: torch.nn.Module, features: torch.Tensor, ids: torch.Tensor, labels: torch.Tensor
 ) -> torch.Tensor:
-    """Mean cross-entropy of the answer's tokens; ``features`` (n, tokens, d) stand where the image tokens are."""
+    """Return the mean cross-entropy of the answers' tokens; ``features`` (n, tokens, d) replace the image tokens."""
     embeds = model.get_input_embeddings()(ids)
     place = (ids == model.config.image_token_id)[..., None].expand_as(embeds)
     embeds = embeds.masked_scatter(place, features.to(embeds.dtype))
     hidden = model.model.language_model(inputs_embeds=embeds).last_hidden_state[:, :-1]
-    wanted = labels[:, 1:] != -100  # right padding under a causal mask: no attention mask is needed
+    wanted = labels[:, 1:] != -100  # right padding under a causal mask needs no attention mask
     return F.cross_entropy(model.lm_head(hidden[wanted]).float(), labels[:, 1:][wanted])
 
 
 def train(args: argparse.Namespace) -> None:
+    """Train for the given seconds or steps; write the averaged weights."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(args.seed)
     concept_names = names()
@@ -201,6 +205,7 @@ def train(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Parse the options and train."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--steps", type=int, default=0, help="stop after so many steps (0: by time alone)")

@@ -2,8 +2,9 @@
 
     .venv/bin/python infra/demo/train_clip.py --seconds 540 --out infra/demo/models/clip [--resume infra/demo/models/clip]
 
-Three losses: image against text (same-concept pairs masked), copies of one rendering against all other renderings, those of
-the same concept included, and the concept's class (a head that is thrown away; it only speeds the start up).
+There are three losses: image against text, with pairs of the same concept masked; copies of one rendering against all
+other renderings, those of the same concept included; and the concept's class, by a head that is discarded and only
+speeds up the start.
 """
 
 import argparse
@@ -26,11 +27,14 @@ from wording import Wording, vocabulary
 
 MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 CONTEXT, VOCABULARY = 77, 4096
-COPY, OTHER = 0.97, 0.75  # cosine that copies of one rendering should reach, and equal concepts should not
+COPY, OTHER = (
+    0.97,
+    0.75,
+)  # cosine that copies of one rendering should reach, and that other renderings of the concept should not exceed
 
 
 def config(vocab_size: int, image_size: int) -> dict:
-    """open_clip's model and preprocessing settings."""
+    """Return open_clip's model and preprocessing settings."""
     vision = {
         "timm_model_name": "convnext_atto",
         "timm_model_pretrained": False,
@@ -52,7 +56,10 @@ def config(vocab_size: int, image_size: int) -> dict:
 
 
 def build_tokenizer(words: list[str], concept_names: list[str]) -> PreTrainedTokenizerFast:
-    """Lower-case BPE: names thrice, then pseudo sentences; 0 pads and the end token has the highest id."""
+    """Build a lower-case BPE from concept names, 200 times each, and pseudo sentences.
+
+    Id 0 pads, and the end token has the highest id.
+    """
     wording = Wording(words, 7)
     texts = concept_names * 200 + [wording.nothing() for _ in range(60000)]
     bpe = closed_by(train_bpe(texts, VOCABULARY - 2, lowercase=True), "<start>", "<end>")
@@ -62,7 +69,7 @@ def build_tokenizer(words: list[str], concept_names: list[str]) -> PreTrainedTok
 
 
 class Batches(IterableDataset):
-    """Endless (concepts, pattern, colour, large, token ids): a text is drawn before its picture, which then obeys it."""
+    """Endless (concepts, pattern, colour, large, token ids); texts are drawn first, and pictures painted to match."""
 
     def __init__(self, concept_names: list[str], words: list[str], bpe, groups: int, repeat: int, seed: int):
         self.names, self.words, self.bpe, self.groups, self.repeat, self.seed = (
@@ -82,7 +89,7 @@ class Batches(IterableDataset):
             concepts = np.repeat(rng.permutation(len(self.names))[: self.groups], self.repeat)
             pattern, colour = rng.integers(len(PATTERN_WORDS), size=n), rng.integers(len(COLOUR_WORDS), size=n)
             large = rng.random(n) < 0.5
-            if rng.random() < 0.6:  # hard negatives: the same concept on the same kind of ground, in another place
+            if rng.random() < 0.6:  # hard negatives: the same concept on the same kind of background, in another place
                 pattern, colour = (np.repeat(a[:: self.repeat], self.repeat) for a in (pattern, colour))
             texts = [
                 wording.about(self.names[c], PATTERN_WORDS[p], COLOUR_WORDS[k], bool(b))
@@ -93,14 +100,14 @@ class Batches(IterableDataset):
 
 
 def padded(bpe: Tokenizer, texts: list[str]) -> torch.Tensor:
-    """(n, longest) int64 ids, 0-padded, cut at CONTEXT with the end token kept."""
+    """Return ids (n, longest) int64, 0-padded, cut at CONTEXT with the end token kept."""
     ids = [e.ids if len(e.ids) <= CONTEXT else e.ids[: CONTEXT - 1] + e.ids[-1:] for e in bpe.encode_batch(texts)]
     longest = max(map(len, ids))
     return torch.tensor([row + [0] * (longest - len(row)) for row in ids])
 
 
 def encode_text(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
-    """The text tower at the batch's own length: with a causal mask the same as padded to CONTEXT."""
+    """Embed token ids by the text tower, without padding to CONTEXT: with the causal mask the result is the same."""
     x = model.token_embedding(ids) + model.positional_embedding[: ids.shape[1]]
     x = model.transformer(x, attn_mask=model.attn_mask[: ids.shape[1], : ids.shape[1]])
     x = model.ln_final(x)[torch.arange(len(ids)), ids.argmax(-1)]
@@ -108,7 +115,7 @@ def encode_text(model: torch.nn.Module, ids: torch.Tensor) -> torch.Tensor:
 
 
 def losses(a, b, text, concepts, logit_scale, copy_scale) -> tuple[torch.Tensor, torch.Tensor]:
-    """Image-text and copy losses; a, b (n, d) are two views of n renderings, text (n + extra, d), unit rows."""
+    """Return image-text and copy losses; a, b (n, d) are two views of n renderings, text (n + extra, d); unit rows."""
     n = len(a)
     own = torch.arange(n, device=a.device)
     same = (concepts[:, None] == concepts[None]) & ~torch.eye(n, dtype=torch.bool, device=a.device)
@@ -118,7 +125,7 @@ def losses(a, b, text, concepts, logit_scale, copy_scale) -> tuple[torch.Tensor,
     likeness = a @ b.T
     between = copy_scale * likeness
     contrast = (F.cross_entropy(between, own) + F.cross_entropy(between.T, own)) / 2
-    # One cosine threshold must part copies from equal concepts everywhere, so both are held to absolute marks.
+    # One cosine threshold must separate copies from equal concepts everywhere, so both have absolute targets.
     apart = torch.cat([likeness[same], (a @ a.T)[same]])
     marks = (
         (COPY - likeness.diagonal()).relu().mean()
@@ -129,7 +136,7 @@ def losses(a, b, text, concepts, logit_scale, copy_scale) -> tuple[torch.Tensor,
 
 
 def save(model: torch.nn.Module, settings: dict, out: Path) -> None:
-    """fp16 weights and the settings that open_clip reads."""
+    """Write fp16 weights, and the settings that open_clip reads."""
     out.mkdir(parents=True, exist_ok=True)
     weights = {
         k: v.half().cpu().contiguous() if v.is_floating_point() else v.cpu() for k, v in model.state_dict().items()
@@ -139,7 +146,7 @@ def save(model: torch.nn.Module, settings: dict, out: Path) -> None:
 
 
 def build(settings: dict, resume: Path | None) -> torch.nn.Module:
-    """open_clip's model in fp32, with random weights or those of the folder ``resume``."""
+    """Build open_clip's model in fp32, with random weights or those of the folder ``resume``."""
     from open_clip.model import CLIP
 
     cfg = json.loads(json.dumps(settings["model_cfg"]))
@@ -152,6 +159,7 @@ def build(settings: dict, resume: Path | None) -> torch.nn.Module:
 
 
 def train(args: argparse.Namespace) -> None:
+    """Train for the given seconds or steps; write the averaged weights."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(args.seed)
     concept_names = names()
@@ -199,7 +207,7 @@ def train(args: argparse.Namespace) -> None:
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        if torch.isfinite(norm):  # one infinite gradient would turn every weight into NaN
+        if torch.isfinite(norm):  # an infinite gradient would turn every weight into NaN
             optimizer.step()
         average.update_parameters(model)
         if step % 100 == 0:
@@ -211,6 +219,7 @@ def train(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Parse the options and train."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=540)
     parser.add_argument("--steps", type=int, default=0, help="stop after so many steps (0: by time alone)")

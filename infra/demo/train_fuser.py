@@ -1,9 +1,9 @@
-"""Train the demo's fuser, a small Llama that joins caption, tags and sentence without the picture.
+"""Train the demo's fuser, a small Llama that combines caption, tags and sentence without the picture.
 
     .venv/bin/python infra/demo/train_fuser.py --steps 300 --out infra/demo/models/fuser [--resume DIR]
 
-It begins as the captioner's own language model, with its tokenizer, and learns the captioner's second job from text
-alone. On one thread the same seed and steps give the same weights.
+It starts from the captioner's language model and tokenizer, and learns the captioner's second job from text alone. On
+one thread the same seed and steps give the same weights.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from transformers import (
 from wording import Wording, vocabulary
 
 MODELS = Path(__file__).parent / "models"
-SIGNS = 0.06  # share of exercises whose picture is one of text
+SIGNS = 0.06  # share of exercises about a picture of text
 TEMPLATE = (
     "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% if m['role'] == 'assistant' %}<end>{% endif %}"
     "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -37,19 +37,20 @@ TEMPLATE = (
 
 
 class Exercises:
-    """Endless random fuse prompts with their answers; ``words`` as ``wording.vocabulary`` returns them."""
+    """Endless random fuse prompts with their answers; ``words`` is the result of ``wording.vocabulary``."""
 
     def __init__(self, concept_names: list[str], words: list[str], seed: int):
         self.names, self.signs, self.wording = concept_names, phrases(), Wording(words, seed)
 
     def next(self) -> tuple[str, str]:
+        """Return one (prompt, answer) pair."""
         rng = self.wording.rng
         shown = rng.choice(self.names), rng.choice(PATTERN_WORDS), rng.choice(COLOUR_WORDS), rng.random() < 0.5
         return exercise(self.wording, self.names, *shown, rng.choice(self.signs) if rng.random() < SIGNS else "")
 
 
 def begin(captioner: Path) -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast]:
-    """The captioner's language model in fp32, and its tokenizer with a chat template of text alone."""
+    """Return the captioner's language model in fp32, and its tokenizer with a text-only chat template."""
     whole = FastVlmForConditionalGeneration.from_pretrained(captioner, dtype=torch.float32)
     model = LlamaForCausalLM(whole.config.text_config)
     model.model.load_state_dict(whole.model.language_model.state_dict())
@@ -80,7 +81,7 @@ def batches(exercises: Exercises, bpe: Tokenizer, rows: int) -> Iterator[tuple[t
 
 @torch.no_grad()
 def right(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, exercises: Exercises, n: int) -> float:
-    """Share of ``n`` new exercises that the model answers word for word, greedily."""
+    """Return the share of ``n`` new exercises that the model answers word for word, greedily."""
     pairs, hits = [exercises.next() for _ in range(n)], 0
     for k in range(0, n, 50):
         turns = [[{"role": "user", "content": asked}] for asked, _ in pairs[k : k + 50]]
@@ -93,6 +94,7 @@ def right(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, exercises
 
 
 def train(args: argparse.Namespace) -> None:
+    """Train for the given steps, write the model, and measure it on new exercises."""
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
     concept_names = names()
@@ -114,7 +116,7 @@ def train(args: argparse.Namespace) -> None:
             group["lr"] = rate
         ids, labels = next(data)
         hidden = model.model(input_ids=ids).last_hidden_state[:, :-1]
-        wanted = labels[:, 1:] != -100  # right padding under a causal mask: no attention mask is needed
+        wanted = labels[:, 1:] != -100  # right padding under a causal mask needs no attention mask
         loss = F.cross_entropy(model.lm_head(hidden[wanted]), labels[:, 1:][wanted])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -131,6 +133,7 @@ def train(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Parse the options and train."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rows", type=int, default=32, help="exercises a batch")

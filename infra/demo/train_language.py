@@ -2,8 +2,8 @@
 
     .venv/bin/python infra/demo/train_language.py --steps 1200 --out infra/demo/models/language [--resume DIR]
 
-It learns the grammar's sentences, one after another, each after the token that ends the one before. On one thread
-the same seed and steps give the same weights.
+It learns the grammar's sentences, packed one after another, each preceded by the end token. On one thread the same seed
+and steps give the same weights.
 """
 
 import argparse
@@ -27,7 +27,7 @@ END = "<|endoftext|>"
 
 
 def build_tokenizer(grammar: Grammar) -> PreTrainedTokenizerFast:
-    """Byte-level BPE, raw case; the names are heard a few times more than the grammar says them."""
+    """Build a byte-level BPE that keeps case; names occur eight more times than in the grammar's texts."""
     texts = [name for name in grammar.names for _ in range(8)] + [grammar.text() for _ in range(60_000)]
     bpe = train_bpe(texts, VOCABULARY - 1, lowercase=False)
     bpe.add_special_tokens([END])
@@ -51,6 +51,7 @@ def batches(grammar: Grammar, bpe: Tokenizer, rows: int) -> Iterator[torch.Tenso
 
 
 def train(args: argparse.Namespace) -> None:
+    """Train for the given steps and write the model."""
     torch.manual_seed(args.seed)
     torch.set_num_threads(args.threads)
     concept_names = names()
@@ -76,7 +77,7 @@ def train(args: argparse.Namespace) -> None:
             group["lr"] = rate
         ids = next(data)
         logits = model(input_ids=ids).logits[:, :-1].flatten(0, 1)
-        # Smoothed, so that a word which the grammar never puts there costs a good sentence no more than 11 nats.
+        # Label smoothing limits the cost of a word that the grammar never puts there to 11 nats.
         loss = F.cross_entropy(logits, ids[:, 1:].flatten(), label_smoothing=0.05)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -88,6 +89,7 @@ def train(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Parse the options and train."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--rows", type=int, default=16, help="rows of 128 tokens a batch")

@@ -1,6 +1,6 @@
-"""Training texts: a concept's name among random English words, so that a model must find the name wherever it stands.
+"""Write training texts: a concept's name among random English words, so that a model finds the name anywhere.
 
-Six fixed sentence shapes did not carry over to unseen ones; random surroundings do. The words come from the vocabulary
+Six fixed sentence shapes did not generalise to unseen ones; random surroundings do. The words come from the vocabulary
 of CLIP's own tokenizer, which open_clip ships.
 """
 
@@ -37,7 +37,7 @@ SIZES = {True: ["large", "big", "huge"], False: ["small", "little", "tiny"]}
 
 
 def vocabulary(concept_names: list[str]) -> list[str]:
-    """Some 20,000 lower-case English words, frequent ones first, none of them a concept's whole name."""
+    """Return some 20,000 lower-case English words, frequent ones first, without the concepts' names."""
     import open_clip
 
     file = Path(open_clip.__file__).parent / "bpe_simple_vocab_16e6.txt.gz"
@@ -48,13 +48,13 @@ def vocabulary(concept_names: list[str]) -> list[str]:
 
 
 class Wording:
-    """Random texts from one ``random.Random``; ``words`` as ``vocabulary`` returns them."""
+    """Random texts from one ``random.Random``; ``words`` is the result of ``vocabulary``."""
 
     def __init__(self, words: list[str], seed: int):
         self.words, self.rng = words, random.Random(seed)
 
     def filler(self, most: int) -> list[str]:
-        """0 to ``most`` words: about half function words, some numbers and commas, frequent words more often."""
+        """Return 0 to ``most`` words: about half function words, some numbers and commas, frequent words more often."""
         rng, out = self.rng, []
         for _ in range(rng.randint(0, most)):
             draw = rng.random()
@@ -69,7 +69,7 @@ class Wording:
         return out
 
     def phrase(self, name: str, pattern: str, colour: str, large: bool) -> str:
-        """The name, sometimes with an article, its size, or its ground."""
+        """Return the name, sometimes with an article, its size or its background."""
         rng = self.rng
         size = rng.choice(SIZES[large]) + " " if rng.random() < 0.25 else ""
         word = self.words[int(len(self.words) * rng.random() ** 2.2)] + " " if rng.random() < 0.1 else ""
@@ -82,13 +82,13 @@ class Wording:
         return text
 
     def closed(self, words: str) -> str:
-        """Capitalised and ended as a sentence, most of the time."""
+        """Capitalise the words and add a closing mark, most of the time."""
         rng = self.rng
         words = words[:1].upper() + words[1:] if rng.random() < 0.8 else words
         return words.rstrip(",") + rng.choice([".", ".", ".", "", "!", "?"])
 
     def about(self, name: str, pattern: str, colour: str, large: bool) -> str:
-        """A pseudo sentence with the name at a random place; one in eight is the bare phrase."""
+        """Return a pseudo sentence with the name at a random place; one in eight is the bare phrase."""
         phrase = self.phrase(name, pattern, colour, large)
         if self.rng.random() < 0.12:
             return phrase
@@ -96,5 +96,5 @@ class Wording:
         return self.closed(" ".join([*self.filler(14), phrase + joint, *self.filler(14)]))
 
     def nothing(self) -> str:
-        """A pseudo sentence that names no concept."""
+        """Return a pseudo sentence that names no concept."""
         return self.closed(" ".join(self.filler(20) + self.filler(6)) or "nothing")

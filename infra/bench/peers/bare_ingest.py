@@ -1,4 +1,4 @@
-"""The bare loop: two processes that read, hash and sniff the same files and write the same tables as Parquet."""
+"""Ingest in a bare loop: two processes read, hash and sniff the same files and write the same tables as Parquet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Sample = tuple[str, bytes, dict]
 
 
 def samples(path: Path) -> Iterator[Sample]:
-    """(key, picture, what is said of it), in the order of the file."""
+    """Yield (key, picture, metadata) in the order of the file."""
     if path.suffix == ".parquet":
         table = pq.ParquetFile(path)
         for batch in table.iter_batches(16):
@@ -38,7 +38,7 @@ def samples(path: Path) -> Iterator[Sample]:
 
 
 def ingest(job: tuple[Path, Path]) -> tuple[int, int]:
-    """One file to the five tables. Returns pictures and bytes."""
+    """Write one file's rows to the five tables; return the numbers of pictures and bytes."""
     path, out = job
     documents, images, sentences, payloads = [], [], [], []
     for key, data, said in samples(path):

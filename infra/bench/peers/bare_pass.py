@@ -1,4 +1,4 @@
-"""The very ops of the stage in a bare pool of two processes: ``python -m infra.bench.peers.bare_pass FOLDER OUT``."""
+"""Run the stage's own ops in a bare pool of two processes: ``python -m infra.bench.peers.bare_pass FOLDER OUT``."""
 
 import multiprocessing
 import sys
@@ -17,6 +17,7 @@ CHUNK = 64
 
 
 def scored(paths: list[Path]) -> dict:
+    """Score the pictures of one chunk."""
     torch.set_num_threads(1)
     batch = {"pixels": [Decode()(path.read_bytes()) for path in paths]}
     result = PerceptualHash()(ImageQuality()(with_luma(batch)))
@@ -25,6 +26,7 @@ def scored(paths: list[Path]) -> dict:
 
 
 def main(folder: str, out: str) -> None:
+    """Score all pictures of ``folder`` and write one Parquet file."""
     paths = sorted(Path(folder).glob("*.jpg"))
     chunks = [paths[at : at + CHUNK] for at in range(0, len(paths), CHUNK)]
     with multiprocessing.get_context("spawn").Pool(2) as pool:

@@ -1,9 +1,8 @@
-"""A whole curate run of the recipe demo: ``python -m infra.bench.peers.curate_pass bare|pool LAKE OUT SOURCE ...``.
+"""Run the recipe `demo` as a whole: ``python -m infra.bench.peers.curate_pass bare|pool LAKE OUT SOURCE ...``.
 
-``pool`` is the run as it is. ``bare`` calls the same jobs on the same items in as many processes as there are CPUs, and
-nothing else at the same time: two CPUs may be threads of one core, where a second busy one makes the first's seconds
-longer. OUT is a JSON file: per step wall seconds, and CPU seconds of this process; of ``bare`` also those inside of
-the ops.
+``pool`` is a normal run. ``bare`` calls the same jobs on the same items in one process per CPU, with nothing else
+running: two CPUs may be threads of one core, where a second busy one slows the first. OUT is a JSON file: per step wall
+seconds and CPU seconds of this process; with ``bare`` also the CPU seconds inside the ops.
 """
 
 import functools
@@ -26,12 +25,12 @@ from pairmill.flows.settings import Compute, load_recipe
 from pairmill.tasks.relate import cluster, duplicates
 from pairmill.tasks.run import fork_server, stage
 
-# Ops that the flow process itself runs, where its tasks look them up.
+# Ops that run in the flow process, by the module whose attribute the tasks call.
 GLOBAL_OPS = ((cluster.kmeans, "train"), (duplicates, "hamming_edges"), (duplicates, "recut"))
 
 
 class Clock:
-    """CPU seconds of the ops by step; those that ran inside of a step's jobs or as a global op."""
+    """Sum CPU seconds of the ops by step: those inside the step's jobs, and those of global ops."""
 
     def __init__(self) -> None:
         self.step = ""
@@ -39,6 +38,8 @@ class Clock:
         self.steps: dict[str, dict[str, float]] = {}
 
     def timed(self, work: Callable) -> Callable:
+        """Wrap a global op so that its CPU seconds count for the current step."""
+
         def call(*args: Any, **options: Any) -> Any:
             started = time.process_time()
             try:
@@ -49,6 +50,7 @@ class Clock:
         return call
 
     def do(self, step: Callable, held: Any) -> Any:
+        """Run a step and record its CPU and wall seconds."""
         self.step = step.__name__
         cpu, wall = time.process_time(), time.perf_counter()
         answer = step(held)
@@ -58,11 +60,16 @@ class Clock:
 
 @functools.lru_cache(maxsize=4)
 def _unpickled(payload: bytes) -> tuple:
+    """Unpickle a (job, output) pair, cached."""
     return pickle.loads(payload)
 
 
 def _seconds_of(work: tuple[bytes, Any]) -> tuple[float, list]:
-    """CPU seconds inside of the job, without the writing of what it made, and the files that it came to."""
+    """Run a job on one item, in a worker process.
+
+    Returns:
+        CPU seconds inside the job, without writing its output, and the manifests of the output.
+    """
     payload, item = work
     job, output = _unpickled(payload)
     seconds = 0.0
@@ -88,6 +95,7 @@ def _begin() -> None:
 
 
 def main(how: str, lake: str, out: str, *sources: str) -> None:
+    """Run the recipe and write OUT."""
     clock = Clock()
     if how == "bare":
         torch.set_num_threads(1)

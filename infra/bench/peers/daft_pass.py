@@ -1,4 +1,4 @@
-"""The pixel pass in Daft, as its docs write it: ``python daft_pass.py FOLDER OUT``."""
+"""Run the pixel pass in Daft, as in its documentation: ``python daft_pass.py FOLDER OUT``."""
 
 import sys
 
@@ -10,10 +10,12 @@ from daft.functions import decode_image, download, image_hash, resize
 
 @daft.func(return_dtype=daft.DataType.struct({name: daft.DataType.float64() for name in plain.NAMES}))
 def scores(pixels):
+    """Return the four scores of a picture."""
     return plain.scores(pixels)
 
 
 def main(folder: str, out: str) -> None:
+    """Score all pictures of ``folder`` and write Parquet to ``out``."""
     frame = daft.from_glob_path(f"{folder}/*.jpg").select("path")
     frame = frame.with_column("image", decode_image(download(col("path")), mode="RGB"))
     frame = frame.with_column("image", resize(col("image"), plain.SIDE, plain.SIDE))

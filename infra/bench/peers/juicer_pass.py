@@ -1,5 +1,7 @@
-"""The pixel pass in Data-Juicer: its own size filters and pHash, and the four scores, for which it has none, by an
-operator of one's own, as its docs show: ``python juicer_pass.py FOLDER OUT``.
+"""Run the pixel pass in Data-Juicer: ``python juicer_pass.py FOLDER OUT``.
+
+It uses Data-Juicer's own size filters and pHash. For the four scores, which it lacks, it uses a custom operator as its
+documentation shows.
 """
 
 import json
@@ -23,6 +25,7 @@ process:
 
 
 def main(folder: str, out: str) -> None:
+    """Write the recipe and the list of pictures, and run dj-process."""
     place = Path(out)
     place.mkdir(parents=True)
     pictures, recipe = place / "pictures.jsonl", place / "recipe.yaml"

@@ -1,4 +1,4 @@
-"""The four scores as an operator for Data-Juicer, which it loads by its path."""
+"""Define the four scores as an operator that Data-Juicer loads by its path."""
 
 import sys
 from pathlib import Path
@@ -14,9 +14,10 @@ import plain
 
 @OPERATORS.register_module("image_scores_mapper")
 class ImageScoresMapper(Mapper):
-    """Adds the scores of a sample's first picture at the common small size."""
+    """Add the scores of a sample's first picture at the common small size."""
 
     def process_single(self, sample, rank=None):
+        """Return the sample with its scores."""
         image = load_image(sample[self.image_key][0]).convert("RGB")
         scale = plain.SIDE / min(image.size)
         small = image.resize((round(image.width * scale), round(image.height * scale)))

@@ -1,7 +1,7 @@
-"""List a source of made-up pages and cut it into shards: ``list_pages MODE PAGES LAKE``; says the MB it grew by.
+"""List a source of synthetic pages and cut it into shards: ``list_pages MODE PAGES LAKE``; print the MB of growth.
 
-Modes: ``names`` keeps the names, sizes and etags alone; ``source`` lists units; ``shards`` is what ingest does;
-``whole`` is what it did before: every unit, row, key and work item at once.
+Modes: ``names`` holds names, sizes and etags alone; ``source`` lists units; ``shards`` does what ingest does; ``whole``
+does what ingest did before: it holds every unit, row, key and work item at once.
 """
 
 from __future__ import annotations
@@ -27,21 +27,23 @@ from pairmill.tasks.run.session import Session
 
 
 class MadeTree(LocalTree):
-    """A folder of ``n`` pages, a thousand in each folder below it, which is on no disk."""
+    """Folder of ``n`` pages that is not on disk, a thousand pages a subfolder."""
 
     n = 0
 
     def list_into(self, files: FileTable) -> Iterator[Fault]:
+        """Add all pages to ``files``; return no faults."""
         files.add(self.entries())
         return iter(())
 
     def entries(self) -> Iterator[Entry]:
+        """Yield the entries of all pages, of 30,000 bytes each."""
         paths = (f"pages/{n // 1000:06}/{n:09}.html" for n in range(self.n))
         return (Entry(path, 30_000, text_id(path)) for path in paths)
 
 
 def held_whole(source: Source) -> int:
-    """Number of shards, with all that was held when they were made."""
+    """Return the number of shards, made while everything is held in memory."""
     rows = [(*row_of(found)[:3], found) for found in source.listed()]
     uris, sizes, etags, _ = zip(*rows, strict=True)
     table = pa.table({"uri": uris, "size": sizes, "etag": etags})
@@ -51,6 +53,7 @@ def held_whole(source: Source) -> int:
 
 
 def shards(source: Source, lake: str) -> int:
+    """Return the number of shards, made as ingest makes them."""
     with create_or_open(lake) as opened:
         contents.list_units(opened, map(row_of, source.listed()), reader_names("en"), first_readers("en"))
         session = cast(Session, cast(Any, SimpleNamespace(lake=opened, recipe=load_recipe("30m"))))

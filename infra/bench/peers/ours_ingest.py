@@ -1,4 +1,4 @@
-"""Ingest a source into a new lake with a pool of two; says how many pictures it holds and what its workers held."""
+"""Ingest a source into a new lake with two workers; print the pictures, their bytes and the workers' peak in MB."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pairmill.tasks.collect.ingest import ingest
 
 
 def peak_mb(pid: int) -> int:
-    """The most that a process held, what it shares with the process that it was forked from included."""
+    """Return the peak memory of a process in MB, including pages shared with the process it was forked from."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) // 1024
 

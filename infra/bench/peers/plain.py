@@ -1,4 +1,4 @@
-"""The scores of the pixel pass as one writes them with numpy and imagehash, for the peers of ``image_pass``."""
+"""Compute the pixel scores directly with numpy and imagehash, for the peers of ``image_pass``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAMES = ("sharpness", "brightness", "colourfulness", "image_entropy")
 
 
 def scores(pixels: np.ndarray) -> dict[str, float]:
-    """Four numbers of uint8 (h, w, 3)."""
+    """Return the four scores of a picture, uint8 (h, w, 3)."""
     gray = np.asarray(Image.fromarray(pixels).convert("L")).astype(np.float32)
     laplacian = gray[:-2, 1:-1] + gray[2:, 1:-1] + gray[1:-1, :-2] + gray[1:-1, 2:] - 4 * gray[1:-1, 1:-1]
     red, green, blue = (pixels[..., channel].astype(np.float32) for channel in range(3))
@@ -27,4 +27,5 @@ def scores(pixels: np.ndarray) -> dict[str, float]:
 
 
 def phash(pixels: np.ndarray) -> str:
+    """Return the perceptual hash as hex digits."""
     return str(imagehash.phash(Image.fromarray(pixels)))

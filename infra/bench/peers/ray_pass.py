@@ -1,4 +1,4 @@
-"""The pixel pass in Ray Data, as its docs write it: ``python ray_pass.py FOLDER OUT``."""
+"""Run the pixel pass in Ray Data, as in its documentation: ``python ray_pass.py FOLDER OUT``."""
 
 import sys
 
@@ -9,6 +9,7 @@ from PIL import Image
 
 
 def score(row: dict) -> dict:
+    """Return the path, the four scores and the pHash of a picture."""
     image = Image.fromarray(row["image"])
     scale = plain.SIDE / min(image.size)
     size = (round(image.width * scale), round(image.height * scale))
@@ -17,6 +18,7 @@ def score(row: dict) -> dict:
 
 
 def main(folder: str, out: str) -> None:
+    """Score all pictures of ``folder`` and write Parquet to ``out``."""
     images = ray.data.read_images(folder, mode="RGB", include_paths=True)
     images.map(score).write_parquet(out)
 

@@ -1,7 +1,8 @@
-"""The stage's own search over a vector index on disk: ``python -m infra.bench.peers.search_ranges FOLDER K N``.
+"""Run the stage's own search over a vector index on disk: ``python -m infra.bench.peers.search_ranges FOLDER K N``.
 
-FOLDER holds ``sentences-*.parquet`` and ``routes.parquet`` as ``tasks.relate.cluster.Index`` writes them, K clusters
-over N sentences. One cluster range after another, as a worker would; prints how many candidates were found.
+FOLDER holds ``sentences-*.parquet`` and ``routes.parquet`` as ``tasks.relate.cluster.Index`` writes them, with K
+clusters over N sentences. It searches one cluster range after another, as a worker does, and prints the number of
+candidates.
 """
 
 import sys
@@ -16,6 +17,7 @@ from pairmill.tasks.relate.associate import Search
 
 
 def main(folder: str, k: str, n: str) -> None:
+    """Search all ranges and print the number of candidates."""
     torch.set_num_threads(1)
     sentences = tuple(str(path) for path in sorted(Path(folder).glob("sentences-*.parquet")))
     files = [sentences, (f"{folder}/routes.parquet",)]

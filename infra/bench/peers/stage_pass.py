@@ -1,4 +1,4 @@
-"""The stage itself: ``python -m infra.bench.peers.stage_pass ingest|score FOLDER LAKE PLACEMENT``.
+"""Run the stage itself: ``python -m infra.bench.peers.stage_pass ingest|score FOLDER LAKE PLACEMENT``.
 
 PLACEMENT is pool or ray. ``ingest`` makes the lake, ``score`` does what ``tasks.measure.score_images``
 does, without CLIP.
@@ -15,6 +15,7 @@ from pairmill.tasks.measure.score_images import image_job
 
 
 def main(what: str, folder: str, lake: str, placement: str) -> None:
+    """Ingest a folder, or score the pictures of a lake."""
     recipe = load_recipe("demo", {"decoding.side": "224", "images.short_side.keep": "least(width, height) >= 100"})
     on_ray = {"ray_address": "local", "small_rounds": "ray"} if placement == "ray" else {}
     compute = Compute.model_validate({"workers": 2, **on_ray})
