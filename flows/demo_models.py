@@ -63,7 +63,7 @@ def _judged(rules: list[Rule], demo: list[Rule], kind: str, stages: set[Stage]) 
     ]
 
 
-def left_out_notes(asked: Recipe, recipe: Recipe) -> list[str]:
+def dropped_rule_notes(asked: Recipe, recipe: Recipe) -> list[str]:
     """Return a note for each rule of ``asked`` that is missing in ``recipe``, the same recipe with the small models."""
     names = {rule.name for rule in (*recipe.images, *recipe.sentences)}
     return [

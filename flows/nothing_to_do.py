@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # a skipped run imports neither
 
 
 @dataclass(frozen=True)
-class Question:
+class RunRequest:
     """A run's request, to compare with completed runs.
 
     Attributes:
@@ -42,14 +42,14 @@ class Question:
     inputs: str
 
 
-def ask(recipe: Recipe, sources: Sequence[str], compute: Compute, notes: Sequence[str]) -> Question:
+def ask(recipe: Recipe, sources: Sequence[str], compute: Compute, notes: Sequence[str]) -> RunRequest:
     """Build the request of a `pairmill run`, to compare with completed runs; ``notes`` are those on its recipe."""
     parts = [recipe.record(), list(sources), compute.model_dump(mode="json"), list(notes)]
     asked = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-    return Question(recipe, tuple(sources), asked, inputs_digest(recipe, sources))
+    return RunRequest(recipe, tuple(sources), asked, inputs_digest(recipe, sources))
 
 
-def answer(question: Question, uri: str) -> tuple[Outcome, list[str]] | None:
+def answer(question: RunRequest, uri: str) -> tuple[Outcome, list[str]] | None:
     """Return the outcome and notes of the last completed run if nothing has changed since; None if the run must run.
 
     Errors give None: the run itself reports them.
@@ -66,7 +66,7 @@ def answer(question: Question, uri: str) -> tuple[Outcome, list[str]] | None:
         return None
 
 
-def keep(question: Question, session: "Session", published: "Published") -> None:
+def keep(question: RunRequest, session: "Session", published: "Published") -> None:
     """Record the result of a completed run, unless an input has changed since the run began."""
     if question.inputs and question.inputs == inputs_digest(question.recipe, question.sources):
         found = Finished(question.asked, question.inputs, published.name, published.version, session.lasting_notes)

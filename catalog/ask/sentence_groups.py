@@ -17,7 +17,7 @@ def members(lake: Lake, scope: Scope, content: str) -> list[str]:
     return sorted(found)
 
 
-def stands_for(lake: Lake, scope: Scope, candidates: list[str], texts: set[str]) -> dict[str, str]:
+def representative_texts(lake: Lake, scope: Scope, candidates: list[str], texts: set[str]) -> dict[str, str]:
     """Return candidate -> the text among ``texts`` that is a member of the candidate's group.
 
     The ids of the few groups are constants in the query: a join would read every sentence of the lake.

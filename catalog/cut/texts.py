@@ -69,7 +69,7 @@ def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
     )
 
 
-def keepers_of(lake: Lake, plan: Plan) -> np.ndarray:
+def group_keepers(lake: Lake, plan: Plan) -> np.ndarray:
     """Return for each sentence, by number, the sentence assigned in its place: itself, or the keeper of its group.
 
     (n,) uint32; NOBODY if no member of the group passes the rules and occurs in a current document.

@@ -27,7 +27,7 @@ LEAST = 100
 
 
 @dataclass(frozen=True)
-class Seen:
+class WaveOutcome:
     """Outcome of a wave for its ``asked`` images.
 
     ``known``: all their generated texts exist. ``passed``: they pass the rules on generated texts. ``kept``: the cut
@@ -45,13 +45,13 @@ def unknown(lake: Lake) -> int:
     return lake.query("SELECT count(*) FROM cut_capped WHERE state IS NULL AND NOT past")[0][0]
 
 
-def seen(lake: Lake) -> Seen:
+def seen(lake: Lake) -> WaveOutcome:
     """Return the outcome, by the last cut, for the images of ``wave_asked``."""
     counts = "count(*), count(state), count(*) FILTER (state = ''), count(*) FILTER (state = '' AND NOT past)"
-    return Seen(*lake.query(f"SELECT {counts} FROM wave_asked LEFT JOIN cut_capped USING (n)")[0])
+    return WaveOutcome(*lake.query(f"SELECT {counts} FROM wave_asked LEFT JOIN cut_capped USING (n)")[0])
 
 
-def ask(lake: Lake, plan: Plan, cap: int, wave: int) -> int:
+def select_wave(lake: Lake, plan: Plan, cap: int, wave: int) -> int:
     """Create ``wave_asked(n, sha256, sentence)`` for wave number ``wave`` (from 1) and return its number of rows.
 
     The images come from the last cut, whose cap is ``cap``.

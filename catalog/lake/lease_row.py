@@ -60,7 +60,7 @@ class Holder:
         return f"{self.holder}, run {self.run_id}, '{self.purpose}', {times}"
 
 
-class _Watch:
+class LeaseObserver:
     """Observe the lease holder's heartbeat while waiting for the lease, timed by the local monotonic clock."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_secon
         LeaseHeld: A live process still holds the lease.
     """
     deadline = time.monotonic() + wait_seconds
-    watch = _Watch()
+    watch = LeaseObserver()
     while True:
         mine = _new_holder(run_id, purpose)
         before, taken = metadata.retrying(lambda mine=mine: _try_take(metadata, mine, watch))
@@ -152,7 +152,7 @@ def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_secon
         time.sleep(min(1.0, EXPIRY_SECONDS / 20))
 
 
-def _try_take(metadata: Metadata, mine: Holder, watch: _Watch) -> tuple[Holder | None, bool]:
+def _try_take(metadata: Metadata, mine: Holder, watch: LeaseObserver) -> tuple[Holder | None, bool]:
     """Take the lease unless another holder's lease is valid. Return (the previous holder, whether the lease was taken).
 
     Runs in one transaction: with two reads, a holder that releases in between would seem to be taken over. A heartbeat

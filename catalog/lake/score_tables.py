@@ -32,10 +32,10 @@ def add(lake: Lake) -> None:
             lake.execute(statement)
 
     lake.retrying(body)
-    lake.look_again()
+    lake.reload_tables()
 
 
-def stand_in(lake: Lake) -> None:
+def create_empty_tables(lake: Lake) -> None:
     """Create an empty temporary table for each declared score that a reader's lake lacks."""
     scores = _beyond_migrations()
     held = _held(lake) if scores else {}

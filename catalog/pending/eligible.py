@@ -49,7 +49,7 @@ def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None) -> str:
     return f"SELECT content, text, shard, {decided(checks)} FROM ({_sentences(plan, checks, upto, '')})"
 
 
-def reaching(plan: Plan, kind: str, check: Check, among: str = "") -> str:
+def items_before_rule(plan: Plan, kind: str, check: Check, among: str = "") -> str:
     """Return SQL for the items that pass every rule before ``check``, with the columns that the rules read.
 
     Items are image occurrences or distinct sentences. ``among`` is a table of image_id and sha256 that already applies

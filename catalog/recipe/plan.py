@@ -93,7 +93,7 @@ class Plan:
         return self.recipe.captions.choose != "first"
 
     @property
-    def asks_drawn_alone(self) -> bool:
+    def asks_one_captioner(self) -> bool:
         """Whether each image is captioned by one captioner only, drawn at random by weight."""
         return self.recipe.captions.choose == "mixture" and self.recipe.captions.ask == "chosen"
 

@@ -45,7 +45,7 @@ class BlockedAddress(OSError):
 
 
 @dataclass(frozen=True)
-class Reach:
+class AllowedAddresses:
     """Check whether an address may be contacted.
 
     ``allowed`` lists networks in CIDR text that may be contacted although they are not public.

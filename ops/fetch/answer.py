@@ -8,7 +8,7 @@ from pairmill.ops.fault import Fault
 
 
 @dataclass(frozen=True)
-class Answer:
+class FetchResult:
     """The outcome of fetching one URL; ``fault`` is None exactly when ``data`` holds a usable image.
 
     ``http_status`` is the status of the last response, 0 if there was none. ``final_url`` is the URL after redirects.

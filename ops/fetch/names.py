@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from pairmill.ops.fetch.address import BlockedAddress, Reach
+from pairmill.ops.fetch.address import AllowedAddresses, BlockedAddress
 
 KEEP_SECONDS = 300.0
 # Entries of the cache: lists of links name hosts by the hundred thousand. The oldest entry is evicted first.
@@ -33,14 +33,14 @@ def system_lookup(host: str, port: int, family: socket.AddressFamily) -> list[Re
 
 
 @dataclass
-class Names(AbstractResolver):
+class CachingResolver(AbstractResolver):
     """Resolve host names for aiohttp; cache each result, success or error, for five minutes.
 
     Concurrent requests for one name share one lookup. A name is blocked if any of its addresses is blocked, because a
     mix of public and private addresses is a mistake or an attack.
     """
 
-    reach: Reach
+    reach: AllowedAddresses
     lookup: Lookup = system_lookup
     _known: dict[tuple[str, int, int], tuple[float, asyncio.Future]] = field(default_factory=dict)
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, "names"))

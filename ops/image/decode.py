@@ -15,7 +15,7 @@ import simplejpeg
 from PIL import Image
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.image.header import HOSTILE, Stored, inspect, stored_size
+from pairmill.ops.image.header import HOSTILE, StoredSize, inspect, stored_size
 from pairmill.ops.image.orientation import upright
 
 # libjpeg's messages for data that ends early; a lenient decoder would fill the rest with gray.
@@ -71,7 +71,7 @@ class Decode:
         orientation = 1 if header.format == "tiff" else stored.orientation  # Pillow has already rotated a TIFF
         return np.ascontiguousarray(upright(self._resize(pixels, whole), orientation))
 
-    def _jpeg(self, data: bytes, stored: Stored) -> np.ndarray | None:
+    def _jpeg(self, data: bytes, stored: StoredSize) -> np.ndarray | None:
         """Decode a JPEG strictly; return None for CMYK, which Pillow must decode.
 
         A lenient libjpeg would fill missing data with gray.

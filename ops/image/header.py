@@ -56,7 +56,7 @@ class Header(NamedTuple):
     animated: bool = False
 
 
-class Stored(NamedTuple):
+class StoredSize(NamedTuple):
     """The size in pixels as stored, and the EXIF orientation that converts it to the displayed size."""
 
     width: int
@@ -64,7 +64,7 @@ class Stored(NamedTuple):
     orientation: int
 
 
-class Cut(Exception):
+class TruncatedHeader(Exception):
     """Raised when the header itself is truncated."""
 
 
@@ -85,7 +85,7 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
         return Fault("", "not_an_image", f"no known image format; begins with {_first_bytes(data)}")
     try:
         stored = stored_size(data, format)
-    except (Cut, struct.error):
+    except (TruncatedHeader, struct.error):
         return Fault("", "truncated", f"the {format} header is cut off after {len(data)} bytes")
     except HOSTILE as error:
         return Fault("", "undecodable", f"a {format} header that cannot be read: {error}")
@@ -139,22 +139,22 @@ def _lists_avif(data: bytes) -> bool:
     return data[8:12] in (b"mif1", b"msf1") and b"avif" in [brands[at : at + 4] for at in range(0, len(brands), 4)]
 
 
-def stored_size(data: bytes, format: str) -> Stored:
+def stored_size(data: bytes, format: str) -> StoredSize:
     """Parse the stored size and orientation of an image of ``format``. Raises Cut, struct.error or one of HOSTILE."""
     return PARSERS[format](data)
 
 
-def _jpeg(data: bytes) -> Stored:
+def _jpeg(data: bytes) -> StoredSize:
     """Parse the first frame header, and the EXIF orientation if it precedes the frame header."""
     at, orientation = 2, 1
     while True:
         at = data.find(b"\xff", at)
         if at < 0:
-            raise Cut
+            raise TruncatedHeader
         while data[at : at + 1] == b"\xff":
             at += 1
         if at >= len(data):
-            raise Cut
+            raise TruncatedHeader
         marker = data[at]
         at += 1
         if marker in BARE or marker == 0:
@@ -164,13 +164,13 @@ def _jpeg(data: bytes) -> Stored:
         (length,) = struct.unpack_from(">H", data, at)
         if marker in FRAMES:
             height, width = struct.unpack_from(">HH", data, at + 3)
-            return Stored(width, height, orientation)
+            return StoredSize(width, height, orientation)
         if marker == 0xE1 and data[at + 2 : at + 8] == b"Exif\0\0":
             orientation = orientation_of(data[at + 2 : at + length])
         at += max(length, 2)
 
 
-def _png(data: bytes) -> Stored:
+def _png(data: bytes) -> StoredSize:
     """Parse the IHDR chunk, and the orientation of an eXIf chunk that precedes the pixels."""
     if len(data) >= 16 and data[12:16] != b"IHDR":
         raise ValueError("no IHDR chunk first")
@@ -184,23 +184,23 @@ def _png(data: bytes) -> Stored:
         if kind in (b"IDAT", b"IEND", b"eXIf"):
             break
         at += length + 12
-    return Stored(width, height, orientation)
+    return StoredSize(width, height, orientation)
 
 
-def _gif(data: bytes) -> Stored:
+def _gif(data: bytes) -> StoredSize:
     """Parse the size of the canvas; a GIF has no orientation."""
-    return Stored(*struct.unpack_from("<HH", data, 6), 1)
+    return StoredSize(*struct.unpack_from("<HH", data, 6), 1)
 
 
-def _bmp(data: bytes) -> Stored:
+def _bmp(data: bytes) -> StoredSize:
     """Parse the size from the DIB header, whose fields have 16 bits in the oldest version."""
     if data[14:18] == b"\x0c\0\0\0":
-        return Stored(*struct.unpack_from("<HH", data, 18), 1)
+        return StoredSize(*struct.unpack_from("<HH", data, 18), 1)
     width, height = struct.unpack_from("<ii", data, 18)
-    return Stored(width, abs(height), 1)  # a negative height means that the first row is the top one
+    return StoredSize(width, abs(height), 1)  # a negative height means that the first row is the top one
 
 
-def _webp(data: bytes) -> Stored:
+def _webp(data: bytes) -> StoredSize:
     """Parse the size and orientation of a lossy, lossless or extended WebP file (RFC 9649).
 
     Only an extended file can hold EXIF, which follows the pixels.
@@ -210,16 +210,16 @@ def _webp(data: bytes) -> Stored:
         if len(data) >= 26 and data[23:26] != b"\x9d\x01\x2a":
             raise ValueError("no VP8 key frame")
         width, height = struct.unpack_from("<HH", data, 26)
-        return Stored(width & 0x3FFF, height & 0x3FFF, 1)
+        return StoredSize(width & 0x3FFF, height & 0x3FFF, 1)
     if kind == b"VP8L":
         (bits,) = struct.unpack_from("<I", data, 21)
-        return Stored((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, 1)
+        return StoredSize((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, 1)
     if kind == b"VP8X":
         low_w, high_w, low_h, high_h = struct.unpack_from("<HBHB", data, 24)
         exif = next((body for name, body in _webp_chunks(data) if name == b"EXIF"), b"")
-        return Stored((low_w | high_w << 16) + 1, (low_h | high_h << 16) + 1, orientation_of(exif))
+        return StoredSize((low_w | high_w << 16) + 1, (low_h | high_h << 16) + 1, orientation_of(exif))
     if len(data) < 30:
-        raise Cut
+        raise TruncatedHeader
     raise ValueError(f"no picture chunk first but {kind!r}")
 
 
@@ -232,7 +232,7 @@ def _webp_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         at += 8 + length + length % 2
 
 
-def _by_pillow(data: bytes) -> Stored:
+def _by_pillow(data: bytes) -> StoredSize:
     """Read the size and orientation of a TIFF or AVIF, which nest boxes, by opening it lazily with Pillow.
 
     Pillow has already rotated the size of a TIFF, but not of an AVIF.
@@ -242,10 +242,10 @@ def _by_pillow(data: bytes) -> Stored:
         image = Image.open(io.BytesIO(data), formats=("TIFF", "AVIF"))
     with image:
         orientation = image.getexif().get(0x0112, 1) if image.format == "AVIF" else 1
-        return Stored(*image.size, orientation if orientation in range(1, 9) else 1)
+        return StoredSize(*image.size, orientation if orientation in range(1, 9) else 1)
 
 
-PARSERS: dict[str, Callable[[bytes], Stored]] = {
+PARSERS: dict[str, Callable[[bytes], StoredSize]] = {
     "jpeg": _jpeg,
     "png": _png,
     "gif": _gif,

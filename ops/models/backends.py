@@ -6,11 +6,11 @@ from pairmill.ops.models.generation import Answering
 from pairmill.ops.models.http.http_model import HttpModel
 from pairmill.ops.models.http.http_spec import PREFIX
 from pairmill.ops.models.language.language_model import LanguageModel
-from pairmill.ops.models.vision_language.kind_of_model import sees_pictures
+from pairmill.ops.models.vision_language.kind_of_model import is_vision_language
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 
 
-def seeing(spec: str, precision: str, batch_size: int, encoding: str) -> VisionLanguageModel | HttpModel:
+def vision_backend(spec: str, precision: str, batch_size: int, encoding: str) -> VisionLanguageModel | HttpModel:
     """Return the backend of vision-language model ``spec``.
 
     Args:
@@ -22,16 +22,16 @@ def seeing(spec: str, precision: str, batch_size: int, encoding: str) -> VisionL
     return HttpModel(spec, encoding) if spec.startswith(PREFIX) else VisionLanguageModel(spec, precision, batch_size)
 
 
-def fusing(spec: str, precision: str, batch_size: int) -> VisionLanguageModel | LanguageModel | HttpModel:
+def fusion_backend(spec: str, precision: str, batch_size: int) -> VisionLanguageModel | LanguageModel | HttpModel:
     """Return the backend of the model ``spec`` that fuses texts.
 
     The config of an 'hf:' model decides whether its prompts include the image. An 'http:' model gets text only.
     """
     if spec.startswith(PREFIX):
         return HttpModel(spec)
-    return (VisionLanguageModel if sees_pictures(spec) else LanguageModel)(spec, precision, batch_size)
+    return (VisionLanguageModel if is_vision_language(spec) else LanguageModel)(spec, precision, batch_size)
 
 
-def settings_of(model: Answering) -> tuple[str, ...]:
+def answer_settings(model: Answering) -> tuple[str, ...]:
     """Return the recipe settings that change this backend's answers, besides prompt, token limit and image side."""
     return ("encoding",) if isinstance(model, HttpModel) else ("precision",)

@@ -21,7 +21,7 @@ def parsed(value: Any) -> Any:
     """Parse JSON text; return None if it is invalid, and return a value that is not text unchanged. Never raises."""
     if not isinstance(value, str | bytes):
         return value
-    if holds_too_much(value):
+    if exceeds_value_limit(value):
         return None
     try:
         return json.loads(value, parse_constant=lambda _: None)  # NaN is not JSON
@@ -29,7 +29,7 @@ def parsed(value: Any) -> Any:
         return None
 
 
-def holds_too_much(text: str | bytes) -> bool:
+def exceeds_value_limit(text: str | bytes) -> bool:
     """Return whether a JSON text may hold more than MOST_VALUES values, too many for a worker's memory.
 
     A text such as `[[],[],…]` grows 21 times when parsed.
@@ -41,7 +41,7 @@ def holds_too_much(text: str | bytes) -> bool:
     return text.count(",") + text.count("[") + text.count("{") > MOST_VALUES
 
 
-def storable(value: Any) -> dict[str, object]:
+def as_storable(value: Any) -> dict[str, object]:
     """Convert a dict to one that JSON can store; return {} for any other value.
 
     Dates become text, digests become hex, NaN becomes null; other bytes, and values over MAX_TEXT, are dropped.

@@ -15,7 +15,7 @@ STEPS = 20
 
 
 @dataclass(frozen=True)
-class Recut:
+class SplitComponent:
     """How one component over the size limit was split.
 
     ``label`` is its smallest node, ``size`` its number of nodes, ``parts`` the number of parts. ``distance`` is the
@@ -51,7 +51,7 @@ def components(n: int, edges: tuple[np.ndarray, ...]) -> np.ndarray:
 
 def recut(
     n: int, edges: tuple[np.ndarray, np.ndarray], distance: np.ndarray, max_group: int
-) -> tuple[np.ndarray, list[Recut]]:
+) -> tuple[np.ndarray, list[SplitComponent]]:
     """Label components so that none has more than ``max_group`` nodes: (labels (n,) int64, the components split).
 
     A component over the limit keeps only edges up to a smaller distance, a twentieth of its span at a time; so do its
@@ -81,7 +81,7 @@ def recut(
         ends = np.searchsorted(nodes, left[inside]), np.searchsorted(nodes, right[inside])
         parts, tightest, dealt = _tighten(len(nodes), ends, far[inside], max_group)
         labels[nodes] = nodes[parts]
-        report.append(Recut(int(label), int(sizes[label]), len(np.unique(parts)), tightest, dealt))
+        report.append(SplitComponent(int(label), int(sizes[label]), len(np.unique(parts)), tightest, dealt))
     return labels, report
 
 

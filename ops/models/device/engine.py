@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
-class Halves(Protocol):
+class EngineStages(Protocol):
     """The three functions that an engine calls for each batch.
 
     Several feeders call ``prepare`` at once. Only the device's thread calls ``infer`` and ``fetch``. It fetches a batch
@@ -60,7 +60,7 @@ class Engine:
     0 feeders, each piece runs to its end in the caller's own thread.
     """
 
-    def __init__(self, halves: Halves, feeders: int) -> None:
+    def __init__(self, halves: EngineStages, feeders: int) -> None:
         self._halves, self._feeders = halves, feeders
         self._to_prepare: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
         self._to_infer: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
@@ -81,7 +81,7 @@ class Engine:
         Raises:
             RuntimeError: The engine is closed.
             BrokenDevice: This or another caller's piece broke the device.
-            Exception: Any error of `Halves` for one of these pieces.
+            Exception: Any error of `EngineStages` for one of these pieces.
         """
         if not self._feeders:
             return [self._by_itself(piece) for piece in pieces]
@@ -182,13 +182,13 @@ class Engine:
         ticket.done.set_exception(seen)
 
 
-class Relay(Engine):
+class RemoteEngine(Engine):
     """An engine for a model outside this process, such as behind endpoints: launch batches while others are pending.
 
     At most ``under_way`` launched pieces are not fetched yet. They are fetched in order.
     """
 
-    def __init__(self, halves: Halves, feeders: int, under_way: int) -> None:
+    def __init__(self, halves: EngineStages, feeders: int, under_way: int) -> None:
         self._running: queue.Queue[_Ticket | None] = queue.Queue(under_way)
         super().__init__(halves, max(1, feeders))
 

@@ -24,11 +24,11 @@ OTHER_RULES = (
 )  # fmt: skip
 
 
-class Unsuited(Exception):
+class NotCapturable(Exception):
     """Raised when a model cannot decode over fixed buffers."""
 
 
-def suits(model: Any) -> str:
+def why_not_capturable(model: Any) -> str:
     """Return '' if a transformers model can decode over fixed buffers, else the reason why not."""
     if model.config.is_encoder_decoder or not getattr(model, "_can_compile_fullgraph", False):
         return f"transformers compiles no {type(model).__name__}"
@@ -39,8 +39,8 @@ def suits(model: Any) -> str:
 class Decoder:
     """Generate greedily with ``model``: prefill the prompts, then run one captured step per token.
 
-    `suits` must accept the model. The prefill uses transformers' own cache. Buffers grow to the largest batch so far
-    and persist, as does the captured step of each shape. Call from one thread at a time.
+    `why_not_capturable` must accept the model. The prefill uses transformers' own cache. Buffers grow to the largest
+    batch so far and persist, as does the captured step of each shape. Call from one thread at a time.
 
     Args:
         model: A causal model of transformers on its device.
@@ -64,7 +64,7 @@ class Decoder:
     def generate(self, inputs: dict[str, Any], max_tokens: int) -> torch.Tensor:
         """Generate the likeliest tokens (n, max_tokens) int64 after left-padded prompts, ``pad`` after an end token.
 
-        Raises Unsuited if the model caches more than the keys and values of all tokens.
+        Raises NotCapturable if the model caches more than the keys and values of all tokens.
         """
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         positions = self.model._prepare_position_ids_for_generation(ids, dict(inputs))
@@ -92,7 +92,7 @@ class Decoder:
         )  # fmt: skip
         logits = self.model(**ready, return_dict=True).logits[:, -1]
         if any(type(layer) is not DynamicLayer for layer in cache.layers):
-            raise Unsuited(f"{type(self.model).__name__} keeps more than the keys and values of all tokens")
+            raise NotCapturable(f"{type(self.model).__name__} keeps more than the keys and values of all tokens")
         return logits, cache
 
     def _seen(self, ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor | None:

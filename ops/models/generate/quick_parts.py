@@ -12,7 +12,7 @@ import torch
 PARTS = ("RMSNorm", "MLP")
 
 
-def quicken(model: Any) -> None:
+def compile_parts(model: Any) -> None:
     """Compile the norms and feed-forward parts of a model, and share keys among query heads without repeating them.
 
     Only parts are compiled: whole models have graph breaks where they read tensor values, and recompile for each layer

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pairmill.ops.models.generation import Generation
-from pairmill.ops.models.http.chat_answer import Again, Refused
+from pairmill.ops.models.http.chat_answer import Refused, RetryableFailure
 from pairmill.ops.models.http.chat_connection import ChatConnection
 from pairmill.ops.models.http.concurrency import Concurrency
 from pairmill.ops.models.http.endpoint import Endpoint
@@ -52,7 +52,7 @@ class Patience:
     probes: float = 600.0
 
 
-class Silent(ModelError):
+class EndpointSilent(ModelError):
     """Raised when an endpoint does not answer for now."""
 
 
@@ -101,12 +101,12 @@ class ChatClient:
         """Ask an endpoint the probe's questions, one after the other; return its answers.
 
         Raises:
-            Silent: The endpoint does not answer.
+            EndpointSilent: The endpoint does not answer.
             ModelError: The endpoint would fail on every request.
         """
         answers = self._run(self._watch.probe(endpoint))
-        if isinstance(answers, Again):
-            raise Silent(
+        if isinstance(answers, RetryableFailure):
+            raise EndpointSilent(
                 f"{self._connection.where(endpoint)} does not answer: {answers.why}; start it, or correct the address"
             )
         return answers
@@ -177,7 +177,7 @@ class ChatClient:
             while True:
                 async with endpoint.alone(besides=1) if broken >= BROKEN_ALONE else nullcontext():
                     outcome = await self._turn(endpoint, messages, max_tokens)
-                if not isinstance(outcome, Again):
+                if not isinstance(outcome, RetryableFailure):
                     break
                 retries, discarded = retries + 1, discarded + outcome.discarded
                 unbelieved += outcome.unbelieved
@@ -198,7 +198,9 @@ class ChatClient:
         took = {"seconds": time.monotonic() - began, "retries": retries, "discarded_tokens": discarded}
         return replace(outcome, **took, unbelieved_tokens=unbelieved)
 
-    async def _turn(self, endpoint: Endpoint, messages: bytes, max_tokens: int) -> Generation | Again | Refused:
+    async def _turn(
+        self, endpoint: Endpoint, messages: bytes, max_tokens: int
+    ) -> Generation | RetryableFailure | Refused:
         """Send the request once to an endpoint that has room, and update the endpoint's state by the outcome."""
         started = time.monotonic()
         try:
@@ -207,10 +209,10 @@ class ChatClient:
             endpoint.end()
             self._changed.set()
         now = time.monotonic()
-        if isinstance(outcome, Again):
+        if isinstance(outcome, RetryableFailure):
             if outcome.kind in ("unreachable", "broken", "overload"):
                 self._dark_since, self._last_why = self._dark_since or now, outcome.why
-            self._set_back(endpoint, outcome, now)
+            self._reduce_requests(endpoint, outcome, now)
         else:
             self._dark_since = 0.0
             endpoint.answered(now)
@@ -221,7 +223,7 @@ class ChatClient:
                 endpoint.n_answered, endpoint.n_failed = endpoint.n_answered + 1, 0
         return outcome
 
-    def _set_back(self, endpoint: Endpoint, outcome: Again, now: float) -> None:
+    def _reduce_requests(self, endpoint: Endpoint, outcome: RetryableFailure, now: float) -> None:
         """Reduce or pause an endpoint's requests after a failure.
 
         Raises ModelError if every endpoint asks for a pause beyond MOST_PATIENCE.
@@ -229,7 +231,7 @@ class ChatClient:
         if outcome.kind in ("unreachable", "broken"):
             if self._known and not endpoint.is_watched:
                 endpoint.is_watched = True
-                self._begin(self._watch.bring_back(endpoint))
+                self._begin(self._watch.probe_until_back(endpoint))
             endpoint.lose(now)
         elif outcome.kind == "overload" or outcome.after:
             endpoint.rest(now, outcome.after)

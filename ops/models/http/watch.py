@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pairmill.ops.models.generation import Generation
-from pairmill.ops.models.http.chat_answer import Again, Refused
+from pairmill.ops.models.http.chat_answer import Refused, RetryableFailure
 from pairmill.ops.models.http.chat_connection import ChatConnection
 from pairmill.ops.models.http.endpoint import Endpoint
 from pairmill.ops.models.http.probe import PROBE_TOKENS, check, questions
@@ -40,7 +40,7 @@ class Watch:
         self._connection, self._known, self._end, self._is_back = connection, known, end, is_back
         self._second_try = second_try
 
-    async def probe(self, endpoint: Endpoint) -> tuple[str, ...] | Again:
+    async def probe(self, endpoint: Endpoint) -> tuple[str, ...] | RetryableFailure:
         """Ask the questions one after the other; return the answers, or the failure of the first that has none.
 
         Raises ModelError if all questions are refused: the server is set up wrongly, and its model stays unknown.
@@ -50,7 +50,7 @@ class Watch:
             outcome = await self._put(endpoint, question)
             if isinstance(outcome, Refused):
                 outcome = await self._put(endpoint, in_words)
-            if isinstance(outcome, Again):
+            if isinstance(outcome, RetryableFailure):
                 return outcome
             answers.append(outcome.text if isinstance(outcome, Generation) else outcome.reason)
             refused += [outcome.said] if isinstance(outcome, Refused) else []
@@ -70,14 +70,14 @@ class Watch:
                     if not endpoint.is_lost:
                         await self._ask_alone(endpoint)
 
-    async def bring_back(self, endpoint: Endpoint) -> None:
+    async def probe_until_back(self, endpoint: Endpoint) -> None:
         """Block a lost endpoint, which is marked as watched, until it gives the known answers again."""
         with self._ends_the_run():
             async with endpoint.alone():
                 while True:
                     await asyncio.sleep(max(0.01, endpoint.resumes_at - time.monotonic()))
                     answers = await self.probe(endpoint)
-                    if not isinstance(answers, Again):
+                    if not isinstance(answers, RetryableFailure):
                         check(self._connection.where(endpoint), answers, self._known)
                         endpoint.is_back()
                         break
@@ -88,16 +88,18 @@ class Watch:
     async def _ask_alone(self, endpoint: Endpoint) -> None:
         """Probe an endpoint while it has no other request."""
         async with endpoint.alone():
-            answers = () if endpoint.is_lost else await self.probe(endpoint)  # lost meanwhile: `bring_back` probes it
-        if answers and not isinstance(answers, Again):
+            answers = (
+                () if endpoint.is_lost else await self.probe(endpoint)
+            )  # lost meanwhile: `probe_until_back` probes it
+        if answers and not isinstance(answers, RetryableFailure):
             check(self._connection.where(endpoint), answers, self._known)
             self._is_back()
 
-    async def _put(self, endpoint: Endpoint, question: bytes) -> Generation | Again | Refused:
+    async def _put(self, endpoint: Endpoint, question: bytes) -> Generation | RetryableFailure | Refused:
         """Ask one question, with up to MOST_TRIES attempts."""
         for tries in range(1, MOST_TRIES):
             outcome = await self._connection.ask(endpoint, question, PROBE_TOKENS)
-            if not isinstance(outcome, Again) or outcome.kind in ("unreachable", "late"):
+            if not isinstance(outcome, RetryableFailure) or outcome.kind in ("unreachable", "late"):
                 return outcome
             await asyncio.sleep(max(pause(self._second_try, tries), min(outcome.after, MOST_PAUSE)))
         return await self._connection.ask(endpoint, question, PROBE_TOKENS)

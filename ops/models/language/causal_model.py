@@ -42,12 +42,12 @@ def load_causal(spec: str, kind: torch.dtype, example: str) -> tuple[Any, Any]:
         ) from error
     model, report = loaded
     model = placed(model.eval(), spec)
-    if why := _what_it_lacks(model, tokenizer, report["missing_keys"]):
+    if why := _why_not_causal(model, tokenizer, report["missing_keys"]):
         raise ModelError(f"model '{spec}' is no causal language model: {why}; name one such as {example}")
     return model, tokenizer
 
 
-def _what_it_lacks(model: Any, tokenizer: Any, missing: set[str]) -> str:
+def _why_not_causal(model: Any, tokenizer: Any, missing: set[str]) -> str:
     """Return why the loaded model cannot be used as a causal language model; '' if it can."""
     known = model.get_input_embeddings().num_embeddings
     if len(tokenizer) > known:

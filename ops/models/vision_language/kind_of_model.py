@@ -15,7 +15,7 @@ PICTURES = frozenset({"vision_config", "vq_config", "image_token_id", "image_tok
 
 
 @cache
-def sees_pictures(spec: str) -> bool:
+def is_vision_language(spec: str) -> bool:
     """Return whether ``spec`` ('hf:NAME_OR_FOLDER') is a vision-language model; if not, it generates from text alone.
 
     True for every 'http:' model. Raises ModelError if the model is missing or its config cannot be read.

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from pairmill.ops.models.device.batch_size import on_this_card
+from pairmill.ops.models.device.batch_size import measured_batch_size
 from pairmill.ops.models.generation import Generation
 
 if TYPE_CHECKING:
-    from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm, Prepared
+    from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm, PreparedImages
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class VisionLanguageModel:
             self._loaded().answer(self.prepare([picture] * rows, [prompt] * rows), max_tokens)
 
         shape = f"{self.precision} {side} px {len(prompt)} characters {max_tokens} tokens"
-        return replace(self, batch_size=on_this_card(self.spec, shape, self.batch_size, run))
+        return replace(self, batch_size=measured_batch_size(self.spec, shape, self.batch_size, run))
 
     def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
         """Group row numbers into batches of similar length in tokens, of which at most 5 % are padding.
@@ -65,11 +65,11 @@ class VisionLanguageModel:
         """
         return self._loaded().batches(prompts, sizes, self.batch_size) if prompts else []
 
-    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> PreparedImages:
         """Build the inputs of one batch on the CPU. Either every row has an image, or none has."""
         return self._loaded().prepare(pictures, prompts)
 
-    def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
+    def infer(self, prepared: PreparedImages, max_tokens: int) -> list[Generation]:
         """Generate one answer per prepared row, and wait for the device.
 
         A batch that does not fit is halved; a single row that does not fit gets the error 'out_of_memory'.

@@ -84,7 +84,7 @@ class Inflated(io.RawIOBase):
         return data
 
 
-class Near(NamedTuple):
+class SeekableFile(NamedTuple):
     """A file open for random access, its faults, and whether the source holds the same bytes uncompressed."""
 
     file: IO[bytes]
@@ -93,7 +93,7 @@ class Near(NamedTuple):
 
 
 @contextmanager
-def seekable(tree: Tree, path: str) -> Iterator[Near]:
+def seekable(tree: Tree, path: str) -> Iterator[SeekableFile]:
     """Open a file for random access, decompressed if its first bytes are gzip's.
 
     A compressed or remote file is first copied to a temporary file: gzip cannot be read backwards, and S3 would get one
@@ -102,7 +102,7 @@ def seekable(tree: Tree, path: str) -> Iterator[Near]:
     with tree.open(path) as file:
         packed = is_gzip(file)
         if not packed and isinstance(tree, LocalTree):
-            yield Near(file, [], True)
+            yield SeekableFile(file, [], True)
             return
         inflated = Inflated(file, tree.uri(path))
         with tempfile.SpooledTemporaryFile(IN_MEMORY) as near:
@@ -110,7 +110,7 @@ def seekable(tree: Tree, path: str) -> Iterator[Near]:
                 near.write(data)
             near.seek(0)
             faults = [inflated.fault] if inflated.fault else []
-            yield Near(near, faults, not packed)  # pyright: ignore[reportArgumentType]
+            yield SeekableFile(near, faults, not packed)  # pyright: ignore[reportArgumentType]
 
 
 def head(tree: Tree, path: str, size: int) -> bytes:

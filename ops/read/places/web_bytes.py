@@ -35,7 +35,7 @@ CHUNK = 2**20
 MAX_BYTES = 64 * 2**30
 
 
-class State(NamedTuple):
+class RemoteFileState(NamedTuple):
     """The size of a remote file in bytes, -1 if unknown; its ``etag``, '' if none; and whether ranges work."""
 
     size: int
@@ -43,10 +43,10 @@ class State(NamedTuple):
     has_ranges: bool
 
 
-def range_of(address: str, start: int, end: int, state: State) -> bytes:
+def range_of(address: str, start: int, end: int, state: RemoteFileState) -> bytes:
     """Read bytes [start, end). Raises SourceError if the read fails or the file has changed since ``state``."""
 
-    def taken(answer: HTTPResponse, watch: _Watch) -> bytes:
+    def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> bytes:
         watch.allow(end - start)
         found = answer.read(end - start)
         if answer.status != 206 or _etag(answer.headers) != state.etag:
@@ -61,7 +61,7 @@ def range_of(address: str, start: int, end: int, state: State) -> bytes:
 def brought(address: str) -> IO[bytes]:
     """Copy the whole file to a temporary file. Raises SourceError if it cannot be read or is larger than MAX_BYTES."""
 
-    def taken(answer: HTTPResponse, watch: _Watch) -> IO[bytes]:
+    def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> IO[bytes]:
         near = tempfile.TemporaryFile()  # noqa: SIM115  # its reader closes it
         watch.allow(CHUNK)
         while data := answer.read(CHUNK):
@@ -79,19 +79,19 @@ def brought(address: str) -> IO[bytes]:
     return _asked(address, {}, taken)
 
 
-def state_of(address: str) -> State:
+def state_of(address: str) -> RemoteFileState:
     """Request the size and etag of a file. Raises SourceError if the address cannot be read.
 
     The request is for a range of one byte, because a signed address may allow only GET. It is sent each time the file
     is opened.
     """
 
-    def taken(answer: HTTPResponse, watch: _Watch) -> State:
+    def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> RemoteFileState:
         total = whole_number(answer.headers.get("Content-Range", "").rpartition("/")[2])
         if answer.status == 206 and total is not None:
-            return State(total, _etag(answer.headers), True)
+            return RemoteFileState(total, _etag(answer.headers), True)
         size = whole_number(answer.headers.get("Content-Length", ""))
-        return State(-1 if size is None else size, _etag(answer.headers), False)
+        return RemoteFileState(-1 if size is None else size, _etag(answer.headers), False)
 
     return _asked(address, {"Range": "bytes=0-0"}, taken)
 
@@ -104,7 +104,7 @@ def _etag(headers: Message) -> str:
 Taken = TypeVar("Taken")
 
 
-class _Watch:
+class _ResponseDeadline:
     """Abort a connection whose response takes too long, even if bytes still arrive."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class _Watch:
         self._sockets: list[socket.socket] = []
         self._timer = threading.Timer(0, lambda: None)
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> _ResponseDeadline:
         self.allow(0)
         return self
 
@@ -180,7 +180,7 @@ class _Https(HTTPSHandler):
         return super().do_open(_noting(http_class, self._sockets), req, **more)
 
 
-def _asked(address: str, headers: dict[str, str], take: Callable[[HTTPResponse, _Watch], Taken]) -> Taken:
+def _asked(address: str, headers: dict[str, str], take: Callable[[HTTPResponse, _ResponseDeadline], Taken]) -> Taken:
     """Send a request and return ``take(response, watch)``; retry transient failures with growing waits.
 
     Raises:
@@ -191,7 +191,7 @@ def _asked(address: str, headers: dict[str, str], take: Callable[[HTTPResponse, 
     wait = FIRST_WAIT
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            with _Watch() as watch, watch.open(request) as answer:
+            with _ResponseDeadline() as watch, watch.open(request) as answer:
                 return take(answer, watch)
         except HTTPError as error:
             if error.code not in PASSING or attempt == ATTEMPTS:

@@ -45,7 +45,7 @@ def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
         ]  # fmt: skip
 
 
-def pending_asked(
+def pending_in_wave(
     lake: Lake, plan: Plan, table: str, scorer: str, payload: str = "payloads", asked: str = "wave_asked"
 ) -> Iterator[list[WorkItem]]:
     """Yield the images of a wave that lack a row of ``scorer`` in ``table``, with the files of their bytes.
@@ -98,7 +98,7 @@ def pending_fusion(lake: Lake, plan: Plan, alike: Sequence[str] = ()) -> Iterato
 
     Images that fail a rule on known texts (``cut_late``) are left out. The input ``known`` is the cached answer for the
     same inputs, by the plan's scorer (if two recipes alternate) or by a scorer of ``alike``, whose model gets the same
-    request (`catalog.pending.told_before`).
+    request (`catalog.pending.answer_cache`).
     """
     by = ", ".join(f"'{digest}'" for digest in (plan.scorer("synthetic"), *alike))
     answer = ", ".join(f"'{name}': s.{name}" for name in SYNTHETIC)

@@ -17,7 +17,7 @@ SECONDS = 60.0
 Result = TypeVar("Result")
 
 
-def patiently(body: Callable[[], Result], uri: str, *, is_inside: bool, doublings: int) -> Result:
+def retry_while_busy(body: Callable[[], Result], uri: str, *, is_inside: bool, doublings: int) -> Result:
     """Run ``body`` and retry while it meets a lock or a conflicting commit; ``uri`` names the lake in messages.
 
     Waits 0.01 to 0.05 s, doubled at each retry up to ``doublings`` times. With ``is_inside`` (a transaction) nothing is
