@@ -58,7 +58,7 @@ def _judged(rules: list[Rule], demo: list[Rule], kind: str, stages: set[Stage]) 
     ]
 
 
-def left_out_notes(asked: Recipe, recipe: Recipe) -> list[str]:
+def dropped_rule_notes(asked: Recipe, recipe: Recipe) -> list[str]:
     """Say which rules of ``asked`` are not in ``recipe``, the same with the small models."""
     names = {rule.name for rule in (*recipe.images, *recipe.sentences)}
     return [

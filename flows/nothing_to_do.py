@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # the short way needs neither
 
 
 @dataclass(frozen=True)
-class Question:
+class RunRequest:
     """What a run is to do: digests of what it was ``asked``, and of its ``inputs`` before it began, '' for unknown."""
 
     recipe: Recipe
@@ -35,14 +35,14 @@ class Question:
     inputs: str
 
 
-def ask(recipe: Recipe, sources: Sequence[str], compute: Compute, notes: Sequence[str]) -> Question:
+def ask(recipe: Recipe, sources: Sequence[str], compute: Compute, notes: Sequence[str]) -> RunRequest:
     """Put the question that `pairmill run` is; ``notes`` are those on its recipe."""
     parts = [recipe.record(), list(sources), compute.model_dump(mode="json"), list(notes)]
     asked = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-    return Question(recipe, tuple(sources), asked, inputs_digest(recipe, sources))
+    return RunRequest(recipe, tuple(sources), asked, inputs_digest(recipe, sources))
 
 
-def answer(question: Question, uri: str) -> tuple[Outcome, list[str]] | None:
+def answer(question: RunRequest, uri: str) -> tuple[Outcome, list[str]] | None:
     """Return the outcome and the notes of the run in the lake at ``uri`` if it has nothing to do; None if it may have.
 
     Whatever is wrong is for the run to say, and to mend.
@@ -59,7 +59,7 @@ def answer(question: Question, uri: str) -> tuple[Outcome, list[str]] | None:
         return None
 
 
-def keep(question: Question, session: "Session", published: "Published") -> None:
+def keep(question: RunRequest, session: "Session", published: "Published") -> None:
     """Remember what a completed run came to, unless something that it reads has changed since it began."""
     if question.inputs and question.inputs == inputs_digest(question.recipe, question.sources):
         found = Finished(question.asked, question.inputs, published.name, published.version, session.lasting_notes)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from pairmill.catalog.recipe.parts import check_vocabulary
 from pairmill.catalog.recipe.recipe import Recipe, changed, load
 from pairmill.catalog.terms.error import BadRecipe
-from pairmill.flows.demo_models import left_out_notes, with_demo_defaults, with_demo_models
+from pairmill.flows.demo_models import dropped_rule_notes, with_demo_defaults, with_demo_models
 from pairmill.flows.model_size import ModelSize
 from pairmill.ops.pair.class_names import class_names
 from pairmill.tasks.run.placement import Placement, SmallRounds
@@ -91,7 +91,7 @@ def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo
 
 def notes_on(recipe: Recipe, name_or_path: str, overrides: dict[str, str], demo_models: str) -> list[str]:
     """Say what else than its models ``recipe``, loaded by the same arguments, has of the demo. Raises BadRecipe."""
-    return left_out_notes(load(name_or_path, overrides, RECIPES), recipe) if demo_models == "demo" else []
+    return dropped_rule_notes(load(name_or_path, overrides, RECIPES), recipe) if demo_models == "demo" else []
 
 
 def with_resolved_paths(recipe: Recipe) -> Recipe:

@@ -4,7 +4,7 @@ from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.ask.report import plan_of
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.pending.chosen_captions import rows_by
+from pairmill.catalog.pending.chosen_captions import captioner_rows
 from pairmill.catalog.pending.scored_rows import text_digest
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.error import PairmillError
@@ -32,8 +32,8 @@ def said(plan: Plan, upto: int, only: str) -> str:
     known = [place for place in range(len(plan.recipe.captioners)) if plan.scorer(plan.captioner(place))]
     return " UNION ALL ".join(
         f"SELECT c.sha256, {place} AS place, captioner, CASE WHEN status = 'ok' THEN text END AS text, status, "
-        f"caption_similarity AS similarity FROM {rows_by(plan, place, 'captions', upto, only)} c "
-        f"LEFT JOIN {rows_by(plan, place, 'caption_similarity', upto, only)} s "
+        f"caption_similarity AS similarity FROM {captioner_rows(plan, place, 'captions', upto, only)} c "
+        f"LEFT JOIN {captioner_rows(plan, place, 'caption_similarity', upto, only)} s "
         f"ON s.sha256 = c.sha256 AND s.input_digest = {text_digest('c.text')}"
         for place in known
     )

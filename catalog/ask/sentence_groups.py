@@ -17,7 +17,7 @@ def members(lake: Lake, scope: Scope, content: str) -> list[str]:
     return sorted(found)
 
 
-def stands_for(lake: Lake, scope: Scope, candidates: list[str], texts: set[str]) -> dict[str, str]:
+def representative_texts(lake: Lake, scope: Scope, candidates: list[str], texts: set[str]) -> dict[str, str]:
     """Return which of ``texts`` is a member of each candidate's group, by candidate; of a few groups, with their ids as
     constants: a join would read every sentence of the lake."""
     grouping = _newest(lake, scope)

@@ -3,7 +3,7 @@
 import re
 
 from pairmill.catalog.ask.all_captions import said
-from pairmill.catalog.ask.sentence_groups import stands_for
+from pairmill.catalog.ask.sentence_groups import representative_texts
 from pairmill.catalog.ask.why import (
     MOST,
     Facts,
@@ -169,7 +169,7 @@ def _matches(lake: Lake, image_id: str, sha256: str, scope: Scope, decision: Fac
     text = _texts_of(lake, [content for content, _ in found])
     place = _text_numbers(lake, image_id, scope, decision)
     others = [content for content in text if text[content] not in place]
-    given = stands_for(lake, scope, others, place.keys() - set(text.values()))
+    given = representative_texts(lake, scope, others, place.keys() - set(text.values()))
     shown = [(content, text[content], similarity) for content, similarity in found if content in text]
     return [
         {"content": content, "text": said, "similarity": similarity, "place": place.get(given.get(content, said)),

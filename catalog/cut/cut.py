@@ -27,7 +27,7 @@ from pairmill.catalog.cut import facts
 from pairmill.catalog.cut.cap import balance
 from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.cut.late import judge
-from pairmill.catalog.cut.texts import assign_texts, choose_best, keepers_of
+from pairmill.catalog.cut.texts import assign_texts, choose_best, group_keepers
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.eligible import decided, passed
 from pairmill.catalog.recipe.plan import Plan
@@ -41,7 +41,7 @@ def cut(lake: Lake, plan: Plan) -> int:
 
     Raises as `survivors`.
     """
-    return _mended(_cut, lake, plan)
+    return _rebuilding_damaged(_cut, lake, plan)
 
 
 def survivors(lake: Lake, plan: Plan) -> None:
@@ -49,10 +49,10 @@ def survivors(lake: Lake, plan: Plan) -> None:
 
     Facts that prove damaged are made anew: DuckDB checks each block of them. Raises Damaged for files of the lake.
     """
-    _mended(_survivors, lake, plan)
+    _rebuilding_damaged(_survivors, lake, plan)
 
 
-def _mended(step: Callable[[Lake, Plan], Made], lake: Lake, plan: Plan) -> Made:
+def _rebuilding_damaged(step: Callable[[Lake, Plan], Made], lake: Lake, plan: Plan) -> Made:
     """Do a step over the facts, and once more over new ones where these prove damaged."""
     try:
         return step(lake, plan)
@@ -69,7 +69,7 @@ def _survivors(lake: Lake, plan: Plan) -> np.ndarray:
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_dropped (n UINTEGER, rule VARCHAR, better UINTEGER)")
     _exact_duplicates(lake, keep)
     _duplicates(lake, keep)
-    keepers = keepers_of(lake, plan)
+    keepers = group_keepers(lake, plan)
     choose_best(lake, _alive(keep), keepers)
     lake.execute(
         f"INSERT INTO cut_dropped SELECT n, 'no_text', NULL FROM {_alive(keep)} WHERE n NOT IN (SELECT n FROM cut_best)"

@@ -67,7 +67,7 @@ def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
     )
 
 
-def keepers_of(lake: Lake, plan: Plan) -> np.ndarray:
+def group_keepers(lake: Lake, plan: Plan) -> np.ndarray:
     """Return of each sentence, by its number, the number of the one that is given for it: (n,) uint32, itself or the
     keeper of its group; NOBODY where none passes the rules and still counts."""
     keepers = np.full(lake.query("SELECT count(*) FROM facts.contents")[0][0], NOBODY, np.uint32)

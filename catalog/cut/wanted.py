@@ -27,7 +27,7 @@ LEAST = 100
 
 
 @dataclass(frozen=True)
-class Seen:
+class WaveOutcome:
     """What became of the pictures that a wave asked for: of how many is everything known now, how many passed the
     rules on generated texts, and how many of these the cut keeps by now."""
 
@@ -42,13 +42,13 @@ def unknown(lake: Lake) -> int:
     return lake.query("SELECT count(*) FROM cut_capped WHERE state IS NULL AND NOT past")[0][0]
 
 
-def seen(lake: Lake) -> Seen:
+def seen(lake: Lake) -> WaveOutcome:
     """Count, by the last cut, what became of the pictures of ``wave_asked``."""
     counts = "count(*), count(state), count(*) FILTER (state = ''), count(*) FILTER (state = '' AND NOT past)"
-    return Seen(*lake.query(f"SELECT {counts} FROM wave_asked LEFT JOIN cut_capped USING (n)")[0])
+    return WaveOutcome(*lake.query(f"SELECT {counts} FROM wave_asked LEFT JOIN cut_capped USING (n)")[0])
 
 
-def ask(lake: Lake, plan: Plan, cap: int, wave: int) -> int:
+def select_wave(lake: Lake, plan: Plan, cap: int, wave: int) -> int:
     """Make ``wave_asked(n, sha256, sentence)`` of wave number ``wave`` (from 1) out of the last cut, whose cap is
     ``cap``; return how many they are."""
     lake.execute(f"CREATE OR REPLACE TEMP TABLE wave_wanted AS {in_reach(lake, plan, cap, wave)}")

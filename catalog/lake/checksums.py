@@ -42,7 +42,7 @@ _FILES = " UNION ".join(
 )
 
 
-class Known(NamedTuple):
+class RecordedChecksum(NamedTuple):
     """What is on record of a file: its sha256, and its stamp when that was last seen to be true."""
 
     sha256: str
@@ -68,7 +68,7 @@ class Checksums:
         self._lake, self._metadata = lake, metadata
         self._uri, self._data_path = location.uri, location.data_path
         self.applies = not location.on_s3 and metadata.has_checksums()
-        self._seen: dict[str, Known] = {}  # written by this process, or found whole under another stamp
+        self._seen: dict[str, RecordedChecksum] = {}  # written by this process, or found whole under another stamp
         self._unlisted: set[str] = set()
         self._doubtful: dict[str, dict[str, str]] = {}  # by table: files to be hashed, and the digest expected of each
         self._tables_of: dict[str, set[str]] = {}  # the tables that a table's or view's name stands for
@@ -103,10 +103,10 @@ class Checksums:
             for path, digest in self._hashed(expected):
                 if not digest.startswith(expected[path]) or not digest:
                     raise self._damaged(path)
-                self._seen[path] = Known(digest, self._stamp(path))
+                self._seen[path] = RecordedChecksum(digest, self._stamp(path))
             del self._doubtful[table]
 
-    def stand_as_recorded(self) -> bool:
+    def are_unchanged(self) -> bool:
         """Whether every file of the lake is there under the stamp on record, all of them at once; nothing is hashed.
 
         False where that cannot be said: on S3, and of files that have no record.
@@ -126,7 +126,7 @@ class Checksums:
     def add(self, digests: Mapping[str, str]) -> None:
         """Note the digests that workers computed of the files that they wrote."""
         if self.applies:
-            self._seen |= {path: Known(digest, self._stamp(path)) for path, digest in digests.items()}
+            self._seen |= {path: RecordedChecksum(digest, self._stamp(path)) for path, digest in digests.items()}
             if len(self._seen) > KEPT_IN_MEMORY:
                 self._keep()
 
@@ -161,7 +161,7 @@ class Checksums:
         expected = self._expected(unknown, {}) if unknown else {}
         for path, digest in self._hashed(unknown):
             if digest.startswith(expected.get(path, "")):
-                self._seen[path] = Known(digest, self._stamp(path))
+                self._seen[path] = RecordedChecksum(digest, self._stamp(path))
         self._keep()
         self._metadata.write(f"DELETE FROM pairmill_files WHERE path NOT IN ({_FILES})")
 
@@ -183,13 +183,13 @@ class Checksums:
                 self._doubtful[name] = doubtful
         self._unlisted -= set(self._unlisted) if whole else {table}
 
-    def _is_doubtful(self, path: str, expected: Mapping[str, str], known: Mapping[str, Known]) -> bool:
+    def _is_doubtful(self, path: str, expected: Mapping[str, str], known: Mapping[str, RecordedChecksum]) -> bool:
         if path not in expected:
             return False
         seen = known.get(path)
         return seen is None or not seen.sha256.startswith(expected[path]) or self._stamp(path) != seen.stamp
 
-    def _expected(self, paths: Sequence[str], known: Mapping[str, Known]) -> dict[str, str]:
+    def _expected(self, paths: Sequence[str], known: Mapping[str, RecordedChecksum]) -> dict[str, str]:
         """Return the sha256, or its first 128 bits, that each file must have; a path without one is left out."""
         found = {path: digest for path in paths if (digest := digest_in_name(path))}
         rest = [path for path in paths if path not in found]
@@ -215,10 +215,10 @@ class Checksums:
             self._metadata.replace("pairmill_files", "path", pa.table(columns))
         self._seen.clear()
 
-    def _recorded(self, table: str) -> dict[str, Known]:
+    def _recorded(self, table: str) -> dict[str, RecordedChecksum]:
         where = f" WHERE path >= 'main/{table}/' AND path < 'main/{table}0'" if table else ""
         rows = self._metadata.read(f"SELECT path, sha256, stamp FROM pairmill_files{where}")
-        return {path: Known(sha256, stamp) for path, sha256, stamp in rows} | self._seen
+        return {path: RecordedChecksum(sha256, stamp) for path, sha256, stamp in rows} | self._seen
 
     def _hashed(self, paths: Iterable[str]) -> list[tuple[str, str]]:
         paths = list(paths)

@@ -12,11 +12,11 @@ import duckdb
 
 from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.attach import attach_pinned, detach_pinned
+from pairmill.catalog.lake.busy_retry import retry_while_busy
 from pairmill.catalog.lake.checksums import Checksums
 from pairmill.catalog.lake.literals import with_literals
 from pairmill.catalog.lake.location import Location
 from pairmill.catalog.lake.metadata import Metadata
-from pairmill.catalog.lake.patience import patiently
 from pairmill.catalog.terms.error import PairmillError
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ class Lake:
         self._largest = 0
         self._threads = 1
         self.checksums = Checksums(self, metadata, location)
-        self.look_again()
+        self.reload_tables()
 
-    def look_again(self) -> None:
+    def reload_tables(self) -> None:
         """Read which tables there are and how large: when the lake is opened, and after a migration."""
         self.tables, views = snapshot.tables_and_views(self.unchecked)
         self.checksums.begin(self.tables, views)
@@ -223,4 +223,4 @@ class Lake:
     def _run(self, body: Callable[[], Result]) -> Result:
         """Run ``body`` until it succeeds, waiting 0.02 to 3 s in between, for PATIENCE_SECONDS at most."""
         with self._lock:
-            return patiently(body, self.uri, is_inside=self._depth > 0, doublings=6)
+            return retry_while_busy(body, self.uri, is_inside=self._depth > 0, doublings=6)

@@ -59,7 +59,7 @@ class Holder:
         return f"{self.holder}, run {self.run_id}, '{self.purpose}', {times}"
 
 
-class _Watch:
+class LeaseObserver:
     """What a process that waits for the lease has seen of its holder, timed by its own monotonic clock."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ def show_waiting(metadata: Metadata, token: str, text: str) -> None:
 
 def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_seconds: float) -> tuple[str, bool]:
     deadline = time.monotonic() + wait_seconds
-    watch = _Watch()
+    watch = LeaseObserver()
     while True:
         mine = _new_holder(run_id, purpose)
         before, taken = metadata.retrying(lambda mine=mine: _try_take(metadata, mine, watch))
@@ -135,7 +135,7 @@ def _acquire(metadata: Metadata, uri: str, run_id: str, purpose: str, wait_secon
         time.sleep(min(1.0, EXPIRY_SECONDS / 20))
 
 
-def _try_take(metadata: Metadata, mine: Holder, watch: _Watch) -> tuple[Holder | None, bool]:
+def _try_take(metadata: Metadata, mine: Holder, watch: LeaseObserver) -> tuple[Holder | None, bool]:
     """Become the holder unless another's lease still runs. Returns (the holder before, whether the lease was taken).
 
     In one transaction: read twice, a holder that releases in between would seem to have been taken over. A heartbeat

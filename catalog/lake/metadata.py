@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import duckdb
 
 from pairmill.catalog.lake import seal
+from pairmill.catalog.lake.busy_retry import retry_while_busy
 from pairmill.catalog.lake.literals import quoted, with_literals
 from pairmill.catalog.lake.location import Location
-from pairmill.catalog.lake.patience import patiently
 from pairmill.catalog.terms.error import PairmillError
 
 if TYPE_CHECKING:
@@ -166,4 +166,4 @@ class Metadata:
 
     def _retrying(self, body: Callable[[], Result]) -> Result:
         with self._lock:
-            return patiently(body, self._location.uri, is_inside=self._in_transaction, doublings=1)
+            return retry_while_busy(body, self._location.uri, is_inside=self._in_transaction, doublings=1)

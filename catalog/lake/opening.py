@@ -116,7 +116,7 @@ def bring_up_to_date(lake: Lake) -> None:
         with hold(lake.metadata, lake.uri, "-", f"{MIGRATE} to schema {schema.NEWEST}", WAIT_SECONDS):
             schema.migrate(lake)
     if lake.read_only:
-        score_tables.stand_in(lake)
+        score_tables.create_empty_tables(lake)
     elif score_tables.changes(lake):
         with hold(lake.metadata, lake.uri, "-", "add the tables of scores", WAIT_SECONDS):
             score_tables.add(lake)

@@ -217,7 +217,7 @@ def migrate(lake: Lake, upto: int | None = None) -> None:
         _inline(lake, "schema_version")
     for number in range(version(lake) + 1, (upto or NEWEST) + 1):
         lake.retrying(lambda number=number: _apply(lake, number))
-    lake.look_again()
+    lake.reload_tables()
     for table in BOOKKEEPING:
         if table in lake.tables:
             _inline(lake, table)

@@ -28,10 +28,10 @@ def add(lake: Lake) -> None:
             lake.execute(statement)
 
     lake.retrying(body)
-    lake.look_again()
+    lake.reload_tables()
 
 
-def stand_in(lake: Lake) -> None:
+def create_empty_tables(lake: Lake) -> None:
     """Let a reader find every declared table: those that the lake lacks are empty ones of this connection."""
     scores = _beyond_migrations()
     held = _held(lake) if scores else {}

@@ -23,13 +23,13 @@ def chosen_rows(plan: Plan, table: str, upto: int | None = None, only: str = "")
     if choose == "best":
         return _best(plan, table, upto, only)
     if choose == "mixture":
-        rows = (f"SELECT * FROM {rows_by(plan, place, table, upto, only)} WHERE {_drawn(plan)} = {place}"
+        rows = (f"SELECT * FROM {captioner_rows(plan, place, table, upto, only)} WHERE {_drawn(plan)} = {place}"
                 for place in drawable(plan))  # fmt: skip
         return f"({' UNION ALL '.join(rows)})"
-    return rows_by(plan, 0, table, upto, only)
+    return captioner_rows(plan, 0, table, upto, only)
 
 
-def rows_by(plan: Plan, place: int, table: str, upto: int | None = None, only: str = "") -> str:
+def captioner_rows(plan: Plan, place: int, table: str, upto: int | None = None, only: str = "") -> str:
     """SQL of the rows of ``table``, one of TABLES, by the captioner at ``place``."""
     rows = scored_rows(plan.alone(place), table, "sha256", upto, only)
     if table != "captions":
@@ -43,16 +43,16 @@ def drawable(plan: Plan) -> list[int]:
     return [place for place, each in enumerate(plan.recipe.captioners) if each.weight]
 
 
-def asked_of(plan: Plan, place: int) -> str:
+def wave_of_captioner(plan: Plan, place: int) -> str:
     """SQL of those of ``wave_asked`` that the captioner at ``place`` is to describe."""
-    if not plan.asks_drawn_alone:
+    if not plan.asks_one_captioner:
         return "wave_asked"
     return f"(SELECT * FROM wave_asked WHERE {_drawn(plan)} = {place})"
 
 
 def asked_shares(plan: Plan) -> dict[int, float]:
     """Return which share of the pictures each captioner that is asked is to describe, by its place."""
-    if not plan.asks_drawn_alone:
+    if not plan.asks_one_captioner:
         return dict.fromkeys(range(len(plan.recipe.captioners)), 1.0)
     weights = {place: plan.recipe.captioners[place].weight for place in drawable(plan)}
     return {place: weight / sum(weights.values()) for place, weight in weights.items()}
@@ -76,7 +76,7 @@ def _best(plan: Plan, table: str, upto: int | None, only: str) -> str:
     places = plan.compared_captioners
     joins = []
     for place in places:
-        captions, similarities = (rows_by(plan, place, each, upto, only) for each in TABLES)
+        captions, similarities = (captioner_rows(plan, place, each, upto, only) for each in TABLES)
         joins.append(
             f"{captions} captions{place}" + (f" ON captions{place}.sha256 = captions0.sha256" if place else "")
         )

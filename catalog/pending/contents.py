@@ -52,7 +52,7 @@ def list_units(lake: Lake, rows: Iterable[Row], readers: Mapping[str, str], firs
     lake.execute("DROP TABLE seen")
 
 
-def read_by_others(lake: Lake) -> list[tuple[str, str, int]]:
+def changed_readers(lake: Lake) -> list[tuple[str, str, int]]:
     """Count the listed units that are as they were and that another reads now: (who before, who now, units)."""
     changed = "SELECT reader_before, reader_now, count(*) FROM listed WHERE is_new AND NOT is_changed"
     return lake.query(f"{changed} GROUP BY ALL ORDER BY ALL")

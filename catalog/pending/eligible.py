@@ -43,7 +43,7 @@ def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None) -> str:
     return f"SELECT content, text, shard, {decided(checks)} FROM ({_sentences(plan, checks, upto, '')})"
 
 
-def reaching(plan: Plan, kind: str, check: Check, among: str = "") -> str:
+def items_before_rule(plan: Plan, kind: str, check: Check, among: str = "") -> str:
     """SQL of the occurrences of images, or the distinct sentences, that pass every rule before ``check``, with what it
     reads. ``among`` (a table of image_id and sha256) stands for all that is decided before the rules on captions."""
     checks = plan.checks(kind)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.eligible import reaching
+from pairmill.catalog.pending.eligible import items_before_rule
 from pairmill.catalog.recipe.calibration import compared
 from pairmill.catalog.recipe.plan import Check, Plan
 from pairmill.catalog.recipe.predicate import normal_form
@@ -24,7 +24,7 @@ DIGITS = 9
 
 
 @dataclass(frozen=True)
-class Frozen:
+class FrozenThreshold:
     """A number, and how many of the ``n`` items that reached the rule with a value it then dropped."""
 
     threshold: float
@@ -49,12 +49,12 @@ def digest(plan: Plan, kind: str, check: Check) -> str:
     return text_id(kind, *_asked(check), *_scorers(plan, check), *chosen)
 
 
-def frozen(lake: Lake, digest: str) -> Frozen | None:
+def frozen(lake: Lake, digest: str) -> FrozenThreshold | None:
     """Return the number that the lake holds for a `digest`, None where it has none, as an older lake, only read."""
     if "thresholds" not in lake.tables:
         return None
     sql = 'SELECT threshold, n, n_dropped FROM thresholds WHERE digest = ? ORDER BY "commit" LIMIT 1'
-    return next((Frozen(*row) for row in lake.query(sql, (digest,))), None)
+    return next((FrozenThreshold(*row) for row in lake.query(sql, (digest,))), None)
 
 
 def by_other_scorers(lake: Lake, kind: str, check: Check) -> float | None:
@@ -64,18 +64,18 @@ def by_other_scorers(lake: Lake, kind: str, check: Check) -> float | None:
     return next((row[0] for row in lake.query(sql, (kind, asked, float(share)))), None)
 
 
-def measured(lake: Lake, plan: Plan, kind: str, check: Check, among: str = "") -> Frozen | None:
+def measured(lake: Lake, plan: Plan, kind: str, check: Check, among: str = "") -> FrozenThreshold | None:
     """Find the threshold that drops at most the share asked for, and less only by equal values or by what its 9 digits
     leave out, of the items that reach the rule and have a finite value; None where none has.
 
-    ``among`` as in `catalog.pending.eligible.reaching`.
+    ``among`` as in `catalog.pending.eligible.items_before_rule`.
     """
     assert check.rule.calibrate is not None
     asked = compared(check.name, check.rule.keep)
     value = f"try_cast(({asked.expression}) AS DOUBLE)"
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE threshold_values AS SELECT v, count(*) AS n FROM "
-        f"(SELECT {value} AS v FROM ({reaching(plan, kind, check, among)})) WHERE isfinite(v) GROUP BY v"
+        f"(SELECT {value} AS v FROM ({items_before_rule(plan, kind, check, among)})) WHERE isfinite(v) GROUP BY v"
     )
     n = lake.query("SELECT coalesce(sum(n), 0)::BIGINT FROM threshold_values")[0][0]
     if not n:
@@ -88,7 +88,7 @@ def measured(lake: Lake, plan: Plan, kind: str, check: Check, among: str = "") -
     falls = f"v {'<' if asked.keeps_high else '>'} {threshold!r}::DOUBLE"
     dropped = lake.query(f"SELECT coalesce(sum(n), 0)::BIGINT FROM threshold_values WHERE {falls}")[0][0]
     lake.execute("DROP TABLE threshold_values")
-    return Frozen(threshold, n, dropped)
+    return FrozenThreshold(threshold, n, dropped)
 
 
 def rounded(value: float, keeps_high: bool) -> float:
@@ -97,7 +97,7 @@ def rounded(value: float, keeps_high: bool) -> float:
     return float(context.create_decimal(Decimal(repr(value)))) + 0.0  # no minus zero
 
 
-def row(plan: Plan, kind: str, check: Check, found: Frozen, run_id: str, commit: int) -> Sequence:
+def row(plan: Plan, kind: str, check: Check, found: FrozenThreshold, run_id: str, commit: int) -> Sequence:
     """Make the row of ``thresholds`` that keeps a number."""
     asked, share = _asked(check)
     scorers = [scorer for scorer in _scorers(plan, check) if scorer]

@@ -6,7 +6,7 @@ What is missing, or was made by another scorer or from other texts, is *unknown*
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from pairmill.catalog.pending.chosen_captions import rows_by
+from pairmill.catalog.pending.chosen_captions import captioner_rows
 from pairmill.catalog.pending.eligible import current_scores, value_of
 from pairmill.catalog.pending.scored_rows import text_digest
 from pairmill.catalog.recipe.plan import Check, Plan
@@ -18,7 +18,7 @@ def late_checks(plan: Plan) -> list[Check]:
     return [check for check in plan.image_checks if check.stage >= Stage.CAPTION]
 
 
-def settled(plan: Plan) -> Plan:
+def without_unset_thresholds(plan: Plan) -> Plan:
     """Return the plan without rules on generated texts that wait for their number: nothing falls by these yet."""
     waiting = [
         check
@@ -33,7 +33,7 @@ def fusion_digest(caption: str, tags: str, sentence: str) -> str:
     return text_digest(f"{caption} || chr(31) || array_to_string({tags}, chr(30)) || chr(31) || {sentence}")
 
 
-def begun(plan: Plan) -> str:
+def with_first_text(plan: Plan) -> str:
     """SQL of the ``sha256`` that have the first of their generated rows: of no other picture is anything known; '' of a
     recipe that generates nothing."""
     table = "captions" if plan.recipe.captioners else "tags" if plan.recipe.tags else ""
@@ -82,7 +82,7 @@ def _made(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
     if recipe.captioners:
         yield _current(plan, "captions", "")
         for place in _other_captioners(plan):
-            yield f"captions_{place + 1}", (rows_by(plan, place, "captions"), "")
+            yield f"captions_{place + 1}", (captioner_rows(plan, place, "captions"), "")
         yield _current(plan, "caption_similarity", text_digest("made_captions.text"))
     if recipe.tags:
         yield _current(plan, "tags", "")
@@ -96,7 +96,7 @@ def _made(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
 def _other_captioners(plan: Plan) -> range:
     """Return the places of the captioners whose texts are asked for beside the chosen one: of the best one, all are
     there when it is chosen; of a mixture the drawn one alone is asked, unless the recipe says every."""
-    asks_others = not plan.asks_drawn_alone and plan.recipe.captions.choose != "best"
+    asks_others = not plan.asks_one_captioner and plan.recipe.captions.choose != "best"
     return range(0 if plan.chooses_captions else 1, len(plan.recipe.captioners) if asks_others else 0)
 
 

@@ -83,7 +83,7 @@ def supersede(lake: Lake, begin: Callable[[], int]) -> int:
             f"WHERE held = (document_id IN {gone_documents()})"
         )
         for table, key in _KEYS.items():
-            _forget_copies(lake, table, key)
+            _delete_repeated_rows(lake, table, key)
         lake.execute("UPDATE documents SET unit = c.unit FROM compared c WHERE c.document_id = documents.document_id "
                      "AND c.unit IS DISTINCT FROM documents.unit")  # fmt: skip
         lake.execute(
@@ -115,7 +115,7 @@ def _compare(lake: Lake) -> None:
     )
 
 
-def _forget_copies(lake: Lake, table: str, key: str) -> None:
+def _delete_repeated_rows(lake: Lake, table: str, key: str) -> None:
     """Delete later rows of documents that were read again and are the same: older versions were cut from the first."""
     lake.execute(
         f"DELETE FROM {table} WHERE ({key}, commit) IN (SELECT {key}, commit FROM {table} WHERE document_id IN "

@@ -12,7 +12,7 @@ from pairmill.catalog.terms.ids import text_id
 
 
 @dataclass(frozen=True)
-class Frozen:
+class FrozenWords:
     """Word probabilities as committed: ``path`` of their file, the distinct ``sentences`` of the lake then (0 where
     they were imported), and a digest of their content."""
 
@@ -51,7 +51,7 @@ def merged(lake: Lake, scorer: str, rarest: float) -> pa.Table:
     )
 
 
-def frozen(lake: Lake, scorer: str) -> Frozen | None:
+def frozen(lake: Lake, scorer: str) -> FrozenWords | None:
     """Return the newest probabilities of the scorer ``scorer`` (its digest), or None."""
     found = lake.query(
         """SELECT p.path, any_value(w.sentences), p."commit" FROM partitions p
@@ -65,7 +65,7 @@ def frozen(lake: Lake, scorer: str) -> Frozen | None:
     rows = lake.table(
         "SELECT word, p FROM word_probabilities WHERE scorer = ? AND commit = ? ORDER BY word", (scorer, commit)
     )
-    return Frozen(lake.data_path + path, sentences, content_digest(rows))
+    return FrozenWords(lake.data_path + path, sentences, content_digest(rows))
 
 
 def content_digest(rows: pa.Table) -> str:

@@ -129,7 +129,7 @@ def payload_paths(lake: Lake, table: str, shards: Iterable[str]) -> dict[str, tu
     return {shard: tuple(lake.data_path + path for path in paths) for shard, paths in found}
 
 
-def in_file_order(lake: Lake, item: WorkItem) -> list[str]:
+def sorted_by_payload(lake: Lake, item: WorkItem) -> list[str]:
     """Return an item's pictures in the order in which the shard's files of bytes hold them; those in none come last."""
     rows = lake.query("SELECT sha256 FROM payloads WHERE shard = ? ORDER BY rowid", (item.shard,))
     place = {sha: n for n, (sha,) in enumerate(rows)}

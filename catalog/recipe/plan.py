@@ -91,7 +91,7 @@ class Plan:
         return self.recipe.captions.choose != "first"
 
     @property
-    def asks_drawn_alone(self) -> bool:
+    def asks_one_captioner(self) -> bool:
         """Whether only one captioner is asked about a picture."""
         return self.recipe.captions.choose == "mixture" and self.recipe.captions.ask == "chosen"
 

@@ -67,7 +67,7 @@ def recall(lake: Lake, asked: str) -> Finished | None:
     columns = "asked, inputs, dataset, version, notes, state"
     # A literal: DuckDB imports pandas (0.28 s) for the first statement with parameters.
     rows = lake.metadata.read(f"SELECT {columns} FROM {FINISHED} WHERE asked = {quoted(asked)}")
-    if not rows or rows[0][-1] != state(lake) or holder_of(lake.metadata) or not lake.checksums.stand_as_recorded():
+    if not rows or rows[0][-1] != state(lake) or holder_of(lake.metadata) or not lake.checksums.are_unchanged():
         return None
     _, inputs, dataset, version, notes, _ = rows[0]
     return Finished(asked, inputs, dataset, version, tuple(json.loads(notes)))

@@ -20,9 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGHUP, _interrupt)
     if not args.lasts:
         return _run_command(args)
-    from pairmill.flows.command.terminal import lasting_output
+    from pairmill.flows.command.terminal import tolerate_closed_output
 
-    with lasting_output():
+    with tolerate_closed_output():
         return _run_command(args)
 
 

@@ -35,7 +35,7 @@ class Screen(Console):
         raise BrokenPipeError
 
 
-class Lasting:
+class ClosableStream:
     """A text stream that discards what is written once its reader, or its terminal, has gone."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -61,9 +61,12 @@ class Lasting:
 
 
 @contextmanager
-def lasting_output() -> Iterator[None]:
+def tolerate_closed_output() -> Iterator[None]:
     """Have stdout and stderr last during the body: `pairmill run … | head -2` must not end a run of days."""
-    with redirect_stdout(cast(TextIO, Lasting(sys.stdout))), redirect_stderr(cast(TextIO, Lasting(sys.stderr))):
+    with (
+        redirect_stdout(cast(TextIO, ClosableStream(sys.stdout))),
+        redirect_stderr(cast(TextIO, ClosableStream(sys.stderr))),
+    ):
         yield
 
 
@@ -73,7 +76,7 @@ def silence(stream: TextIO) -> None:
 
 
 def console() -> Console:
-    """Make a console on stdout. Printing raises BrokenPipeError when its reader has gone; see `lasting_output`."""
+    """Make a console on stdout. Printing raises BrokenPipeError when its reader has gone; see `tolerate_closed_output`."""
     width = None if sys.stdout.isatty() else 10_000
     return Screen(width=width, soft_wrap=True, highlight=False, emoji=False)
 

@@ -21,7 +21,7 @@ def as_task(step: Callable[[Session], Any], session: Session) -> Any:
 
     def work() -> Any:
         before = dict(session.counts)
-        with _workers_said(get_run_logger()):
+        with _forward_worker_log(get_run_logger()):
             result = step(session)
         done = {name: n - before.get(name, 0) for name, n in session.counts.items()}
         said = ", ".join(f"{name} {n}" for name, n in done.items() if n) or "no work items"
@@ -42,7 +42,7 @@ def as_task(step: Callable[[Session], Any], session: Session) -> Any:
 
 
 @contextmanager
-def _workers_said(log: logging.Logger | logging.LoggerAdapter) -> Iterator[None]:
+def _forward_worker_log(log: logging.Logger | logging.LoggerAdapter) -> Iterator[None]:
     """Show in the task's log what is said of its workers: where their logs are, who is stuck, lost or waited for."""
     said = logging.getLogger("pairmill.workers")
     handler = logging.Handler()

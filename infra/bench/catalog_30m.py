@@ -32,7 +32,7 @@ from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.pending.by_text import pending_asked, pending_fusion, pending_similarity
+from pairmill.catalog.pending.pending_texts import pending_fusion, pending_in_wave, pending_similarity
 from pairmill.catalog.pending.worklist import pending_images, pending_sentences
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import RUN_AT
@@ -100,7 +100,7 @@ def waves(lake: Lake, number: int, note: Note) -> int:
 def _wave(lake: Lake, plan: Plan, cap: int, wave: int, number: int, note: Note) -> None:
     note("ask for a wave's texts", lambda: wanted.ask(lake, plan, cap, wave))
     print(f"wave {wave} asks for {lake.query('SELECT count(*) FROM wave_asked')[0][0]:,} pictures", flush=True)
-    note("list a wave's captions", lambda: rows_of(pending_asked(lake, plan, "captions", plan.scorer("captions"))))
+    note("list a wave's captions", lambda: rows_of(pending_in_wave(lake, plan, "captions", plan.scorer("captions"))))
     made_texts.caption(lake, f"{number}-{wave}", number)
     note("list a wave's fused texts", lambda: rows_of(pending_fusion(lake, plan)))
     made_texts.fuse(lake, f"{number}-{wave}", number)

@@ -40,7 +40,7 @@ class BlockedAddress(OSError):
 
 
 @dataclass(frozen=True)
-class Reach:
+class AllowedAddresses:
     """Check addresses; ``allowed`` are networks (CIDR text) that may be contacted although they are not public.
 
     Raises ValueError for a text that is no network.

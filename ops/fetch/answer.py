@@ -8,7 +8,7 @@ from pairmill.ops.fault import Fault
 
 
 @dataclass(frozen=True)
-class Answer:
+class FetchResult:
     """The outcome of one address; ``fault`` is None exactly when ``data`` holds a picture that may be used.
 
     ``http_status`` is the last answer's, 0 where nobody answered; ``final_url`` is where redirects ended. ``passing``

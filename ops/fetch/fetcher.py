@@ -20,10 +20,10 @@ import aiohttp
 from yarl import URL
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.fetch.address import BlockedAddress, Reach, numeric
-from pairmill.ops.fetch.answer import Answer
+from pairmill.ops.fetch.address import AllowedAddresses, BlockedAddress, numeric
+from pairmill.ops.fetch.answer import FetchResult
 from pairmill.ops.fetch.body import read_body
-from pairmill.ops.fetch.names import Lookup, Names, system_lookup
+from pairmill.ops.fetch.names import CachingResolver, Lookup, system_lookup
 from pairmill.ops.fetch.refusal import AGENT, Banned, opted_out
 from pairmill.ops.header_number import seconds_until
 
@@ -58,11 +58,11 @@ class Fetcher:
     retries: int = 2
     max_bytes: int = 50_000_000
     most_held: int = 192_000_000
-    reach: Reach = field(default_factory=Reach)
+    reach: AllowedAddresses = field(default_factory=AllowedAddresses)
     banned: Banned = field(default_factory=Banned)
     lookup: Lookup = system_lookup
 
-    def __call__(self, urls: Sequence[str]) -> list[Answer]:
+    def __call__(self, urls: Sequence[str]) -> list[FetchResult]:
         """Fetch ``urls``; blocks until each that is asked has its answer. None raises."""
         return _runner().run(_work(self, urls))
 
@@ -73,8 +73,8 @@ def _runner() -> asyncio.Runner:
     return asyncio.Runner()
 
 
-async def _work(fetcher: Fetcher, urls: Sequence[str]) -> list[Answer]:
-    line = _Line(fetcher)
+async def _work(fetcher: Fetcher, urls: Sequence[str]) -> list[FetchResult]:
+    line = _BatchFetch(fetcher)
     answers = await asyncio.gather(*(line.fetch(url) for url in urls))
     return [answer for answer in answers if answer is not None]
 
@@ -87,7 +87,7 @@ def _session(fetcher: Fetcher) -> aiohttp.ClientSession:
         return socket.socket(info[0], info[1], info[2])
 
     connector = aiohttp.TCPConnector(
-        limit=0, use_dns_cache=False, resolver=Names(fetcher.reach, fetcher.lookup), socket_factory=socket_to
+        limit=0, use_dns_cache=False, resolver=CachingResolver(fetcher.reach, fetcher.lookup), socket_factory=socket_to
     )
     session = aiohttp.ClientSession(
         connector=connector,
@@ -101,11 +101,11 @@ def _session(fetcher: Fetcher) -> aiohttp.ClientSession:
     return session
 
 
-class _Full(Exception):
+class _MemoryFull(Exception):
     """So much is held that this body is left for another time."""
 
 
-class _Line:
+class _BatchFetch:
     """Work on one batch. Turns are taken for the host first: who waits for a slow host keeps no connection idle."""
 
     def __init__(self, fetcher: Fetcher) -> None:
@@ -119,14 +119,14 @@ class _Line:
         # Bytes that are being read, by the task that reads them, the oldest first.
         self.reading: dict[object, int] = {}
 
-    async def fetch(self, url: str) -> Answer | None:
+    async def fetch(self, url: str) -> FetchResult | None:
         async with self.room:
             if self.held > self.fetcher.most_held:
                 return None
             self.reading[asyncio.current_task()] = 0
             answer = None
             try:
-                with contextlib.suppress(_Full):
+                with contextlib.suppress(_MemoryFull):
                     answer = await self._persist(url)
             finally:
                 self.held -= self.reading.pop(asyncio.current_task())
@@ -141,9 +141,9 @@ class _Line:
         self.held += size
         answered = self.held - sum(self.reading.values())
         if self.held > self.fetcher.most_held and (answered or task is not next(iter(self.reading))):
-            raise _Full
+            raise _MemoryFull
 
-    async def _persist(self, url: str) -> Answer:
+    async def _persist(self, url: str) -> FetchResult:
         answer = await self._attempt(url)
         for attempt in range(1, self.fetcher.retries + 1):
             pause = _pause(answer, attempt)
@@ -154,15 +154,15 @@ class _Line:
             answer = replace(again, attempts=attempt + 1, seconds=answer.seconds + again.seconds)
         return answer
 
-    async def _attempt(self, url: str) -> Answer:
+    async def _attempt(self, url: str) -> FetchResult:
         """Make one request with its redirects; whatever happens is an answer."""
-        spent = _Spent(self.fetcher.seconds)
+        spent = _AttemptTimer(self.fetcher.seconds)
         at = url
         try:
             for _ in range(MOST_REDIRECTS + 1):
                 target = self._target(at)
                 if isinstance(target, Fault):
-                    return Answer(url, target.about(url), final_url=at, seconds=spent.so_far())
+                    return FetchResult(url, target.about(url), final_url=at, seconds=spent.so_far())
                 async with self._turn(target), spent.running(), self._request(target) as response:
                     answer = await self._answer(url, response)
                 if answer is not None:
@@ -170,7 +170,7 @@ class _Line:
                 at = response.headers.get("Location", "")
                 at = str(target.join(URL(at))) if at else ""
             detail = f"more than {MOST_REDIRECTS} redirects; the last led to {at[:200]}"
-            return Answer(url, Fault(url, "too_many_redirects", detail), final_url=at, seconds=spent.so_far())
+            return FetchResult(url, Fault(url, "too_many_redirects", detail), final_url=at, seconds=spent.so_far())
         except (TimeoutError, OSError, aiohttp.ClientError, ValueError) as error:
             return replace(_failed(url, error, self.fetcher.seconds), final_url=at, seconds=spent.so_far())
 
@@ -199,12 +199,12 @@ class _Line:
     def _request(self, target: URL):
         return self.session.get(target, allow_redirects=False)
 
-    async def _answer(self, url: str, response: aiohttp.ClientResponse) -> Answer | None:
+    async def _answer(self, url: str, response: aiohttp.ClientResponse) -> FetchResult | None:
         """Read a response; None for a redirect."""
         if response.status in REDIRECTS and response.headers.get("Location"):
             return None
         headers = response.headers
-        answer = Answer(
+        answer = FetchResult(
             url,
             http_status=response.status,
             final_url=str(response.url),
@@ -225,7 +225,7 @@ class _Line:
         return replace(answer, data=body)
 
 
-class _Spent:
+class _AttemptTimer:
     """Measure the time of one attempt: the clock stands still while the attempt waits for its turn."""
 
     def __init__(self, seconds: float) -> None:
@@ -245,23 +245,23 @@ class _Spent:
         return round(self._total - self._left, 4)
 
 
-def _failed(url: str, error: Exception, seconds: float) -> Answer:
+def _failed(url: str, error: Exception, seconds: float) -> FetchResult:
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(cause, BlockedAddress):
-        return Answer(url, Fault(url, "blocked_address", str(cause)))
+        return FetchResult(url, Fault(url, "blocked_address", str(cause)))
     if isinstance(error, TimeoutError):
-        return Answer(url, Fault(url, "timeout", f"no whole answer within {seconds:g} s"), passing=True)
+        return FetchResult(url, Fault(url, "timeout", f"no whole answer within {seconds:g} s"), passing=True)
     if isinstance(error, aiohttp.ClientPayloadError):
-        return Answer(url, Fault(url, "truncated", f"the connection was lost: {error}"[:300]), passing=True)
+        return FetchResult(url, Fault(url, "truncated", f"the connection was lost: {error}"[:300]), passing=True)
     if isinstance(error, aiohttp.InvalidURL | ValueError):
-        return Answer(url, Fault(url, "bad_record", f"no URL: {error}"[:300]))
+        return FetchResult(url, Fault(url, "bad_record", f"no URL: {error}"[:300]))
     detail = f"no answer: {type(error).__name__}: {error}"[:300]
     # EAI_NONAME: there is no such name, which no second attempt changes.
     gone = isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME
-    return Answer(url, Fault(url, "missing", detail), passing=not gone)
+    return FetchResult(url, Fault(url, "missing", detail), passing=not gone)
 
 
-def _pause(answer: Answer, attempt: int) -> float:
+def _pause(answer: FetchResult, attempt: int) -> float:
     """Return the seconds before the next attempt: never less than the host asked for.
 
     Doubled each time, and spread by a half so that hosts are not hit in step.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from pairmill.ops.fetch.address import BlockedAddress, Reach
+from pairmill.ops.fetch.address import AllowedAddresses, BlockedAddress
 
 KEEP_SECONDS = 300.0
 # Lists of links name hosts by the hundred thousand; the oldest answers go first.
@@ -33,13 +33,13 @@ def system_lookup(host: str, port: int, family: socket.AddressFamily) -> list[Re
 
 
 @dataclass
-class Names(AbstractResolver):
+class CachingResolver(AbstractResolver):
     """Resolve names for aiohttp; each, found or not, is looked up once in five minutes, however many wait for it.
 
     A name of which any address is closed is closed as a whole: it is either a mistake or an attack.
     """
 
-    reach: Reach
+    reach: AllowedAddresses
     lookup: Lookup = system_lookup
     _known: dict[tuple[str, int, int], tuple[float, asyncio.Future]] = field(default_factory=dict)
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS, "names"))

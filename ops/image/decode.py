@@ -15,7 +15,7 @@ import simplejpeg
 from PIL import Image
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.image.header import HOSTILE, Stored, inspect, stored_size
+from pairmill.ops.image.header import HOSTILE, StoredSize, inspect, stored_size
 from pairmill.ops.image.orientation import upright
 
 # libjpeg's messages for data that ends early; the rest of the picture would be gray.
@@ -67,7 +67,7 @@ class Decode:
         orientation = 1 if header.format == "tiff" else stored.orientation  # Pillow has turned a TIFF already
         return np.ascontiguousarray(upright(self._resize(pixels, whole), orientation))
 
-    def _jpeg(self, data: bytes, stored: Stored) -> np.ndarray | None:
+    def _jpeg(self, data: bytes, stored: StoredSize) -> np.ndarray | None:
         """Decode strictly (libjpeg otherwise fills what is missing with gray); None for CMYK, which Pillow must do."""
         if simplejpeg.decode_jpeg_header(data, 0, 0, 1.0, False)[2] in ("CMYK", "YCCK"):
             _strict(lambda strict: simplejpeg.decode_jpeg(data, "CMYK", strict=strict))

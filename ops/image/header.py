@@ -52,7 +52,7 @@ class Header(NamedTuple):
     animated: bool = False
 
 
-class Stored(NamedTuple):
+class StoredSize(NamedTuple):
     """Size as stored, and the EXIF orientation that turns it into the shown one."""
 
     width: int
@@ -60,7 +60,7 @@ class Stored(NamedTuple):
     orientation: int
 
 
-class Cut(Exception):
+class TruncatedHeader(Exception):
     """The header itself ends early."""
 
 
@@ -80,7 +80,7 @@ def inspect(data: bytes, max_pixels: int = 100_000_000, max_bytes: int = 50_000_
         return Fault("", "not_an_image", f"no known image format; begins with {_first_bytes(data)}")
     try:
         stored = stored_size(data, format)
-    except (Cut, struct.error):
+    except (TruncatedHeader, struct.error):
         return Fault("", "truncated", f"the {format} header is cut off after {len(data)} bytes")
     except HOSTILE as error:
         return Fault("", "undecodable", f"a {format} header that cannot be read: {error}")
@@ -134,21 +134,21 @@ def _lists_avif(data: bytes) -> bool:
     return data[8:12] in (b"mif1", b"msf1") and b"avif" in [brands[at : at + 4] for at in range(0, len(brands), 4)]
 
 
-def stored_size(data: bytes, format: str) -> Stored:
+def stored_size(data: bytes, format: str) -> StoredSize:
     """Parse size and orientation of an image of ``format``. Raises Cut, struct.error or one of HOSTILE."""
     return PARSERS[format](data)
 
 
-def _jpeg(data: bytes) -> Stored:
+def _jpeg(data: bytes) -> StoredSize:
     at, orientation = 2, 1
     while True:
         at = data.find(b"\xff", at)
         if at < 0:
-            raise Cut
+            raise TruncatedHeader
         while data[at : at + 1] == b"\xff":
             at += 1
         if at >= len(data):
-            raise Cut
+            raise TruncatedHeader
         marker = data[at]
         at += 1
         if marker in BARE or marker == 0:
@@ -158,13 +158,13 @@ def _jpeg(data: bytes) -> Stored:
         (length,) = struct.unpack_from(">H", data, at)
         if marker in FRAMES:
             height, width = struct.unpack_from(">HH", data, at + 3)
-            return Stored(width, height, orientation)
+            return StoredSize(width, height, orientation)
         if marker == 0xE1 and data[at + 2 : at + 8] == b"Exif\0\0":
             orientation = orientation_of(data[at + 2 : at + length])
         at += max(length, 2)
 
 
-def _png(data: bytes) -> Stored:
+def _png(data: bytes) -> StoredSize:
     if len(data) >= 16 and data[12:16] != b"IHDR":
         raise ValueError("no IHDR chunk first")
     width, height = struct.unpack_from(">II", data, 16)
@@ -177,37 +177,37 @@ def _png(data: bytes) -> Stored:
         if kind in (b"IDAT", b"IEND", b"eXIf"):
             break
         at += length + 12
-    return Stored(width, height, orientation)
+    return StoredSize(width, height, orientation)
 
 
-def _gif(data: bytes) -> Stored:
-    return Stored(*struct.unpack_from("<HH", data, 6), 1)
+def _gif(data: bytes) -> StoredSize:
+    return StoredSize(*struct.unpack_from("<HH", data, 6), 1)
 
 
-def _bmp(data: bytes) -> Stored:
+def _bmp(data: bytes) -> StoredSize:
     if data[14:18] == b"\x0c\0\0\0":
-        return Stored(*struct.unpack_from("<HH", data, 18), 1)
+        return StoredSize(*struct.unpack_from("<HH", data, 18), 1)
     width, height = struct.unpack_from("<ii", data, 18)
-    return Stored(width, abs(height), 1)  # a negative height says that the first row is the top one
+    return StoredSize(width, abs(height), 1)  # a negative height says that the first row is the top one
 
 
-def _webp(data: bytes) -> Stored:
+def _webp(data: bytes) -> StoredSize:
     """RFC 9649: a lossy, a lossless or an extended file; only the last can hold EXIF, behind the pixels."""
     kind = data[12:16]
     if kind == b"VP8 ":
         if len(data) >= 26 and data[23:26] != b"\x9d\x01\x2a":
             raise ValueError("no VP8 key frame")
         width, height = struct.unpack_from("<HH", data, 26)
-        return Stored(width & 0x3FFF, height & 0x3FFF, 1)
+        return StoredSize(width & 0x3FFF, height & 0x3FFF, 1)
     if kind == b"VP8L":
         (bits,) = struct.unpack_from("<I", data, 21)
-        return Stored((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, 1)
+        return StoredSize((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, 1)
     if kind == b"VP8X":
         low_w, high_w, low_h, high_h = struct.unpack_from("<HBHB", data, 24)
         exif = next((body for name, body in _webp_chunks(data) if name == b"EXIF"), b"")
-        return Stored((low_w | high_w << 16) + 1, (low_h | high_h << 16) + 1, orientation_of(exif))
+        return StoredSize((low_w | high_w << 16) + 1, (low_h | high_h << 16) + 1, orientation_of(exif))
     if len(data) < 30:
-        raise Cut
+        raise TruncatedHeader
     raise ValueError(f"no picture chunk first but {kind!r}")
 
 
@@ -219,17 +219,17 @@ def _webp_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         at += 8 + length + length % 2
 
 
-def _by_pillow(data: bytes) -> Stored:
+def _by_pillow(data: bytes) -> StoredSize:
     """TIFF and AVIF are boxes in boxes: opened lazily. Pillow has turned a TIFF's size already, an AVIF's not."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # remarks on odd tags
         image = Image.open(io.BytesIO(data), formats=("TIFF", "AVIF"))
     with image:
         orientation = image.getexif().get(0x0112, 1) if image.format == "AVIF" else 1
-        return Stored(*image.size, orientation if orientation in range(1, 9) else 1)
+        return StoredSize(*image.size, orientation if orientation in range(1, 9) else 1)
 
 
-PARSERS: dict[str, Callable[[bytes], Stored]] = {
+PARSERS: dict[str, Callable[[bytes], StoredSize]] = {
     "jpeg": _jpeg,
     "png": _png,
     "gif": _gif,

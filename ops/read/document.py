@@ -47,7 +47,7 @@ class Picture:
     place: Place | None = None
 
 
-def shown_file(tree: Tree, path: str, content: bytes | Fault, position: int, url: str, alt_text: str) -> Picture:
+def picture_of_file(tree: Tree, path: str, content: bytes | Fault, position: int, url: str, alt_text: str) -> Picture:
     """Make a Picture of a source's file; ``content`` is what reading it gave."""
     if isinstance(content, Fault):
         return Picture(position, url, alt_text, b"", content)

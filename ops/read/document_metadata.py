@@ -20,7 +20,7 @@ def parsed(value: Any) -> Any:
     """Parse JSON text, and return anything else as it is; None for what cannot be parsed. Never raises."""
     if not isinstance(value, str | bytes):
         return value
-    if holds_too_much(value):
+    if exceeds_value_limit(value):
         return None
     try:
         return json.loads(value, parse_constant=lambda _: None)  # NaN is no JSON
@@ -28,7 +28,7 @@ def parsed(value: Any) -> Any:
         return None
 
 
-def holds_too_much(text: str | bytes) -> bool:
+def exceeds_value_limit(text: str | bytes) -> bool:
     """Whether a JSON text may hold over MOST_VALUES values, which a worker could not: `[[],[],…]` grows 21 times."""
     if len(text) <= MOST_VALUES:
         return False
@@ -37,7 +37,7 @@ def holds_too_much(text: str | bytes) -> bool:
     return text.count(",") + text.count("[") + text.count("{") > MOST_VALUES
 
 
-def storable(value: Any) -> dict[str, object]:
+def as_storable(value: Any) -> dict[str, object]:
     """Make a dict storable as JSON: dates as text, digests in hex, other bytes left out, NaN as null.
 
     {} for anything but a dict.

@@ -15,7 +15,7 @@ STEPS = 20
 
 
 @dataclass(frozen=True)
-class Recut:
+class SplitComponent:
     """How one component over the limit was split.
 
     ``label`` its smallest member, ``size`` in nodes, ``parts`` their number, ``distance`` up to which edges count in
@@ -50,7 +50,7 @@ def components(n: int, edges: tuple[np.ndarray, ...]) -> np.ndarray:
 
 def recut(
     n: int, edges: tuple[np.ndarray, np.ndarray], distance: np.ndarray, max_group: int
-) -> tuple[np.ndarray, list[Recut]]:
+) -> tuple[np.ndarray, list[SplitComponent]]:
     """Label components so that no group has more than ``max_group`` nodes: (labels (n,) int64, what was split).
 
     A component over the limit keeps only edges of a smaller distance, a twentieth of its span at a time, and so do
@@ -78,7 +78,7 @@ def recut(
         ends = np.searchsorted(nodes, left[inside]), np.searchsorted(nodes, right[inside])
         parts, tightest, dealt = _tighten(len(nodes), ends, far[inside], max_group)
         labels[nodes] = nodes[parts]
-        report.append(Recut(int(label), int(sizes[label]), len(np.unique(parts)), tightest, dealt))
+        report.append(SplitComponent(int(label), int(sizes[label]), len(np.unique(parts)), tightest, dealt))
     return labels, report
 
 

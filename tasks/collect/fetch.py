@@ -15,8 +15,8 @@ from pairmill.catalog.terms.controls import printable
 from pairmill.catalog.terms.ids import content_id
 from pairmill.catalog.terms.secrets import without_users
 from pairmill.ops.fault import Fault
-from pairmill.ops.fetch.address import Reach
-from pairmill.ops.fetch.answer import Answer
+from pairmill.ops.fetch.address import AllowedAddresses
+from pairmill.ops.fetch.answer import FetchResult
 from pairmill.ops.fetch.fetcher import Fetcher
 from pairmill.ops.fetch.refusal import Banned
 from pairmill.ops.image.exif import exif
@@ -85,7 +85,7 @@ def fetch_job(session: Session, workers: int) -> "FetchPictures":
             seconds=settings.seconds,
             retries=settings.retries,
             max_bytes=ingest.max_bytes,
-            reach=Reach(session.allow_addresses),
+            reach=AllowedAddresses(session.allow_addresses),
             banned=Banned(tuple(settings.banned)),
         ),
         ingest.max_pixels,
@@ -116,10 +116,10 @@ class FetchPictures:
     def poisoned(self, item: WorkItem) -> list[Part]:
         """Make rows for addresses whose answer kills its worker: they count as asked for."""
         fault = Fault("", "poison", "a worker process that fetched it alone died")
-        rows = [_row(Answer(url, fault.about(url)), fault, "") for url in item.keys]
+        rows = [_row(FetchResult(url, fault.about(url)), fault, "") for url in item.keys]
         return [Part("fetches", pa.Table.from_pylist(rows, _schema()))]
 
-    def _row(self, answer: Answer) -> dict[str, Any]:
+    def _row(self, answer: FetchResult) -> dict[str, Any]:
         if answer.fault is not None:
             return _row(answer, answer.fault, "")
         digest = content_id(answer.data)
@@ -133,7 +133,7 @@ def _schema() -> pa.Schema:
     return pa.schema([field for field in arrow_schema("fetches") if field.name not in ("shard", "commit")])
 
 
-def _row(answer: Answer, header: Header | Fault, digest: str) -> dict[str, Any]:
+def _row(answer: FetchResult, header: Header | Fault, digest: str) -> dict[str, Any]:
     texts = {
         "final_url": answer.final_url,
         "content_type": answer.content_type,

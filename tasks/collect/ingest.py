@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from pairmill.catalog.pending import contents, other_places, quarantine
+from pairmill.catalog.pending import contents, other_locations, quarantine
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.controls import printable_json
 from pairmill.catalog.terms.ids import content_id, text_id
@@ -60,7 +60,7 @@ def ingest(session: Session) -> int:
         source = open_source(uri)
         language = session.recipe.ingest.language
         contents.list_units(session.lake, map(row_of, listed(source)), reader_names(language), first_readers(language))
-        for was, now, n in contents.read_by_others(session.lake):
+        for was, now, n in contents.changed_readers(session.lake):
             session.note(
                 f"source '{source.uri}': {n:,} units are read again, by {now}; they were read by {was}.", once=True
             )
@@ -87,7 +87,7 @@ def _index_new(session: Session, shards: int) -> None:
     """Give what was read its home shards, and remember the places of pictures that the lake only refers to."""
     contents.index(session.lake, lambda: session.begin("index contents").commit)
     if shards and session.recipe.ingest.payload == "reference":
-        remember(session, other_places.of_run(session.writer.run_id))
+        remember(session, other_locations.of_run(session.writer.run_id))
 
 
 def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:

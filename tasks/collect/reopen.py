@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pairmill.catalog.pending import contents, other_places, quarantine
+from pairmill.catalog.pending import contents, other_locations, quarantine
 from pairmill.catalog.pending.quarantine import Units
 from pairmill.ops.read.places.tree import SourceError
 from pairmill.ops.read.source import open_source, row_of
@@ -24,7 +24,7 @@ def replay(session: Session, reason: str) -> int:
     if session.recipe.fetch is not None:
         n += fetch_again(session, reason)
     if reason == "missing":
-        remember(session, other_places.of_missing())
+        remember(session, other_locations.of_missing())
     return n + quarantine.reopen(session.lake, reason, lambda: session.begin("replay").commit)
 
 

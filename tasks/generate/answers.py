@@ -149,7 +149,7 @@ class Generative(ModelJob, Protocol):
 
 
 @dataclass(frozen=True)
-class TellAgain:
+class RewriteCachedAnswers:
     """Job: write what is ``known`` of its pictures as rows of ``job``, judged by its rules. No model is asked."""
 
     job: Generative

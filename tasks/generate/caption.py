@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from pairmill.catalog.pending.by_text import pending_asked
-from pairmill.catalog.pending.chosen_captions import asked_of
+from pairmill.catalog.pending.answer_cache import same_request_scorers, with_cached_captions
+from pairmill.catalog.pending.chosen_captions import wave_of_captioner
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.told_before import asks_alike, with_captions
+from pairmill.catalog.pending.pending_texts import pending_in_wave
 from pairmill.catalog.recipe.parts import Captioner
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS
@@ -47,7 +47,7 @@ def caption(session: Session) -> None:
     plan = session.plan
     for place, captioner in enumerate(session.recipe.captioners):
         digest = plan.scorer(plan.captioner(place))
-        items = pending_asked(session.lake, plan, CAPTIONS.table, digest, asked=asked_of(plan, place))
+        items = pending_in_wave(session.lake, plan, CAPTIONS.table, digest, asked=wave_of_captioner(plan, place))
         ask_captioner(session, f"caption {captioner.name}", items, place)
     for place in plan.compared_captioners:
         step = f"{CAPTION_SIMILARITY.step} {plan.recipe.captioners[place].name}" if place else ""
@@ -62,7 +62,7 @@ def ask_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem
     def job(model: Answering) -> "CaptionPictures":
         return caption_job(session.recipe, captioner, model, scorer.digest)
 
-    items = with_captions(session.lake, items, asks_alike(session.lake, scorer))
+    items = with_cached_captions(session.lake, items, same_request_scorers(session.lake, scorer))
     ask_in_rounds(session, step, items, captioning(session.recipe, captioner), captioner.model, job)
 
 

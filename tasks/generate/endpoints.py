@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from pairmill.catalog.pending.answer_cache import split_by_cached_answer
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.told_before import answered
-from pairmill.catalog.pending.worklist import in_file_order
+from pairmill.catalog.pending.worklist import sorted_by_payload
 from pairmill.catalog.write.probes import first_answers, record
 from pairmill.ops.models.generation import Answering
-from pairmill.ops.models.http.chat_client import ChatClient, Silent
+from pairmill.ops.models.http.chat_client import ChatClient, EndpointSilent
 from pairmill.ops.models.http.http_model import HttpModel
 from pairmill.ops.models.http.http_spec import parse_http
 from pairmill.ops.models.http.probe import agreement, check
-from pairmill.tasks.generate.answers import Generative, TellAgain
+from pairmill.tasks.generate.answers import Generative, RewriteCachedAnswers
 from pairmill.tasks.run.session import Session
 
 # Rows of one item at most: at 10 to 25 texts a second it is 20 to 50 s of a card, which a crash does once more.
@@ -34,7 +34,7 @@ def ask_in_rounds(
     A model behind endpoints is asked for fixed pictures before and after, and now and then by the workers. Raises
     ModelError when no endpoint answers, or one has another model than it had; what was done is committed.
     """
-    portions = _asked(session, step, rounds, TellAgain(job_of(model)))
+    portions = _asked(session, step, rounds, RewriteCachedAnswers(job_of(model)))
     first = next((items for items in portions if items), None)
     if first is None:
         session.work_rounds(step, [[]], job_of(model))
@@ -63,11 +63,11 @@ def _note_unbelieved(session: Session, step: str, name: str) -> None:
 
 
 def _asked(
-    session: Session, step: str, rounds: Iterable[Sequence[WorkItem]], again: TellAgain
+    session: Session, step: str, rounds: Iterable[Sequence[WorkItem]], again: RewriteCachedAnswers
 ) -> Iterator[list[WorkItem]]:
     """Yield what is to be asked in each round, once what is known of it is written."""
     for items in rounds:
-        parts = [(item, *answered(item)) for item in items]
+        parts = [(item, *split_by_cached_answer(item)) for item in items]
         if known := [item.only(told) for item, told, _ in parts if told]:
             session.work(f"{step}, told before", known, again)
         yield [part for item, _, asked in parts if asked for part in _cut(session, item.only(asked))]
@@ -81,12 +81,12 @@ def probe(session: Session, model: HttpModel) -> tuple[str, ...]:
     spec = parse_http(model.spec)
     client = ChatClient(spec, model.key)
     first = first_answers(session.lake, spec.digest)
-    silent: list[Silent] = []
+    silent: list[EndpointSilent] = []
     try:
         for endpoint in client.endpoints:
             try:
                 answers = client.probe(endpoint)
-            except Silent as error:
+            except EndpointSilent as error:
                 silent.append(error)
                 continue
             first = first or answers
@@ -107,6 +107,6 @@ def _cut(session: Session, item: WorkItem) -> Iterator[WorkItem]:
     if len(item.keys) <= ITEM_ROWS:
         yield item
         return
-    keys = in_file_order(session.lake, item) if item.paths else item.keys
+    keys = sorted_by_payload(session.lake, item) if item.paths else item.keys
     for start in range(0, len(keys), ITEM_ROWS):
         yield item.only(keys[start : start + ITEM_ROWS])

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from pairmill.catalog.cut.late import judge
-from pairmill.catalog.pending.by_text import pending_fusion
-from pairmill.catalog.pending.generated import settled
+from pairmill.catalog.pending.answer_cache import same_request_scorers
+from pairmill.catalog.pending.generated import without_unset_thresholds
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.told_before import asks_alike
+from pairmill.catalog.pending.pending_texts import pending_fusion
 from pairmill.catalog.terms.scores import SYNTHETIC, SYNTHETIC_SIMILARITY
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.generation import Answering, Generation
@@ -67,7 +67,7 @@ def fuse(session: Session) -> None:
     if settings is None:
         return
     use_fusion(session)
-    judge(session.lake, settled(session.plan))
+    judge(session.lake, without_unset_thresholds(session.plan))
     scorer = _scorer(session)
     model, decode = fuser(session.recipe), shown(session.recipe, settings.side)
     example = fuse_prompt(settings.prompt, *EXAMPLE)
@@ -79,7 +79,7 @@ def fuse(session: Session) -> None:
             ask = AskOfTexts(model, settings.max_tokens, example)
         return FuseTexts(ask, settings.prompt, scorer.digest, settings.model)
 
-    items = pending_fusion(session.lake, session.plan, asks_alike(session.lake, scorer))
+    items = pending_fusion(session.lake, session.plan, same_request_scorers(session.lake, scorer))
     ask_in_rounds(session, SYNTHETIC.step, items, model, settings.model, job)
     score_texts(session, session.plan, SYNTHETIC_SIMILARITY, SYNTHETIC.table, "synthetic_text")
 

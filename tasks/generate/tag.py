@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from pairmill.catalog.pending.by_text import pending_asked
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.pending_texts import pending_in_wave
 from pairmill.catalog.pending.tag_words import Vocabulary
 from pairmill.catalog.recipe.parts import Tags
 from pairmill.catalog.recipe.plan import Plan
@@ -44,7 +44,7 @@ def tag(session: Session) -> None:
         return
     model = _model(tags, words)
     digest = session.use(TAGS.table, _scorer(tags, words, model, plan))
-    items = pending_asked(session.lake, plan, TAGS.table, digest, IMAGE_EMBEDDING.table)
+    items = pending_in_wave(session.lake, plan, TAGS.table, digest, IMAGE_EMBEDDING.table)
     session.work_rounds(
         TAGS.step, items, TagPictures(model, tagger(session.recipe), digest, tagger_name(session.recipe))
     )
@@ -69,7 +69,7 @@ def _with_vectors(session: Session) -> Plan:
     plan, bound = _tagger_plan(session)
     if bound is not None:
         job = ScoreImages(decoder(session.recipe), (bound,))
-        rounds = pending_asked(session.lake, plan, IMAGE_EMBEDDING.table, bound.digest)
+        rounds = pending_in_wave(session.lake, plan, IMAGE_EMBEDDING.table, bound.digest)
         tables = (IMAGE_EMBEDDING.table,)
         session.work_rounds(EMBED, ([replace(item, tables=tables) for item in items] for items in rounds), job)
     return plan

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from pairmill.catalog.pending.by_text import pending_text_similarity
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.pending_texts import pending_text_similarity
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Score
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING

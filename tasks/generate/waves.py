@@ -3,7 +3,7 @@
 from pairmill.catalog.cut import wanted
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.pending.chosen_captions import asked_shares
-from pairmill.catalog.pending.generated import settled
+from pairmill.catalog.pending.generated import without_unset_thresholds
 from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.terms.scores import SYNTHETIC
 from pairmill.tasks.generate.caption import use_captions
@@ -24,12 +24,12 @@ def next_wave(session: Session) -> bool:
     calibrate(session, "sentence", Stage.CAPTION)
     for use in (use_captions, use_tags, use_fusion):
         use(session)
-    cap = cut(session.lake, settled(session.plan))
+    cap = cut(session.lake, without_unset_thresholds(session.plan))
     before = session.plan
     if not wanted.unknown(session.lake):  # a number is found over all that would be kept without it, or a kill moves it
         calibrate_late(session)
     if session.plan is not before:
-        cap = cut(session.lake, settled(session.plan))
+        cap = cut(session.lake, without_unset_thresholds(session.plan))
     if session.waves:
         _keep_record(session)
     if not wanted.unknown(session.lake):

@@ -1,7 +1,7 @@
 """Calibrate: give the rules that are to drop a share their numbers, as soon as all that they compare is there."""
 
 from pairmill.catalog.pending import frozen_thresholds
-from pairmill.catalog.pending.frozen_thresholds import Frozen
+from pairmill.catalog.pending.frozen_thresholds import FrozenThreshold
 from pairmill.catalog.recipe.plan import Check
 from pairmill.catalog.terms.score import Stage
 from pairmill.tasks.run.session import Session
@@ -35,7 +35,7 @@ def _set(session: Session, kind: str, check: Check, among: str) -> None:
     session.plan = session.plan.with_threshold(kind, check.name, found.threshold)
 
 
-def _freeze(session: Session, kind: str, check: Check, found: Frozen) -> None:
+def _freeze(session: Session, kind: str, check: Check, found: FrozenThreshold) -> None:
     before = frozen_thresholds.by_other_scorers(session.lake, kind, check)
     commit = session.begin(f"calibrate {check.name}").commit
     row = frozen_thresholds.row(session.plan, kind, check, found, session.writer.run_id, commit)

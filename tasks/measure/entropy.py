@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pairmill.catalog.pending import word_counts
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.word_counts import Frozen
+from pairmill.catalog.pending.word_counts import FrozenWords
 from pairmill.catalog.pending.worklist import pending_sentences
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.catalog.terms.score import Stage
@@ -50,7 +50,7 @@ def score_entropy(session: Session) -> None:
     session.work_rounds(CORPUS_ENTROPY.step, pending, ScoreEntropy(found.path, folded, digest))
 
 
-def _own(session: Session) -> tuple[bool, Frozen | None]:
+def _own(session: Session) -> tuple[bool, FrozenWords | None]:
     """Return the lake's own probabilities, made now where there are none or the lake has outgrown them."""
     counts = Scorer("word_counts", "word_counts", COUNT_VERSION)
     shares = Scorer("word_probabilities", "word_probabilities", COUNT_VERSION, {"rarest": RAREST}, "", (counts.digest,))
@@ -78,7 +78,7 @@ def _freeze(session: Session, shares: Scorer, counts: str, n: int) -> None:
     _store(session, shares, word_counts.merged(session.lake, counts, RAREST), n)
 
 
-def _imported(session: Session) -> tuple[bool, Frozen | None]:
+def _imported(session: Session) -> tuple[bool, FrozenWords | None]:
     """Return imported probabilities, kept in the lake too: what a dataset was made by must not depend on a file."""
     try:
         rows, folded = imported(session.recipe.words.counts)

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from pairmill.catalog.pending import index_ranges, training
-from pairmill.catalog.pending.by_text import pending_similarity
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.pending_texts import pending_similarity
 from pairmill.catalog.pending.training import SENTENCES
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_SIMILARITY
 from pairmill.catalog.write.scorer import Scorer

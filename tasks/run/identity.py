@@ -15,12 +15,12 @@ from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, SENTENCE_STRUCTURE
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.batch import Batch
 from pairmill.ops.image.decode import Decode
-from pairmill.ops.models.backends import fusing, seeing, settings_of
+from pairmill.ops.models.backends import answer_settings, fusion_backend, vision_backend
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.models.http.http_model import HttpModel
 from pairmill.ops.models.language.language_model import LanguageModel
 from pairmill.ops.models.model_digest import ModelError, model_digest
-from pairmill.ops.models.vision_language.kind_of_model import sees_pictures
+from pairmill.ops.models.vision_language.kind_of_model import is_vision_language
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.ops.pair import fuse
 from pairmill.ops.text import generation_status, unsupported
@@ -183,7 +183,7 @@ def _later_versions(**versions: int) -> dict[str, int]:
 def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
     """Make one captioner's identity: model, prompt, token limit, precision and the side it is shown, not its name."""
     model = captioning(recipe, captioner)
-    named = ("prompt", "max_tokens", "side", *settings_of(model))
+    named = ("prompt", "max_tokens", "side", *answer_settings(model))
     settings = {name: getattr(captioner, name) for name in named}
     settings |= _later_versions(status=generation_status.VERSION)
     return Scorer("caption", "captions", model.version, {**settings, "decode": Decode().version}, _digest(model.spec))
@@ -191,12 +191,12 @@ def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
 
 def captioning(recipe: Recipe, captioner: Captioner) -> VisionLanguageModel | HttpModel:
     """Make the model that a captioner asks."""
-    return seeing(recipe.models[captioner.model], captioner.precision, captioner.batch_size, captioner.encoding)
+    return vision_backend(recipe.models[captioner.model], captioner.precision, captioner.batch_size, captioner.encoding)
 
 
 def _with_eyes(captioner: str, spec: str) -> str:
     """Return ``spec``. Raises ModelError for a model that takes no pictures."""
-    if not sees_pictures(spec):
+    if not is_vision_language(spec):
         raise ModelError(
             f"captioner '{captioner}': model '{spec}' works on text alone; name a vision-language model such as "
             "hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct"
@@ -207,7 +207,7 @@ def _with_eyes(captioner: str, spec: str) -> str:
 def fuser(recipe: Recipe) -> VisionLanguageModel | LanguageModel | HttpModel:
     """Make the model that fuses."""
     assert recipe.fuse is not None
-    return fusing(recipe.models[recipe.fuse.model], recipe.fuse.precision, recipe.fuse.batch_size)
+    return fusion_backend(recipe.models[recipe.fuse.model], recipe.fuse.precision, recipe.fuse.batch_size)
 
 
 def fuse_scorer(recipe: Recipe, made_from: tuple[str, ...]) -> Scorer:
@@ -217,7 +217,7 @@ def fuse_scorer(recipe: Recipe, made_from: tuple[str, ...]) -> Scorer:
     """
     assert recipe.fuse is not None
     model = fuser(recipe)
-    own = [name for name in settings_of(model) if name in Fuse.model_fields]
+    own = [name for name in answer_settings(model) if name in Fuse.model_fields]
     settings = recipe.fuse.model_dump(include={"prompt", "max_tokens", *own})
     if isinstance(model, VisionLanguageModel):
         settings |= {"side": recipe.fuse.side, "decode": Decode().version}

@@ -12,7 +12,7 @@ from typing import Any
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.commit import Manifest
-from pairmill.ops.models.device.engine import Engine, Relay
+from pairmill.ops.models.device.engine import Engine, RemoteEngine
 from pairmill.tasks.run import time_limit
 from pairmill.tasks.run.messages import Hold
 from pairmill.tasks.run.model_job import ModelJob, Piece
@@ -34,7 +34,7 @@ class ModelLine:
         self._job = job
         self._say, self._watched = say, _Watched(job, say)
         under_way = getattr(job, "elsewhere", 0)
-        self._engine = Relay(self._watched, feeders, under_way) if under_way else Engine(self._watched, feeders)
+        self._engine = RemoteEngine(self._watched, feeders, under_way) if under_way else Engine(self._watched, feeders)
         self._alone, self._loading = threading.Lock(), threading.Lock()
         self._is_loaded = False
 

@@ -11,7 +11,7 @@ from infra.bench.made_lake import fill, plan_30m
 from pairmill.catalog.cut import wanted
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.pending.by_text import pending_asked, pending_fusion, pending_similarity
+from pairmill.catalog.pending.pending_texts import pending_fusion, pending_in_wave, pending_similarity
 from pairmill.catalog.pending.worklist import pending_images
 from pairmill.catalog.terms.score import Stage
 
@@ -47,7 +47,7 @@ def test_each_rule_of_30m_drops_some_and_waves_end_when_every_text_that_matters_
     lake, took = finished
     plan = plan_30m()
     assert took >= 2 and wanted.unknown(lake) == 0
-    assert rows_of(pending_asked(lake, plan, "captions", plan.scorer("captions"))) == 0
+    assert rows_of(pending_in_wave(lake, plan, "captions", plan.scorer("captions"))) == 0
     assert rows_of(pending_fusion(lake, plan)) == 0
     found = dropped(lake)
     rules = {"short_side", "exact_duplicate", "duplicate", "no_text", "pair_similarity", "whole_text", "balance"}

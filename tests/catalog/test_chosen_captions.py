@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.chosen_captions import asked_of, asked_shares
+from pairmill.catalog.pending.chosen_captions import asked_shares, wave_of_captioner
 from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.recipe.plan import Plan
 from tests.worlds.generator import digest, drawn, plan
@@ -29,9 +29,9 @@ def asked(lake: Lake, plan: Plan) -> dict[str, int]:
     found = {
         sha: place
         for place in range(len(plan.recipe.captioners))
-        for (sha,) in lake.query(f"SELECT sha256 FROM {asked_of(plan, place)}")
+        for (sha,) in lake.query(f"SELECT sha256 FROM {wave_of_captioner(plan, place)}")
     }
-    assert sum(lake.query(f"SELECT count(*) FROM {asked_of(plan, place)}")[0][0]
+    assert sum(lake.query(f"SELECT count(*) FROM {wave_of_captioner(plan, place)}")[0][0]
                for place in range(len(plan.recipe.captioners))) == len(found) == N  # fmt: skip
     return found
 

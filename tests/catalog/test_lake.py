@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pairmill.catalog.lake import empty, patience, schema
+from pairmill.catalog.lake import busy_retry, empty, schema
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.digest import file_stamp
 from pairmill.catalog.lake.lake import Lake
@@ -188,7 +188,7 @@ def test_a_transaction_that_another_commit_overtook_is_run_again_as_a_whole(tmp_
 def test_a_catalog_that_stays_locked_is_given_up_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "SECONDS", 0.2)
+    monkeypatch.setattr(busy_retry, "SECONDS", 0.2)
     with opened_new(tmp_path / "lake") as lake:
 
         def locked() -> None:

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from pairmill.catalog.recipe.recipe import Recipe, load
-from pairmill.flows.demo_models import DEMO_MODELS, left_out_notes, with_demo_models
+from pairmill.flows.demo_models import DEMO_MODELS, dropped_rule_notes, with_demo_models
 from pairmill.flows.settings import RECIPES, load_recipe, notes_on
 from pairmill.ops.models.model_digest import ModelError
 from pairmill.tasks.run import identity
@@ -30,9 +30,9 @@ def test_a_rule_on_a_language_model_is_left_out_and_the_run_says_so():
     small = with_demo_models(asked, demo)
     assert {rule.name: rule.keep for rule in small.sentences} == {k: RULES[k] for k in RULES if k != "band"}
     assert small.images == [rule for rule in asked.images if rule.name != "pair_similarity"]
-    of_pairs, note = left_out_notes(asked, small)
+    of_pairs, note = dropped_rule_notes(asked, small)
     assert "'band' is left out" in note and "'pair_similarity' is left out" in of_pairs
-    assert left_out_notes(asked, asked) == []
+    assert dropped_rule_notes(asked, asked) == []
 
 
 def test_the_demos_own_rule_stays():

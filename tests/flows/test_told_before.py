@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from pairmill.catalog.pending.answer_cache import same_request_scorers
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.told_before import asks_alike
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.scorer import Scorer, register
 from pairmill.ops.text import generation_status
-from pairmill.tasks.generate.answers import TellAgain
+from pairmill.tasks.generate.answers import RewriteCachedAnswers
 from tests.worlds.jobs import CAPTIONS, FUSED
 from tests.worlds.line import curate, rows
 from tests.worlds.shared import opened_new
@@ -52,9 +52,9 @@ def test_those_ask_alike_that_differ_in_how_they_judge_alone(tmp_path: Path):
         Scorer("fuse", "synthetic", 1, settings, "weights"),
     ]
     with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "test"):
-        assert asks_alike(lake, mine) == [mine.digest]
+        assert same_request_scorers(lake, mine) == [mine.digest]
         register(lake, [(scorer, 1) for scorer in (*alike, *others)])
-        assert asks_alike(lake, mine) == sorted(each.digest for each in (mine, *alike))
+        assert same_request_scorers(lake, mine) == sorted(each.digest for each in (mine, *alike))
 
 
 def test_what_was_said_is_judged_by_the_rules_of_today_and_of_no_other_prompt():
@@ -63,7 +63,7 @@ def test_what_was_said_is_judged_by_the_rules_of_today_and_of_no_other_prompt():
         ANSWER | {"text": "A dog.", "status": "refusal"},
         ANSWER | dict.fromkeys(("finish_reason", "prompt_tokens", "retries")) | {"text": "A cat", "status": "cut_off"},
     ]})  # fmt: skip
-    (part,) = TellAgain(CAPTIONS)(item)
+    (part,) = RewriteCachedAnswers(CAPTIONS)(item)
     assert (part.table, part.scorer, part.usage) == ("captions", "c", None)
     assert part.rows["status"].to_pylist() == ["refusal", "ok", "cut_off"]
     assert part.rows["finish_reason"].to_pylist() == ["stop", "stop", "length"]
@@ -73,6 +73,6 @@ def test_what_was_said_is_judged_by_the_rules_of_today_and_of_no_other_prompt():
 def test_what_no_source_of_a_fused_text_says_is_counted_again():
     known = ANSWER | {"synthetic_text": "7 dogs and 40 cats.", "synthetic_status": "ok", "synthetic_unsupported": 0}
     sources = {"captions": ["Dogs."], "tags": [["dog"]], "sentences": ["A dog ran."], "input_digests": ["d"]}
-    (part,) = TellAgain(FUSED)(WorkItem("shard", ("a",), inputs={"known": [known]} | sources))
+    (part,) = RewriteCachedAnswers(FUSED)(WorkItem("shard", ("a",), inputs={"known": [known]} | sources))
     (row,) = part.rows.to_pylist()
     assert (row["input_digest"], row["prompt"], row["synthetic_unsupported"]) == ("d", "Combine Dogs.", 2)

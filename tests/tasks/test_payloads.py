@@ -9,7 +9,7 @@ import pytest
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.uncaptioned import uncaptioned
-from pairmill.catalog.pending.worklist import in_file_order
+from pairmill.catalog.pending.worklist import sorted_by_payload
 from pairmill.catalog.terms.error import Damaged
 from pairmill.catalog.terms.ids import content_id
 from pairmill.flows.run_start import session
@@ -283,8 +283,8 @@ def test_the_pictures_of_an_item_are_listed_as_their_files_hold_them(tmp_path: P
         (item,) = [each for items in uncaptioned(held.lake, "none") for each in items]
         assert len(item.keys) == 6 and list(item.keys) == sorted(item.keys)
         stored = [sha for path in item.paths for sha in pq.read_table(path)["sha256"].to_pylist()]
-        assert in_file_order(held.lake, item) == stored
-        assert in_file_order(held.lake, WorkItem(item.shard, ("none", *stored[::2]))) == [*stored[::2], "none"]
+        assert sorted_by_payload(held.lake, item) == stored
+        assert sorted_by_payload(held.lake, WorkItem(item.shard, ("none", *stored[::2]))) == [*stored[::2], "none"]
 
 
 def test_the_first_pictures_to_be_captioned_are_drawn_from_all_shards(tmp_path: Path, photos: Path):

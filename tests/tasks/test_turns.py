@@ -7,17 +7,17 @@ import pytest
 from pairmill.catalog.cut import wanted
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.pending.by_text import pending_fusion
+from pairmill.catalog.pending.answer_cache import split_by_cached_answer
 from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.pending.told_before import answered
+from pairmill.catalog.pending.pending_texts import pending_fusion
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import validated
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.lease import Writer
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
-from pairmill.tasks.generate.answers import AskOfPictures, TellAgain
+from pairmill.tasks.generate.answers import AskOfPictures, RewriteCachedAnswers
 from pairmill.tasks.generate.fusion import FuseTexts
 from pairmill.tasks.run.partition import Output, write_parts
 from tests.worlds.published import IMAGE_RULES, plan_of, published
@@ -43,8 +43,8 @@ def fuse(writer: Writer, rule: str, model: str) -> None:
     job = FuseTexts(ask, FUSE["prompt"], "fused")
     output = Output(writer.lake.data_path, "run-2", writer.begin("fuse"))
     for item in pending(writer, rule):
-        told, asked = answered(item)
-        for part, made_by in ((item.only(told), TellAgain(job)), (item.only(asked), job)):
+        told, asked = split_by_cached_answer(item)
+        for part, made_by in ((item.only(told), RewriteCachedAnswers(job)), (item.only(asked), job)):
             if part.keys:
                 writer.commit(write_parts(made_by(part), part, output))
 

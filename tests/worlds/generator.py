@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pairmill.catalog.cut.late import judge
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.chosen_captions import asked_of
+from pairmill.catalog.pending.chosen_captions import wave_of_captioner
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from tests.reference import cut as slow
@@ -105,7 +105,7 @@ class Generator:
             stage(asked)
 
     def caption(self, place: int, asked: list) -> None:
-        of_it = {sha for (sha,) in self.lake.query(f"SELECT sha256 FROM {asked_of(self.plan, place)}")}
+        of_it = {sha for (sha,) in self.lake.query(f"SELECT sha256 FROM {wave_of_captioner(self.plan, place)}")}
         if self.plan.recipe.captions.choose == "mixture" and self.plan.recipe.captions.ask == "chosen":
             everyone = self.lake.query("SELECT sha256 FROM wave_asked")
             assert of_it == {sha for (sha,) in everyone if self.chosen(sha) == place}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pairmill.ops.models.device.batch_size import on_this_card
+from pairmill.ops.models.device.batch_size import measured_batch_size
 
 if TYPE_CHECKING:
     from pairmill.ops.models.clip.clip_loaded import LoadedClip
@@ -72,7 +72,7 @@ class Clip:
             for _, fitted in self._loaded.prepare_pictures(pictures, rows).batches:
                 self._loaded.embed_images(fitted).cpu()  # not in halves: a batch without room is too large
 
-        return on_this_card(self.spec, f"{self.precision} pictures", self.batch_size, run)
+        return measured_batch_size(self.spec, f"{self.precision} pictures", self.batch_size, run)
 
     def prepare_images(self, pixels: list[np.ndarray]) -> RowBatches:
         """Fit pictures into batches on the CPU, (n, 3, s, s) uint8."""

@@ -15,14 +15,14 @@ PARTS = ("transformer", "token_embedding", "positional_embedding", "attn_mask", 
 
 
 class TextTower:
-    """The text side of an open_clip ``model``; ``can_be_cut`` says whether cutting is exact for it."""
+    """The text side of an open_clip ``model``; ``is_truncatable`` says whether cutting is exact for it."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
         self.tower = model.text if hasattr(model, "text") else model
         self.pool = getattr(self.tower, "text_pool_type", getattr(self.tower, "pool_type", ""))
         self.end = getattr(self.tower, "text_eos_id", getattr(self.tower, "eos_id", None))
-        self.can_be_cut = self._can_be_cut()
+        self.is_truncatable = self._can_be_cut()
 
     def encode(self, tokens: torch.Tensor) -> torch.Tensor:
         """Encode token ids (n, context) to features (n, d), not normalised, in the model's own number format.
@@ -30,7 +30,7 @@ class TextTower:
         ``tokens`` should lie on the CPU: the batch's length is read from them, and a device would be waited for.
         """
         device = self.model.logit_scale.device
-        if not self.can_be_cut:
+        if not self.is_truncatable:
             return self.model.encode_text(tokens.to(device))
         tower, ends = self.tower, self.ends(tokens)
         length = int(ends.max()) + 1

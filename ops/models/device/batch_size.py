@@ -35,7 +35,7 @@ def fastest(seconds_of: Callable[[int], float], first: int, is_full: Callable[[E
     return best
 
 
-def on_this_card(spec: str, shape: str, first: int, run: Callable[[int], None]) -> int:
+def measured_batch_size(spec: str, shape: str, first: int, run: Callable[[int], None]) -> int:
     """Return the batch size at which ``run`` is fastest on this process's GPU, for a model and rows of this ``shape``.
 
     The first call runs batches, so it is made where nothing else uses the device: when the model is loaded. Without a

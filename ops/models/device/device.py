@@ -55,7 +55,7 @@ def exact_inference() -> Iterator[None]:
         yield
 
 
-def parts_that_fit(run: Callable[[Any], Result], rows: Any) -> list[tuple[range, Result | None]]:
+def run_in_parts(run: Callable[[Any], Result], rows: Any) -> list[tuple[range, Result | None]]:
     """Run ``rows`` (a tensor, a list or a range) as one batch, or in halves where the GPU's memory runs out.
 
     Returns the parts in order: the places of each among the rows, and what ``run`` returned of it; None for a single

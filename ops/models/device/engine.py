@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
-class Halves(Protocol):
+class EngineStages(Protocol):
     """What an engine runs. ``prepare`` is called by feeders, several at once; ``infer`` and ``fetch`` by the one thread
     that talks to the device, ``fetch`` of a batch after ``infer`` of the next one: while it waits, the device works."""
 
@@ -43,7 +43,7 @@ class Engine:
     piece after the other in the caller's own thread, as a loop would.
     """
 
-    def __init__(self, halves: Halves, feeders: int) -> None:
+    def __init__(self, halves: EngineStages, feeders: int) -> None:
         self._halves, self._feeders = halves, feeders
         self._to_prepare: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
         self._to_infer: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
@@ -154,11 +154,11 @@ class Engine:
         ticket.done.set_exception(seen)
 
 
-class Relay(Engine):
+class RemoteEngine(Engine):
     """An engine for a model that others run: what is ready is handed over while answers are waited for, with at most
     ``under_way`` pieces handed over and not yet taken back. They are taken in order."""
 
-    def __init__(self, halves: Halves, feeders: int, under_way: int) -> None:
+    def __init__(self, halves: EngineStages, feeders: int, under_way: int) -> None:
         self._running: queue.Queue[_Ticket | None] = queue.Queue(under_way)
         super().__init__(halves, max(1, feeders))
 

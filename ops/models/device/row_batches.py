@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.models.device.device import NO_ROOM, parts_that_fit
+from pairmill.ops.models.device.device import NO_ROOM, run_in_parts
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class RowBatches:
         done = [
             (rows[at.start : at.stop], values)
             for rows, given in self.batches
-            for at, values in parts_that_fit(run, given)
+            for at, values in run_in_parts(run, given)
         ]
         return RowBatches(self.n, done)
 

@@ -23,11 +23,11 @@ OTHER_RULES = (
 )  # fmt: skip
 
 
-class Unsuited(Exception):
+class NotCapturable(Exception):
     """Raised when a model cannot decode over fixed buffers."""
 
 
-def suits(model: Any) -> str:
+def why_not_capturable(model: Any) -> str:
     """Return '' where a model of transformers can decode over fixed buffers, else why not."""
     if model.config.is_encoder_decoder or not getattr(model, "_can_compile_fullgraph", False):
         return f"transformers compiles no {type(model).__name__}"
@@ -36,7 +36,7 @@ def suits(model: Any) -> str:
 
 
 class Decoder:
-    """Generate with ``model``, which `suits`: the prompts at once with transformers' own cache, then one fixed step a
+    """Generate with ``model``, which `why_not_capturable`: the prompts at once with transformers' own cache, then one fixed step a
     token. The buffers stay, grown to the largest batch seen, and each shape's captured step with them.
 
     Called by one thread at a time. ``ends``: the tokens that end an answer; ``pad`` fills what stands behind them.
@@ -58,7 +58,7 @@ class Decoder:
     def generate(self, inputs: dict[str, Any], max_tokens: int) -> torch.Tensor:
         """Generate the likeliest tokens (n, max_tokens) int64 behind left-padded prompts, ``pad`` behind an end token.
 
-        Raises Unsuited for a model whose cache is more than keys and values of all tokens.
+        Raises NotCapturable for a model whose cache is more than keys and values of all tokens.
         """
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         positions = self.model._prepare_position_ids_for_generation(ids, dict(inputs))
@@ -85,7 +85,7 @@ class Decoder:
         )  # fmt: skip
         logits = self.model(**ready, return_dict=True).logits[:, -1]
         if any(type(layer) is not DynamicLayer for layer in cache.layers):
-            raise Unsuited(f"{type(self.model).__name__} keeps more than the keys and values of all tokens")
+            raise NotCapturable(f"{type(self.model).__name__} keeps more than the keys and values of all tokens")
         return logits, cache
 
     def _seen(self, ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from pairmill.ops.models.device.device import NO_ROOM, exact_inference, parts_that_fit
+from pairmill.ops.models.device.device import NO_ROOM, exact_inference, run_in_parts
 from pairmill.ops.models.generation import Generation
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Ready = TypeVar("Ready")
 MOST_PADDING = 0.05
 
 
-def like_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
+def similar_length_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
     """Group row numbers into batches of like length, longest first, of at most ``batch_size`` rows.
 
     At most a twentieth of a batch's tokens is padding. Ties stand in row order: the batches are a function of the
@@ -39,7 +39,7 @@ def like_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
     return batches
 
 
-def answer_what_fits(
+def answer_in_parts(
     ready: Ready, rows: int, ask: Callable[[Ready], list[Generation]], part: Callable[[int, int], Ready]
 ) -> list[Generation]:
     """Ask for a prepared batch, in halves when the device runs out of memory; one row that alone does not fit gets an
@@ -49,7 +49,7 @@ def answer_what_fits(
         return ask(ready if len(at) == rows else part(at.start, at.stop))
 
     nothing = [Generation("", 0, "length", 0.0, *NO_ROOM)]
-    return [each for _, found in parts_that_fit(answer, range(rows)) for each in found or nothing]
+    return [each for _, found in run_in_parts(answer, range(rows)) for each in found or nothing]
 
 
 def n_tokens(inputs: dict[str, Any]) -> list[int]:
@@ -88,11 +88,11 @@ class Answerer:
         """Choose the quick decoding of a GPU in bf16, where the model suits it; None for transformers' own."""
         if self.model.device.type != "cuda" or self.model.dtype != torch.bfloat16:
             return None
-        from pairmill.ops.models.generate.captured_decoding import Decoder, suits
-        from pairmill.ops.models.generate.quick_parts import quicken
+        from pairmill.ops.models.generate.captured_decoding import Decoder, why_not_capturable
+        from pairmill.ops.models.generate.quick_parts import compile_parts
 
-        quicken(self.model)
-        if why := suits(self.model):
+        compile_parts(self.model)
+        if why := why_not_capturable(self.model):
             warnings.warn(f"answers are generated step by step, slower: {why}", stacklevel=2)
             return None
         return Decoder(self.model, self.ends, self.tokenizer.pad_token_id or 0)
@@ -121,9 +121,9 @@ class Answerer:
             eos_token_id=self.ends or None,
             pad_token_id=self.tokenizer.pad_token_id,
         )
-        return self._behind(output, inputs["input_ids"])
+        return self._without_prompt(output, inputs["input_ids"])
 
-    def _behind(self, output: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+    def _without_prompt(self, output: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
         """Cut the prompt off the output, which a decoder repeats and an encoder-decoder does not."""
         length = given.shape[1]
         repeats = output.shape[1] >= length and torch.equal(output[:, :length], given)

@@ -11,7 +11,7 @@ import torch
 PARTS = ("RMSNorm", "MLP")
 
 
-def quicken(model: Any) -> None:
+def compile_parts(model: Any) -> None:
     """Compile the norms and feed-forward parts of decoder and tower, and let one query's heads share keys unrepeated.
 
     Parts, because whole models break where they look at their numbers, and compile anew for each layer of a cache.

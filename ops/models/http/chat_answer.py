@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from pairmill.ops.header_number import seconds_until
 from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.http.answer_cleaner import Cleaner
 from pairmill.ops.models.http.bounds import Bounds
-from pairmill.ops.models.http.cleaned import Cleaner
 from pairmill.ops.models.model_error import ModelError
 
 # What servers say of a prompt that does not fit their model: vLLM, SGLang, OpenAI, llama.cpp, in turn.
@@ -32,7 +32,7 @@ Kind = Literal["overload", "renamed", "unreachable", "broken", "late", "fault"]
 
 
 @dataclass(frozen=True)
-class Again:
+class RetryableFailure:
     """An answer that is worth another try. The endpoint wants fewer requests ('overload', and to be left alone for
     ``after`` seconds if it says so) or another name of a setting ('renamed'), nobody is there ('unreachable'), the
     connection broke ('broken') or there was no answer in time ('late'), or one that is none ('fault'). ``discarded``
@@ -65,7 +65,7 @@ def read(
     where: str,
     cleaner: Cleaner | None = None,
     bounds: Bounds | None = None,
-) -> Generation | Again | Refused:
+) -> Generation | RetryableFailure | Refused:
     """Read one answer. ``where`` names model and endpoint in errors; ``cleaner`` takes out of all that was said the
     key, which some servers repeat, and ``bounds`` say what an answer may hold. Seconds and retries are left to the
     caller.
@@ -95,29 +95,33 @@ def read(
             f"{where} redirects ({status}) to {cleaner.line(to, 200)}; write the address of that into the spec"
         )
     if status in OVERLOADED:
-        return Again(f"{status}: {said}", "overload", max(0.0, seconds_until(headers.get("Retry-After", ""))))
+        return RetryableFailure(
+            f"{status}: {said}", "overload", max(0.0, seconds_until(headers.get("Retry-After", "")))
+        )
     if status in PASSING or status >= 500:
-        return Again(f"{status}: {said}", "fault", max(0.0, seconds_until(headers.get("Retry-After", ""))))
+        return RetryableFailure(f"{status}: {said}", "fault", max(0.0, seconds_until(headers.get("Retry-After", ""))))
     if WITHHELD in code.split():  # Azure's, as an error of the request: its prompt or picture is the reason
         return Generation("", 0, WITHHELD, 0.0)
     is_long = status == 413 or bool(TOO_LONG.search(said)) or "context_length" in code
     return Refused("too_large" if is_long else "model_error", f"{status}: {said}")
 
 
-def _completion(body: bytes, cleaner: Cleaner, bounds: Bounds) -> Generation | Again | Refused:
+def _completion(body: bytes, cleaner: Cleaner, bounds: Bounds) -> Generation | RetryableFailure | Refused:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
-        return Again("an answer that is cut off or no JSON")
+        return RetryableFailure("an answer that is cut off or no JSON")
     if not isinstance(answer, dict):
-        return Again("an answer without choices")
+        return RetryableFailure("an answer without choices")
     usage = _usage(answer.get("usage"), bounds)
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
     message = choice.get("message") if choice else None
     if choice is None or not isinstance(message, dict):
         why = _error(body, cleaner)[0] if "error" in answer else "an answer without choices"
-        return Again(why, discarded=usage.read + usage.made, unbelieved=usage.read_beyond + usage.made_beyond)
+        return RetryableFailure(
+            why, discarded=usage.read + usage.made, unbelieved=usage.read_beyond + usage.made_beyond
+        )
     refusal, finish = message.get("refusal"), choice.get("finish_reason")
     ended = cleaner.text(finish)[:MOST_FINISH] if finish and isinstance(finish, str) else "stop"
     text = cleaner.text(_text(message.get("content")) or (refusal if isinstance(refusal, str) else "")).strip()

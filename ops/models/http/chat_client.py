@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pairmill.ops.models.generation import Generation
-from pairmill.ops.models.http.chat_answer import Again, Refused
+from pairmill.ops.models.http.chat_answer import Refused, RetryableFailure
 from pairmill.ops.models.http.chat_connection import ChatConnection
 from pairmill.ops.models.http.concurrency import Concurrency
 from pairmill.ops.models.http.endpoint import Endpoint
@@ -45,7 +45,7 @@ class Patience:
     probes: float = 600.0
 
 
-class Silent(ModelError):
+class EndpointSilent(ModelError):
     """Nobody answers at an endpoint, for now."""
 
 
@@ -85,11 +85,11 @@ class ChatClient:
         return self._run(self._admit(messages, max_tokens))
 
     def probe(self, endpoint: Endpoint) -> tuple[str, ...]:
-        """Ask an endpoint the probe's questions, one after the other, and return its answers. Raises Silent when nobody
+        """Ask an endpoint the probe's questions, one after the other, and return its answers. Raises EndpointSilent when nobody
         answers, ModelError for an answer that no request would do better with."""
         answers = self._run(self._watch.probe(endpoint))
-        if isinstance(answers, Again):
-            raise Silent(
+        if isinstance(answers, RetryableFailure):
+            raise EndpointSilent(
                 f"{self._connection.where(endpoint)} does not answer: {answers.why}; start it, or correct the address"
             )
         return answers
@@ -154,7 +154,7 @@ class ChatClient:
             while True:
                 async with endpoint.alone(besides=1) if broken >= BROKEN_ALONE else nullcontext():
                     outcome = await self._turn(endpoint, messages, max_tokens)
-                if not isinstance(outcome, Again):
+                if not isinstance(outcome, RetryableFailure):
                     break
                 retries, discarded = retries + 1, discarded + outcome.discarded
                 unbelieved += outcome.unbelieved
@@ -175,7 +175,9 @@ class ChatClient:
         took = {"seconds": time.monotonic() - began, "retries": retries, "discarded_tokens": discarded}
         return replace(outcome, **took, unbelieved_tokens=unbelieved)
 
-    async def _turn(self, endpoint: Endpoint, messages: bytes, max_tokens: int) -> Generation | Again | Refused:
+    async def _turn(
+        self, endpoint: Endpoint, messages: bytes, max_tokens: int
+    ) -> Generation | RetryableFailure | Refused:
         """Ask once in the room that the endpoint has, and have it remember what came of it."""
         started = time.monotonic()
         try:
@@ -184,10 +186,10 @@ class ChatClient:
             endpoint.end()
             self._changed.set()
         now = time.monotonic()
-        if isinstance(outcome, Again):
+        if isinstance(outcome, RetryableFailure):
             if outcome.kind in ("unreachable", "broken", "overload"):
                 self._dark_since, self._last_why = self._dark_since or now, outcome.why
-            self._set_back(endpoint, outcome, now)
+            self._reduce_requests(endpoint, outcome, now)
         else:
             self._dark_since = 0.0
             endpoint.answered(now)
@@ -198,12 +200,12 @@ class ChatClient:
                 endpoint.n_answered, endpoint.n_failed = endpoint.n_answered + 1, 0
         return outcome
 
-    def _set_back(self, endpoint: Endpoint, outcome: Again, now: float) -> None:
+    def _reduce_requests(self, endpoint: Endpoint, outcome: RetryableFailure, now: float) -> None:
         """Have the endpoint get less, or nothing for a while. Raises ModelError when each wants too long a while."""
         if outcome.kind in ("unreachable", "broken"):
             if self._known and not endpoint.is_watched:
                 endpoint.is_watched = True
-                self._begin(self._watch.bring_back(endpoint))
+                self._begin(self._watch.probe_until_back(endpoint))
             endpoint.lose(now)
         elif outcome.kind == "overload" or outcome.after:
             endpoint.rest(now, outcome.after)

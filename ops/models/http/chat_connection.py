@@ -18,9 +18,9 @@ import aiohttp
 
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.http import chat_answer, chat_request
+from pairmill.ops.models.http.answer_cleaner import Cleaner
 from pairmill.ops.models.http.bounds import Bounds
-from pairmill.ops.models.http.chat_answer import Again, Refused
-from pairmill.ops.models.http.cleaned import Cleaner
+from pairmill.ops.models.http.chat_answer import Refused, RetryableFailure
 from pairmill.ops.models.http.endpoint import Endpoint
 from pairmill.ops.models.http.http_spec import HttpSpec
 from pairmill.ops.models.model_error import ModelError
@@ -58,7 +58,9 @@ class ChatConnection:
         """Close all connections."""
         await self._session.close()
 
-    async def ask(self, endpoint: Endpoint, messages: bytes, max_tokens: int) -> Generation | Again | Refused:
+    async def ask(
+        self, endpoint: Endpoint, messages: bytes, max_tokens: int
+    ) -> Generation | RetryableFailure | Refused:
         """Ask an endpoint once. Raises ModelError as `chat_answer.read`."""
         limit_name, seconds = endpoint.limit_name, self._most_seconds()
         body = chat_request.request(self.spec.name, messages, max_tokens, limit_name)
@@ -75,17 +77,17 @@ class ChatConnection:
             ):
                 status, headers, data = response.status, response.headers, await _body(response)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            return Again(self._in_a_line(error), "unreachable")
+            return RetryableFailure(self._in_a_line(error), "unreachable")
         except TimeoutError:
-            return Again(f"no answer within {min(seconds, self._most_seconds()):.0f} s", "late")
+            return RetryableFailure(f"no answer within {min(seconds, self._most_seconds()):.0f} s", "late")
         except (OSError, aiohttp.ClientError) as error:
-            return Again(self._in_a_line(error), "broken")
+            return RetryableFailure(self._in_a_line(error), "broken")
         endpoint.server = self._cleaner.line(headers.get("Server", ""), MOST_NAME)
         bounds = Bounds(max_tokens, len(body))
         outcome = chat_answer.read(status, headers, data, self.where(endpoint), self._cleaner, bounds)
         if limit_name == "max_tokens" and isinstance(outcome, Refused) and OTHER_NAME.search(outcome.said):
             endpoint.limit_name = "max_completion_tokens"  # which newer models of OpenAI's want in its place
-            return Again("it wants the token limit by another name", "renamed")
+            return RetryableFailure("it wants the token limit by another name", "renamed")
         return outcome
 
     def took(self, seconds: float) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pairmill.ops.models.generation import Generation
-from pairmill.ops.models.http.chat_answer import Again, Refused
+from pairmill.ops.models.http.chat_answer import Refused, RetryableFailure
 from pairmill.ops.models.http.chat_connection import ChatConnection
 from pairmill.ops.models.http.endpoint import Endpoint
 from pairmill.ops.models.http.probe import PROBE_TOKENS, check, questions
@@ -33,7 +33,7 @@ class Watch:
         self._connection, self._known, self._end, self._is_back = connection, known, end, is_back
         self._second_try = second_try
 
-    async def probe(self, endpoint: Endpoint) -> tuple[str, ...] | Again:
+    async def probe(self, endpoint: Endpoint) -> tuple[str, ...] | RetryableFailure:
         """Ask the questions, one after the other; return the answers, or why there is none. Raises ModelError when all
         are refused: a server that is not set up for them says nothing of its model."""
         answers, refused = [], []
@@ -41,7 +41,7 @@ class Watch:
             outcome = await self._put(endpoint, question)
             if isinstance(outcome, Refused):
                 outcome = await self._put(endpoint, in_words)
-            if isinstance(outcome, Again):
+            if isinstance(outcome, RetryableFailure):
                 return outcome
             answers.append(outcome.text if isinstance(outcome, Generation) else outcome.reason)
             refused += [outcome.said] if isinstance(outcome, Refused) else []
@@ -61,14 +61,14 @@ class Watch:
                     if not endpoint.is_lost:
                         await self._ask_alone(endpoint)
 
-    async def bring_back(self, endpoint: Endpoint) -> None:
+    async def probe_until_back(self, endpoint: Endpoint) -> None:
         """Give a lost endpoint, which is marked as watched, nothing until it answers as it did."""
         with self._ends_the_run():
             async with endpoint.alone():
                 while True:
                     await asyncio.sleep(max(0.01, endpoint.resumes_at - time.monotonic()))
                     answers = await self.probe(endpoint)
-                    if not isinstance(answers, Again):
+                    if not isinstance(answers, RetryableFailure):
                         check(self._connection.where(endpoint), answers, self._known)
                         endpoint.is_back()
                         break
@@ -79,15 +79,15 @@ class Watch:
     async def _ask_alone(self, endpoint: Endpoint) -> None:
         async with endpoint.alone():
             answers = () if endpoint.is_lost else await self.probe(endpoint)  # lost meanwhile: it is brought back
-        if answers and not isinstance(answers, Again):
+        if answers and not isinstance(answers, RetryableFailure):
             check(self._connection.where(endpoint), answers, self._known)
             self._is_back()
 
-    async def _put(self, endpoint: Endpoint, question: bytes) -> Generation | Again | Refused:
+    async def _put(self, endpoint: Endpoint, question: bytes) -> Generation | RetryableFailure | Refused:
         """Put one question, again where that may help."""
         for tries in range(1, MOST_TRIES):
             outcome = await self._connection.ask(endpoint, question, PROBE_TOKENS)
-            if not isinstance(outcome, Again) or outcome.kind in ("unreachable", "late"):
+            if not isinstance(outcome, RetryableFailure) or outcome.kind in ("unreachable", "late"):
                 return outcome
             await asyncio.sleep(max(pause(self._second_try, tries), min(outcome.after, MOST_PAUSE)))
         return await self._connection.ask(endpoint, question, PROBE_TOKENS)

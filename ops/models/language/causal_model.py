@@ -38,12 +38,12 @@ def load_causal(spec: str, kind: torch.dtype, example: str) -> tuple[Any, Any]:
         ) from error
     model, report = loaded
     model = placed(model.eval(), spec)
-    if why := _what_it_lacks(model, tokenizer, report["missing_keys"]):
+    if why := _why_not_causal(model, tokenizer, report["missing_keys"]):
         raise ModelError(f"model '{spec}' is no causal language model: {why}; name one such as {example}")
     return model, tokenizer
 
 
-def _what_it_lacks(model: Any, tokenizer: Any, missing: set[str]) -> str:
+def _why_not_causal(model: Any, tokenizer: Any, missing: set[str]) -> str:
     known = model.get_input_embeddings().num_embeddings
     if len(tokenizer) > known:
         return f"its tokenizer has {len(tokenizer)} tokens, its weights {known}; they are not of one model"

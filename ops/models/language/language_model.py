@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from pairmill.ops.models.device.batch_size import on_this_card
+from pairmill.ops.models.device.batch_size import measured_batch_size
 from pairmill.ops.models.generation import Generation
 
 if TYPE_CHECKING:
-    from pairmill.ops.models.language.language_model_loaded import LoadedGenerator, Prepared
+    from pairmill.ops.models.language.language_model_loaded import LoadedGenerator, PreparedTexts
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,17 @@ class LanguageModel:
             self._loaded().answer(self._loaded().prepare([prompt] * rows), max_tokens)
 
         shape = f"{self.precision} {len(prompt)} characters {max_tokens} tokens"
-        return replace(self, batch_size=on_this_card(self.spec, shape, self.batch_size, run))
+        return replace(self, batch_size=measured_batch_size(self.spec, shape, self.batch_size, run))
 
     def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
         """Group row numbers into batches of like length in tokens; a twentieth of a batch is padding, at most."""
         return self._loaded().batches(prompts, self.batch_size) if prompts else []
 
-    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> PreparedTexts:
         """Make on the CPU what the model takes, of one batch; it sees no pictures."""
         return self._loaded().prepare(prompts)
 
-    def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
+    def infer(self, prepared: PreparedTexts, max_tokens: int) -> list[Generation]:
         """Generate an answer a prepared row; waits for the device. A batch without room is halved; a row that has none
         alone gets the error 'out_of_memory'. Raises ModelError when ``max_tokens`` fill the model's whole context."""
         return self._loaded().infer(prepared, max_tokens)

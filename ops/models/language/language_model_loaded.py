@@ -11,11 +11,17 @@ from transformers import GenerationConfig
 
 from pairmill.ops.models.device.device import dtype
 from pairmill.ops.models.device.loading import once
-from pairmill.ops.models.generate.greedy_answers import Answerer, answer_what_fits, like_batches, n_tokens, pinned
+from pairmill.ops.models.generate.greedy_answers import (
+    Answerer,
+    answer_in_parts,
+    n_tokens,
+    pinned,
+    similar_length_batches,
+)
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.language.causal_model import load_causal
 from pairmill.ops.models.model_digest import ModelError
-from pairmill.ops.models.vision_language.kind_of_model import sees_pictures
+from pairmill.ops.models.vision_language.kind_of_model import is_vision_language
 
 # The longest prompt and answer together. A model's own context can be 131,072 tokens, whose keys and values take 3.8 GB
 # a row in Qwen2.5-1.5B, while a caption, tags and a sentence are some 200.
@@ -26,7 +32,7 @@ PLACE = "[the prompt]"
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedTexts:
     """What a language model takes of one batch, on the CPU: each row's tokens, and tensors of those that have any."""
 
     rows: list[list[int]]
@@ -68,16 +74,16 @@ class LoadedGenerator:
 
     def batches(self, prompts: list[str], most: int) -> list[list[int]]:
         """Group row numbers into batches of like length in tokens."""
-        return like_batches([len(self.tokenize(prompt)) for prompt in prompts], most)
+        return similar_length_batches([len(self.tokenize(prompt)) for prompt in prompts], most)
 
-    def prepare(self, prompts: list[str]) -> Prepared:
+    def prepare(self, prompts: list[str]) -> PreparedTexts:
         """Make on the CPU what the model takes, pinned where there is a GPU."""
         started = time.perf_counter()
         rows = [self.tokenize(prompt) for prompt in prompts]
         inputs = self._inputs([row for row in rows if row])
-        return Prepared(rows, inputs, time.perf_counter() - started)
+        return PreparedTexts(rows, inputs, time.perf_counter() - started)
 
-    def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
+    def infer(self, prepared: PreparedTexts, max_tokens: int) -> list[Generation]:
         """Generate an answer a row, in halves when the device runs out of memory; one that leaves no room for
         ``max_tokens`` in the context gets an error."""
         if max_tokens >= self.context:
@@ -96,16 +102,16 @@ class LoadedGenerator:
             for row in prepared.rows
         ]
 
-    def _infer(self, rows: list[list[int]], prepared: Prepared, max_tokens: int) -> list[Generation]:
-        def part(start: int, stop: int) -> Prepared:
-            return Prepared(rows[start:stop], self._inputs(rows[start:stop]), 0.0)
+    def _infer(self, rows: list[list[int]], prepared: PreparedTexts, max_tokens: int) -> list[Generation]:
+        def part(start: int, stop: int) -> PreparedTexts:
+            return PreparedTexts(rows[start:stop], self._inputs(rows[start:stop]), 0.0)
 
-        def ask(ready: Prepared) -> list[Generation]:
+        def ask(ready: PreparedTexts) -> list[Generation]:
             return self.answer(ready, max_tokens)
 
-        return answer_what_fits(prepared, len(rows), ask, part) if rows else []
+        return answer_in_parts(prepared, len(rows), ask, part) if rows else []
 
-    def answer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
+    def answer(self, prepared: PreparedTexts, max_tokens: int) -> list[Generation]:
         """Generate greedily for one batch that fits."""
         started = time.perf_counter()
         generated = self.answerer.generate(self.answerer.placed(prepared.inputs), max_tokens).cpu()
@@ -137,7 +143,7 @@ def _turn(tokenizer: Any) -> tuple[str, str]:
 def load(spec: str, precision: str) -> LoadedGenerator:
     """Load the model once a process. Raises ModelError with the remedy."""
     kind = dtype(precision)
-    if sees_pictures(spec):
+    if is_vision_language(spec):
         raise ModelError(f"model '{spec}' is a vision-language model, which is shown pictures; name one for text alone")
     model, tokenizer = load_causal(spec, kind, EXAMPLE)
     try:

@@ -15,7 +15,7 @@ PICTURES = frozenset({"vision_config", "vq_config", "image_token_id", "image_tok
 
 
 @cache
-def sees_pictures(spec: str) -> bool:
+def is_vision_language(spec: str) -> bool:
     """Tell whether ``spec`` ('hf:NAME_OR_FOLDER') is a vision-language model; one that is not works on text alone.
 
     Raises ModelError where it is missing, or has no config that can be read.

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from pairmill.ops.models.device.batch_size import on_this_card
+from pairmill.ops.models.device.batch_size import measured_batch_size
 from pairmill.ops.models.generation import Generation
 
 if TYPE_CHECKING:
-    from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm, Prepared
+    from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm, PreparedImages
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class VisionLanguageModel:
             self._loaded().answer(self.prepare([picture] * rows, [prompt] * rows), max_tokens)
 
         shape = f"{self.precision} {side} px {len(prompt)} characters {max_tokens} tokens"
-        return replace(self, batch_size=on_this_card(self.spec, shape, self.batch_size, run))
+        return replace(self, batch_size=measured_batch_size(self.spec, shape, self.batch_size, run))
 
     def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
         """Group row numbers into batches of like length in tokens; a twentieth of a batch is padding, at most.
@@ -63,11 +63,11 @@ class VisionLanguageModel:
         """
         return self._loaded().batches(prompts, sizes, self.batch_size) if prompts else []
 
-    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> PreparedImages:
         """Make on the CPU what the model takes, of one batch in which every row has a picture or none has."""
         return self._loaded().prepare(pictures, prompts)
 
-    def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
+    def infer(self, prepared: PreparedImages, max_tokens: int) -> list[Generation]:
         """Generate an answer a prepared row; waits for the device. A batch without room is halved; a row that has none
         alone gets the error 'out_of_memory'."""
         return self._loaded().infer(prepared, max_tokens)

@@ -15,7 +15,13 @@ from PIL import Image
 from pairmill.ops.models.clip.picture_normalisation import LEFT_OUT, normalisation
 from pairmill.ops.models.device.device import dtype
 from pairmill.ops.models.device.loading import once, placed
-from pairmill.ops.models.generate.greedy_answers import Answerer, answer_what_fits, like_batches, n_tokens, pinned
+from pairmill.ops.models.generate.greedy_answers import (
+    Answerer,
+    answer_in_parts,
+    n_tokens,
+    pinned,
+    similar_length_batches,
+)
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.model_digest import ModelError, resolve
 
@@ -24,7 +30,7 @@ USUAL = (336, 336)
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedImages:
     """What a vision-language model takes of one batch, on the CPU. The pictures stay, for when memory runs out."""
 
     pictures: list[np.ndarray | None]
@@ -67,10 +73,10 @@ class LoadedVlm:
         return [
             [rows[place] for place in batch]
             for rows in (list(seen), bare)
-            for batch in like_batches([lengths[row] for row in rows], most)
+            for batch in similar_length_batches([lengths[row] for row in rows], most)
         ]
 
-    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> Prepared:
+    def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> PreparedImages:
         """Make on the CPU what the model takes, pinned where there is a GPU."""
         started = time.perf_counter()
         texts = [self._prompt(prompt, picture is not None) for picture, prompt in zip(pictures, prompts, strict=True)]
@@ -80,20 +86,20 @@ class LoadedVlm:
             settings["images"] = [[Image.fromarray(picture)] for picture in pictures if picture is not None]
             settings |= LEFT_OUT if self.normalise else {}
         inputs = pinned(dict(self.own_processor()(**settings)))
-        return Prepared(pictures, prompts, inputs, time.perf_counter() - started)
+        return PreparedImages(pictures, prompts, inputs, time.perf_counter() - started)
 
-    def infer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
+    def infer(self, prepared: PreparedImages, max_tokens: int) -> list[Generation]:
         """Generate an answer a row, in halves when the device runs out of memory."""
 
-        def part(start: int, stop: int) -> Prepared:
+        def part(start: int, stop: int) -> PreparedImages:
             return self.prepare(prepared.pictures[start:stop], prepared.prompts[start:stop])
 
-        def ask(ready: Prepared) -> list[Generation]:
+        def ask(ready: PreparedImages) -> list[Generation]:
             return self.answer(ready, max_tokens)
 
-        return answer_what_fits(prepared, len(prepared.prompts), ask, part)
+        return answer_in_parts(prepared, len(prepared.prompts), ask, part)
 
-    def answer(self, prepared: Prepared, max_tokens: int) -> list[Generation]:
+    def answer(self, prepared: PreparedImages, max_tokens: int) -> list[Generation]:
         """Generate greedily for one batch that fits."""
         started = time.perf_counter()
         generated = self.answerer.generate(self._placed(prepared.inputs), max_tokens).cpu()
@@ -111,7 +117,7 @@ class LoadedVlm:
 
     def _prompt(self, prompt: str, with_picture: bool) -> str:
         """Put the prompt into the model's chat template; without one, put the picture's token before it."""
-        prompt, processor = self._spelled(prompt), self.processor
+        prompt, processor = self._escape_special_tokens(prompt), self.processor
         tokenizer = getattr(processor, "tokenizer", processor)
         if getattr(processor, "chat_template", None) or getattr(tokenizer, "chat_template", None):
             picture = [{"type": "image"}] if with_picture else []
@@ -119,7 +125,7 @@ class LoadedVlm:
             return processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         return f"{getattr(processor, 'image_token', '') if with_picture else ''}{prompt}"
 
-    def _spelled(self, prompt: str) -> str:
+    def _escape_special_tokens(self, prompt: str) -> str:
         """Keep what the prompt itself writes like a special token text: a sentence of the web with "<image>" in it
         would ask for a second picture, which no processor can find."""
         for token in self.special:

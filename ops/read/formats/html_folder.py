@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Picture, Text, Unit, shown_file
+from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.page import page, reading_order
 from pairmill.ops.read.page.links import Link, resolve
@@ -111,7 +111,7 @@ def _picture(
         for path in link.paths:
             data = files[path] if path in files else tree.read(path)
             if not isinstance(data, Fault):
-                return shown_file(tree, path, data, position, tree.uri(path), alt_text)
+                return picture_of_file(tree, path, data, position, tree.uri(path), alt_text)
             refused.append((tree.uri(path), data))
     # A file that is there and cannot be used says more than one that is not.
     refused.sort(key=lambda pair: pair[1].reason == "missing")

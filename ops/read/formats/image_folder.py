@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.header import format_of
-from pairmill.ops.read.document import Document, Text, Unit, shown_file
-from pairmill.ops.read.document_metadata import clean, parsed, storable
+from pairmill.ops.read.document import Document, Text, Unit, picture_of_file
+from pairmill.ops.read.document_metadata import as_storable, clean, parsed
 from pairmill.ops.read.page.charset import decode_text
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import Tree
@@ -114,9 +114,9 @@ def _alone(tree: Tree, path: str) -> Document:
 
 
 def _made(tree: Tree, path: str, data: bytes | Fault, said: dict[str, object], caption: str) -> Document:
-    picture = shown_file(tree, path, data, 0, clean(said.get("url")) or tree.uri(path), caption)
+    picture = picture_of_file(tree, path, data, 0, clean(said.get("url")) or tree.uri(path), caption)
     title = clean(said.get("title")) or posixpath.basename(_stem(path))
-    return Document(tree.uri(path), title, storable(said), (picture, Text(caption)) if caption else (picture,))
+    return Document(tree.uri(path), title, as_storable(said), (picture, Text(caption)) if caption else (picture,))
 
 
 def readable(uri: str, data: bytes) -> str | Fault:

@@ -16,8 +16,8 @@ from PIL import Image, ImageSequence
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.header import HOSTILE
-from pairmill.ops.read.document import Document, Picture, Text, shown_file
-from pairmill.ops.read.document_metadata import clean, storable
+from pairmill.ops.read.document import Document, Picture, Text, picture_of_file
+from pairmill.ops.read.document_metadata import as_storable, clean
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.one_document import DOCUMENT_BYTES
 from pairmill.ops.read.places.tree import Tree
@@ -52,7 +52,7 @@ def document(packed: Tree, uri: str, sample: Sample, about: dict[str, Any]) -> D
     if not items:
         return Fault(uri, "bad_record", "the sample holds neither a text nor an image")
     kept = {name: value for name, value in about.items() if name not in ("texts", "images")}
-    return Document(uri, clean(about.get("title")), storable(kept), tuple(items))
+    return Document(uri, clean(about.get("title")), as_storable(kept), tuple(items))
 
 
 def _picture(
@@ -69,7 +69,7 @@ def _picture(
         return Picture(position, f"{uri}.{clean(name) or position}", alt, page)
     path = _member(packed, sample, name)
     if path:
-        return shown_file(packed, path, packed.read(path), position, packed.uri(path), alt)
+        return picture_of_file(packed, path, packed.read(path), position, packed.uri(path), alt)
     link = resolve(packed, posixpath.basename(uri), name)
     fault = page or link.fault
     if fault is None and not link.data:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Picture, Text, Unit, shown_file
-from pairmill.ops.read.document_metadata import clean, storable
+from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
+from pairmill.ops.read.document_metadata import as_storable, clean
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.file_table import Entry, FileTable
@@ -85,7 +85,7 @@ def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document 
             items.append(Text(clean(text)))
     if not items:
         return Fault(uri, "bad_record", "the line holds neither a text nor an image")
-    about = storable({name: value for name, value in row.items() if name not in LEFT_OUT})
+    about = as_storable({name: value for name, value in row.items() if name not in LEFT_OUT})
     return Document(uri, clean(row.get("title")), about, tuple(items))
 
 
@@ -96,7 +96,7 @@ def _picture(tree: Tree, path: str, uri: str, position: int, info: dict[str, Any
     for candidate in _paths(tree, path, info):
         data = tree.read(candidate)
         if isinstance(data, bytes):
-            return shown_file(tree, candidate, data, position, link.url if link else tree.uri(candidate), alt)
+            return picture_of_file(tree, candidate, data, position, link.url if link else tree.uri(candidate), alt)
     if link is None:
         url = f"{uri}&picture={position}"
         return Picture(position, url, alt, b"", Fault(url, "missing", "neither a file beside it nor a raw_url"))

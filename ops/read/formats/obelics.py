@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from pairmill.catalog.terms.controls import printable
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Picture, Text, Unit, shown_file
-from pairmill.ops.read.document_metadata import parsed, storable
+from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
+from pairmill.ops.read.document_metadata import as_storable, parsed
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.file_table import Entry, FileTable
@@ -102,10 +102,10 @@ def _document(tree: Tree, path: str, uri: str, row: dict[str, Any]) -> Document:
             f"the lists differ in length: {len(images)} images, {len(texts)} texts, {len(embedded)} image_bytes"
         )
     each = _each(row.get("metadata"), len(images))
-    about = storable({name: value for name, value in row.items() if name not in COLUMNS})
-    about |= storable(parsed(row.get("general_metadata")))
+    about = as_storable({name: value for name, value in row.items() if name not in COLUMNS})
+    about |= as_storable(parsed(row.get("general_metadata")))
     shown = [said for said in each if said]
-    about |= storable({"images": shown}) if shown else {}
+    about |= as_storable({"images": shown}) if shown else {}
     items: list[Picture | Text] = []
     position = 0
     for image, text, data, said in zip(images, texts, embedded, each, strict=True):
@@ -141,7 +141,7 @@ def _picture(
     found = [tree.read(candidate) for candidate in link.paths]
     for candidate, content in zip(link.paths, found, strict=True):
         if not isinstance(content, Fault):
-            return shown_file(tree, candidate, content, position, tree.uri(candidate), alt)
+            return picture_of_file(tree, candidate, content, position, tree.uri(candidate), alt)
     return Picture(position, link.url, alt, b"", next(content for content in found if isinstance(content, Fault)))
 
 

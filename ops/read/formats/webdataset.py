@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Picture, Text, Unit, shown_file
-from pairmill.ops.read.document_metadata import clean, parsed, storable
+from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
+from pairmill.ops.read.document_metadata import as_storable, clean, parsed
 from pairmill.ops.read.formats import interleaved_sample
 from pairmill.ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
@@ -137,13 +137,13 @@ def _document(
     for path in pictures:
         url = clean(about.get("url")) if len(pictures) == 1 else ""
         alt = captions[0] if captions else ""
-        items.append(shown_file(packed, path, packed.read(path), len(items), url or packed.uri(path), alt))
+        items.append(picture_of_file(packed, path, packed.read(path), len(items), url or packed.uri(path), alt))
     if not pictures and clean(about.get("url")):
         return _not_fetched(uri, about)
     items += [Text(caption) for caption in captions]
     if not items:
         return Fault(uri, "bad_record", f"a sample without picture and caption; it has {sorted(sample)}")
-    return Document(uri, clean(about.get("title")), storable(about), tuple(items))
+    return Document(uri, clean(about.get("title")), as_storable(about), tuple(items))
 
 
 def _json(packed: OneDocument, sample: Sample) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _not_fetched(uri: str, row: dict[str, Any]) -> Document:
     said = clean(row.get("error_message")) or clean(row.get("status"))
     fault = Fault(url, "missing", f"{NOT_FETCHED} ({said})" if said else NOT_FETCHED)
     picture = Picture(0, url, caption, b"", fault)
-    return Document(uri, "", storable(row), (picture, Text(caption)) if caption else (picture,))
+    return Document(uri, "", as_storable(row), (picture, Text(caption)) if caption else (picture,))
 
 
 FORMAT = WebDataset()

@@ -80,7 +80,7 @@ class Inflated(io.RawIOBase):
         return data
 
 
-class Near(NamedTuple):
+class SeekableFile(NamedTuple):
     """A file that can be read at any place, what was wrong with it, and whether the source holds the same bytes."""
 
     file: IO[bytes]
@@ -89,7 +89,7 @@ class Near(NamedTuple):
 
 
 @contextmanager
-def seekable(tree: Tree, path: str) -> Iterator[Near]:
+def seekable(tree: Tree, path: str) -> Iterator[SeekableFile]:
     """Open a file to be read at any place, unpacked when its first bytes are gzip's.
 
     A packed or a distant file is first copied into a temporary file: gzip cannot be read backwards, and S3 would be
@@ -98,7 +98,7 @@ def seekable(tree: Tree, path: str) -> Iterator[Near]:
     with tree.open(path) as file:
         packed = is_gzip(file)
         if not packed and isinstance(tree, LocalTree):
-            yield Near(file, [], True)
+            yield SeekableFile(file, [], True)
             return
         inflated = Inflated(file, tree.uri(path))
         with tempfile.SpooledTemporaryFile(IN_MEMORY) as near:
@@ -106,7 +106,7 @@ def seekable(tree: Tree, path: str) -> Iterator[Near]:
                 near.write(data)
             near.seek(0)
             faults = [inflated.fault] if inflated.fault else []
-            yield Near(near, faults, not packed)  # pyright: ignore[reportArgumentType]
+            yield SeekableFile(near, faults, not packed)  # pyright: ignore[reportArgumentType]
 
 
 def head(tree: Tree, path: str, size: int) -> bytes:

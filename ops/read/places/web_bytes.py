@@ -33,7 +33,7 @@ CHUNK = 2**20
 MAX_BYTES = 64 * 2**30
 
 
-class State(NamedTuple):
+class RemoteFileState(NamedTuple):
     """``size`` in bytes, -1 when the server does not say; ``etag`` '' when it has none."""
 
     size: int
@@ -41,10 +41,10 @@ class State(NamedTuple):
     has_ranges: bool
 
 
-def range_of(address: str, start: int, end: int, state: State) -> bytes:
+def range_of(address: str, start: int, end: int, state: RemoteFileState) -> bytes:
     """Read bytes [start, end). Raises SourceError when they cannot be had or the file changed since its ``state``."""
 
-    def taken(answer: HTTPResponse, watch: _Watch) -> bytes:
+    def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> bytes:
         watch.allow(end - start)
         found = answer.read(end - start)
         if answer.status != 206 or _etag(answer.headers) != state.etag:
@@ -59,7 +59,7 @@ def range_of(address: str, start: int, end: int, state: State) -> bytes:
 def brought(address: str) -> IO[bytes]:
     """Copy the whole file into a temporary one. Raises SourceError when it cannot be read or has over MAX_BYTES."""
 
-    def taken(answer: HTTPResponse, watch: _Watch) -> IO[bytes]:
+    def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> IO[bytes]:
         near = tempfile.TemporaryFile()  # noqa: SIM115  # its reader closes it
         watch.allow(CHUNK)
         while data := answer.read(CHUNK):
@@ -77,18 +77,18 @@ def brought(address: str) -> IO[bytes]:
     return _asked(address, {}, taken)
 
 
-def state_of(address: str) -> State:
+def state_of(address: str) -> RemoteFileState:
     """Ask for size and etag, anew each time a file is opened. Raises SourceError when the address cannot be read.
 
     By a range of one byte, since a signed address may allow only GET.
     """
 
-    def taken(answer: HTTPResponse, watch: _Watch) -> State:
+    def taken(answer: HTTPResponse, watch: _ResponseDeadline) -> RemoteFileState:
         total = whole_number(answer.headers.get("Content-Range", "").rpartition("/")[2])
         if answer.status == 206 and total is not None:
-            return State(total, _etag(answer.headers), True)
+            return RemoteFileState(total, _etag(answer.headers), True)
         size = whole_number(answer.headers.get("Content-Length", ""))
-        return State(-1 if size is None else size, _etag(answer.headers), False)
+        return RemoteFileState(-1 if size is None else size, _etag(answer.headers), False)
 
     return _asked(address, {"Range": "bytes=0-0"}, taken)
 
@@ -100,7 +100,7 @@ def _etag(headers: Message) -> str:
 Taken = TypeVar("Taken")
 
 
-class _Watch:
+class _ResponseDeadline:
     """Cut a connection off when its answer takes too long, however often a byte of it comes."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class _Watch:
         self._sockets: list[socket.socket] = []
         self._timer = threading.Timer(0, lambda: None)
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> _ResponseDeadline:
         self.allow(0)
         return self
 
@@ -173,7 +173,7 @@ class _Https(HTTPSHandler):
         return super().do_open(_noting(http_class, self._sockets), req, **more)
 
 
-def _asked(address: str, headers: dict[str, str], take: Callable[[HTTPResponse, _Watch], Taken]) -> Taken:
+def _asked(address: str, headers: dict[str, str], take: Callable[[HTTPResponse, _ResponseDeadline], Taken]) -> Taken:
     """Ask and return what ``take`` makes of the answer; again with growing waits where a failure may pass.
 
     Raises SourceError in the end.
@@ -183,7 +183,7 @@ def _asked(address: str, headers: dict[str, str], take: Callable[[HTTPResponse, 
     wait = FIRST_WAIT
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            with _Watch() as watch, watch.open(request) as answer:
+            with _ResponseDeadline() as watch, watch.open(request) as answer:
                 return take(answer, watch)
         except HTTPError as error:
             if error.code not in PASSING or attempt == ATTEMPTS:

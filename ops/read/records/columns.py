@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Picture, Text, shown_file
-from pairmill.ops.read.document_metadata import clean, storable
+from pairmill.ops.read.document import Document, Picture, Text, picture_of_file
+from pairmill.ops.read.document_metadata import as_storable, clean
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.tree import Tree
 
@@ -80,10 +80,10 @@ def addressed(tree: Tree, path: str, uri: str, row: dict[str, Any], column: str,
     link = resolve(tree, path, reference)
     if link.fault or link.data:
         return Picture(0, link.url, alt, link.data, link.fault)
-    return shown_file(tree, link.paths[0], tree.read(link.paths[0]), 0, link.url, alt)
+    return picture_of_file(tree, link.paths[0], tree.read(link.paths[0]), 0, link.url, alt)
 
 
 def document(uri: str, row: dict[str, Any], pictures: list[Picture], words: list[str], used: list[str]) -> Document:
     """Make the row's document: pictures, then captions; every other column is metadata."""
-    about = storable({name: value for name, value in row.items() if name not in used})
+    about = as_storable({name: value for name, value in row.items() if name not in used})
     return Document(uri, clean(row.get("title")), about, (*pictures, *(Text(text) for text in words)))

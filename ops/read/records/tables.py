@@ -42,7 +42,7 @@ BAD_PARQUET = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryErro
 AT_ONCE = 16
 
 
-class Header(NamedTuple):
+class TableHeader(NamedTuple):
     """``columns``: kind by name ('text', 'texts', 'binary', 'held', 'helds', 'list', 'other'); held: struct with bytes.
 
     ``groups`` are the sizes of Parquet's row groups in bytes, () for other tables.
@@ -52,7 +52,7 @@ class Header(NamedTuple):
     groups: tuple[int, ...] = ()
 
 
-class Batch(NamedTuple):
+class RowBatch(NamedTuple):
     """Some rows of a Parquet file; ``first`` is the number of the first in the file."""
 
     first: int
@@ -65,7 +65,7 @@ def format_of(path: str) -> str:
 
 
 @lru_cache(maxsize=65_536)
-def header(tree: Tree, entry: Entry) -> Header | None:
+def header(tree: Tree, entry: Entry) -> TableHeader | None:
     """Read a table's columns; None for what is no table or cannot be read. Done once a listing."""
     format = format_of(entry.path)
     if not format:
@@ -76,10 +76,10 @@ def header(tree: Tree, entry: Entry) -> Header | None:
                 found = pq.ParquetFile(file)
                 groups = found.metadata
                 sizes = tuple(groups.row_group(index).total_byte_size for index in range(groups.num_row_groups))
-                return Header(kinds(found.schema_arrow), sizes)
+                return TableHeader(kinds(found.schema_arrow), sizes)
         for found in text_rows(tree, entry.path, 0, None, ""):
             if not isinstance(found, Fault):
-                return Header({name: _json_kind(value) for name, value in found[1].items()})
+                return TableHeader({name: _json_kind(value) for name, value in found[1].items()})
     except (*BAD_PARQUET, *DAMAGED):
         return None
     return None
@@ -167,7 +167,7 @@ def rows(tree: Tree, unit: Unit) -> Iterator[Row | Fault]:
         yield Fault(unit.uri, "bad_record", f"the rest of the table is not readable: {error}")
 
 
-def batches(file: IO[bytes], uri: str, group: int, columns: list[str] | None = None) -> Iterator[Batch | Fault]:
+def batches(file: IO[bytes], uri: str, group: int, columns: list[str] | None = None) -> Iterator[RowBatch | Fault]:
     """Yield (number of the first row, rows) of a row group, as many at once as can be held.
 
     A Fault stands for a row that is too large, and for the rest of a group that grows beyond all measure. Raises one
@@ -190,7 +190,7 @@ def batches(file: IO[bytes], uri: str, group: int, columns: list[str] | None = N
             yield Fault(f"{uri}#row={first}", "bomb", f"over {most} bytes in one row group: the rest is not read")
             return
         if batch.nbytes <= ROW_TEXT:
-            yield Batch(first, batch)
+            yield RowBatch(first, batch)
         else:
             yield from _row_by_row(batch, uri, first)
         first += batch.num_rows
@@ -202,7 +202,7 @@ def _unpacked(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
-def _row_by_row(batch: pa.RecordBatch, uri: str, first: int) -> Iterator[Batch | Fault]:
+def _row_by_row(batch: pa.RecordBatch, uri: str, first: int) -> Iterator[RowBatch | Fault]:
     for place in range(batch.num_rows):
         row = batch.slice(place, 1)
         texts = sum(row.column(name).nbytes for name, kind in kinds(batch.schema).items() if kind in ("text", "texts"))
@@ -210,7 +210,7 @@ def _row_by_row(batch: pa.RecordBatch, uri: str, first: int) -> Iterator[Batch |
             most = f"at most {ROW_TEXT} of texts and {ROW_BYTES} in all are read"
             yield Fault(f"{uri}#row={first + place}", "too_large", f"a row of {row.nbytes} bytes; {most}")
         else:
-            yield Batch(first + place, row)
+            yield RowBatch(first + place, row)
 
 
 def _rows_at_once(file: IO[bytes], table: pq.ParquetFile, chunks: list[Any]) -> int:

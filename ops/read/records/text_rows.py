@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import IO, Any
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document_metadata import MOST_VALUES, holds_too_much
+from pairmill.ops.read.document_metadata import MOST_VALUES, exceeds_value_limit
 from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.places.unpack import CHUNK, Inflated, is_gzip
 from pairmill.ops.read.places.zip_members import ZipMembers
@@ -99,7 +99,7 @@ def _skip_line(file: IO[bytes]) -> int:
 
 
 def _line(item: str, line: bytes) -> Row | Fault:
-    if holds_too_much(line):
+    if exceeds_value_limit(line):
         return Fault(item, "too_large", f"a line of {len(line)} bytes that holds over {MOST_VALUES} values")
     try:
         row = json.loads(line.decode("utf-8-sig"), parse_constant=lambda _: None)

@@ -86,7 +86,7 @@ def _fields(file: IO[bytes]) -> dict[str, str] | None:
     return None
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """Status, header fields by lower-case name, and body size in bytes of an HTTP response."""
 
     status: int
@@ -94,15 +94,15 @@ class Answer(NamedTuple):
     size: int
 
 
-def _answer(file: IO[bytes], record: Record) -> Answer | None:
+def _answer(file: IO[bytes], record: Record) -> HttpResponse | None:
     """Read a response's header and leave the file at its body; None for what is no HTTP response."""
     file.seek(record.offset)
     if record.kind != "http":
-        return Answer(200, {"content-type": record.kind}, record.size)
+        return HttpResponse(200, {"content-type": record.kind}, record.size)
     first = file.readline(min(MAX_HEADER, record.size)).split(None, 2)
     fields = _fields(file) if len(first) > 1 and first[0].startswith(b"HTTP/") and first[1].isdigit() else None
     size = record.offset + record.size - file.tell()
-    return Answer(int(first[1][:4]), fields, size) if fields is not None and size >= 0 else None
+    return HttpResponse(int(first[1][:4]), fields, size) if fields is not None and size >= 0 else None
 
 
 def kind_of(file: IO[bytes], record: Record) -> str:

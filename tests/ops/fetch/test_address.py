@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.ops.fetch.address import BlockedAddress, Reach, numeric
+from pairmill.ops.fetch.address import AllowedAddresses, BlockedAddress, numeric
 from pairmill.ops.fetch.fetcher import Fetcher
 from tests.worlds.name_service import Always
 from tests.worlds.web import LOOPBACK, Web, photograph, picture, redirect, web
@@ -36,18 +36,18 @@ WAYS_TO_WRITE = [
 @pytest.mark.parametrize("address", CLOSED)
 def test_what_is_not_public_is_closed(address: str):
     with pytest.raises(BlockedAddress):
-        Reach().check(address)
+        AllowedAddresses().check(address)
 
 
 @pytest.mark.parametrize("address", OPEN)
 def test_what_is_public_is_open(address: str):
-    Reach().check(address)
+    AllowedAddresses().check(address)
 
 
 @given(st.ip_addresses(v=4))
 def test_every_open_ipv4_address_is_global_by_the_standard_library_too(address: ipaddress.IPv4Address):
     try:
-        Reach().check(str(address))
+        AllowedAddresses().check(str(address))
     except BlockedAddress:
         return
     assert address.is_global and not address.is_multicast
@@ -56,7 +56,7 @@ def test_every_open_ipv4_address_is_global_by_the_standard_library_too(address: 
 @given(st.ip_addresses(v=6))
 def test_every_open_ipv6_address_that_holds_no_other_is_global_by_the_standard_library(address: ipaddress.IPv6Address):
     try:
-        Reach().check(str(address))
+        AllowedAddresses().check(str(address))
     except BlockedAddress:
         return
     holds_another = address.sixtofour or address.ipv4_mapped or address in ipaddress.IPv6Network("64:ff9b::/96")
@@ -65,7 +65,7 @@ def test_every_open_ipv6_address_that_holds_no_other_is_global_by_the_standard_l
 
 @given(st.ip_addresses(v=4))
 def test_an_allowed_network_opens_itself_and_its_mapped_form_only(address: ipaddress.IPv4Address):
-    reach = Reach(("10.1.0.0/16",))
+    reach = AllowedAddresses(("10.1.0.0/16",))
     for text in (str(address), f"::ffff:{address}"):
         if address in ipaddress.IPv4Network("10.1.0.0/16"):
             reach.check(text)
@@ -82,7 +82,7 @@ def test_a_number_is_the_address_that_sockets_take_it_for(address: ipaddress.IPv
 
 def test_a_network_that_is_none_is_refused():
     with pytest.raises(ValueError, match="/99"):
-        Reach(("10.0.0.0/99",))
+        AllowedAddresses(("10.0.0.0/99",))
 
 
 def contacted(server: Web, fetcher: Fetcher, *urls: str) -> tuple[list[str], int]:
@@ -106,7 +106,7 @@ def test_no_redirect_leads_to_loopback(way: str):
     with web("127.0.0.2") as server, web() as inner:
         inner.manners["/a.jpg"] = picture(photograph())
         server.manners["/go"] = redirect(way.format(port=inner.server_address[1]))
-        fetcher = Fetcher(seconds=2, retries=0, reach=Reach(("127.0.0.2/32",)))
+        fetcher = Fetcher(seconds=2, retries=0, reach=AllowedAddresses(("127.0.0.2/32",)))
         (reason,), n = contacted(server, fetcher, server.url("/go"))
         assert (sum(inner.asked.values()), n) == (0, 1)
         assert reason in NOT_CONTACTED
@@ -116,7 +116,7 @@ def test_no_redirect_leads_to_loopback(way: str):
 def test_a_redirect_leads_nowhere_but_to_the_web(where: str):
     with web() as server:
         server.manners["/go"] = redirect(where)
-        (reason,), _ = contacted(server, Fetcher(reach=Reach(LOOPBACK)), server.url("/go"))
+        (reason,), _ = contacted(server, Fetcher(reach=AllowedAddresses(LOOPBACK)), server.url("/go"))
         assert reason == "bad_record"
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pairmill.ops.fetch.address import Reach
-from pairmill.ops.fetch.answer import Answer
+from pairmill.ops.fetch.address import AllowedAddresses
+from pairmill.ops.fetch.answer import FetchResult
 from pairmill.ops.fetch.fetcher import Fetcher
 from pairmill.ops.fetch.refusal import Banned, opted_out
 from tests.worlds.name_service import Always
@@ -28,7 +28,7 @@ from tests.worlds.web import (
 )
 
 PHOTO = photograph()
-REACH = Reach(LOOPBACK)
+REACH = AllowedAddresses(LOOPBACK)
 
 
 @pytest.fixture
@@ -42,11 +42,11 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pairmill.ops.fetch.fetcher.FIRST_PAUSE", 0.01)
 
 
-def fetched(server: Web, *paths: str, fetcher: Fetcher | None = None) -> list[Answer]:
+def fetched(server: Web, *paths: str, fetcher: Fetcher | None = None) -> list[FetchResult]:
     return (fetcher or Fetcher(reach=REACH, seconds=5))([server.url(path) for path in paths])
 
 
-def reason(answer: Answer) -> str:
+def reason(answer: FetchResult) -> str:
     return answer.fault.reason if answer.fault else ""
 
 

@@ -17,7 +17,7 @@ from transformers import (
     Qwen2_5_VLForConditionalGeneration,
 )
 
-from pairmill.ops.models.generate.captured_decoding import Decoder, Unsuited, suits
+from pairmill.ops.models.generate.captured_decoding import Decoder, NotCapturable, why_not_capturable
 from pairmill.ops.models.generate.quick_parts import grouped_attention, share_keys
 from pairmill.ops.models.language import language_model_loaded
 from pairmill.ops.models.vision_language import vlm_loaded
@@ -110,7 +110,7 @@ def test_a_model_that_sees_says_over_fixed_buffers_what_generate_says(made: Any)
 
 def test_a_llava_says_over_fixed_buffers_what_generate_says(tmp_path: Path):
     loaded = vlm_loaded.load(save_vlm(tmp_path, "llava"), "fp32")
-    assert not suits(loaded.model)
+    assert not why_not_capturable(loaded.model)
     pictures = [np.random.default_rng(row).integers(0, 255, (40, 50, 3), np.uint8) for row in range(3)]
     ready = loaded.prepare(list(pictures), ["what", "describe this picture", "tell me more of the old red engine"])
     check(loaded.model, loaded.answerer.placed(ready.inputs), 12)
@@ -158,14 +158,14 @@ def test_a_model_that_attends_by_plain_products_is_decoded_too():
 
 def test_models_that_keep_other_things_or_other_rules_are_left_to_generate(tmp_path: Path):
     model = llama()
-    assert suits(model) == ""
+    assert why_not_capturable(model) == ""
     model.generation_config.no_repeat_ngram_size = 3
-    assert "no_repeat_ngram_size" in suits(model)
-    assert "Idefics3" in suits(vlm_loaded.load(save_vlm(tmp_path), "fp32").model)
+    assert "no_repeat_ngram_size" in why_not_capturable(model)
+    assert "Idefics3" in why_not_capturable(vlm_loaded.load(save_vlm(tmp_path), "fp32").model)
     from transformers import MistralConfig, MistralForCausalLM
 
     sliding = MistralForCausalLM(MistralConfig(**(TEXT | {"sliding_window": 8}))).eval()
-    with pytest.raises(Unsuited, match="MistralForCausalLM keeps more"), torch.inference_mode():
+    with pytest.raises(NotCapturable, match="MistralForCausalLM keeps more"), torch.inference_mode():
         Decoder(sliding, [], PAD).generate(padded([4]), 5)
 
 

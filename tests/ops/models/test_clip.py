@@ -91,13 +91,13 @@ def _recording(forward, seen: list[int]):
 )
 def test_a_tower_that_cannot_be_cut_gets_every_token(tmp_path: Path, text: dict):
     spec = save_clip(tmp_path, text=text, custom_text=True)
-    assert not clip_loaded.load(spec, "fp32").text.can_be_cut
+    assert not clip_loaded.load(spec, "fp32").text.is_truncatable
     np.testing.assert_allclose(Clip(spec).embed_texts(SENTENCES), full_length(spec, SENTENCES), atol=1e-6)
 
 
 def test_a_tower_read_at_its_eos_token_is_cut_there(tmp_path: Path):
     spec = save_clip(tmp_path, text={"pool_type": "eos", "eos_id": 49407}, custom_text=True)
-    assert clip_loaded.load(spec, "fp32").text.can_be_cut
+    assert clip_loaded.load(spec, "fp32").text.is_truncatable
     np.testing.assert_allclose(Clip(spec).embed_texts(SENTENCES), full_length(spec, SENTENCES), atol=1e-5)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pairmill.ops.models.model_digest import ModelError
-from pairmill.ops.models.vision_language.kind_of_model import sees_pictures
+from pairmill.ops.models.vision_language.kind_of_model import is_vision_language
 from tests.worlds.tiny_chat import save_chat_model
 from tests.worlds.tiny_language import save_language_model
 from tests.worlds.tiny_vlm import save_vlm
@@ -19,11 +19,11 @@ SEES_TOO = {"phi4_multimodal"}
 
 
 def test_the_shipped_and_the_small_models_are_told_apart(tmp_path: Path):
-    assert sees_pictures(f"hf:{ROOT}/infra/demo/models/captioner")
-    assert not sees_pictures(f"hf:{ROOT}/infra/demo/models/language")
-    assert all(sees_pictures(save_vlm(tmp_path / kind, kind)) for kind in ("idefics3", "llava"))
-    assert not sees_pictures(save_chat_model(tmp_path / "chat"))
-    assert not sees_pictures(save_language_model(tmp_path / "language"))
+    assert is_vision_language(f"hf:{ROOT}/infra/demo/models/captioner")
+    assert not is_vision_language(f"hf:{ROOT}/infra/demo/models/language")
+    assert all(is_vision_language(save_vlm(tmp_path / kind, kind)) for kind in ("idefics3", "llava"))
+    assert not is_vision_language(save_chat_model(tmp_path / "chat"))
+    assert not is_vision_language(save_language_model(tmp_path / "language"))
 
 
 def test_it_agrees_with_transformers_own_tables(tmp_path: Path):
@@ -40,7 +40,7 @@ def test_it_agrees_with_transformers_own_tables(tmp_path: Path):
         (tmp_path / kind).mkdir()
         (tmp_path / kind / "config.json").write_text(config)
         (tmp_path / kind / "model.safetensors").touch()
-        found[kind] = sees_pictures(f"hf:{tmp_path / kind}")
+        found[kind] = is_vision_language(f"hf:{tmp_path / kind}")
     assert len(found) > 200 and {"qwen2", "llama", "gpt2", "smolvlm", "idefics3", "fast_vlm"} <= found.keys()
     differs = {kind for kind, sees in found.items() if sees != (kind in seeing)}
     assert differs <= UNSEEN | SEES_TOO
@@ -59,17 +59,17 @@ def test_a_model_without_a_config_that_can_be_read_is_refused_with_the_remedy(tm
     if content is not None:
         (tmp_path / "config.json").write_text(content)
     with pytest.raises(ModelError, match=r"its config.json cannot be read .*; copy the whole model"):
-        sees_pictures(f"hf:{tmp_path}")
+        is_vision_language(f"hf:{tmp_path}")
 
 
 def test_a_model_of_another_library_or_that_is_missing_is_refused(tmp_path: Path):
     with pytest.raises(ModelError, match="hf:NAME_OR_FOLDER"):
-        sees_pictures("open_clip:A/b")
+        is_vision_language("open_clip:A/b")
     with pytest.raises(ModelError, match="no folder"):
-        sees_pictures(f"hf:{tmp_path / 'away'}")
+        is_vision_language(f"hf:{tmp_path / 'away'}")
 
 
 def test_a_config_that_is_no_object_sees_nothing(tmp_path: Path):
     (tmp_path / "model.safetensors").touch()
     (tmp_path / "config.json").write_text(json.dumps(["vision_config"]))
-    assert not sees_pictures(f"hf:{tmp_path}")
+    assert not is_vision_language(f"hf:{tmp_path}")

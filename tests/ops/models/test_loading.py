@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from pairmill.ops.models.device.device import parts_that_fit
+from pairmill.ops.models.device.device import run_in_parts
 from pairmill.ops.models.device.loading import no_room, once, placed, weight_bytes
 from pairmill.ops.models.model_digest import ModelError
 
@@ -72,9 +72,9 @@ def test_a_batch_without_room_is_run_in_halves_and_a_row_without_room_has_nothin
             raise torch.cuda.OutOfMemoryError("no room")
         return rows * 2
 
-    places, found = zip(*parts_that_fit(run, torch.arange(10)), strict=True)
+    places, found = zip(*run_in_parts(run, torch.arange(10)), strict=True)
     assert places == (range(2), range(2, 5), range(5, 7), range(7, 10))
     assert torch.equal(torch.cat(found), torch.arange(10) * 2)
     assert sizes == [10, 5, 2, 3, 5, 2, 3]
-    (_, first), (place, none), (_, last) = parts_that_fit(run, torch.tensor([1, 99, 2]))
+    (_, first), (place, none), (_, last) = run_in_parts(run, torch.tensor([1, 99, 2]))
     assert (first.tolist(), place, none, last.tolist()) == ([2], range(1, 2), None, [4])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairmill.catalog.terms.controls import printable
-from pairmill.ops.read.document_metadata import MAX_TEXT, storable
+from pairmill.ops.read.document_metadata import MAX_TEXT, as_storable
 from tests.examples import examples
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.binary(max_size=70))
@@ -25,7 +25,7 @@ def plain(value: object) -> object:
 @examples(200)
 @given(st.dictionaries(st.text(max_size=8), VALUES, max_size=6))
 def test_what_is_kept_can_be_written_as_json_and_as_utf8(row):
-    kept = storable(row)
+    kept = as_storable(row)
     text = json.dumps(kept, allow_nan=False, ensure_ascii=False)
     assert json.loads(text) == kept
     assert text.encode()
@@ -38,4 +38,4 @@ def test_what_is_kept_can_be_written_as_json_and_as_utf8(row):
 
 def test_a_value_larger_than_its_picture_is_left_out_and_a_digest_is_in_hex():
     row = {"a": "x" * MAX_TEXT, "b": ["x" * 100] * 1000, "c": "kept", "sha256": bytes(range(32)), "image": b"\xff\xd8"}
-    assert storable(row) == {"c": "kept", "sha256": bytes(range(32)).hex()}
+    assert as_storable(row) == {"c": "kept", "sha256": bytes(range(32)).hex()}

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from pairmill.catalog.terms.controls import printable
 from pairmill.ops.models.generation import Generation
+from pairmill.ops.models.http.answer_cleaner import Cleaner
 from pairmill.ops.models.http.bounds import MOST_OF_A_PICTURE, MOST_REASONING, Bounds
-from pairmill.ops.models.http.chat_answer import Again, Refused, read
-from pairmill.ops.models.http.cleaned import Cleaner
+from pairmill.ops.models.http.chat_answer import Refused, RetryableFailure, read
 from pairmill.ops.models.http.http_spec import parse_http
 from pairmill.ops.models.model_digest import model_digest
 from pairmill.ops.models.model_error import ModelError
@@ -21,7 +21,7 @@ from pairmill.tasks.generate.answers import generated_columns, usage
 WHERE = "model 'http:x' at http://h/v1"
 
 
-def said(status: int, body: Any, **headers: str) -> Generation | Again | Refused:
+def said(status: int, body: Any, **headers: str) -> Generation | RetryableFailure | Refused:
     return read(status, headers, body if isinstance(body, bytes) else json.dumps(body).encode(), WHERE)
 
 
@@ -53,7 +53,7 @@ def test_tokens_are_those_that_the_server_counts_and_none_where_it_lies():
     found = said(200, completion({"content": "x"}, usage={"prompt_tokens": -7, "completion_tokens": "many"}))
     assert isinstance(found, Generation) and (found.prompt_tokens, found.n_tokens) == (0, 0)
     thrown_away = said(200, {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}})
-    assert isinstance(thrown_away, Again) and thrown_away.discarded == 10
+    assert isinstance(thrown_away, RetryableFailure) and thrown_away.discarded == 10
 
 
 @pytest.mark.parametrize("count", [True, 3.0, "3", [3], {"n": 3}, None, -3, 10**30], ids=repr)
@@ -131,7 +131,7 @@ def test_a_short_key_is_blotted_out_of_errors_alone():
 )
 def test_what_may_go_better_is_tried_again(status: int, body: Any, kind: str, after: float):
     found = said(status, body, **{"Retry-After": "7"})
-    assert isinstance(found, Again) and (found.kind, found.after) == (kind, after) and found.why
+    assert isinstance(found, RetryableFailure) and (found.kind, found.after) == (kind, after) and found.why
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_no_answer_is_a_surprise(status: int, body: Any):
         assert found.n_tokens >= 0 and len(found.finish) <= 32 and printable(found.text) == found.text
         generated_columns([found], "text", "status")
     else:
-        assert "\n" not in (found.why if isinstance(found, Again) else found.said)
+        assert "\n" not in (found.why if isinstance(found, RetryableFailure) else found.said)
 
 
 def test_a_spec_names_a_model_and_its_endpoints_which_are_no_part_of_its_identity(tmp_path: Path):

@@ -17,7 +17,7 @@ SECONDS = 60.0
 Result = TypeVar("Result")
 
 
-def patiently(body: Callable[[], Result], uri: str, *, is_inside: bool, doublings: int) -> Result:
+def retry_while_busy(body: Callable[[], Result], uri: str, *, is_inside: bool, doublings: int) -> Result:
     """Run ``body`` until it meets no lock and no other commit's conflict; ``uri`` names the lake in messages.
 
     Waits 0.01 to 0.05 s, twice as long each time, for ``doublings`` times. ``is_inside`` a transaction nothing is done

@@ -15,26 +15,30 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.scorer import Scorer
 
 # Settings of a scorer that judge an answer, and do not make it.
-JUDGES = ("status", "unsupported")
+JUDGING_SETTINGS = ("status", "unsupported")
 CAPTION = ("text", "status", "n_tokens", "seconds", "finish_reason", "prompt_tokens", "retries")
 
 
-def asks_alike(lake: Lake, scorer: Scorer) -> list[str]:
+def same_request_scorers(lake: Lake, scorer: Scorer) -> list[str]:
     """List the digests of the scorers in the lake whose model is asked as this one's is, its own included.
 
     What they were made from is not compared: a row's input digest holds it.
     """
     same = "SELECT digest, settings FROM scorers WHERE name = ? AND version = ? AND model = ?"
     found = lake.query(same, (scorer.name, scorer.version, scorer.model))
-    asked = _asking(json.loads(scorer.settings_json()))
-    return sorted({scorer.digest, *(digest for digest, settings in found if _asking(json.loads(settings)) == asked)})
+    asked = _request_settings(json.loads(scorer.settings_json()))
+    return sorted(
+        {scorer.digest, *(digest for digest, settings in found if _request_settings(json.loads(settings)) == asked)}
+    )
 
 
-def _asking(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in JUDGES}
+def _request_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in JUDGING_SETTINGS}
 
 
-def with_captions(lake: Lake, rounds: Iterable[Sequence[WorkItem]], alike: Sequence[str]) -> Iterator[list[WorkItem]]:
+def with_cached_captions(
+    lake: Lake, rounds: Iterable[Sequence[WorkItem]], alike: Sequence[str]
+) -> Iterator[list[WorkItem]]:
     """Add to the items of each round, as ``known``, captions of the scorers ``alike``: None where there is none."""
     row = ", ".join(f"'{name}': {name}" for name in CAPTION)
     by = ", ".join(f"'{digest}'" for digest in alike)
@@ -51,7 +55,7 @@ def _with(item: WorkItem, known: Mapping[str, Any]) -> WorkItem:
     return replace(item, inputs=item.inputs | {"known": found}) if any(found) else item
 
 
-def answered(item: WorkItem) -> tuple[list[str], list[str]]:
+def split_by_cached_answer(item: WorkItem) -> tuple[list[str], list[str]]:
     """Part an item's keys: those whose answer is ``known``, and those to be asked."""
     known = item.inputs.get("known") or [None] * len(item.keys)
     pairs = list(zip(item.keys, known, strict=True))

@@ -45,7 +45,7 @@ def pending_similarity(lake: Lake, plan: Plan) -> Iterator[list[WorkItem]]:
         ]  # fmt: skip
 
 
-def pending_asked(
+def pending_in_wave(
     lake: Lake, plan: Plan, table: str, scorer: str, payload: str = "payloads", asked: str = "wave_asked"
 ) -> Iterator[list[WorkItem]]:
     """List pictures that the wave asks for (``asked``: all, or SQL of some) and that lack a row of ``scorer`` in
@@ -90,7 +90,7 @@ def pending_fusion(lake: Lake, plan: Plan, alike: Sequence[str] = ()) -> Iterato
     that fall by a rule on what is known of them (``cut_late``).
 
     ``known`` is the answer where one was made from them before, by the plan's scorer (for two recipes that are run in
-    turn) or one of those that ask ``alike`` (`catalog.pending.told_before`).
+    turn) or one of those that ask ``alike`` (`catalog.pending.answer_cache`).
     """
     by = ", ".join(f"'{digest}'" for digest in (plan.scorer("synthetic"), *alike))
     answer = ", ".join(f"'{name}': s.{name}" for name in SYNTHETIC)
