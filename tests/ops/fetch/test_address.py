@@ -138,7 +138,7 @@ def test_a_name_with_one_closed_address_among_open_ones_is_not_contacted():
 
 def test_the_socket_itself_refuses_what_a_resolver_let_through(monkeypatch: pytest.MonkeyPatch):
     with web() as server:
-        monkeypatch.setattr("pairmill.ops.fetch.names.Names._check", lambda *_: None)
+        monkeypatch.setattr("pairmill.ops.fetch.names.CachingResolver._check", lambda *_: None)
         monkeypatch.setattr("pairmill.ops.fetch.fetcher.numeric", lambda _: "")
         port = server.server_address[1]
         fetcher = Fetcher(seconds=2, retries=0, max_bytes=12_345, lookup=Always(("127.0.0.1",)))
