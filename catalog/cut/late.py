@@ -12,7 +12,7 @@ def judge(lake: Lake, plan: Plan) -> None:
     """
     columns = "n UINTEGER, state VARCHAR, value VARCHAR"
     lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_late ({columns})")
-    begun = generated.begun(plan)
+    begun = generated.with_first_text(plan)
     if not begun:
         lake.execute("INSERT INTO cut_late SELECT n, '', '' FROM cut_survivors")
         return

@@ -98,7 +98,7 @@ def waves(lake: Lake, number: int, note: Note) -> int:
 
 
 def _wave(lake: Lake, plan: Plan, cap: int, wave: int, number: int, note: Note) -> None:
-    note("ask for a wave's texts", lambda: wanted.ask(lake, plan, cap, wave))
+    note("ask for a wave's texts", lambda: wanted.select_wave(lake, plan, cap, wave))
     print(f"wave {wave} asks for {lake.query('SELECT count(*) FROM wave_asked')[0][0]:,} pictures", flush=True)
     note("list a wave's captions", lambda: rows_of(pending_in_wave(lake, plan, "captions", plan.scorer("captions"))))
     made_texts.caption(lake, f"{number}-{wave}", number)
@@ -143,7 +143,7 @@ def _survey(lake: Lake, plan: Plan) -> None:
     rows_of(pending_similarity(lake, plan))
     cap = cut(lake, plan)
     if wanted.unknown(lake):
-        wanted.ask(lake, plan, cap, 1)
+        wanted.select_wave(lake, plan, cap, 1)
 
 
 def new_pages(lake: Lake, n: int, note: Note) -> None:

@@ -34,7 +34,7 @@ def next_wave(session: Session) -> bool:
         _keep_record(session)
     if not wanted.unknown(session.lake):
         return False
-    asked = wanted.ask(session.lake, session.plan, cap, session.waves + 1)
+    asked = wanted.select_wave(session.lake, session.plan, cap, session.waves + 1)
     session.waves += 1  # only now: a step that fails while it asks is tried again, and has this wave still to ask for
     session.compute(WAVE, asked, lambda: None)
     return True

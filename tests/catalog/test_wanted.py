@@ -40,7 +40,7 @@ def by_waves(lake: Lake, plan: Plan, generator: Generator, kill: float) -> int:
         cap = cut(lake, plan)
         if not wanted.unknown(lake):
             return wave - 1
-        assert wanted.ask(lake, plan, cap, wave) > 0
+        assert wanted.select_wave(lake, plan, cap, wave) > 0
         if generator.random.random() < kill:
             generator.work(
                 generator.random.randint(0, len(generator.stages())), generator.random.choice((0.0, 0.3, 1.0))
@@ -88,7 +88,7 @@ def test_waves_give_what_generating_everything_gives(
     rules.refill(lake, images, words, GENERATED)
     everything = Generator(lake, made, images, seed)
     cut(lake, made)
-    wanted.ask(lake, made, ALL, 1)
+    wanted.select_wave(lake, made, ALL, 1)
     everything.work()
     cap = cut(lake, made)
     of_everything, n_texts = decided(lake), generated(lake)
