@@ -1,4 +1,4 @@
-"""Publish: cut once more with all scores, measure recall, and write the next version unless the newest is it."""
+"""Publish: cut with all scores, measure recall, and write a new dataset version unless the newest one is equal."""
 
 from pairmill.catalog.ask.idle_rules import idle_rules
 from pairmill.catalog.cut import publication
@@ -13,7 +13,7 @@ LOW_RECALL = 0.8
 
 
 def publish(session: Session) -> Published:
-    """Write the dataset's next version, or find that the newest one is this dataset already."""
+    """Write the dataset's next version; if the newest version is equal, return that."""
     calibrate(session, "image", Stage.CAPTION)
     calibrate(session, "sentence", Stage.CAPTION)
     cap = cut(session.lake, session.plan)
@@ -44,7 +44,7 @@ def publish(session: Session) -> Published:
 
 
 def _tell_cap(session: Session, cap: int) -> None:
-    """Say which cap reaches the recipe's target, or that none does."""
+    """Add a note about the cap that reaches the recipe's target, or that no cap does."""
     target = session.recipe.balance.target
     if target is None:
         return
@@ -54,4 +54,5 @@ def _tell_cap(session: Session, cap: int) -> None:
 
 
 def _newest(session: Session) -> int:
+    """Return the newest commit number."""
     return session.lake.query("SELECT coalesce(max(commit), 0) FROM commits")[0][0]

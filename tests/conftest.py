@@ -1,6 +1,7 @@
-"""Two profiles of hypothesis, and what the processes of a test run share.
+"""Register two hypothesis profiles and set up the folder that the processes of a test run share.
 
-No test is a matter of time: by default hypothesis fails an example that takes 0.2 s, which a busy machine makes of any.
+No test depends on wall time: hypothesis' default deadline of 0.2 s an example is off, because any example may exceed it
+on a busy machine.
 """
 
 import pytest
@@ -9,12 +10,12 @@ from hypothesis import settings
 from tests.examples import FULL
 from tests.worlds import shared
 
-# `make test-full` tries all properties again, by --hypothesis-profile full; no tier of CI does.
+# Only `make test-full` uses the full profile (--hypothesis-profile full); CI does not.
 settings.register_profile("quick", deadline=None, max_examples=20)
 settings.register_profile("full", deadline=None, max_examples=FULL)
 settings.load_profile("quick")
 
-# By CPU seconds, of either tier. One that begins last keeps one core busy while the other has nothing left.
+# Test files by CPU seconds over both tiers. A long file that starts last would keep one core busy and the other idle.
 LONGEST_FIRST = (
     "demo/test_truth", "flows/test_served_captioner", "fuzz/test_corruption", "test_readme", "flows/test_up",
     "flows/test_recaption_prefect", "flows/test_resume", "flows/test_killed_states", "tasks/test_vocabulary",
@@ -28,14 +29,14 @@ LONGEST_FIRST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest."""
+    """Start with the test files that take longest."""
     place = {f"tests/{name}.py": n for n, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(place)))
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _shared_place(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> None:
-    """Beside the temporary folders of all of the run's processes; of one alone, inside its own."""
+    """Create the shared folder: next to the temporary folders of all workers, or inside that of a single process."""
     own = tmp_path_factory.getbasetemp()
     shared.PLACE = (own if worker_id == "master" else own.parent) / "shared"
     shared.PLACE.mkdir(exist_ok=True)

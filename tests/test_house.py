@@ -1,4 +1,4 @@
-"""The house's own rules that no linter knows."""
+"""Check naming rules of the source tree that no linter knows."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -8,6 +8,7 @@ FLOORS = ("flows", "tasks", "ops", "catalog")
 
 
 def modules() -> list[Path]:
+    """List the modules of the four top-level packages."""
     return [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
 
 

@@ -1,4 +1,4 @@
-"""README holds: its map of modules is up to date and its commands run."""
+"""Check README: its generated parts are up to date, and its commands parse and run."""
 
 import os
 import re
@@ -25,17 +25,19 @@ from tests.worlds.shared import opened_new
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-# These start a server of their own or this very test run; tests/flows/test_up.py and CI run them.
+# These start a server or the tests themselves; tests/flows/test_up.py and CI run them.
 ELSEWHERE = ("make ", "pairmill up", "prefect deployment run")
 
 
 def commands() -> list[str]:
+    """List the shell commands of README's code blocks, without those tested elsewhere."""
     blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if line.strip()]
     return [line for line in lines if not line.startswith(ELSEWHERE)]
 
 
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a shell command with this environment's programs on the path."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return subprocess.run(
         command, shell=True, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=600
@@ -101,7 +103,7 @@ def test_every_command_of_the_readme_runs(tmp_path: Path):
     Image.effect_noise((200, 160), 80).convert("RGB").save(tmp_path / "pages/picture.jpg")
     (tmp_path / "photos").mkdir()
     Image.effect_noise((160, 120), 60).convert("RGB").save(tmp_path / "photos/noise.jpg")
-    # Of a range that is kept for examples (RFC 5737): a fetch does not contact it.
+    # An address of a range reserved for documentation (RFC 5737): a fetch does not contact it.
     addresses = pa.table({"url": ["http://192.0.2.1/a.jpg"], "caption": ["A picture that is not there."]})
     pq.write_table(addresses, tmp_path / "laion.parquet")
     for command in commands():

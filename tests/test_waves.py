@@ -1,4 +1,4 @@
-"""The simulation of generation in waves, against lists and loops on tiny worlds."""
+"""Compare the simulation of generation in waves with a slow twin of lists and loops, on tiny worlds."""
 
 import math
 
@@ -14,13 +14,17 @@ CLUSTER = st.lists(st.booleans(), max_size=12)
 
 
 def world_of(clusters: list[list[bool]]) -> World:
+    """Build a simulated world from whether each image of each cluster passes."""
     passes = [passed for cluster in clusters for passed in cluster]
     starts = np.cumsum([0, *map(len, clusters)])
     return World(starts, np.cumsum([0, *passes]))
 
 
 def slow(clusters: list[list[bool]], cap: int, policy: str) -> tuple[list[int], int]:
-    """Ask picture by picture; every picture is unknown, passing or not."""
+    """Simulate the waves image by image; return the requests of each wave and the number of kept images.
+
+    At the start every image is unknown.
+    """
     known: list[list[bool | None]] = [[None] * len(cluster) for cluster in clusters]
     asked: list[int] = []
     while True:
@@ -30,7 +34,7 @@ def slow(clusters: list[list[bool]], cap: int, policy: str) -> tuple[list[int], 
         for cluster, truth in zip(known, clusters, strict=True):
             inside = [at for at, answer in enumerate(cluster) if answer is not False][:cap]
             if all(cluster[at] for at in inside):
-                continue  # decided: all that the cap keeps, unknown ones counted as passing, are known
+                continue  # decided: with unknown images counted as passing, all images inside the cap are known
             own = [answer for answer in cluster if answer is not None]
             rate = 1.0
             if policy == "overall":

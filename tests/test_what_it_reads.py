@@ -1,4 +1,4 @@
-"""Each command of README's table of formats, by the command line's own way to the ingest, on files of its format."""
+"""Run each command of README's table of formats on files of its format, through the real parser and ingest."""
 
 import io
 import json
@@ -37,6 +37,7 @@ PAGE = "<title>T</title><p>A first sentence.</p><img src=a.jpg alt='An a.'><p>A 
 
 
 def warc() -> bytes:
+    """Return a WARC file with a page and an image."""
     out = io.BytesIO()
     writer = WARCWriter(out, gzip=True)
     for url, kind, body in [("https://x.example/", "text/html", PAGE.encode()), (WEB, "image/jpeg", jpeg())]:
@@ -46,6 +47,7 @@ def warc() -> bytes:
 
 
 def samples(*each: dict[str, object]) -> bytes:
+    """Return a WebDataset tar of these samples."""
     out = io.BytesIO()
     with webdataset.TarWriter(out) as writer:
         for n, sample in enumerate(each):
@@ -54,6 +56,7 @@ def samples(*each: dict[str, object]) -> bytes:
 
 
 def tiff(*colours: str) -> bytes:
+    """Return a TIFF with one page per colour."""
     out = io.BytesIO()
     first, *rest = (Image.new("RGB", (40, 30), colour) for colour in colours)
     first.save(out, "TIFF", save_all=True, append_images=rest)
@@ -61,7 +64,7 @@ def tiff(*colours: str) -> bytes:
 
 
 def obelics() -> bytes:
-    """As released: parallel lists with nulls, metadata as JSON text of a list in parallel."""
+    """Return an OBELICS table as released: parallel lists with nulls, metadata as the JSON text of a parallel list."""
     strings = pa.list_(pa.string())
     said = [{"document_url": "https://x.example/", "src": WEB, "alt_text": "An a.", "formatted_filename": "a"}, None]
     return table_bytes(
@@ -80,7 +83,7 @@ MINT = {"texts": ["Before.", None], "images": [None, "page_0_image_1"], "image_m
 INFO = {"image_name": "a.jpg", "raw_url": WEB, "matched_text_index": 1, "matched_sim": 0.3}
 MMC4 = {"url": "https://x.example/", "text_list": ["One.", "Two."], "similarity_matrix": [[0.1]], "image_info": [INFO]}
 REALSYN = {"raw_image_url": WEB, "text1": "One.", "text2": "Two.", "text3": "Three.", "syn_text": "Made."}
-# Of each place that README names: its files, then its format and how many pictures are kept and are to be fetched.
+# For each source that README names: its files, then its format, the images stored and the images left to fetch.
 PLACES: dict[str, tuple[dict[str, str | bytes], tuple[str, int, int]]] = {
     "pages": ({"pages/p.html": PAGE, "pages/a.jpg": jpeg()}, ("html_folder", 1, 0)),
     "site.zip": ({"site.zip": zipped({"s/p.html": PAGE, "s/a.jpg": jpeg()})}, ("html_archive", 1, 0)),
@@ -111,7 +114,7 @@ PLACES: dict[str, tuple[dict[str, str | bytes], tuple[str, int, int]]] = {
 
 @pytest.fixture(scope="module")
 def places(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """All places in one folder, and the same in a bucket; workers that know of the bucket."""
+    """Write all sources into one folder and one bucket; start new workers, which know the bucket's endpoint."""
     folder = tmp_path_factory.mktemp("places")
     for files, _ in PLACES.values():
         write(folder, files)
@@ -162,4 +165,5 @@ def test_a_command_of_the_table_ingests_what_it_says(places: Path, tmp_path: Pat
 
 
 def parsed(command: str, *more: str) -> Namespace:
+    """Parse a command of the table, with more arguments."""
     return parser().parse_args([*shlex.split(command)[1:], *more])

@@ -1,4 +1,4 @@
-"""Fetch the pictures that documents only link to; every address gets a row, fetched or with its reason."""
+"""Fetch the images that documents only link to; every address gets a row, with its image or the reason of failure."""
 
 import json
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ from pairmill.tasks.run.session import Session
 
 
 def fetch(session: Session) -> None:
-    """Ask for every address that was never asked for, if the recipe has a ``fetch`` section.
+    """Request every address that has no row yet, if the recipe has a ``fetch`` section.
 
-    A round is at most a million addresses; what is fetched counts as ingested at its end, and a run that was killed
-    goes on with the addresses that have no row yet.
+    A round has at most a million addresses. Fetched images count as ingested at the end; a killed run resumes with the
+    addresses that have no row.
     """
     n = fetches.count_unfetched(session.lake)
     if session.recipe.fetch is not None:
@@ -41,19 +41,21 @@ def fetch(session: Session) -> None:
 
 
 def _fetch_all(session: Session) -> None:
+    """Fetch round after round until every address has a row."""
     while items := fetches.unfetched(session.lake):
         _work(session, items)
 
 
 def _work(session: Session, items: Sequence[WorkItem]) -> None:
+    """Fetch the addresses of these items."""
     workers = most_workers(session, len(items))
     session.work("fetch", items, fetch_job(session, workers), workers)
 
 
 def most_workers(session: Session, n_items: int) -> int:
-    """Return how many workers share the limits of a fetch: each must have one connection to a host at least.
+    """Return the number of workers that share a fetch's limits: each needs at least one connection per host.
 
-    A worker makes a thousand requests a second, so few do not slow a fetch from many hosts down.
+    A worker makes a thousand requests a second, so a few are enough for a fetch from many hosts.
     """
     settings = session.recipe.fetch
     assert settings is not None
@@ -61,7 +63,7 @@ def most_workers(session: Session, n_items: int) -> int:
 
 
 def fetch_again(session: Session, reason: str = "") -> int:
-    """Ask again for the addresses that failed for a passing reason, or for ``reason``. Returns how many addresses."""
+    """Retry the addresses that failed for a passing reason, or for ``reason``; return the number of addresses."""
     items = fetches.failed(session.lake, reason)
     _work(session, items)
     join_fetched(session)
@@ -69,13 +71,16 @@ def fetch_again(session: Session, reason: str = "") -> int:
 
 
 def join_fetched(session: Session) -> None:
-    """Give occurrences of fetched pictures their rows in ``images``."""
+    """Add rows to ``images`` for the occurrences of fetched images."""
     if fetches.join(session.lake, lambda: session.begin("join fetched pictures").commit):
         contents.index(session.lake, lambda: session.begin("index contents").commit)
 
 
 def fetch_job(session: Session, workers: int) -> "FetchPictures":
-    """Make the job of this session. Limits hold for the run: its ``workers`` share them, `most_workers` at most."""
+    """Make the fetch job of this session.
+
+    The fetch limits hold for the whole run: its ``workers``, `most_workers` at most, share them.
+    """
     settings, ingest = session.recipe.fetch, session.recipe.ingest
     assert settings is not None
     return FetchPictures(
@@ -95,7 +100,10 @@ def fetch_job(session: Session, workers: int) -> "FetchPictures":
 
 @dataclass(frozen=True)
 class FetchPictures:
-    """A job: fetch the addresses of one item, to fetches, payloads and quarantine. ``banned`` are ids (sha256)."""
+    """Job: fetch the addresses of one item, into fetches, payloads and quarantine.
+
+    ``banned`` are image ids (sha256) that must not enter the lake.
+    """
 
     stage: ClassVar[str] = "fetch"
 
@@ -104,6 +112,7 @@ class FetchPictures:
     banned: frozenset[str]
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        """Fetch the addresses of one item."""
         answers = self.fetcher(item.keys)
         fetches = [self._row(answer) for answer in answers]
         payloads = {
@@ -114,12 +123,13 @@ class FetchPictures:
         return _parts(item, fetches, list(payloads.values()))
 
     def poisoned(self, item: WorkItem) -> list[Part]:
-        """Make rows for addresses whose answer kills its worker: they count as asked for."""
+        """Make rows for addresses whose response kills their worker: they count as requested."""
         fault = Fault("", "poison", "a worker process that fetched it alone died")
         rows = [_row(FetchResult(url, fault.about(url)), fault, "") for url in item.keys]
         return [Part("fetches", pa.Table.from_pylist(rows, _schema()))]
 
     def _row(self, answer: FetchResult) -> dict[str, Any]:
+        """Make the ``fetches`` row of an answer, after checking its image against limits and ban list."""
         if answer.fault is not None:
             return _row(answer, answer.fault, "")
         digest = content_id(answer.data)
@@ -129,11 +139,12 @@ class FetchPictures:
 
 
 def _schema() -> pa.Schema:
-    """Return the columns that a job writes; the runner adds the rest."""
+    """Return the columns that the job writes; the runner adds the others."""
     return pa.schema([field for field in arrow_schema("fetches") if field.name not in ("shard", "commit")])
 
 
 def _row(answer: FetchResult, header: Header | Fault, digest: str) -> dict[str, Any]:
+    """Make the ``fetches`` row of an answer with its image header or fault."""
     texts = {
         "final_url": answer.final_url,
         "content_type": answer.content_type,
@@ -143,7 +154,7 @@ def _row(answer: FetchResult, header: Header | Fault, digest: str) -> dict[str, 
     }
     row = {
         "url": answer.url,
-        # What a server says need not be UTF-8: aiohttp leaves half letters for what is not, and no table can hold them.
+        # Headers need not be UTF-8: aiohttp decodes invalid bytes to lone surrogates, which no table can store.
         **{name: without_users(printable(text)) for name, text in texts.items()},
         "http_status": answer.http_status or None,
         "passing": answer.passing,
@@ -159,10 +170,12 @@ def _row(answer: FetchResult, header: Header | Fault, digest: str) -> dict[str, 
 
 
 def _payload(row: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """Make the ``payloads`` row of a fetched image."""
     return {"sha256": row["sha256"], "bytes": data, "uri": row["url"], "offset": 0, "length": len(data)}
 
 
 def _parts(item: WorkItem, fetches: list[dict[str, Any]], payloads: list[dict[str, Any]]) -> list[Part]:
+    """Make the parts of an item: fetches, payloads, and quarantine rows of the failures."""
     parts = [Part("fetches", pa.Table.from_pylist(fetches, _schema()))]
     if payloads:
         parts.append(Part("payloads", pa.Table.from_pylist(payloads)))

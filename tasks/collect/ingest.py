@@ -1,9 +1,9 @@
-"""Ingest: list what a source holds, read what is new, keep its bytes, quarantine what could not be read.
+"""Ingest: list the sources, read new units, store the bytes of their images, quarantine what cannot be read.
 
-Headers and bytes only, no decode. A shard is at most ``documents_per_shard`` listed units, or 256 MB of them, in the
-order of their names; the listing is a table that spills to disk, of which a round's shards are in memory at once. A
-single larger unit (a tar of gigabytes, a list of 10M addresses) is a shard by itself; its rows are written as they
-come, so that a worker holds 16 MB of each table.
+Reads headers and bytes only; nothing is decoded. A shard has at most ``documents_per_shard`` listed units or 256 MB of
+them, in the order of their names. The listing is a table that spills to disk; only the shards of one round are in
+memory. A larger unit (a tar of gigabytes, a list of 10M addresses) is a shard by itself; its rows are written as they
+arrive, so that a worker has at most 16 MB of each table in memory.
 """
 
 import json
@@ -35,25 +35,25 @@ from pairmill.tasks.run import time_limit
 from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.session import Session
 
-# A small source is cut finer, so that every CPU has work. By what is listed, not by what is new: a killed ingest must
-# find its shards again.
+# A small source gets smaller shards, so that every CPU has work. The size depends on all listed units, not on the new
+# ones: a restarted ingest must compute the same shards.
 FEWEST_SHARDS = 16
 SMALLEST_SHARD = 16
 SMALLEST_BYTES = 16_000_000
 SHARD_BYTES = 256_000_000
-# A table's rows are written when they hold so many bytes: some 25,000 rows of a list, fewer where they hold pictures or
-# long texts. Beside its values a row is a dict of 300 bytes and a header of 50 for each of them.
+# A table's rows are written when they reach PART_BYTES: some 25,000 rows of a list, fewer with images or long texts. A
+# row costs ROW_BYTES beyond its values: a dict of 300 bytes and a header of 50 bytes for each value.
 PART_BYTES = 16_000_000
 ROW_BYTES = 500
-# Units whose work items are made at once.
+# Units of one round.
 ROUND_UNITS = 250_000
 
 
 def ingest(session: Session) -> int:
-    """Read every unit of the session's sources that the lake does not hold yet. Returns the number of shards read.
+    """Read every new unit of the session's sources; return the number of shards read.
 
-    A unit is known by its address, size, etag and reader; a changed one is read again and supersedes what it held
-    before, a vanished one is reported and keeps its rows.
+    A unit is identified by its address, size, etag and reader. A changed unit is read again and supersedes its earlier
+    rows. A vanished unit is reported and keeps its rows.
     """
     shards, before = 0, retries.made()
     for uri in session.sources:
@@ -84,16 +84,20 @@ def ingest(session: Session) -> int:
 
 
 def _index_new(session: Session, shards: int) -> None:
-    """Give what was read its home shards, and remember the places of pictures that the lake only refers to."""
+    """Assign home shards to new images and sentences.
+
+    In a lake that refers to its sources, also store the other places of the new images.
+    """
     contents.index(session.lake, lambda: session.begin("index contents").commit)
     if shards and session.recipe.ingest.payload == "reference":
         remember(session, other_locations.of_run(session.writer.run_id))
 
 
 def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:
-    """Yield work items over units of ``source`` that are not in ``inputs``, ROUND_UNITS of them at a time.
+    """Yield work items over the units of ``source`` that are not in ``inputs``, ROUND_UNITS of them at a time.
 
-    Files that are no documents are among them. Of every listed file 18 bytes are in memory: sizes, sums, what is new.
+    Files that are no documents are included. Memory is 18 bytes per listed file: sizes, cumulative sums and a flag for
+    new ones.
     """
     sizes, new = contents.listed_sizes(session.lake)
     most = min(session.recipe.ingest.documents_per_shard, max(SMALLEST_SHARD, -(-len(sizes) // FEWEST_SHARDS)))
@@ -105,7 +109,7 @@ def new_rounds(session: Session, source: Source) -> Iterator[list[WorkItem]]:
 
 
 def _rounds(portions: Iterable[np.ndarray]) -> Iterator[list[np.ndarray]]:
-    """Gather portions to rounds; where there are none, one without any: it is told that nothing was new."""
+    """Batch shards into rounds. Yield one empty round if nothing is new."""
     some: list[np.ndarray] = []
     for portion in portions:
         if sum(map(len, some)) >= ROUND_UNITS:
@@ -116,16 +120,23 @@ def _rounds(portions: Iterable[np.ndarray]) -> Iterator[list[np.ndarray]]:
 
 
 def _new_item(rows: Sequence[tuple[contents.Row, int]], source: Source) -> WorkItem:
-    # What was read before is other work now, though it be what it once was: its partitions need other names.
+    """Make the work item of one shard of new or changed units."""
+    # A unit that was read before may be back in an earlier state: its partitions need names of their own.
     before = max(commit for _, commit in rows)
     return shard_item([listed_as(row) for row, _ in rows], source.uri, *([str(before)] if before else []))
 
 
 def new_portions(sizes: np.ndarray, new: np.ndarray, most: int, most_bytes: int = SHARD_BYTES) -> Iterator[np.ndarray]:
-    """Cut a listing of ``sizes`` into shards of at most ``most`` units and bytes, and yield the rows of those ``new``.
+    """Cut a listing into shards of at most ``most`` units and ``most_bytes``; yield each new shard's row numbers.
 
-    The whole listing is cut, so that a killed ingest finds the shards that it had not committed as they were. New
-    units among old ones are gathered and cut anew: a few pages a day do not make a shard a page.
+    The whole listing is cut, so that a restarted ingest computes the same shards as the killed one. New units in shards
+    with old ones are gathered and cut again: a few new pages a day must not make a shard each.
+
+    Args:
+        sizes: Bytes of each listed unit, int64 (n,).
+        new: Whether each unit is new, bool (n,).
+        most: The most units of a shard.
+        most_bytes: The most bytes of a shard; a larger unit is a shard by itself.
     """
     scattered = new.copy()
     for first, end in cut_portions(sizes, most, most_bytes):
@@ -138,7 +149,7 @@ def new_portions(sizes: np.ndarray, new: np.ndarray, most: int, most_bytes: int 
 
 
 def cut_portions(sizes: np.ndarray, most: int, most_bytes: int) -> Iterator[tuple[int, int]]:
-    """Cut ``sizes`` into runs of at most ``most`` units and ``most_bytes`` (a larger one alone): yield (first, end)."""
+    """Cut ``sizes`` into runs of at most ``most`` units and ``most_bytes`` (a larger unit alone), as (first, end)."""
     ends, first = np.cumsum(sizes), 0
     while first < len(sizes):
         before = ends[first - 1] if first else 0
@@ -149,23 +160,24 @@ def cut_portions(sizes: np.ndarray, most: int, most_bytes: int) -> Iterator[tupl
 
 
 def reader_names(language: str) -> dict[str, str]:
-    """Name, by format, who reads a unit of it: all that makes rows out of its bytes."""
+    """Name the reader of each format: the code that turns a unit's bytes into rows, with its version."""
     splitter = SentenceSplitter.version
     return {name: f"{name} {format.version}, {language} sentences {splitter}" for name, format in FORMATS.items()}
 
 
 def first_readers(language: str) -> dict[str, str]:
-    """Name, by format, who read before readers were noted."""
+    """Name the first reader of each format, which read the units that have no recorded reader."""
     return {name: f"{name} 1, {language} sentences 1" for name in FORMATS}
 
 
 def shard_item(listed: Sequence[Unit | Fault], *names: str) -> WorkItem:
-    """Make one shard's work item, named by ``names`` and what it holds."""
+    """Make the work item of one shard; its id hashes ``names`` and the listed units."""
     keys = tuple("{}\x1e{}\x1e{}".format(*row_of(found)[:3]) for found in listed)
     return WorkItem(text_id(*names, *keys), keys, inputs={"units": list(listed)})
 
 
 def ingest_settings(session: Session) -> "IngestSettings":
+    """Collect the ingest settings of the session's recipe and the lake's ban list."""
     settings = session.recipe.ingest
     banned = contents.banned(session.lake)
     readers = reader_names(settings.language)
@@ -174,9 +186,16 @@ def ingest_settings(session: Session) -> "IngestSettings":
 
 @dataclass(frozen=True)
 class IngestSettings:
-    """Limits of ingest: ``max_pixels`` and ``max_bytes`` bound one picture; ``payload`` 'reference' leaves its bytes
-    where the source has them as they are; ``banned`` are ids (sha256) that must not enter; ``readers`` are the names
-    of those who read, by format."""
+    """Settings of an ingest.
+
+    Attributes:
+        max_pixels: The most pixels of an image.
+        max_bytes: The most bytes of an image.
+        language: The language by which texts are split into sentences.
+        payload: 'copy' stores the images' bytes in the lake, 'reference' only their place at the source.
+        banned: Ids (sha256) of images that must not enter the lake.
+        readers: Reader names by format (`reader_names`).
+    """
 
     max_pixels: int
     max_bytes: int
@@ -188,9 +207,9 @@ class IngestSettings:
 
 @dataclass(frozen=True)
 class Ingest:
-    """A job: read the units of one shard, to documents, images, sentences, payloads, inputs and quarantine.
+    """Job: read the units of one shard into documents, images, sentences, payloads, inputs and quarantine.
 
-    Pictures that are only named by a web address become rows of ``links``, for the fetch to take up.
+    An image that is only named by a web address becomes a row of ``links``, for a later fetch.
     """
 
     stage: ClassVar[str] = "ingest"
@@ -200,6 +219,7 @@ class Ingest:
     settings: IngestSettings
 
     def __call__(self, item: WorkItem) -> Iterator[Part]:
+        """Yield the shard's rows part by part."""
         shard, inputs = _ShardRows(self.source.uri, self.settings), self._inputs(item)
         for unit, row, key in zip(item.inputs["units"], inputs, item.keys, strict=True):
             before = retries.made()
@@ -211,7 +231,7 @@ class Ingest:
                     shard.fault(found, _uri(unit))
                 else:
                     yield from shard.add(found, _uri(unit), row["reader"])
-                del found  # its pictures are in the rows now, which go on by pieces
+                del found  # its images are in the rows now; keeping it would keep their bytes
                 yield from shard.parts(PART_BYTES)
                 time_limit.go_on(key, seconds)
             row["retries"] = retries.made() - before
@@ -219,11 +239,12 @@ class Ingest:
         yield Part("inputs", pa.Table.from_pylist(inputs))
 
     def poisoned(self, item: WorkItem) -> list[Part]:
-        """Make rows for units that kill their worker: they count as read, and are not tried again as they are."""
+        """Make ``inputs`` rows for units that kill their worker: they count as read until they change."""
         return [Part("inputs", pa.Table.from_pylist(self._inputs(item)))]
 
     def _inputs(self, item: WorkItem) -> list[dict[str, Any]]:
-        listed = (key.rsplit("\x1e", 2) for key in item.keys)  # a file's name may hold it too
+        """Make the ``inputs`` row of each unit."""
+        listed = (key.rsplit("\x1e", 2) for key in item.keys)  # from the right: a file name may contain the separator
         readers = [_reader(unit, self.settings.readers) for unit in item.inputs["units"]]
         return [
             {"uri": uri, "size": int(size), "etag": etag, "source": self.source.uri, "retries": 0, "reader": reader}
@@ -232,21 +253,24 @@ class Ingest:
 
 
 def _uri(unit: Unit | Fault) -> str:
+    """Return the unit's address, also of one that could not be listed."""
     return unit.item if isinstance(unit, Fault) else unit.uri
 
 
 def _reader(unit: Unit | Fault, names: Mapping[str, str]) -> str:
+    """Return the name of the unit's reader, '' for one that could not be listed."""
     return "" if isinstance(unit, Fault) else names[unit.format]
 
 
 def _digest(picture: Picture) -> str:
-    """Return what a picture adds to its document's id: the id of its bytes, or its address until it is fetched."""
+    """Return an image's contribution to its document's id: the id of its bytes, its address if it is only a link."""
     if is_link(picture):
         return picture.url
     return content_id(picture.data) if picture.fault is None else ""
 
 
 def _size(row: dict[str, Any]) -> int:
+    """Estimate the bytes of a row in memory."""
     return ROW_BYTES + sum([len(value) for value in row.values() if isinstance(value, (str, bytes))])
 
 
@@ -254,8 +278,10 @@ _FIRST = frozenset(first_readers("en").values())
 
 
 class _ShardRows:
-    """Rows of one shard as they are read; a picture's bytes (or each of its places) are kept once, however often it
-    occurs."""
+    """Rows of one shard, collected while its units are read.
+
+    The bytes of an image (or each of its places) are stored once, however often it occurs.
+    """
 
     def __init__(self, source: str, settings: IngestSettings) -> None:
         self.source, self.settings = source, settings
@@ -265,7 +291,10 @@ class _ShardRows:
         self._kept: set[tuple[str, Place | None]] = set()
 
     def parts(self, most: int = 0) -> Iterator[Part]:
-        """Hand over the rows of each table that holds over ``most`` bytes, in pieces: a part is a copy of its rows."""
+        """Yield and drop the rows of each table that exceeds ``most`` bytes.
+
+        Each part has some PART_BYTES: it copies its rows.
+        """
         for table in [table for table, held in self._held.items() if held > most]:
             del self._held[table]
             rows = self._rows.pop(table)
@@ -278,18 +307,20 @@ class _ShardRows:
                 yield Part(table, pa.Table.from_pylist(piece))
 
     def _hold(self, table: str, row: dict[str, Any]) -> None:
+        """Add a row to a table."""
         self._rows[table].append(row)
         self._held[table] += _size(row)
 
     def fault(self, fault: Fault, unit: str) -> None:
+        """Add a quarantine row."""
         about = {"reason": fault.reason, "detail": fault.detail, "payload_ref": unit}
         self._hold("quarantine", {"item": web_address(fault.item), "source": self.source, "stage": "ingest"} | about)
 
     def add(self, document: Document, unit: str, reader: str) -> Iterator[Part]:
-        """Add a document's rows; hand over parts where its sentences alone make one.
+        """Add a document's rows; yield parts when its sentences alone exceed PART_BYTES.
 
-        Its id holds who read it, unless that was the first ``reader`` of its format: what it gave to the one before
-        counts no longer.
+        The document's id includes the ``reader``, unless that is the first reader of its format: rows of an earlier
+        reader are superseded.
         """
         document = storable_document(document)
         pictures = [each for each in document.items if isinstance(each, Picture)]
@@ -329,10 +360,12 @@ class _ShardRows:
                 yield from self.parts(PART_BYTES)
 
     def _add_link(self, picture: Picture, document_id: str) -> None:
+        """Add an image that is only named by a web address."""
         place = {"document_id": document_id, "position": picture.position, "alt_text": picture.alt_text}
         self._hold("links", {"url": picture.url, "source": self.source} | place)
 
     def _add_picture(self, picture: Picture, digest: str, document_id: str, unit: str) -> None:
+        """Add an image and its bytes, or a quarantine row if its header cannot be used."""
         header = picture.fault or self._inspect(picture.data, digest)
         if isinstance(header, Fault):
             self.fault(header.about(picture.url), unit)
@@ -362,6 +395,7 @@ class _ShardRows:
             self._hold("payloads", where | {"sha256": digest, "length": len(picture.data)})
 
     def _inspect(self, data: bytes, digest: str):
+        """Read the image's header; return a Fault for a banned or unusable image."""
         if digest in self.settings.banned:
             return Fault(digest, "banned", "this picture's sha256 is in the lake's ban list")
         return inspect(data, self.settings.max_pixels, self.settings.max_bytes)

@@ -1,4 +1,4 @@
-"""List sources in a process of its own: what is met there takes its memory and its life, not the run's."""
+"""List sources in a separate process, so that a crash or a memory leak there does not hit the run."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -10,22 +10,23 @@ from pairmill.ops.read.places import retries
 from pairmill.ops.read.source import Source, SourceError
 from pairmill.tasks.run.pool import stream_apart
 
-# Units that cross from one process to the other at once: some 2 MB.
+# Units per message between the processes: some 2 MB.
 AT_ONCE = 10_000
 Piece = tuple[list[Unit | Fault], int]
 
 
 def listed(source: Source) -> Iterator[Unit | Fault]:
-    """List a source as `Source.listed` does. Raises SourceError as that, and when the process that lists it dies."""
+    """List a source as `Source.listed`. Raises SourceError as that does, and when the listing process dies."""
     return _apart(_pieces, source)
 
 
 def check(source: Source) -> None:
-    """Raise SourceError unless there is something to read."""
+    """Raise SourceError unless the source has something to read."""
     list(_apart(_checked, source))
 
 
 def _apart(pieces: Callable[[Source], Iterator[Piece]], source: Source) -> Iterator[Unit | Fault]:
+    """Run ``pieces`` in the separate process; yield what it lists and count its retries here."""
     try:
         for found, again in stream_apart(pieces, source):
             retries.add(again)
@@ -35,7 +36,7 @@ def _apart(pieces: Callable[[Source], Iterator[Piece]], source: Source) -> Itera
 
 
 def _pieces(source: Source) -> Iterator[Piece]:
-    """Yield what is listed by pieces, each with the requests that were made again for it."""
+    """Yield the listed units in pieces, each with the number of requests that were retried for it."""
     before, found = retries.made(), source.listed()
     while some := list(islice(found, AT_ONCE)):
         yield some, retries.made() - before
@@ -43,6 +44,7 @@ def _pieces(source: Source) -> Iterator[Piece]:
 
 
 def _checked(source: Source) -> Iterator[Piece]:
+    """Check that the source is readable; yield one empty piece with the number of retried requests."""
     before = retries.made()
     source.check()
     yield [], retries.made() - before

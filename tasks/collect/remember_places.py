@@ -1,4 +1,4 @@
-"""Remember other places of a picture: what a lake only refers to may be moved, and is then found elsewhere."""
+"""Store other places of an image: if a source that the lake refers to moves a file, another may still have it."""
 
 from pairmill.catalog.pending import other_locations
 from pairmill.catalog.pending.item import WorkItem
@@ -7,10 +7,10 @@ from pairmill.tasks.run.session import Session
 
 
 def remember(session: Session, among: str) -> None:
-    """Write other shards' places of pictures into the shards where these are scored, whose workers read no others.
+    """Copy other shards' places of images into their home shards, whose workers read no other shard.
 
-    ``among`` is a condition of `catalog/pending/other_locations.py`. A row of 150 bytes a place; bytes only where they
-    were copied.
+    ``among`` is a SQL condition of `catalog/pending/other_locations.py`. A place takes a row of 150 bytes, plus the
+    image's bytes only where the lake has a copy.
     """
     for home in other_locations.homes(session.lake, among):
         rows = other_locations.elsewhere(session.lake, among, home)

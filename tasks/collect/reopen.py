@@ -1,4 +1,4 @@
-"""Replay: try again what is quarantined for one reason, and nothing else."""
+"""Replay: retry the items that are quarantined for one reason."""
 
 import numpy as np
 
@@ -14,11 +14,10 @@ from pairmill.tasks.run.session import Session
 
 
 def replay(session: Session, reason: str) -> int:
-    """Try again what is quarantined for ``reason``. Returns how many units, addresses, pictures
-    and sentences that were.
+    """Retry the items that are quarantined for ``reason``; return how many source units, addresses, images, sentences.
 
-    Source units are read again as a whole (what they gave before is recognised), addresses are fetched, pictures and
-    sentences are pending for the stages that could not work on them: a curate that follows scores them.
+    Source units are read again as a whole (their earlier rows are recognised) and addresses are fetched again. Images
+    and sentences become pending for the stages that failed on them; a following curate run scores them.
     """
     n = sum(_read_again(session, units) for units in quarantine.units(session.lake, reason))
     if session.recipe.fetch is not None:
@@ -29,7 +28,10 @@ def replay(session: Session, reason: str) -> int:
 
 
 def _read_again(session: Session, units: Units) -> int:
-    """Read units again; their shards are named by ``since`` too, so that the first reading keeps its partitions."""
+    """Read units again; return how many.
+
+    Their shard names include ``since``, so that the first reading keeps its partitions.
+    """
     try:
         source = open_source(units.source)
         found = [each for each in listed(source) if row_of(each)[0] in units.uris]

@@ -1,4 +1,4 @@
-"""Ask a model about the pictures of a work item, and make rows of its answers, or of what became of the others."""
+"""Query a generative model about the images of a work item; turn its answers and failures into rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,13 +26,13 @@ NOTHING = Generation("", 0, "stop", 0.0)
 
 
 def shown(recipe: Recipe, side: int) -> Decode:
-    """Make the decoder for a model that sees pictures at ``side``, with the limits of the recipe's ingest."""
+    """Return the decoder for a model whose images have the side ``side``, within the limits of the recipe's ingest."""
     return replace(decoder(recipe), side=side, mode="exact")
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a piece came to: an answer a key, empty where the picture or the model gave none, and faults of these."""
+    """Result of a batch: an answer per key, empty where image or model failed, and the faults of those."""
 
     found: dict[str, Generation]
     bad: list[Fault]
@@ -40,9 +40,10 @@ class Answers:
 
 @dataclass(frozen=True)
 class AskOfPictures:
-    """Ask a model that sees, in halves; its batch size is found for prompts like ``example``.
+    """Query a vision-language model about images: decode and prepare on CPUs, infer and fetch on the device.
 
-    All pictures decoded before, or the cut would not keep them, but one that the lake only refers to may be gone.
+    The batch size is fitted to prompts like ``example``. All images have decoded before, else the cut would have
+    dropped them, but the bytes of one that the lake only refers to may be gone.
     """
 
     model: Answering
@@ -51,12 +52,12 @@ class AskOfPictures:
     example: str
 
     def load(self) -> Answering:
-        """Load the model, and return it with the batch size that suits a prompt like the example."""
+        """Load the model; return it with the batch size fitted to a prompt like the example."""
         self.model.load()
         return self.model.fitted(self.example, self.decode.side, self.max_tokens)
 
     def pieces(self, item: WorkItem, prompts: dict[str, str], rows: int) -> Iterator[Piece]:
-        """Yield batches of pictures with prompts of like length, out of as many as are read together."""
+        """Yield batches of images whose prompts have similar lengths, among the images that are read together."""
         model = self.load()
         for shas, datas in batches(item, rows or max(CHUNK, 8 * model.batch_size)):
             asked = [prompts[sha] for sha in shas]
@@ -64,7 +65,7 @@ class AskOfPictures:
                 yield Piece(tuple(shas[n] for n in batch), [(datas[n], asked[n]) for n in batch])
 
     def prepare(self, piece: Piece) -> tuple[Answers, list[str], Any]:
-        """Decode the pictures, and make what the model takes of those that do."""
+        """Decode the images and prepare the model's input from those that decode."""
         found: dict[str, Generation] = {}
         bad, good, asked = [], [], []
         for sha, (data, prompt) in zip(piece.keys, piece.data, strict=True):
@@ -79,7 +80,7 @@ class AskOfPictures:
         return Answers(found, bad), asked, ready
 
     def infer(self, prepared: tuple[Answers, list[str], Any]) -> tuple[Answers, list[str], Any]:
-        """Have the model begin."""
+        """Launch the model."""
         answers, asked, ready = prepared
         return answers, asked, self.model.infer(ready, self.max_tokens) if asked else None
 
@@ -91,29 +92,29 @@ class AskOfPictures:
 
 @dataclass(frozen=True)
 class AskOfTexts:
-    """Ask a model that works on text alone, in halves; no picture is read."""
+    """Query a text-only language model: prepare on CPUs, infer and fetch on the device. No image is read."""
 
     model: Answering
     max_tokens: int
     example: str
 
     def load(self) -> Answering:
-        """Load the model, and return it with the batch size that suits a prompt like the example."""
+        """Load the model; return it with the batch size fitted to a prompt like the example."""
         self.model.load()
         return self.model.fitted(self.example, 0, self.max_tokens)
 
     def pieces(self, item: WorkItem, prompts: dict[str, str], rows: int) -> Iterator[Piece]:
-        """Yield batches of prompts of like length."""
+        """Yield batches of prompts of similar lengths."""
         keys, texts = list(prompts), list(prompts.values())
         for batch in [[n] for n in range(len(keys))] if rows else self.load().batches(texts):
             yield Piece(tuple(keys[n] for n in batch), [prompts[keys[n]] for n in batch])
 
     def prepare(self, piece: Piece) -> tuple[list[str], Any]:
-        """Make what the model takes of the prompts."""
+        """Prepare the model's input from the prompts."""
         return list(piece.keys), self.model.prepare([None] * len(piece.keys), piece.data)
 
     def infer(self, prepared: tuple[list[str], Any]) -> tuple[list[str], Any]:
-        """Have the model begin."""
+        """Launch the model."""
         asked, ready = prepared
         return asked, self.model.infer(ready, self.max_tokens)
 
@@ -124,6 +125,7 @@ class AskOfTexts:
 
 
 def _with(answers: Answers, asked: list[str], texts: list[Generation]) -> Answers:
+    """Add the model's answers, and a fault for each answer with an error."""
     faults = [
         Fault(sha, text.error, text.detail or "no text") for sha, text in zip(asked, texts, strict=True) if text.error
     ]
@@ -131,36 +133,44 @@ def _with(answers: Answers, asked: list[str], texts: list[Generation]) -> Answer
 
 
 def joined(item: WorkItem, pieces: list[Answers]) -> Answers:
-    """Return the answers, in the order of the item's keys, and faults of all its pieces."""
+    """Merge the answers of all pieces, in the order of the item's keys."""
     found = {sha: answer for piece in pieces for sha, answer in piece.found.items()}
     in_order = {sha: found[sha] for sha in item.keys if sha in found}
     return Answers(in_order, [fault for piece in pieces for fault in piece.bad])
 
 
 class Generative(ModelJob, Protocol):
-    """A model job that makes rows of ``table`` of what a generative model answers."""
+    """Model job that turns the answers of a generative model into rows of ``table``."""
 
     table: ClassVar[str]
 
     @property
-    def scorer(self) -> str: ...
+    def scorer(self) -> str:
+        """Digest of the scorer of the rows."""
+        ...
 
-    def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table: ...
+    def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table:
+        """Turn answers by key into rows of ``table``."""
+        ...
 
 
 @dataclass(frozen=True)
 class RewriteCachedAnswers:
-    """Job: write what is ``known`` of its pictures as rows of ``job``, judged by its rules. No model is asked."""
+    """Job: rewrite cached answers (``known``) as rows of ``job``, judged by its current rules, without the model."""
 
     job: Generative
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        """Write one item's cached answers."""
         known = dict(zip(item.keys, map(_remembered, item.inputs["known"]), strict=True))
         return [Part(self.job.table, self.job.rows(item, known), self.job.scorer)]
 
 
 def _remembered(row: dict[str, Any]) -> Generation:
-    """Return the answer that a stored row holds; of one from before that was kept, its status tells why it ended."""
+    """Restore an answer from a stored row.
+
+    Rows from before finish reasons were stored have none: the status then tells whether the answer was cut off.
+    """
     told = {name.removeprefix("synthetic_"): value for name, value in row.items()}
     finish = told["finish_reason"] or ("length" if told["status"] == "cut_off" else "stop")
     prompt_tokens, retries = told["prompt_tokens"] or 0, told["retries"] or 0
@@ -170,24 +180,25 @@ def _remembered(row: dict[str, Any]) -> Generation:
 
 
 def empty_answers(table: str, item: WorkItem, text: str, status: str, scorer: str, **constants: list) -> list[Part]:
-    """Make empty answers for pictures that kill the worker of their model, so that they are not asked again."""
+    """Make empty answers for images that kill the model's worker, so that they are not pending again."""
     none = [NOTHING] * len(item.keys)
     rows = {"sha256": pa.array(item.keys, pa.string()), **constants, **generated_columns(none, text, status)}
     return [Part(table, pa.table(rows), scorer)]
 
 
 def quarantine_parts(bad: list[Fault], step: str) -> list[Part]:
-    """Make quarantine rows of the pictures without an answer (alone out of memory, say)."""
+    """Make quarantine rows of images without an answer (one that runs out of memory even alone, for example)."""
     names = [fault.item for fault in bad]
     return [Part("quarantine", quarantine(names, [""] * len(bad), step, bad))] if bad else []
 
 
 def usage(found: Iterable[Generation]) -> Usage:
-    """Return what these answers took."""
+    """Add up the tokens and retries of these answers."""
     return reduce(add, map(_taken, found), Usage())
 
 
 def _taken(answer: Generation) -> Usage:
+    """Return the usage of one answer."""
     return Usage(
         answer.prompt_tokens,
         answer.n_tokens,
@@ -201,9 +212,9 @@ def _taken(answer: Generation) -> Usage:
 def generated_columns(
     found: list[Generation], text: str, status: str, instructions: Sequence[str] = ()
 ) -> dict[str, pa.Array]:
-    """Return the columns that every generated row has, the text as ``text``, its status as ``status``.
+    """Return the columns that all tables of generated texts share; ``text`` and ``status`` name the first two.
 
-    ``instructions`` is what the prompt itself says.
+    ``instructions`` are the prompt's own sentences: an answer that repeats them gets a status of its own.
     """
     statuses = [generation_status(each.text, each.finish, instructions) for each in found]
     return {

@@ -1,4 +1,4 @@
-"""Caption: describe the pictures that a wave asks for, the dearest work, and score by CLIP how well a caption fits."""
+"""Caption the images of a wave, the most expensive step, and score by CLIP how well each caption fits."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from pairmill.tasks.run.session import Session
 
 
 def use_captions(session: Session) -> None:
-    """Have the plan read captions, and their similarities, by the recipe's scorers of them."""
+    """Make the plan read only captions and similarities of the recipe's captioners."""
     for place, captioner in enumerate(session.recipe.captioners):
         session.use(session.plan.captioner(place), caption_scorer(session.recipe, captioner))
     for place in session.plan.compared_captioners:
@@ -42,8 +42,10 @@ def use_captions(session: Session) -> None:
 
 
 def caption(session: Session) -> None:
-    """Caption the wave's pictures by the captioners that the recipe asks for each, and score by CLIP how well the texts
-    fit that may be chosen."""
+    """Caption the wave's images by each captioner that the recipe assigns, and score captions by CLIP.
+
+    Only the captions of captioners that the recipe compares are scored.
+    """
     plan = session.plan
     for place, captioner in enumerate(session.recipe.captioners):
         digest = plan.scorer(plan.captioner(place))
@@ -55,7 +57,7 @@ def caption(session: Session) -> None:
 
 
 def ask_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem]], place: int) -> None:
-    """Have the recipe's captioner at ``place`` describe the pictures of these rounds of work."""
+    """Caption the images of these rounds of work by the recipe's captioner at index ``place``."""
     captioner = session.recipe.captioners[place]
     scorer = caption_scorer(session.recipe, captioner)
 
@@ -67,15 +69,17 @@ def ask_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem
 
 
 def caption_job(recipe: Recipe, captioner: Captioner, model: Answering, digest: str) -> "CaptionPictures":
-    """Make the job that has ``model`` caption as ``captioner`` says."""
+    """Make the job of a captioner with this model."""
     ask = AskOfPictures(model, shown(recipe, captioner.side), captioner.max_tokens, captioner.prompt)
     return CaptionPictures(ask, captioner.name, captioner.prompt, digest, captioner.model)
 
 
 @dataclass(frozen=True)
 class CaptionPictures:
-    """A model job: caption pictures of one shard, to ``captions``; ``status`` says what is empty, repeats or was cut
-    off. ``model`` is the recipe's name of the model."""
+    """Model job: caption images of one shard into ``captions``; ``status`` marks empty, repetitive or cut-off texts.
+
+    ``model`` is the recipe's name of the model.
+    """
 
     stage: ClassVar[str] = CAPTIONS.step
     table: ClassVar[str] = CAPTIONS.table
@@ -89,33 +93,41 @@ class CaptionPictures:
 
     @property
     def elsewhere(self) -> int:
+        """The most pieces in flight where a server runs the model, else 0."""
         return self.ask.model.elsewhere
 
     def __call__(self, item: WorkItem) -> Iterable[Part]:
+        """Caption an item piece after piece, in this thread."""
         return one_by_one(self, item)
 
     def load(self) -> None:
+        """Load the model."""
         self.ask.load()
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
+        """Yield the item's images in batches, all with the same prompt."""
         return self.ask.pieces(item, dict.fromkeys(item.keys, self.prompt), rows)
 
     def prepare(self, piece: Piece) -> Any:
+        """Decode the images and prepare the model's input."""
         return self.ask.prepare(piece)
 
     def infer(self, ready: Any) -> Any:
+        """Launch the model."""
         return self.ask.infer(ready)
 
     def fetch(self, running: Any) -> Answers:
+        """Wait for the answers."""
         return self.ask.fetch(running)
 
     def parts(self, item: WorkItem, found: list[Answers]) -> list[Part]:
+        """Turn the answers of all pieces into rows of ``captions``, and the failures into quarantine rows."""
         answers = joined(item, found)
         made = Part(self.table, self.rows(item, answers.found), self.scorer, usage(answers.found.values()))
         return [made, *quarantine_parts(answers.bad, CAPTIONS.step)]
 
     def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table:
-        """Make rows of ``captions`` of these answers about pictures of the item."""
+        """Turn answers by sha256 into rows of ``captions``."""
         rows = {
             "sha256": pa.array(found, pa.string()),
             "captioner": pa.array([self.name] * len(found), pa.string()),
@@ -125,6 +137,7 @@ class CaptionPictures:
         return pa.table(rows)
 
     def poisoned(self, item: WorkItem) -> list[Part]:
+        """Make rows with empty captions for images that kill their worker."""
         n = len(item.keys)
         same = {"captioner": [self.name] * n, "prompt": [self.prompt] * n}
         return empty_answers("captions", item, "text", "status", self.scorer, **same)

@@ -1,4 +1,4 @@
-"""Caption every picture of a lake, without rules: the first few, so that people can look at them, then the others."""
+"""Caption every image of a lake without rules: first a few for people to look at, then the others."""
 
 from pairmill.catalog.ask import captioned
 from pairmill.catalog.pending.uncaptioned import uncaptioned
@@ -6,23 +6,23 @@ from pairmill.tasks.generate.caption import ask_captioner
 from pairmill.tasks.run.identity import caption_scorer
 from pairmill.tasks.run.session import Session
 
-FIRST = 200  # shown before the others are paid for
-FIRST_ITEM = 25  # so that eight workers have the first ones done together
+FIRST = 200  # captions shown for approval before the cost of the others
+FIRST_ITEM = 25  # eight workers caption the first images at once
 
 
 def use_captioner(session: Session) -> str:
-    """Have the plan read captions by the recipe's first captioner; return its digest."""
+    """Make the plan read only captions of the recipe's first captioner; return the captioner's digest."""
     return session.use(session.plan.captioner(0), caption_scorer(session.recipe, session.recipe.captioners[0]))
 
 
 def caption_first(session: Session) -> None:
-    """Caption as many pictures as lack to the first FIRST of this captioner in the lake."""
+    """Caption images until the lake has FIRST captions of this captioner."""
     digest = use_captioner(session)
     lacking = max(0, FIRST - sum(captioned.by_status(session.lake, digest).values()))
     ask_captioner(session, "first captions", uncaptioned(session.lake, digest, lacking, FIRST_ITEM), 0)
 
 
 def caption_rest(session: Session) -> None:
-    """Caption every picture that this captioner has not described yet."""
+    """Caption every image that this captioner has not captioned yet."""
     digest = use_captioner(session)
     ask_captioner(session, "captions", uncaptioned(session.lake, digest), 0)

@@ -1,4 +1,4 @@
-"""Ask generative models in rounds of work; of one behind endpoints, make sure that it is the one that it was."""
+"""Query generative models in rounds of work; verify that endpoints still serve the same model."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from pairmill.ops.models.http.probe import agreement, check
 from pairmill.tasks.generate.answers import Generative, RewriteCachedAnswers
 from pairmill.tasks.run.session import Session
 
-# Rows of one item at most: at 10 to 25 texts a second it is 20 to 50 s of a card, which a crash does once more.
+# The most rows of an item: 20 to 50 s of a GPU at 10 to 25 texts a second, which is what a crash costs.
 ITEM_ROWS = 512
 
 
@@ -28,11 +28,20 @@ def ask_in_rounds(
     name: str,
     job_of: Callable[[Answering], Generative],
 ) -> None:
-    """Run the job of a generative model over each round, in items of ITEM_ROWS; ``name`` is the recipe's of the model.
-    What it answered before is judged again, and not asked.
+    """Run a generative model's job over each round, in items of ITEM_ROWS; rewrite cached answers without the model.
 
-    A model behind endpoints is asked for fixed pictures before and after, and now and then by the workers. Raises
-    ModelError when no endpoint answers, or one has another model than it had; what was done is committed.
+    A model behind endpoints is probed with fixed images before and after, and now and then by the workers.
+
+    Args:
+        session: The run.
+        step: The step's name.
+        rounds: Rounds of work items.
+        model: The model.
+        name: The recipe's name of the model.
+        job_of: Makes the job for a model.
+
+    Raises:
+        ModelError: No endpoint answers, or one serves another model than before. Finished work is committed.
     """
     portions = _asked(session, step, rounds, RewriteCachedAnswers(job_of(model)))
     first = next((items for items in portions if items), None)
@@ -55,6 +64,7 @@ def ask_in_rounds(
 
 
 def _note_unbelieved(session: Session, step: str, name: str) -> None:
+    """Add a note about tokens that a server reported beyond what its answers can have."""
     if beyond := session.budget.unbelieved[step]:
         session.note(
             f"model '{name}': its server reports {beyond:,} tokens for '{step}' more than the answers can have taken; "
@@ -65,7 +75,7 @@ def _note_unbelieved(session: Session, step: str, name: str) -> None:
 def _asked(
     session: Session, step: str, rounds: Iterable[Sequence[WorkItem]], again: RewriteCachedAnswers
 ) -> Iterator[list[WorkItem]]:
-    """Yield what is to be asked in each round, once what is known of it is written."""
+    """Yield the pending items of each round, after writing the cached answers."""
     for items in rounds:
         parts = [(item, *split_by_cached_answer(item)) for item in items]
         if known := [item.only(told) for item, told, _ in parts if told]:
@@ -74,9 +84,9 @@ def _asked(
 
 
 def probe(session: Session, model: HttpModel) -> tuple[str, ...]:
-    """Ask every endpoint for the fixed pictures, keep what they say, and return what the model said of them first.
+    """Query every endpoint with the fixed images and store the answers; return the model's first answers to them.
 
-    Raises ModelError when none answers, and when one is another model, or does not let us ask.
+    Raises ModelError when no endpoint answers, when one serves another model, or when one denies access.
     """
     spec = parse_http(model.spec)
     client = ChatClient(spec, model.key)
@@ -103,7 +113,10 @@ def probe(session: Session, model: HttpModel) -> tuple[str, ...]:
 
 
 def _cut(session: Session, item: WorkItem) -> Iterator[WorkItem]:
-    """Cut an item to ITEM_ROWS; one that reads pictures along their file, so that each part reads a part of it."""
+    """Split an item into items of ITEM_ROWS.
+
+    Keys are in file order where images are read, so that each part reads only a part of the file.
+    """
     if len(item.keys) <= ITEM_ROWS:
         yield item
         return

@@ -1,4 +1,4 @@
-"""Fuse: make one text of a picture's caption, tags and best sentence, and score by CLIP how well it fits."""
+"""Fuse an image's caption, tags and best sentence into one text, and score by CLIP how well it fits."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -35,13 +35,12 @@ from pairmill.tasks.run.model_job import Piece, one_by_one
 from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.session import Session
 
-# Texts as long as most: a caption of 40 words, five tags, a sentence of 25.
+# Inputs of typical length, to fit the batch size: a caption of 40 words, five tags, a sentence of 25 words.
 EXAMPLE = ("word " * 40, ["tag"] * 5, "word " * 25)
 
 
 def use_fusion(session: Session) -> None:
-    """Have the plan read fused texts, and their similarities, by the recipe's scorers of them, once it is known what
-    they are made from."""
+    """Make the plan read only fused texts and similarities of the recipe's scorers, once their inputs are known."""
     recipe, plan = session.recipe, session.plan
     if recipe.fuse is None or (recipe.tags is not None and not plan.scorer("tags")):
         return
@@ -50,10 +49,10 @@ def use_fusion(session: Session) -> None:
 
 
 def _scorer(session: Session) -> Scorer:
-    """Make the identity of the fused text.
+    """Return the scorer of the fused text.
 
-    Of several captioners the chosen text itself decides, which each row's input digest holds: another captioner makes
-    no fused text anew but those of the pictures whose caption it changes.
+    Where the recipe chooses among several captioners, only the chosen text counts, through each row's input digest:
+    adding a captioner renews only the fused texts of images whose caption changes.
     """
     plan = session.plan
     tables = [name for name in SYNTHETIC.made_from if not (name == "captions" and plan.chooses_captions)]
@@ -61,8 +60,10 @@ def _scorer(session: Session) -> Scorer:
 
 
 def fuse(session: Session) -> None:
-    """Fuse caption, tags and the best real sentence of the wave's pictures into one text, but of those that fall by a
-    rule on their caption."""
+    """Fuse caption, tags and best sentence of the wave's images into one text each.
+
+    Skips images that fail a rule on their caption.
+    """
     settings = session.recipe.fuse
     if settings is None:
         return
@@ -86,7 +87,7 @@ def fuse(session: Session) -> None:
 
 @dataclass(frozen=True)
 class FuseTexts:
-    """A model job: fuse texts of pictures, to ``synthetic``. ``model`` is the recipe's name of the model."""
+    """Model job: fuse the texts of images into ``synthetic``. ``model`` is the recipe's name of the model."""
 
     stage: ClassVar[str] = SYNTHETIC.step
     table: ClassVar[str] = SYNTHETIC.table
@@ -99,33 +100,41 @@ class FuseTexts:
 
     @property
     def elsewhere(self) -> int:
+        """The most pieces in flight where a server runs the model, else 0."""
         return self.ask.model.elsewhere
 
     def __call__(self, item: WorkItem) -> Iterable[Part]:
+        """Fuse an item's texts piece after piece, in this thread."""
         return one_by_one(self, item)
 
     def load(self) -> None:
+        """Load the model."""
         self.ask.load()
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
+        """Yield the item's prompts in batches, with images if the model takes them."""
         return self.ask.pieces(item, self._prompts(item), rows)
 
     def prepare(self, piece: Piece) -> Any:
+        """Prepare the model's input."""
         return self.ask.prepare(piece)
 
     def infer(self, ready: Any) -> Any:
+        """Launch the model."""
         return self.ask.infer(ready)
 
     def fetch(self, running: Any) -> Answers:
+        """Wait for the answers."""
         return self.ask.fetch(running)
 
     def parts(self, item: WorkItem, found: list[Answers]) -> list[Part]:
+        """Turn the answers of all pieces into rows of ``synthetic``, and the failures into quarantine rows."""
         answers = joined(item, found)
         made = Part(self.table, self.rows(item, answers.found), self.scorer, usage(answers.found.values()))
         return [made, *quarantine_parts(answers.bad, SYNTHETIC.step)]
 
     def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table:
-        """Make rows of ``synthetic`` of these answers about pictures of the item."""
+        """Turn answers by sha256 into rows of ``synthetic``."""
         prompts = self._prompts(item)
         digests = dict(zip(item.keys, item.inputs["input_digests"], strict=True))
         rows = {
@@ -138,16 +147,19 @@ class FuseTexts:
         return pa.table(rows)
 
     def poisoned(self, item: WorkItem) -> list[Part]:
+        """Make rows with empty texts for images that kill their worker."""
         n = len(item.keys)
         same = {"input_digest": list(item.inputs["input_digests"]), "prompt": [self.prompt] * n}
         same["synthetic_unsupported"] = [0] * n
         return empty_answers("synthetic", item, "synthetic_text", "synthetic_status", self.scorer, **same)
 
     def _prompts(self, item: WorkItem) -> dict[str, str]:
+        """Fill the prompt template for each image; return prompts by sha256."""
         texts = zip(*(item.inputs[name] for name in ("captions", "tags", "sentences")), strict=True)
         return {sha: fuse_prompt(self.prompt, *each) for sha, each in zip(item.keys, texts, strict=True)}
 
     def _unsupported(self, item: WorkItem, found: dict[str, Generation]) -> list[int]:
+        """Count the numbers and quotations of each fused text that its caption, tags and sentence do not contain."""
         texts = zip(*(item.inputs[name] for name in ("captions", "tags", "sentences")), strict=True)
         sources = {
             sha: (caption, *tags, sentence) for sha, (caption, tags, sentence) in zip(item.keys, texts, strict=True)

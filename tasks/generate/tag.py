@@ -1,4 +1,4 @@
-"""Tag: label the pictures that a wave asks for with words of a vocabulary by CLIP zero-shot, from stored vectors."""
+"""Tag the images of a wave with words of a vocabulary, by CLIP zero-shot classification of stored vectors."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -23,7 +23,7 @@ EMBED = "embed pictures for tags"
 
 
 def use_tags(session: Session) -> None:
-    """Have the plan read tags by the recipe's scorer of them, once its words are known."""
+    """Make the plan read only tags of the recipe's scorer, once the words are known."""
     tags = session.recipe.tags
     if tags is None:
         return
@@ -34,7 +34,7 @@ def use_tags(session: Session) -> None:
 
 
 def tag(session: Session) -> None:
-    """Tag the wave's pictures with words of the recipe's vocabulary, and of the corpus where it asks for them."""
+    """Tag the wave's images with the recipe's words, and with mined words if the recipe asks for them."""
     tags = session.recipe.tags
     if tags is None:
         return
@@ -51,12 +51,15 @@ def tag(session: Session) -> None:
 
 
 def _model(tags: Tags, words: Vocabulary) -> ZeroShotTags:
+    """Return the zero-shot classifier of these words."""
     return ZeroShotTags(words.words, tags.template, tags.top_k, words.thresholds)
 
 
 def _tagger_plan(session: Session) -> tuple[Plan, Bound | None]:
-    """Return a plan that reads the tagger's vectors of pictures, and what makes them where the tagger is not the
-    recipe's CLIP; the scorer of these is registered with what is made by it."""
+    """Return a plan that reads the tagger's image vectors, and the embedding if the tagger is not the recipe's CLIP.
+
+    The embedding's scorer is registered with the next commit.
+    """
     if "tagger" not in session.recipe.models:
         return session.plan, None
     bound, scorer = embedder(session.plan, session.recipe.models["tagger"])
@@ -65,7 +68,7 @@ def _tagger_plan(session: Session) -> tuple[Plan, Bound | None]:
 
 
 def _with_vectors(session: Session) -> Plan:
-    """Return a plan that reads the tagger's vectors of the wave's pictures, which are made now where they lack."""
+    """Return a plan that reads the tagger's vectors of the wave's images, after computing missing ones."""
     plan, bound = _tagger_plan(session)
     if bound is not None:
         job = ScoreImages(decoder(session.recipe), (bound,))
@@ -76,6 +79,7 @@ def _with_vectors(session: Session) -> Plan:
 
 
 def _scorer(tags: Tags, words: Vocabulary, model: ZeroShotTags, plan: Plan) -> Scorer:
+    """Return the scorer of the tags: template, number of tags, words and vectors."""
     settings = {"template": tags.template, "top_k": tags.top_k}
     if not words.digest:
         settings |= {"vocabulary": tags.vocabulary}
@@ -85,7 +89,10 @@ def _scorer(tags: Tags, words: Vocabulary, model: ZeroShotTags, plan: Plan) -> S
 
 @dataclass(frozen=True)
 class TagPictures:
-    """A job: label image vectors of one shard, to ``tags``. ``model`` is the recipe's name of the one that does."""
+    """Job: tag the images of one shard by their vectors, into ``tags``.
+
+    ``model`` is the recipe's name of the tagger.
+    """
 
     stage: ClassVar[str] = TAGS.step
 
@@ -95,8 +102,9 @@ class TagPictures:
     model: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        """Tag the images of one item."""
         rows = read_rows(item, ["sha256", "image_vector"], "sha256")
-        seen = rows.filter(rows["image_vector"].is_valid())  # none: it was quarantined when the tagger was to see it
+        seen = rows.filter(rows["image_vector"].is_valid())  # NULL: the image was quarantined by the tagger's embedding
         words, similarities = self.zero_shot(to_vectors(seen["image_vector"]), self.clip.embed_texts)
         unseen = rows.filter(rows["image_vector"].is_null())["sha256"].to_pylist()
         nothing = [None] * len(unseen)
@@ -104,5 +112,5 @@ class TagPictures:
         return [Part("tags", score_rows(TAGS, [*seen["sha256"].to_pylist(), *unseen], values), self.scorer)]
 
     def poisoned(self, item: WorkItem) -> list[Part]:
-        """Make rows of NULLs for pictures that kill their worker: without a row a picture would be asked for again."""
+        """Make rows of NULLs for images that kill their worker: without a row they would stay pending."""
         return [Part("tags", score_rows(TAGS, list(item.keys), {}), self.scorer)]

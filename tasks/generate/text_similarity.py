@@ -1,4 +1,4 @@
-"""Score by CLIP how well a generated text fits its picture, from the picture's stored vector."""
+"""Score by CLIP how well a generated text fits its image, from the image's stored vector."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,13 +20,21 @@ from pairmill.tasks.run.session import Session
 
 
 def text_similarity_scorer(plan: Plan, score: Score) -> Scorer:
-    """Make the identity of ``score``, a similarity made from the plan's texts and vectors."""
+    """Return the scorer of ``score``, a similarity of the plan's texts and image vectors."""
     return Scorer(score.name, score.table, VERSION, {}, "", tuple(plan.scorer(name) for name in score.made_from))
 
 
 def score_texts(session: Session, plan: Plan, score: Score, texts: str, column: str, step: str = "") -> None:
-    """Score the wave's texts in ``column`` of the table ``texts``, as ``plan`` reads it: one of something else has a
-    low similarity. ``step`` is the name under which it is shown, where it is not the score's own."""
+    """Score the wave's texts against their images; a text about something else has a low similarity.
+
+    Args:
+        session: The run.
+        plan: The plan by which the texts are read.
+        score: The similarity.
+        texts: The table of the texts.
+        column: The column of the texts.
+        step: The step's displayed name, '' for the score's own.
+    """
     items = pending_text_similarity(session.lake, plan, score, texts, column)
     job = ScoreTexts(clip(session.recipe), score.table, plan.scorer(score.table), score.step)
     session.work_rounds(step or score.step, items, job)
@@ -34,8 +42,12 @@ def score_texts(session: Session, plan: Plan, score: Score, texts: str, column: 
 
 @dataclass(frozen=True)
 class ScoreTexts:
-    """A job: compare image vectors of one shard with a text of each, to ``table``, whose column has its name; ``stage``
-    is the step that complains of what kills it."""
+    """Job: compare the image vectors of one shard with one text each.
+
+    Attributes:
+        table: The table to fill; its value column has the same name.
+        stage: The step that is named in quarantine rows.
+    """
 
     model: ClassVar[str] = IMAGE_EMBEDDING.model
 
@@ -45,15 +57,17 @@ class ScoreTexts:
     stage: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        """Score the texts of one item."""
         rows = read_rows(item, ["sha256", "image_vector"], "sha256")
         scores = similarity(to_vectors(rows["image_vector"]), self.clip.embed_texts(item.inputs["texts"]))
         return [self._part(rows["sha256"].to_pylist(), item, scalars(scores))]
 
     def poisoned(self, item: WorkItem) -> list[Part]:
-        """Make rows of NULLs for pictures whose texts kill their worker: a rule on them then drops these."""
+        """Make rows of NULLs for images whose texts kill their worker: a rule on the score then drops them."""
         return [self._part(list(item.keys), item, [None] * len(item.keys))]
 
     def _part(self, keys: list[str], item: WorkItem, scores: list[float | None]) -> Part:
+        """Make the rows of the scores."""
         table = pa.table(
             {
                 "sha256": pa.array(keys, pa.string()),

@@ -1,11 +1,11 @@
-"""Vocabulary: mine words that pictures may be tagged with, and freeze them with a threshold each.
+"""Vocabulary: mine candidate tag words from the corpus, and freeze the chosen words with a threshold each.
 
-Words and thresholds are a model, like centroids: made of a hash-ranked sample of eligible sentences and pictures,
-committed, then frozen. They are made anew only when the lake holds ``association.retrain_at`` times the pictures that
-were eligible then; every kept picture is tagged again after that.
+Words and thresholds are a model, like centroids: computed from a hash-ranked sample of eligible sentences and images,
+committed, then frozen. They are renewed only when the lake has ``association.retrain_at`` times the images that were
+eligible then; every kept image is tagged again after that.
 
-The samples bound the cost, whatever the lake: some five CPU minutes to parse 200,000 sentences, and 20,000 pictures x
-20,000 words (16,000 candidates of 4,000 words to mine), 0.8 TFLOP at 1,024 dimensions, in a worker that holds CLIP.
+The samples bound the cost, whatever the size of the lake: some five CPU minutes to parse 200,000 sentences, and 20,000
+images x 20,000 words (16,000 candidates for 4,000 mined words), 0.8 TFLOP at 1,024 dimensions, in a worker with CLIP.
 """
 
 from collections import Counter
@@ -31,22 +31,23 @@ from pairmill.tasks.run.rows import scalars, to_halves
 from pairmill.tasks.run.session import Session
 
 MINE, TRAIN = "mine nouns", "train tag words"
-SENTENCES = 200_000  # a word of one sentence in 10,000 is counted 20 times, give or take 4
+SENTENCES = 200_000  # sampled: a word of one sentence in 10,000 is counted 20 times, give or take 4
 SENTENCES_AN_ITEM = 2_000
-PICTURES = 20_000  # a word's hundredth also-ran is the 200th best of these
-# Of fewer pictures a word's level would be its highest cosine, and the four that ground a word over 4 % of all. In the
-# demo world thresholds of 100 sampled pictures left 0.42 of the pictures of nothing without a tag, of 3,282 0.51.
+PICTURES = 20_000  # sampled: a word's 99th percentile of cosines is then its 200th best image
+# With fewer images that percentile would be a word's highest cosine, and the four images that ground a word over 4 % of
+# all. In the demo world, of images that show no word, thresholds from 100 sampled images left 0.42 without a tag, those
+# from 3,282 images 0.51.
 FEWEST_PICTURES = 100
 FEWEST_SENTENCES = 3
-# The best-grounded quarter of the frequent phrases is taken, so that where there are few the abstract ones fall too.
+# Candidates per mined word: the best-grounded quarter is chosen, so that abstract phrases are dropped even from a few.
 CANDIDATES = 4
 
 
 def known_vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
-    """Return the words that pictures are tagged with; None where they are to be made.
+    """Return the frozen tag vocabulary, None if it must still be computed.
 
-    ``plan`` reads the tagger's vectors. In a lake of fewer than FEWEST_PICTURES eligible pictures they are the recipe's
-    own words without thresholds, until it has grown.
+    ``plan`` reads the tagger's vectors. With fewer than FEWEST_PICTURES eligible images, returns the recipe's own words
+    without thresholds.
     """
     tags = session.recipe.tags
     assert tags is not None
@@ -58,7 +59,7 @@ def known_vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
     found = tag_words.frozen_words(session.lake, scorer.digest)
     n = training.eligible(session.lake, plan, IMAGES)
     if found is not None and n <= session.recipe.association.retrain_at * found.pictures:
-        # A version names all that it was made by, also what another run counted.
+        # A dataset version lists all of its scorers, those of earlier runs included.
         for each in (scorer, *([nouns] if nouns else [])):
             session.use(each.name, each)
         return found
@@ -72,8 +73,10 @@ def known_vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
 
 
 def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
-    """Return the words as `known_vocabulary`, made now where none are frozen or the lake has outgrown them; None in a
-    survey that finds they are to be made."""
+    """Return the tag vocabulary as `known_vocabulary`; compute it now if none is frozen or the lake has outgrown it.
+
+    Returns None in a survey where it must still be computed.
+    """
     known, tags = known_vocabulary(session, plan), session.recipe.tags
     if known is not None or tags is None:
         return known
@@ -94,6 +97,7 @@ def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
 
 
 def _scorer(tags: Tags, plan: Plan, nouns: Scorer | None) -> Scorer:
+    """Return the scorer of the words: tag settings, sample sizes, the tagger's vectors and noun counts."""
     settings = tags.model_dump(include={"vocabulary", "template", "mined", "strict"})
     settings |= {
         "seed": plan.recipe.seed,
@@ -107,7 +111,7 @@ def _scorer(tags: Tags, plan: Plan, nouns: Scorer | None) -> Scorer:
 
 
 def _mined(session: Session, nouns: Scorer) -> Counter[str]:
-    """Count the noun phrases of a sample of sentences: phrase -> sentences that hold it; none in a survey."""
+    """Count the noun phrases of a sample of sentences: phrase -> sentences that contain it. Empty in a survey."""
     n = min(SENTENCES, training.eligible(session.lake, session.plan, training.SENTENCES))
     items: list[WorkItem] = []
 
@@ -123,12 +127,13 @@ def _mined(session: Session, nouns: Scorer) -> Counter[str]:
 
 @dataclass(frozen=True)
 class CountNouns:
-    """A job: count the sentences that hold each noun phrase, to ``noun_counts``."""
+    """Job: count the sentences that contain each noun phrase, into ``noun_counts``."""
 
     op: NounPhrases
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        """Count the noun phrases of one item's texts."""
         found = self.op({"text": list(item.inputs["texts"])})["noun_phrases"]
         counts = sorted(Counter(phrase for row in found for phrase in row).items())
         rows = {
@@ -140,6 +145,7 @@ class CountNouns:
 
 
 def _train(session: Session, plan: Plan, scorer: Scorer, counts: Counter[str], n: int) -> None:
+    """Run the job that chooses the tag words and computes their thresholds."""
     tags = session.recipe.tags
     assert tags is not None
     chosen = candidates(counts, tags.vocabulary, CANDIDATES * tags.mined)
@@ -150,7 +156,7 @@ def _train(session: Session, plan: Plan, scorer: Scorer, counts: Counter[str], n
 
 
 def candidates(counts: Counter[str], own: Iterable[str], most: int) -> list[tuple[str, int]]:
-    """List the ``most`` frequent phrases that ``own`` words do not hold, in the singular or plural either."""
+    """List the ``most`` frequent phrases as (phrase, sentences), without singulars and plurals of ``own`` words."""
     known = {form for word in own for form in (word.lower(), *singulars(word.lower()))}
     new = ((phrase, n) for phrase, n in counts.items() if known.isdisjoint((phrase, *singulars(phrase))))
     return sorted(new, key=lambda each: (-each[1], each[0]))[:most]
@@ -158,9 +164,9 @@ def candidates(counts: Counter[str], own: Iterable[str], most: int) -> list[tupl
 
 @dataclass(frozen=True)
 class TrainTagWords:
-    """A job: choose the best grounded of the mined words, find all thresholds by sampled pictures; to ``tag_words``.
+    """Job: choose the best-grounded mined words and find all thresholds on sampled images, into ``tag_words``.
 
-    ``model`` is the recipe's name of the one that embeds the words.
+    ``model`` is the recipe's name of the model that embeds the words.
     """
 
     clip: Clip
@@ -170,6 +176,7 @@ class TrainTagWords:
     model: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        """Compute the rows of ``tag_words``."""
         mined: list[tuple[str, int]] = item.inputs["candidates"]
         words = [*self.tags.vocabulary, *(phrase for phrase, _ in mined)]
         vectors = self.clip.embed_texts([self.tags.template.replace("{}", word) for word in words])

@@ -1,4 +1,4 @@
-"""Waves: ask for generated texts only of pictures that may still be kept, until nothing that matters is unknown."""
+"""Waves: request generated texts only for images that may still be kept, until no unknown text matters."""
 
 from pairmill.catalog.cut import wanted
 from pairmill.catalog.cut.cut import cut
@@ -16,9 +16,9 @@ WAVE = "next wave"
 
 
 def next_wave(session: Session) -> bool:
-    """Cut by what is known, and ask for the texts that may still matter. Returns whether there are any.
+    """Cut by the known texts and request the unknown ones that may still matter; return whether there are any.
 
-    Raises RuntimeError when the wave before made none of the texts that it was asked for.
+    Raises RuntimeError when the previous wave made none of its requested texts.
     """
     calibrate(session, "image", Stage.CAPTION)
     calibrate(session, "sentence", Stage.CAPTION)
@@ -26,7 +26,8 @@ def next_wave(session: Session) -> bool:
         use(session)
     cap = cut(session.lake, without_unset_thresholds(session.plan))
     before = session.plan
-    if not wanted.unknown(session.lake):  # a number is found over all that would be kept without it, or a kill moves it
+    # A threshold is measured on all images that would be kept without it, so that a killed run finds the same one.
+    if not wanted.unknown(session.lake):
         calibrate_late(session)
     if session.plan is not before:
         cap = cut(session.lake, without_unset_thresholds(session.plan))
@@ -35,13 +36,13 @@ def next_wave(session: Session) -> bool:
     if not wanted.unknown(session.lake):
         return False
     asked = wanted.select_wave(session.lake, session.plan, cap, session.waves + 1)
-    session.waves += 1  # only now: a step that fails while it asks is tried again, and has this wave still to ask for
+    session.waves += 1  # only now: a step that fails above is retried and must request this wave again
     session.compute(WAVE, asked, lambda: None)
     return True
 
 
 def cost(session: Session) -> str:
-    """Say what the wave that was asked for costs, by the seconds that captions and fused texts took so far."""
+    """Describe the cost of the requested wave, estimated from the seconds of captions and fused texts so far."""
     asked = session.lake.query("SELECT count(*) FROM wave_asked")[0][0]
     said = f"the next wave asks for texts of {asked:,} pictures"
     shares = {session.plan.captioner(place): share for place, share in asked_shares(session.plan).items()}
@@ -53,13 +54,13 @@ def cost(session: Session) -> str:
 
 
 def _seconds_each(session: Session, key: str) -> float | None:
-    """Return the mean seconds of the plan's rows under ``key``, whose first word is their table; None without any."""
+    """Return the mean seconds of the plan's rows under ``key``, whose first word is the table; None without rows."""
     sql = f"SELECT avg(seconds) FROM {key.split(' ')[0]} WHERE scorer = ?"
     return session.lake.query(sql, (session.plan.scorer(key),))[0][0]
 
 
 def _keep_record(session: Session) -> None:
-    """Write to ``waves`` what became of the wave before, once: a step that is tried again comes here again."""
+    """Write the outcome of the previous wave to ``waves``. Idempotent, because the step may be retried."""
     seen = wanted.seen(session.lake)
     if not seen.known:
         raise RuntimeError(f"wave {session.waves} asked for texts of {seen.asked:,} pictures, and has none of them")

@@ -1,4 +1,4 @@
-"""Calibrate: give the rules that are to drop a share their numbers, as soon as all that they compare is there."""
+"""Calibrate: find the thresholds of rules that drop a share of items, once the scores that they compare exist."""
 
 from pairmill.catalog.pending import frozen_thresholds
 from pairmill.catalog.pending.frozen_thresholds import FrozenThreshold
@@ -6,25 +6,28 @@ from pairmill.catalog.recipe.plan import Check
 from pairmill.catalog.terms.score import Stage
 from pairmill.tasks.run.session import Session
 
-# What the cut keeps by now: of these, where a rule has no number yet, the first wave made texts.
+# Images that the current cut keeps: the first wave made texts for these while a rule had no threshold.
 KEPT = "(SELECT image_id, sha256 FROM cut_images WHERE dropped_by = '')"
 
 
 def calibrate(session: Session, kind: str, stage: Stage) -> None:
-    """Set the numbers of the rules on ``kind`` that apply by ``stage``, in their order: what the lake has frozen, else
-    what is found now. All its scores of earlier stages must be there; a survey goes on with what those that are
-    there come to. A rule that nothing reaches with a value stays without."""
+    """Set the thresholds of the rules on ``kind`` that apply by ``stage``, in rule order.
+
+    A threshold that is frozen in the lake is used; else it is measured now, which needs all scores of earlier stages. A
+    survey measures on the scores that exist. A rule that no item with a value reaches stays without a threshold.
+    """
     for check in frozen_thresholds.unset(session.plan, kind, stage):
         _set(session, kind, check, "")
 
 
 def calibrate_late(session: Session) -> None:
-    """Set the numbers of the rules on generated texts, over the images of the last cut: a sample by hash."""
+    """Set the thresholds of the rules on generated texts, measured on a hash sample of the images of the last cut."""
     for check in frozen_thresholds.unset(session.plan, "image", None):
         _set(session, "image", check, KEPT)
 
 
 def _set(session: Session, kind: str, check: Check, among: str) -> None:
+    """Set one rule's threshold: the frozen one, else one measured now, among the items of the query ``among``."""
     found = frozen_thresholds.frozen(session.lake, frozen_thresholds.digest(session.plan, kind, check))
     if found is None:
         found = frozen_thresholds.measured(session.lake, session.plan, kind, check, among)
@@ -36,6 +39,7 @@ def _set(session: Session, kind: str, check: Check, among: str) -> None:
 
 
 def _freeze(session: Session, kind: str, check: Check, found: FrozenThreshold) -> None:
+    """Commit a measured threshold, and add a note about it."""
     before = frozen_thresholds.by_other_scorers(session.lake, kind, check)
     commit = session.begin(f"calibrate {check.name}").commit
     row = frozen_thresholds.row(session.plan, kind, check, found, session.writer.run_id, commit)

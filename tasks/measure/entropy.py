@@ -1,11 +1,11 @@
 """Entropy: count the corpus's words once, freeze their probabilities, and score sentences by them.
 
 Probabilities are a model, like centroids: counted over every ingested sentence before any rule, shard by shard, merged,
-committed, then frozen. They are made anew only when the lake holds ``words.refresh_at`` times the sentences that were
-counted; then every sentence gets a new entropy. A shard's counts are kept: only new shards are counted.
+committed, then frozen. They are renewed only when the lake has ``words.refresh_at`` times the sentences that were
+counted; every sentence is then scored again. Counts per shard stay stored: only new shards are counted.
 
-At 2.1B sentences counting and scoring take some 70 CPU hours each (8,400 sentences a second), the merge groups some
-10^5 shards' words on disk.
+At 2.1B sentences counting and scoring take some 70 CPU hours each (8,400 sentences a second); the merge groups the
+words of some 10^5 shards on disk.
 """
 
 import functools
@@ -34,7 +34,7 @@ TRAIN = "train word probabilities"
 
 
 def score_entropy(session: Session) -> None:
-    """Bring word probabilities and every sentence's entropy up to date, where the recipe asks for it.
+    """Update word probabilities and every sentence's entropy, if the recipe uses them.
 
     Raises BadRecipe for word counts that cannot be imported.
     """
@@ -51,10 +51,13 @@ def score_entropy(session: Session) -> None:
 
 
 def _own(session: Session) -> tuple[bool, FrozenWords | None]:
-    """Return the lake's own probabilities, made now where there are none or the lake has outgrown them."""
+    """Return (False, the lake's own probabilities), computed now if there are none or the lake has outgrown them.
+
+    The flag says whether words are folded to lower case, which only imported counts may be.
+    """
     counts = Scorer("word_counts", "word_counts", COUNT_VERSION)
     shares = Scorer("word_probabilities", "word_probabilities", COUNT_VERSION, {"rarest": RAREST}, "", (counts.digest,))
-    # A version names all that it was made by, also what another run made: else a second run would publish another.
+    # A dataset version lists all of its scorers, those of earlier runs included: else a rerun would publish another.
     session.use("word_counts", counts)
     session.use("word_probabilities", shares)
     found = word_counts.frozen(session.lake, shares.digest)
@@ -75,11 +78,15 @@ def _own(session: Session) -> tuple[bool, FrozenWords | None]:
 
 
 def _freeze(session: Session, shares: Scorer, counts: str, n: int) -> None:
+    """Merge the counts of all shards and commit them as probabilities."""
     _store(session, shares, word_counts.merged(session.lake, counts, RAREST), n)
 
 
 def _imported(session: Session) -> tuple[bool, FrozenWords | None]:
-    """Return imported probabilities, kept in the lake too: what a dataset was made by must not depend on a file."""
+    """Return (whether words are folded, the imported probabilities).
+
+    They are also stored in the lake: a dataset must not depend on an outside file.
+    """
     try:
         rows, folded = imported(session.recipe.words.counts)
     except CountsError as error:
@@ -93,6 +100,7 @@ def _imported(session: Session) -> tuple[bool, FrozenWords | None]:
 
 
 def _store(session: Session, shares: Scorer, rows: pa.Table, n: int) -> None:
+    """Commit rows of probabilities, counted over ``n`` sentences (0 for imported ones)."""
     rows = rows.append_column("sentences", pa.repeat(pa.scalar(n, pa.int64()), rows.num_rows))
     item = WorkItem("words", (shares.digest, str(n)))
     session.store(TRAIN, item, [Part("word_probabilities", rows, shares.digest)])
@@ -100,11 +108,12 @@ def _store(session: Session, shares: Scorer, rows: pa.Table, n: int) -> None:
 
 @dataclass(frozen=True)
 class CountWords:
-    """A job: count the words of one shard's sentences, each as often as it stands there, to ``word_counts``."""
+    """Job: count the words of one shard's sentences, repeats included, into ``word_counts``."""
 
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        """Count the words of one item."""
         counts = count_words(text for path in item.paths for text in read_table(path, ["text"])["text"].to_pylist())
         words = sorted(counts)
         rows = {"word": pa.array(words, pa.string()), "n": pa.array([counts[word] for word in words], pa.int64())}
@@ -113,13 +122,14 @@ class CountWords:
 
 @dataclass(frozen=True)
 class ScoreEntropy:
-    """A job: score sentences of one shard by the probabilities at ``path``, to ``corpus_entropy``."""
+    """Job: score the sentences of one shard by the probabilities at ``path``, into ``corpus_entropy``."""
 
     path: str
     folded: bool
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        """Score the sentences of one item."""
         rows = read_rows(item, ["content", "text"], "content")
         batch = CorpusEntropy(load(self.path), self.folded)({"text": rows["text"].to_pylist()})
         scored = score_rows(CORPUS_ENTROPY, rows["content"].to_pylist(), dict(batch))
@@ -128,6 +138,6 @@ class ScoreEntropy:
 
 @functools.lru_cache(maxsize=2)
 def load(path: str) -> Mapping[str, float]:
-    """Load word -> share of the corpus, kept by the worker: at most 10M words, some 500,000 of a corpus of billions."""
+    """Load word -> probability, cached by the worker: at most 10M words, some 500,000 of a corpus of billions."""
     table = read_table(path, ["word", "p"])
     return dict(zip(table["word"].to_pylist(), table["p"].to_pylist(), strict=True))

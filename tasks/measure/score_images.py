@@ -1,4 +1,4 @@
-"""Score pictures: one decode feeds every score that a picture still lacks."""
+"""Score images: decode each image once for every score that it lacks."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -24,10 +24,10 @@ from pairmill.tasks.run.session import Session
 
 
 def score_images(session: Session) -> None:
-    """Compute pixel scores and CLIP vectors of the pictures that pass the rules so far, then scores from the vectors.
+    """Compute pixel scores and CLIP vectors of the images that pass the rules so far, then scores of the vectors.
 
-    Models join the pixel pass unless the recipe has a rule on a pixel score: then they are a pass of their own over
-    the survivors, because a vector costs a hundred times a sharpness.
+    Models run in the same pass as the pixel scores unless the recipe has a rule on a pixel score. With such a rule they
+    run in a second pass over the survivors, because a vector costs a hundred times as much as a sharpness.
     """
     job = image_job(session)
     clip, side = session.recipe.models["clip"], session.recipe.decoding.side
@@ -44,7 +44,7 @@ def score_images(session: Session) -> None:
 
 
 def passes(plan: Plan, scorers: tuple[Bound, ...]) -> list[tuple[Stage, tuple[str, ...]]]:
-    """List (stage, tables) of each pass over the pixels."""
+    """List the passes over the pixels as (stage, tables of the scores to compute)."""
     tables = {stage: tuple(each.score.table for each in scorers if each.score.stage == stage) for stage in Stage}
     if has_pixel_rule(plan):
         return [(stage, tables[stage]) for stage in (Stage.PIXELS, Stage.CLIP)]
@@ -52,45 +52,51 @@ def passes(plan: Plan, scorers: tuple[Bound, ...]) -> list[tuple[Stage, tuple[st
 
 
 def has_pixel_rule(plan: Plan) -> bool:
-    """Tell whether a rule of the recipe reads a pixel score."""
+    """Return whether a rule of the recipe reads a pixel score."""
     return any(check.stage == Stage.PIXELS and check.name != "readable" for check in plan.image_checks)
 
 
 def image_job(session: Session) -> "ScoreImages":
-    """Make the job with every score of the plan that is computed from pixels."""
+    """Return the job with all scores of the plan that are computed from pixels."""
     scorers = tuple(each for each in bound(session.plan, "image") if not each.score.vector_table)
     return ScoreImages(decoder(session.recipe), scorers)
 
 
 @dataclass(frozen=True)
 class ScoreImages:
-    """A model job: decode each picture once and run the scorers on the pixels, all on a CPU but a model's own half.
+    """Model job: decode each image once and run all pending scorers on its pixels.
 
-    A picture that does not decode, or is no longer where the lake refers to, gets rows of NULLs (so it is not tried
-    again) and a quarantine row; one that a model has no room for gets NULLs of that model alone.
+    Only a model's inference runs on the device, all else on CPUs. An image that does not decode, or whose bytes are no
+    longer at the place that the lake refers to, gets rows of NULLs (so that it is not pending again) and a quarantine
+    row. An image that does not fit a model's memory gets NULLs of that model only.
     """
 
     stage: ClassVar[str] = "score images"
-    item_rows: ClassVar[int] = 16_384  # 8 s of a card at 2,125 pictures a second (ViT-L-14 on an H200)
+    item_rows: ClassVar[int] = 16_384  # 8 s of a GPU at 2,125 images a second (ViT-L-14 on an H200)
 
     decode: Decode
     scorers: tuple[Bound, ...]
 
     @property
     def model(self) -> str:
+        """The recipe's name of the model, '' without one."""
         return model_of(self.scorers)
 
     def __call__(self, item: WorkItem) -> Iterable[Part]:
+        """Score an item piece after piece, in this thread."""
         return one_by_one(self, item)
 
     def load(self) -> None:
+        """Load the models."""
         scored.load(self.scorers)
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
+        """Yield the bytes of the item's images in batches of ``rows``, 0 for the model's batch size."""
         for shas, datas in batches(item, rows or scored.batch_size(self._wanted(item.tables))):
             yield Piece(tuple(shas), (datas, item.tables))
 
     def prepare(self, piece: Piece) -> Scored:
+        """Decode the images, run the scorers without a model and prepare the models' input."""
         datas, tables = piece.data
         decoded = [data if isinstance(data, Fault) else self.decode(data) for data in datas]
         named = list(zip(piece.keys, decoded, strict=True))
@@ -103,16 +109,21 @@ class ScoreImages:
         return scored.prepare(wanted, batch, piece.keys, good, bad)
 
     def infer(self, ready: Scored) -> Scored:
+        """Launch the models."""
         return scored.infer(ready)
 
     def fetch(self, running: Scored) -> Scored:
+        """Wait for the models."""
         return scored.fetch(running)
 
     def parts(self, item: WorkItem, found: list[Scored]) -> Iterable[Part]:
+        """Turn all pieces into one part per score, and the faults into quarantine rows."""
         return score_parts(self._wanted(item.tables), found, self.stage)
 
     def poisoned(self, item: WorkItem) -> list[Part]:
+        """Make rows of NULLs for images that kill their worker, so that they are not pending again."""
         return null_parts(self._wanted(item.tables), item.keys)
 
     def _wanted(self, tables: tuple[str, ...]) -> list[Bound]:
+        """Return the scorers of these tables."""
         return [each for each in self.scorers if each.score.table in tables]

@@ -1,4 +1,4 @@
-"""Score sentences: flags and counts, a parser, a language model, CLIP, each over what passes the rules so far."""
+"""Score sentences stage by stage (flags, parser, language model, CLIP), each on what passes the rules so far."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,12 +19,15 @@ from pairmill.tasks.run.session import Session
 
 
 def score_sentences(session: Session) -> None:
-    """Score in a pass a stage, each over what passes the rules so far: these drop most web sentences after the first,
-    which costs a thousandth of a model's; a language model reads what a parser's rules leave, CLIP what its own do."""
+    """Score sentences in one pass per stage, each over the sentences that pass the rules so far.
+
+    The rules drop most web sentences after the first pass, which costs a thousandth of a model's. A language model then
+    reads what the parser's rules leave, and CLIP what the language model's rules leave.
+    """
     scorers = [each for each in bound(session.plan, "sentence") if not each.score.vector_table]
     for stage in RUN_AT["sentence"]:
         job = ScoreSentences(tuple(each for each in scorers if each.score.stage == stage))
-        if not job.scorers:  # nobody asks for a parse, or for a language model's score
+        if not job.scorers:  # the recipe uses no score of this stage (parser, language model)
             continue
         calibrate(session, "sentence", stage)
         tables = [each.score.table for each in job.scorers]
@@ -33,15 +36,15 @@ def score_sentences(session: Session) -> None:
     score_vectors(session, "sentence")
 
 
-# Sentences that a worker holds at once: of like length, they fill a model's batches.
+# Sentences in a worker's memory at once: enough of similar length to fill a model's batches.
 PIECE = 16_384
 
 
 @dataclass(frozen=True)
 class ScoreSentences:
-    """A model job: score sentence texts of one shard, to the tables that lack them.
+    """Model job: score the sentences of one shard into the tables that lack them.
 
-    A sentence that a model has no room for gets NULLs (so it is not tried again) and a quarantine row.
+    A sentence that does not fit a model's memory gets NULLs (so that it is not pending again) and a quarantine row.
     """
 
     item_rows: ClassVar[int] = PIECE
@@ -50,39 +53,50 @@ class ScoreSentences:
 
     @property
     def stage(self) -> str:
+        """The step's name."""
         return self.scorers[0].score.step
 
     @property
     def model(self) -> str:
+        """The recipe's name of the model, '' without one."""
         return model_of(self.scorers)
 
     def __call__(self, item: WorkItem) -> Iterable[Part]:
+        """Score an item piece after piece, in this thread."""
         return one_by_one(self, item)
 
     def load(self) -> None:
+        """Load the models."""
         scored.load(self.scorers)
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
+        """Yield the item's texts in batches of ``rows``, 0 for PIECE."""
         table = read_rows(item, ["content", "text"], "content")
         for batch in table.to_batches(rows or PIECE):
             keys = batch["content"].to_pylist()
             yield Piece(tuple(keys), ({"text": batch["text"].to_pylist()}, item.tables))
 
     def prepare(self, piece: Piece) -> Scored:
+        """Run the scorers without a model and prepare the models' input."""
         batch, tables = piece.data
         return scored.prepare(self._wanted(tables), batch, piece.keys, list(range(len(piece.keys))), [])
 
     def infer(self, ready: Scored) -> Scored:
+        """Launch the models."""
         return scored.infer(ready)
 
     def fetch(self, running: Scored) -> Scored:
+        """Wait for the models."""
         return scored.fetch(running)
 
     def parts(self, item: WorkItem, found: list[Scored]) -> Iterable[Part]:
+        """Turn all pieces into one part per score, and the faults into quarantine rows."""
         return score_parts(self._wanted(item.tables), found, self.stage)
 
     def poisoned(self, item: WorkItem) -> list[Part]:
+        """Make rows of NULLs for sentences that kill their worker, so that they are not pending again."""
         return null_parts(self._wanted(item.tables), item.keys)
 
     def _wanted(self, tables: tuple[str, ...]) -> list[Bound]:
+        """Return the scorers of these tables."""
         return [each for each in self.scorers if each.score.table in tables]

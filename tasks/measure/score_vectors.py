@@ -1,4 +1,4 @@
-"""Score vectors: run small heads on CLIP's vectors, without reading the picture or the sentence again."""
+"""Score vectors: run small heads on stored CLIP vectors, without reading images or sentences again."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from pairmill.tasks.run.session import Session
 
 
 def score_vectors(session: Session, kind: str) -> None:
-    """Compute every score of ``kind`` ('image', 'sentence') whose op reads vectors; one pass each, over small files."""
+    """Compute the scores of ``kind`` ('image', 'sentence') whose op reads vectors, one pass over small files each."""
     for each in bound(session.plan, kind):
         if each.score.vector_table:
             pending = pending_vectors(session.lake, session.plan, each.score)
@@ -23,11 +23,12 @@ def score_vectors(session: Session, kind: str) -> None:
 
 @dataclass(frozen=True)
 class ScoreVectors:
-    """A job: score vectors of one shard, to one table; NULLs where there is no vector."""
+    """Job: score the vectors of one shard into one table; NULLs where there is no vector."""
 
     scorer: Bound
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        """Score the vectors of one item."""
         score = self.scorer.score
         (column,) = score.reads
         rows = read_rows(item, [score.key, column], score.key)

@@ -1,9 +1,9 @@
-"""Export a captioner's captions: WebDataset tars with the pictures, or Parquet tables. What a later run adds goes into
-further files; finished ones are not written again.
+"""Export a captioner's captions as WebDataset tars with the images, or as Parquet tables.
 
-`progress.json` remembers the finished files and a digest of what their rows said, so a killed export continues where it
-was; `manifest.json` comes last. The mark says whose export this is. A file whose rows say something else by now is made
-anew, and with a picture that has gone all behind it: a takedown must reach them.
+Captions of later runs go into further files; finished files are not written again. `progress.json` lists the finished
+files with a digest of their rows, so a killed export resumes; `manifest.json` comes last. A mark file identifies the
+export. A file whose rows have changed is rewritten. After the removal of an image all later files are rewritten too: a
+takedown must reach them.
 """
 
 import io
@@ -32,7 +32,7 @@ _FILE = re.compile(r"captions-\d{6}\.(tar|parquet)")
 
 @dataclass(frozen=True)
 class CaptionsExported:
-    """The export at ``uri``: its files, captions and bytes; ``left_out`` counts by status what is not in it."""
+    """A finished export at ``uri``: its files, captions and bytes; ``left_out`` counts other captions by status."""
 
     uri: str
     files: int
@@ -42,14 +42,14 @@ class CaptionsExported:
 
     @property
     def said(self) -> str:
-        """One line for people."""
+        """A one-line summary for people."""
         left = ", ".join(f"{n:,} {status}" for status, n in self.left_out.items())
         also = f"; left out, as they stand in the lake: {left}" if left else ""
         return f"{self.uri}: {self.rows:,} captions in {self.files:,} files, {self.bytes / 1e6:,.1f} MB{also}"
 
 
 def check_captions_place(lake: Lake, scorer: str, to: str, format: Format) -> None:
-    """Raise PairmillError unless ``to`` is empty or holds this lake's captions of this captioner in that format."""
+    """Raise PairmillError unless ``to`` is empty or has this lake's captions of this captioner in that format."""
     place = Destination(to)
     if f"{place.uri}/".startswith(lake.data_path):
         raise PairmillError(f"'{place.uri}' lies in the data of the lake itself. Give another folder.")
@@ -69,13 +69,15 @@ def export_captions(
     format: Format = "webdataset",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CaptionsExported:
-    """Write the captions of ``scorer`` with status ok to the folder or s3:// prefix ``to``; the caller holds the lease.
+    """Write the captions of ``scorer`` with status ok to the folder or s3:// prefix ``to``. The caller holds the lease.
 
-    A distinct picture is one row, however often it occurs. webdataset: `captions-000000.tar` of at most 10,000 samples
-    and 1 GB, each `{sha256}.jpg` (or png, webp, …: the original bytes), `.txt` (the caption) and `.json`
-    (CAPTION_COLUMNS). parquet: `captions-000000.parquet`, the same columns without the bytes. Memory as for a dataset.
+    Each distinct image is one row, however often it occurs. Memory is as for a dataset's export.
 
-    Raises PairmillError when the place cannot be written or holds anything else, or a picture's bytes are gone.
+    webdataset: `captions-000000.tar` of at most 10,000 samples and 1 GB, each `{sha256}.jpg` (or png, webp, …: the
+    original bytes), `.txt` (the caption) and `.json` (CAPTION_COLUMNS). parquet: `captions-000000.parquet`, the same
+    columns without the bytes.
+
+    Raises PairmillError when the destination cannot be written or has other content, or when an image's bytes are gone.
     """
     check_captions_place(lake, scorer, to, format)
     place = Destination(to)
@@ -93,11 +95,12 @@ def export_captions(
 
 
 def _whose(lake: Lake, scorer: str, format: str) -> dict[str, Any]:
+    """Return the content of the export's mark file: lake, captioner and format."""
     return {"lake": exports.lake_id(lake), "captions": scorer, "format": format}
 
 
 def _head(lake: Lake, scorer: str, format: str) -> dict[str, Any]:
-    """Make what a list of files begins with: whose they are, and which model said it, with what settings."""
+    """Return the head of a file list: the mark's content, and the model and settings of the captioner."""
     rows = lake.query("SELECT settings, model FROM scorers WHERE digest = ? LIMIT 1", (scorer,))
     settings, model = rows[0] if rows else ("{}", "")
     return {**_whose(lake, scorer, format), "model": model, "settings": json.loads(settings)}
@@ -106,7 +109,7 @@ def _head(lake: Lake, scorer: str, format: str) -> dict[str, Any]:
 def _write_new(
     lake: Lake, scorer: str, place: Destination, format: Format, progress: Callable[[int, int], None]
 ) -> list[Written]:
-    """Write the files that the place does not hold yet, and return all."""
+    """Write the files that are missing or outdated; return all files."""
     place.write_json(MARK, _whose(lake, scorer, format))
     head = _head(lake, scorer, format)
     sizes = caption_rows.sizes(lake)
@@ -116,8 +119,8 @@ def _write_new(
     todo = [(n, end - file.rows, end) for n, (file, end) in enumerate(zip(files, ends, strict=True)) if not digests[n]]
     todo += [(len(files) + n, done + first, done + last) for n, (first, last) in enumerate(spans(sizes[done:], format))]
     if todo or not files:
-        place.remove(MANIFEST)  # it lists other files than there will be
-        place.write_list(PROGRESS, head | {"digests": digests}, files)  # what is made anew is not held from here on
+        place.remove(MANIFEST)  # outdated from here on
+        place.write_list(PROGRESS, head | {"digests": digests}, files)  # marks the outdated files as such
     first_new = min((first for _, first, _ in todo), default=len(sizes))
     paths = caption_rows.picture_paths(lake, first_new) if format == "webdataset" else {}
     for n, first, last in todo:
@@ -138,8 +141,10 @@ def _write_new(
 
 
 def _listed(lake: Lake, place: Destination, n_rows: int) -> tuple[list[Written], list[str]]:
-    """Return the finished files, as far as there are rows for them, and the digest of each one's rows, '' of a file
-    that is not there or whose rows say something else by now."""
+    """Return the finished files that still have rows, and the digest of each file's rows.
+
+    The digest is '' for a file that is missing or whose rows have changed.
+    """
     listing, files, digests, first = place.read_json(PROGRESS), [], [], 0
     for row, was in zip(listing.get("files", []), listing.get("digests", []), strict=False):
         file = Written(**row)
@@ -154,6 +159,7 @@ def _listed(lake: Lake, place: Destination, n_rows: int) -> tuple[list[Written],
 
 
 def _write_table(table: pa.Table, out: HashingFile) -> None:
+    """Write captions as Parquet."""
     buffer = io.BytesIO()
     pq.write_table(table.select(list(CAPTION_COLUMNS)), buffer, compression="zstd")
     out.write(buffer.getvalue())

@@ -1,4 +1,4 @@
-"""Write a strip of captions beside their pictures: one HTML file that needs nothing else."""
+"""Write captions beside their images as one self-contained HTML file."""
 
 import os
 from collections import Counter
@@ -13,10 +13,11 @@ LONGEST = 2000  # characters shown of one caption
 
 
 def write_strip(lake: Lake, recipe: Recipe, captions: list[dict[str, Any]], path: str) -> str:
-    """Write ``captions``, rows of `catalog.ask.captioned.first_captions`, to the local file ``path``; return that path.
+    """Write ``captions``, rows of `catalog.ask.captioned.first_captions`, to the local file ``path``; return the path.
 
-    The file makes no request and holds the pictures as JPEGs of some 6 KB each: share it as you would these. Reads the
-    shards that hold the pictures; raises SourceError when a source that the lake refers to cannot be reached.
+    The file makes no requests and embeds the images as JPEGs of some 6 KB each: share it only as you would share the
+    images. Reads the shards that have the images. Raises SourceError when a source that the lake refers to cannot be
+    reached.
     """
     captioner = recipe.captioners[0]
     pictures = thumbnails(lake, [(row["sha256"], row["shard"]) for row in captions])

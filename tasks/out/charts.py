@@ -1,4 +1,4 @@
-"""Compute the geometry of the report's charts: bars, lines and labels, which its template draws."""
+"""Compute the geometry of the report's charts (bars, lines, labels) for the template to draw."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,10 @@ from pairmill.catalog.ask.histogram import Histogram, passing
 
 @dataclass(frozen=True)
 class Bar:
-    """The bar of bin ``at``: ``height`` in [0, 100], ``falls`` when the rule drops its values, ``title`` as tooltip."""
+    """The bar of histogram bin ``at``.
+
+    ``height`` is in [0, 100]; ``falls`` when the rule drops the bin's values; ``title`` is the tooltip.
+    """
 
     at: int
     height: float
@@ -20,7 +23,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Mark:
-    """A threshold: ``left`` is its position in percent of the axis; one ``beyond`` the axis is drawn at its edge."""
+    """A threshold at ``left`` percent of the axis; one that is ``beyond`` the axis is drawn at its edge."""
 
     left: float
     label: str
@@ -29,7 +32,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chart:
-    """A histogram to draw: a bar a bin, the thresholds, and the labels of the axis's two ends."""
+    """A histogram to draw: one bar per bin, the thresholds, and the labels of the axis's two ends."""
 
     rule: str
     title: str
@@ -42,17 +45,17 @@ class Chart:
 
 
 def number(value: float | Decimal | None) -> str:
-    """Format a number, DuckDB's decimals too: whole from 100 on, else three significant digits; None as a dash."""
+    """Format a number or DuckDB decimal: whole from 100 on, else three significant digits; None as a dash."""
     if value is None:
         return "–"
     if abs(value) >= 100:
         return f"{value:,.0f}"
-    value = float(f"{value:.12g}") + 0.0  # an edge found by steps is 10.9500000000001, and -0.0 is a plain 0
+    value = float(f"{value:.12g}") + 0.0  # removes rounding errors of bin edges (10.9500000000001) and -0.0
     return f"{value:.0f}" if value == int(value) else f"{value:.3g}"
 
 
 def chart(histogram: Histogram) -> Chart:
-    """Lay out one histogram as bars of linear height, at least 1.5 of 100 for a bin that is not empty."""
+    """Lay out a histogram as bars of linear height; a bin that is not empty has at least 1.5 of 100."""
     tallest = max(histogram.counts)
     low, high = passing(histogram.quantity, histogram.whole)
     bars = []
@@ -79,25 +82,31 @@ def chart(histogram: Histogram) -> Chart:
 
 
 def _ends(histogram: Histogram) -> tuple[float, float]:
-    """Return what the axis's ends are labelled. The outer bins may begin before the first value and end behind the
-    last, so that a threshold lies on an edge; no value is shown there that none has, an aspect ratio below 1 say."""
+    """Return the values at which the axis's two ends are labelled.
+
+    The outer bins may extend beyond the data, so that a threshold lies on a bin edge. Labels stay within the data,
+    because an aspect ratio below 1, for example, does not exist.
+    """
     known = (histogram.quantity.low, histogram.quantity.high)
     start, end = histogram.start, _end(histogram) - (1 if histogram.whole else 0)
     shown = [value for value in known if value is not None and start <= value <= end]
     first, last = min([histogram.lowest, *shown]), max([histogram.highest, *shown])
-    least = 1e-9 * (end - start)  # an edge that is found by steps misses the value that lies on it by so little
+    least = 1e-9 * (end - start)  # tolerance for rounding errors of bin edges
     return (first if first >= start - least else start), (last if last <= end + least else end)
 
 
 def _end(histogram: Histogram) -> float:
+    """Return the end of the last bin."""
     return histogram.start + len(histogram.counts) * histogram.width
 
 
 def _height(count: int, tallest: int) -> float:
+    """Return a bar's height in [0, 100]."""
     return round(max(100 * count / tallest, 1.5), 2) if count else 0.0
 
 
 def _range(histogram: Histogram, bin: int) -> str:
+    """Format the range of values of a bin."""
     first, last = _ends(histogram)
     start = max(first, histogram.start + bin * histogram.width)
     end = histogram.start + (bin + 1) * histogram.width
@@ -109,6 +118,7 @@ def _range(histogram: Histogram, bin: int) -> str:
 
 
 def _mark(histogram: Histogram, edge: float, value: float) -> Mark:
+    """Lay out a threshold at ``edge``, labelled with ``value``; an arrow points beyond the axis."""
     left = 100 * (edge - histogram.start) / (_end(histogram) - histogram.start)
     beyond = not -1e-6 <= left <= 100 + 1e-6
     arrow = "" if not beyond else (" →" if left > 100 else "← ")
@@ -118,7 +128,16 @@ def _mark(histogram: Histogram, edge: float, value: float) -> Mark:
 
 @dataclass(frozen=True)
 class Clusters:
-    """Cluster sizes to draw: heights in [0, 100] before and after balance, largest first; ``cap`` is a line's."""
+    """Cluster sizes to draw, largest first.
+
+    Attributes:
+        n: Number of clusters.
+        bars: (height before balance, height after, tooltip), heights in [0, 100].
+        cap: Height of the cap's line.
+        most: The cap as text.
+        largest: The largest size as text.
+        is_log: Whether heights are logarithmic.
+    """
 
     n: int
     bars: tuple[tuple[float, float, str], ...]
@@ -129,7 +148,7 @@ class Clusters:
 
 
 def clusters(n: int, sizes: Sequence[tuple[int, int, int]], cap: int) -> Clusters | None:
-    """Lay out sizes (rank, before, after), with logarithmic heights when the largest is over 20 times the median."""
+    """Lay out cluster sizes (rank, before, after); logarithmic if the largest is over 20 times the median."""
     if not sizes:
         return None
     largest = max(before for _, before, _ in sizes)

@@ -1,4 +1,4 @@
-"""Write files to a local folder or an s3:// prefix, each whole or absent."""
+"""Write files to a local folder or an s3:// prefix; each file appears complete or not at all."""
 
 import hashlib
 import json
@@ -16,16 +16,16 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import EXPORT_LISTS
 
 MANIFEST, PROGRESS = EXPORT_LISTS
-# Gives up after some 20 s without an answer.
+# Gives up after some 20 s without a response.
 _S3: dict[str, Any] = {"config_kwargs": {"connect_timeout": 5, "retries": {"total_max_attempts": 4}}}
-# What is written as an address, or nearly: `s3:/bucket`, `S3://bucket`, `gs://bucket`. One letter is a drive.
+# Looks like an address: `s3:/bucket`, `S3://bucket`, `gs://bucket`. A single letter would be a drive.
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/|s3:", re.IGNORECASE)
 _TROUBLE = (OSError, BotoCoreError, ClientError)
 
 
 @dataclass(frozen=True)
 class Written:
-    """One finished file; ``sha256`` of its bytes in 64 hex digits."""
+    """A finished file; ``sha256`` of its bytes in 64 hex digits."""
 
     name: str
     rows: int
@@ -43,6 +43,7 @@ class HashingFile:
         self.n_bytes = 0
 
     def write(self, data: bytes) -> int:
+        """Write bytes; return their number."""
         self._digest.update(data)
         self.n_bytes += len(data)
         with self._explaining_errors():
@@ -50,14 +51,15 @@ class HashingFile:
         return len(data)
 
     def written(self, name: str, rows: int) -> Written:
+        """Describe the file as finished, with its size and sha256."""
         return Written(name, rows, self.n_bytes, self._digest.hexdigest())
 
 
 class Destination:
-    """The folder of an export: ``uri`` is an absolute local path or an s3:// prefix, without a slash at its end.
+    """The folder of an export: ``uri`` is an absolute local path or an s3:// prefix, without a trailing slash.
 
-    Every method raises PairmillError with the remedy when the place cannot be read or written, and so does making one
-    of an address that is neither.
+    Every method raises PairmillError with the remedy when the folder cannot be read or written. So does the constructor
+    for an address that is neither.
     """
 
     def __init__(self, uri: str) -> None:
@@ -73,7 +75,7 @@ class Destination:
 
     @contextmanager
     def _explaining_errors(self, *expected: type[Exception]) -> Iterator[None]:
-        """Turn errors of disk and S3, but for those ``expected``, into a PairmillError with the remedy."""
+        """Convert disk and S3 errors, except those ``expected``, into a PairmillError with the remedy."""
         try:
             yield
         except expected:
@@ -88,13 +90,14 @@ class Destination:
             ) from error
 
     def prepare(self) -> None:
+        """Create the folder if it is local."""
         if self._is_local:
             with self._explaining_errors():
                 os.makedirs(self._root, exist_ok=True)
 
     @contextmanager
     def file(self, name: str) -> Iterator[HashingFile]:
-        """Open a new file for writing; it appears under ``name`` only when the body ends without an error."""
+        """Open a new file for writing; it appears under ``name`` only if the body ends without an error."""
         path = f"{self._root}/{name}"
         place = f"{path}.part" if self._is_local else path
         with self._explaining_errors():
@@ -110,15 +113,16 @@ class Destination:
             raise
 
     def _discard(self, file: Any, place: str) -> None:
+        """Drop an unfinished file."""
         if self._is_local:
             file.close()
             os.remove(place)
         else:
-            file.closed = True  # an fsspec file closes itself when it is forgotten: that would upload the half of it
+            file.closed = True  # else fsspec closes the file when it is collected, which uploads the half of it
             file.discard()
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """Read a small JSON file; {} when there is none or it is no JSON object."""
+        """Read a small JSON file; {} if it does not exist or is no JSON object."""
         try:
             with self._explaining_errors(FileNotFoundError):
                 content = json.loads(self._filesystem.cat_file(f"{self._root}/{name}"))
@@ -131,11 +135,12 @@ class Destination:
         self.write_json(name, {**head, "files": [asdict(file) for file in files]})
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
+        """Write ``content`` as a JSON file."""
         with self.file(name) as out:
             out.write(json.dumps(content, indent=1).encode() + b"\n")
 
     def holds(self, file: Written) -> bool:
-        """Whether the file exists at its size; its bytes are not read again."""
+        """Return whether the file exists with its size; its bytes are not read again."""
         try:
             with self._explaining_errors(FileNotFoundError):
                 return self._filesystem.info(f"{self._root}/{file.name}")["size"] == file.bytes
@@ -143,11 +148,12 @@ class Destination:
             return False
 
     def remove(self, name: str) -> None:
+        """Remove a file, if it exists."""
         with suppress(FileNotFoundError), self._explaining_errors(FileNotFoundError):
             self._filesystem.rm_file(f"{self._root}/{name}")
 
     def names(self) -> list[str]:
-        """List the files and folders that are there, sorted; [] where there is no such folder."""
+        """List the names of the files and folders there, sorted; [] if the folder does not exist."""
         self._filesystem.invalidate_cache()
         try:
             with self._explaining_errors(FileNotFoundError):

@@ -1,9 +1,9 @@
 """Export a published dataset: WebDataset tars for training, or Parquet tables in RealSyn's columns.
 
-Files are numbered and written one after the other, each whole or absent. `progress.json` remembers the finished ones,
-so a killed export continues where it was; `manifest.json` comes last, so an export without it is not finished. Equal
-versions give equal bytes, manifest included. The mark, which comes first, says whose export this is: another one is not
-written over it, nor over anything else.
+Files are numbered and written one after another, each complete or absent. `progress.json` lists the finished ones, so a
+killed export resumes; `manifest.json` comes last, so an export without it is unfinished. Equal versions give equal
+bytes, manifest included. A mark file, written first, identifies the export: an export never overwrites another export
+or other files.
 """
 
 import io
@@ -29,14 +29,14 @@ from pairmill.tasks.out.webdataset_tars import write_tar
 Format = Literal["webdataset", "parquet"]
 Captions = Literal["chosen", "all"]
 TAR_ROWS, TAR_BYTES = 10_000, 1_000_000_000
-TABLE_ROWS = 100_000  # some 100 MB a file, which is what is held in memory
+TABLE_ROWS = 100_000  # some 100 MB a file, all of it in memory
 REALSYN = ("raw_image_url", "text1", "text2", "text3", "syn_text")
 SUFFIX = {"webdataset": "tar", "parquet": "parquet"}
 
 
 @dataclass(frozen=True)
 class Exported:
-    """The export at ``uri``: its number of files, pairs and bytes, without the manifest."""
+    """A finished export at ``uri``: its numbers of files, pairs and bytes, without the manifest."""
 
     uri: str
     files: int
@@ -54,23 +54,26 @@ def export(
     progress: Callable[[int, int], None] = lambda done, total: None,
     captions: Captions = "chosen",
 ) -> Exported:
-    """Write ``name`` at ``version`` (None: the newest) to the folder or s3:// prefix ``to``, which is empty or holds
-    this lake's export of that version in that format, be it unfinished.
+    """Write version ``version`` (None: the newest) of dataset ``name`` to the folder or s3:// prefix ``to``.
+
+    ``to`` must be empty or have this lake's export of that version in that format, finished or not. Finished files are
+    not written again.
 
     webdataset: `NAME-vV-000000.tar` of at most 10,000 samples and 1 GB, each `{image_id}.jpg` (or png, webp, … : the
-    original bytes), `.json` (all columns of the pair) and `.txt` (text1), in the order of the shards that hold the
-    bytes, so neighbours come from near documents: shuffle shards and samples while training. parquet:
-    `NAME-vV-000000.parquet`, RealSyn's columns, then ids, texts, statuses and similarities, by image_id; no picture
-    bytes. ``captions`` 'all' adds a column `captions`, also to the `.json`: of each captioner that described the
-    picture, in the recipe's order, its name, text (NULL unless its status is ok), status, and similarity where the lake
-    holds one.
+    original bytes), `.json` (all columns of the pair) and `.txt` (text1). Samples are in the order of the shards that
+    have the bytes, so neighbours come from near documents: shuffle shards and samples while training. parquet:
+    `NAME-vV-000000.parquet`, RealSyn's columns, then ids, texts, statuses and similarities, by image_id; no image
+    bytes.
 
-    One process; memory is one file's rows and the pictures that they take from one shard, 1 GB at most. Finished files
-    are not written again. Holds the lease while it writes (waits ``wait_seconds`` for it): it ends with a row in
-    ``exports``, and no takedown may pass it by.
+    ``captions`` 'all' adds a column `captions`, also to the `.json`: for each captioner that captioned the image, in
+    the recipe's order, its name, text (NULL unless its status is ok), status, and similarity where the lake has one.
 
-    Raises PairmillError when there is no such dataset, when the place cannot be written or holds anything else, when a
-    picture's bytes are gone, or when the version was amended meanwhile; LeaseHeld when another process keeps the lease.
+    Runs in one process; memory is one file's rows and their images from one shard, 1 GB at most. Holds the lease while
+    it writes (waits ``wait_seconds`` for it): the export is recorded in ``exports``, and no takedown may happen in
+    between.
+
+    Raises PairmillError when the dataset does not exist, the destination cannot be written or has other content, an
+    image's bytes are gone, or the version was amended meanwhile; LeaseHeld when another process keeps the lease.
     """
     if format not in SUFFIX:
         raise PairmillError(f"there is no export format '{format}'; write {' or '.join(SUFFIX)}.")
@@ -93,29 +96,29 @@ def export(
 
 
 def _whose(lake: Lake, dataset: Dataset, format: str, captions: str) -> dict[str, Any]:
-    """Make the mark of an export: the lake's own id, and what it holds. An amended version stays the same export."""
+    """Return the content of the export's mark file: lake and dataset. An amended version stays the same export."""
     holds = {"dataset": dataset.name, "version": dataset.version, "format": format, **_more_captions(captions)}
     return {"lake": exports.lake_id(lake), **holds}
 
 
 def _more_captions(captions: str) -> dict[str, str]:
-    """Return what the lists of an export say of its captions; {} where it has the chosen ones, as all had before."""
+    """Return the entry of an export's lists for its captions; {} for the chosen ones, as in lists of older versions."""
     return {} if captions == "chosen" else {"captions": captions}
 
 
 def _check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dict[str, Any], amended: bool) -> None:
-    """Raise PairmillError unless the place is empty or holds this very export; by its lists where it has no mark."""
+    """Raise PairmillError unless the folder is empty or has this very export; without a mark its lists decide."""
     if f"{place.uri}/".startswith(lake.data_path):
         raise PairmillError(f"'{place.uri}' lies in the data of the lake itself. Give another folder.")
     names = [name for name in place.names() if name != f"{MARK}.part"]
     if not names:
         return
     held = [place.read_json(name) for name in (MARK, MANIFEST, PROGRESS) if name in names]
-    # A copy of a lake has its id: what both published since then differs in its content.
+    # A copied lake has the same id: versions that both published since then differ in their content digest.
     if held and held[0] == whose and (amended or all(_is_of(each, head, "content_digest") for each in held[1:])):
         return
     if held and MARK not in names and all(_is_of(each, head) for each in held):
-        return  # of an older Pairmill, which left no mark
+        return  # written by an older Pairmill, which wrote no mark
     if told := next((each for each in held if each.keys() >= {"dataset", "version", "format"}), None):
         kind = " with all captions" if "captions" in told else ""
         same = _is_of(told, whose, "dataset", "version", "format") and ("captions" in told) == ("captions" in whose)
@@ -127,11 +130,12 @@ def _check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: di
 
 
 def _is_of(listing: dict[str, Any], head: dict[str, Any], *keys: str) -> bool:
+    """Return whether a list has the values of ``head`` for ``keys``, all keys by default."""
     return all(key in listing and listing[key] == head[key] for key in keys or head)
 
 
 def _head(dataset: Dataset, format: str, captions: str) -> dict[str, Any]:
-    """Make the part of the manifest that identifies an export."""
+    """Return the part of the manifest that identifies an export."""
     return {
         "dataset": dataset.name,
         "version": dataset.version,
@@ -149,7 +153,7 @@ def _finished(place: Destination, head: dict[str, Any]) -> list[Written]:
 
 
 def _listed_files(place: Destination, listing: dict[str, Any], head: dict[str, Any]) -> list[Written]:
-    """Return the files that a manifest or progress.json lists, if it is of this content and all exist; else []."""
+    """Return the files of a manifest or progress.json if it is of this content and all files exist, else []."""
     if any(listing.get(key) != value for key, value in head.items()):
         return []
     files = [Written(**file) for file in listing.get("files", [])]
@@ -165,7 +169,7 @@ def _write_all(
     whose: dict[str, Any],
     with_captions: str,
 ) -> list[Written]:
-    """Write the files that progress.json does not list yet, and return all."""
+    """Write the files that progress.json does not list yet; return all files."""
     format = head["format"]
     place.prepare()
     place.write_json(MARK, whose)
@@ -193,7 +197,7 @@ def _write_all(
 
 
 def _remove_strays(place: Destination, dataset: Dataset, files: list[Written]) -> None:
-    """Remove files that an earlier, larger state of this version left behind."""
+    """Remove files of an earlier, larger state of this version."""
     known = {file.name for file in files}
     ours = re.compile(rf"(?={re.escape(f'{dataset.name}-v{dataset.version}-')}).+?{EXPORT_FILE}")
     for name in place.names():
@@ -202,7 +206,7 @@ def _remove_strays(place: Destination, dataset: Dataset, files: list[Written]) -
 
 
 def spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
-    """Divide pairs into files: yield (first, end) of each one's rows, at least one row a file."""
+    """Divide pairs into files; yield each file's (first, end) rows, at least one row a file."""
     most_rows = TAR_ROWS if format == "webdataset" else TABLE_ROWS
     ends = np.cumsum(sizes)
     first = 0

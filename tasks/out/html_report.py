@@ -1,4 +1,4 @@
-"""Write the report of a published dataset: one HTML file that needs nothing else."""
+"""Write the report of a published dataset as one self-contained HTML file."""
 
 import hashlib
 import json
@@ -30,12 +30,12 @@ _STEPS = {
 
 
 def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
-    """Write the report of ``dataset`` at ``version`` to the local file ``path`` and return that path.
+    """Write the report of ``dataset`` at ``version`` to the local file ``path``; return the path.
 
-    The file makes no request: pictures are embedded as small JPEGs, charts are inline SVG, and its own
-    policy forbids scripts and requests. It holds texts and pictures of the dataset, so share it as you would these.
-    Every query is an aggregate or a bounded sample, so the file stays under 3 MB at any size of lake; the dearest reads
-    are one pass over each score's column and over the shards that hold the 24 pictures. Needs no write access.
+    The file makes no requests: images are embedded as small JPEGs, charts are inline SVG, and its content policy
+    forbids scripts and requests. It contains texts and images of the dataset, so share it only as you would share
+    these. Every query is an aggregate or a bounded sample, so the file stays under 3 MB at any size of lake. The most
+    expensive reads are one pass over each score's column and over the shards of the 24 images. Needs no write access.
 
     Raises PairmillError when the lake has no such dataset.
     """
@@ -52,7 +52,7 @@ def write_report(lake: Lake, dataset: str, version: int, path: str) -> str:
 
 
 def is_report_of(path: str, dataset: Dataset) -> bool:
-    """Whether the file is a whole report of this very version: not damaged, and not of another lake's of that name."""
+    """Return whether the file is an undamaged report of this version, not of another lake's version of that name."""
     try:
         with open(path, "rb") as file:
             content = file.read()
@@ -63,11 +63,12 @@ def is_report_of(path: str, dataset: Dataset) -> bool:
 
 
 def _seal(html: bytes, dataset: Dataset) -> str:
+    """Return the checksum of a report and the version that it is of."""
     return hashlib.sha256(f"{dataset} {dataset.run_id} {dataset.content_digest}".encode() + html).hexdigest()
 
 
 def template(name: str) -> jinja2.Template:
-    """Load a template of this folder, with all values escaped: texts and addresses come from the web."""
+    """Load a template of this folder, which escapes all values: texts and addresses come from the web."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(os.path.dirname(os.path.abspath(__file__))),
         autoescape=True,
@@ -108,7 +109,7 @@ def _content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
 
 
 def _funnels(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, list[dict[str, Any]]]:
-    """Funnel rows by kind: the rule, its condition, items in, dropped and left, and their percent of the first."""
+    """Return the funnel's rows by kind: rule, condition, items in, dropped and left, and percentages of the first."""
     recipe = plan.recipe
     asks = _STEPS | {
         "duplicate": f"the best of its group (phash within {recipe.duplicates.phash} bits, or cosine from "
@@ -131,12 +132,13 @@ def _funnels(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, list[dict[st
 
 
 def _balanced(cap: int, asked: Balance) -> str:
-    """Say what the cap asks of a picture."""
+    """Format the balance cap's condition for the funnel."""
     solved = f", the smallest cap that makes {asked.target:,} in all" if asked.target else ""
     return f"among the {cap} drawn of its cluster{solved}"
 
 
 def _share(part: int, total: int) -> float:
+    """Return a percentage, 0 for an empty total."""
     return round(100 * part / total, 3) if total else 0.0
 
 
@@ -153,14 +155,17 @@ def _gallery(lake: Lake, dataset: Dataset, seed: int) -> list[dict[str, Any]]:
 
 
 def _scorer(row: dict[str, Any]) -> dict[str, Any]:
+    """Parse a scorer's settings and libraries."""
     return {**row, "settings": json.loads(row["settings"]), "libraries": json.loads(row["libraries"])}
 
 
 def _yaml(recipe: str) -> str:
+    """Format a recipe's JSON as YAML."""
     return yaml.safe_dump(json.loads(recipe), sort_keys=False, allow_unicode=True, width=100)
 
 
 def _size(n: float | None) -> str:
+    """Format a number of bytes."""
     n = float(n or 0)
     for unit in ("B", "KB", "MB", "GB", "TB"):
         if n < 1000 or unit == "TB":
@@ -170,6 +175,7 @@ def _size(n: float | None) -> str:
 
 
 def _duration(seconds: float | None) -> str:
+    """Format a duration in seconds."""
     if not seconds:
         return "–"
     if seconds < 120:

@@ -1,4 +1,4 @@
-"""Make small JPEGs of pictures, to embed in a page as data: URLs."""
+"""Make small JPEGs of images, to embed in a page as data: URLs."""
 
 import base64
 import io
@@ -13,13 +13,14 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.tasks.run.payloads import payloads
 
-SIDE = 160  # pixels of the longer side: 24 of them are some 150 KB
+SIDE = 160  # pixels of the longer side; 24 thumbnails take some 150 KB
 
 
 def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, str]:
-    """Make data: URLs by sha256 for ``wanted`` (sha256, shard); none for bytes that are no longer at their source.
+    """Return data: URLs by sha256 for ``wanted`` (sha256, shard).
 
-    A shard is read up to its last wanted picture. Raises SourceError when a source cannot be reached.
+    Images whose bytes are no longer at their source are left out. A shard is read up to its last wanted image. Raises
+    SourceError when a source cannot be reached.
     """
     keys: dict[str, list[str]] = defaultdict(list)
     for sha256, shard in wanted:
@@ -36,7 +37,7 @@ def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, str]:
 
 
 def thumbnail(data: bytes) -> str:
-    """Make a JPEG data: URL with the longer side at most SIDE pixels; '' when ``data`` does not decode."""
+    """Return a JPEG data: URL with the longer side at most SIDE pixels; '' if ``data`` does not decode."""
     pixels = Decode(side=SIDE, mode="scaled")(data)
     if isinstance(pixels, Fault):
         return ""

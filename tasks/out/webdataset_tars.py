@@ -1,4 +1,4 @@
-"""Write pairs as a WebDataset tar: for each a picture, a .json and a .txt of one base name."""
+"""Write pairs as a WebDataset tar: an image, a .json and a .txt file of one base name for each pair."""
 
 import io
 import json
@@ -20,8 +20,7 @@ _EXTENSION = {"jpeg": "jpg", "tiff": "tif"}
 
 @dataclass(frozen=True)
 class Sample:
-    """What of a row goes where: the column that names the sample, the one whose text is its .txt, and those of its
-    .json."""
+    """The columns of a row that make a sample: its base name, the text of its .txt, and the columns of its .json."""
 
     name: str = "image_id"
     text: str = "text1"
@@ -34,12 +33,12 @@ PAIR = Sample()
 def write_tar(
     rows: list[dict[str, Any]], paths: dict[str, tuple[str, ...]], out: HashingFile, sample: Sample = PAIR
 ) -> None:
-    """Write pairs, in order of their shards, as samples; ``paths`` are the files with the pictures' bytes by shard.
+    """Write rows, sorted by shard, as samples; ``paths`` are the files with the images' bytes, by shard.
 
-    Holds in memory the pictures that these rows take from one shard. The bytes of the tar depend on the rows alone.
-    Raises PairmillError when a picture's bytes are gone or cannot be read.
+    Memory is the images that these rows take from one shard. The tar's bytes depend on the rows alone. Raises
+    PairmillError when an image's bytes are gone or cannot be read.
     """
-    stream: Any = out  # `w|` only ever writes
+    stream: Any = out  # mode `w|` never reads or seeks
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
         for shard, group in groupby(rows, key=lambda row: row["shard"]):
             pairs = list(group)
@@ -49,7 +48,7 @@ def write_tar(
 
 
 def _pictures(shard: str | None, pairs: list[dict[str, Any]], paths: dict[str, tuple[str, ...]]) -> dict[str, bytes]:
-    """Read the pictures of the pairs of one shard, by sha256."""
+    """Read the images of one shard's pairs, by sha256."""
     keys = tuple(sorted({pair["sha256"] for pair in pairs}))
     found: dict[str, bytes] = {}
     try:
@@ -69,7 +68,7 @@ def _pictures(shard: str | None, pairs: list[dict[str, Any]], paths: dict[str, t
 
 
 def _add_sample(tar: tarfile.TarFile, pair: dict[str, Any], picture: bytes, sample: Sample) -> None:
-    """Append one sample (WebDataset's word): three files of one base name, side by side."""
+    """Append one WebDataset sample: three adjacent files of one base name."""
     columns = {name: pair[name] for name in (*sample.columns, "captions") if name in pair}
     members = {
         _EXTENSION.get(pair["format"], pair["format"]): picture,
@@ -78,5 +77,6 @@ def _add_sample(tar: tarfile.TarFile, pair: dict[str, Any], picture: bytes, samp
     }
     for extension, data in members.items():
         member = tarfile.TarInfo(f"{pair[sample.name]}.{extension}")
-        member.size = len(data)  # owner, group and time are 0 and the mode 0644 by themselves
+        member.size = len(data)  # the defaults are reproducible: owner, group and time 0, mode 0644
+
         tar.addfile(member, io.BytesIO(data))

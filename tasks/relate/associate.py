@@ -1,17 +1,18 @@
-"""Associate: find for every picture the nearest sentences of the clusters it probes, and score the best by CLIP.
+"""Associate: find the nearest sentences of each image in the clusters that it probes, and score the best by CLIP.
 
-Worked range by range of sentence clusters: a worker holds one range of the sentence index and the pictures routed into
-it. What came since the range was last searched has a higher commit number: new pictures meet all sentences of the
-range, old pictures only the new sentences. A picture's candidates of all ranges and runs are ranked together by SQL.
+Runs range by range of sentence clusters: a worker loads one range of the sentence index and the images routed to it.
+Rows that came after the last search of the range have a higher commit number. New images are compared with all
+sentences of the range, old images only with new sentences. SQL ranks an image's candidates of all ranges and runs
+together.
 
-Where sentences are grouped (`sentence_duplicates`), a candidate stands for its group: a picture keeps the nearest
-sentence of each of its nearest groups, and the cut gives the group's keeper in its place. Near copies would crowd the
-others out: of 1,000 pictures near a sentence with 30 planted copies (cosine 0.99) the nearest 12 candidates left 619
-without any text when a candidate that is not the keeper falls, and all of them with one text when the keeper takes its
-place; 48 candidates left 2 % with fewer than three, for four times the storage, and 100 copies would crowd out these
-too; 12 groups left every picture three. Groups are facts, of no rule, so the candidates are. Groups that later
-sentences join leave a picture that was searched before with fewer candidates than a search of all would: beside
-centroids the one reason for which A, then B may differ from A and B.
+With grouped sentences (`sentence_duplicates`) a candidate stands for its group: an image keeps the nearest sentence of
+each of its nearest groups, and the cut replaces it with the group's keeper. Near copies would crowd out other
+candidates. Measured on 1,000 images near a sentence with 30 planted copies (cosine 0.99): 12 candidates without groups
+left 619 images without a text if candidates that are not the keeper are dropped, and all with one text if the keeper
+replaces them; 48 candidates left 2 % with fewer than three texts for four times the storage, and 100 copies would crowd
+out these too; 12 groups left every image three texts. Groups are facts that depend on no rule, and so are candidates.
+When later sentences join groups, an image that was searched before has fewer candidates than a search of everything
+would find. Beside centroids this is the only reason why ingesting A, then B may differ from ingesting both.
 """
 
 from dataclasses import dataclass
@@ -37,13 +38,13 @@ from pairmill.tasks.run.session import Session
 
 
 def associate(session: Session) -> None:
-    """Search every range that has something new, then score each picture against its best texts."""
+    """Search every cluster range with new rows, then score each image against its best texts."""
     search(session)
     score_similarity(session)
 
 
 def search(session: Session) -> None:
-    """Search every range of sentence clusters that has new rows, to ``match_candidates``."""
+    """Search every range of sentence clusters that has new rows, into ``match_candidates``."""
     association = session.recipe.association
     sentences, routes = session.plan.scorer(SENTENCES.clusters), session.plan.scorer("image_routes")
     settings = {"candidates": 4 * association.top_k}
@@ -74,12 +75,13 @@ def search(session: Session) -> None:
 
 @dataclass(frozen=True)
 class Search:
-    """A job: search one range of sentence clusters for the pictures routed into it, to ``match_candidates``."""
+    """Job: search one range of sentence clusters for the images routed to it, into ``match_candidates``."""
 
     candidates: int
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        """Search one range."""
         columns = ["key", "cluster", "index_vector", "commit"]
         sentence_files, route_files = item.inputs["files"]
         sentences = read_range(sentence_files, columns, *item.inputs["range"]).sort_by(
@@ -96,7 +98,10 @@ class Search:
         return [Part("match_candidates", pa.concat_tables(found), self.scorer)]
 
     def _search(self, pictures: pa.Table, sentences: pa.Table, groups: np.ndarray) -> pa.Table:
-        """Find each picture's best of the clusters it is routed to: a picture has one row a probed cluster."""
+        """Find each image's best sentences in the clusters that it probes.
+
+        ``pictures`` has one row per image and probed cluster.
+        """
         keys, first, member = np.unique(pictures["key"].to_numpy().astype(str), return_index=True, return_inverse=True)
         if not len(keys) or not sentences.num_rows:
             return _matches([], [], [])
@@ -111,7 +116,7 @@ class Search:
 
 
 def _groups(keys: pa.ChunkedArray, paths: tuple[str, ...], span: tuple[int, int]) -> np.ndarray:
-    """Return a number a sentence, (n,) int64: equal in one group of the files ``paths``, else its own."""
+    """Return a group number per sentence, (n,) int64, by the files ``paths``; an ungrouped sentence has its own."""
     if not paths:
         return np.arange(len(keys))
     rows = read_range(paths, ["content", "group_id", "cluster"], *span)
@@ -122,7 +127,7 @@ def _groups(keys: pa.ChunkedArray, paths: tuple[str, ...], span: tuple[int, int]
 
 
 def _probes(member: np.ndarray, clusters: np.ndarray, n: int) -> np.ndarray:
-    """Return each picture's cluster numbers, (n, most probes in this range) int64, -1 where it has fewer."""
+    """Return each image's cluster numbers, (n, most probes in this range) int64, padded with -1."""
     order = np.lexsort((clusters, member))
     member, clusters = member[order], clusters[order]
     place = np.arange(len(member)) - np.searchsorted(member, member)
@@ -132,6 +137,7 @@ def _probes(member: np.ndarray, clusters: np.ndarray, n: int) -> np.ndarray:
 
 
 def _matches(keys, content, similarities) -> pa.Table:
+    """Make rows of ``match_candidates``."""
     return pa.table(
         {
             "sha256": pa.array(keys, pa.string()),
@@ -144,7 +150,7 @@ def _matches(keys, content, similarities) -> pa.Table:
 
 
 def score_similarity(session: Session) -> None:
-    """Score ``alt_similarity``, ``match_similarity`` and their best for pictures whose matches or alt texts are new."""
+    """Score ``alt_similarity``, ``match_similarity`` and their maximum for images with new matches or alt texts."""
     made_from = tuple(session.plan.scorer(name) for name in IMAGE_SIMILARITY.made_from)
     table = IMAGE_SIMILARITY.table
     digest = session.use(table, Scorer(IMAGE_SIMILARITY.name, table, similarity.VERSION, {}, "", made_from))
@@ -154,7 +160,7 @@ def score_similarity(session: Session) -> None:
 
 @dataclass(frozen=True)
 class ScoreSimilarity:
-    """A job: compare image vectors of one shard with their alt texts, to ``image_similarity``; NULL without a text."""
+    """Job: compare image vectors of one shard with their alt texts, into ``image_similarity``; NULL without a text."""
 
     model: ClassVar[str] = IMAGE_EMBEDDING.model
 
@@ -162,6 +168,7 @@ class ScoreSimilarity:
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        """Score the images of one item."""
         rows = read_rows(item, ["sha256", "image_vector"], "sha256")
         images = to_vectors(rows["image_vector"])
         owners = [n for n, texts in enumerate(item.inputs["alt_texts"]) for _ in texts]

@@ -1,12 +1,12 @@
-"""Give pictures the clusters that balance caps: of those that the cut lets through to the cap, duplicates gone.
+"""Assign images to the clusters that balance caps, which are trained on the images that survive the cut up to the cap.
 
-The clusters in which duplicates are searched cannot be these: a picture that stands there a thousand times has clusters
-of its own copies, of which a cap then keeps one. RealSyn trains on the pairs that its last filter left; here it is on
-the survivors of all that is known before anything is generated, so that no cluster waits for a generated text.
+The clusters for the search of duplicates do not fit: an image that occurs there a thousand times has clusters of its
+own copies, of which a cap would then keep one. RealSyn trains on the pairs that its last filter leaves; here the sample
+is the survivors of all rules on facts known before generation, so that no cluster waits for a generated text.
 
-Centroids are trained and frozen as in `cluster.py`. Every picture with a vector is assigned, a duplicate too: whom a
-rule lets through is then a matter of a cut, and an assignment costs little (at RealSyn's size 11 CPU-hours, of 202M
-pictures; of survivors alone it would be some less). No vector is written again, since nothing is searched here.
+Centroids are trained and frozen as in `cluster.py`. Every image with a vector is assigned, duplicates included:
+which of them survive is then up to each cut, and an assignment is cheap (11 CPU-hours for RealSyn's 202M images, little
+less for survivors alone). Vectors are not written again, because nothing is searched here.
 """
 
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ from pairmill.tasks.run.session import Session
 
 
 def cluster_survivors(session: Session) -> None:
-    """Bring the centroids and clusters of balance up to date.
+    """Update the centroids and clusters of balance.
 
-    What is new is assigned before the cut that counts survivors: clusters are among its facts, which are then the same
-    in every later cut of the run, and joined once.
+    New images are assigned before the cut that counts survivors. Clusters are among the cut's facts, which are then the
+    same in every later cut of the run and are joined once.
     """
     calibrate(session, "image", Stage.CAPTION)
     calibrate(session, "sentence", Stage.CAPTION)
@@ -41,16 +41,18 @@ def cluster_survivors(session: Session) -> None:
 
 
 def _assign(session: Session, model: Trained) -> None:
+    """Assign new vectors to their nearest centroid of ``model``."""
     digest = assigned_by(session, SURVIVORS, model, SURVIVORS.clusters, probes=1)
     assign(session, SURVIVORS, SURVIVORS.clusters, digest, AssignNearest(Nearest(SURVIVORS, model.path, 1), digest))
 
 
 @dataclass(frozen=True)
 class AssignNearest:
-    """A job: assign vectors of one shard to their nearest centroid, to ``clusters``."""
+    """Job: assign vectors of one shard to their nearest centroid, into ``clusters``."""
 
     nearest: Nearest
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        """Assign the vectors of one item."""
         return [Part("clusters", self.nearest.clusters(*self.nearest(item)), self.scorer)]

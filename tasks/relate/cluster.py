@@ -1,14 +1,14 @@
-"""Cluster: train centroids once, then give every vector its nearest ones.
+"""Cluster: train centroids once, then assign every vector to its nearest ones.
 
-Sentences have clusters to be found in, pictures have some in which their duplicates are; both stand before any
-duplicate is known. The clusters that balance caps are others, of what is left: `tasks.relate.balance`.
+Sentence clusters are searched for matches, image clusters for duplicates; both exist before any duplicate is known. The
+clusters that balance caps are different ones, of the survivors: `tasks.relate.balance`.
 
 Centroids are a model: trained on a hash-ranked sample of the eligible rows, committed, then frozen. They are retrained
-only when the eligible rows outgrow those at training ``retrain_at`` times.
+only when the eligible rows exceed ``retrain_at`` times those at training.
 
-What is searched is written to ``vector_index`` as it is assigned: the same vectors sorted by cluster, shard by shard,
-so that a cluster range is read by skipping row groups. At 800M sentences a range touches one row group of every file;
-merging the files a range (one full shuffle) is what to add when that many opens cost more than the search.
+Vectors that are searched are written to ``vector_index`` when they are assigned: sorted by cluster, shard by shard, so
+that a cluster range is read by skipping row groups. At 800M sentences a range reads one row group of every file. If
+that many opens cost more than the search, merge the files of a range (one full shuffle).
 """
 
 import functools
@@ -32,29 +32,29 @@ from pairmill.tasks.run.rows import on_disk, read_rows, read_table, to_blobs, to
 from pairmill.tasks.run.session import Session
 
 SAMPLE_A_CENTROID = 256  # faiss's own bound: more points a centroid move it by less than its noise
-# With two levels a sample of 2M x 256 vectors of 1,024 dimensions would take a terabyte of scratch disk; faiss advises
-# 39 at the least.
+# For two-level clustering: 2M x 256 vectors of 1,024 dimensions would take a terabyte of scratch disk. faiss advises at
+# least 39 points a centroid.
 SAMPLE_OF_TWO_LEVELS = 64
 ITERATIONS = 20
-# Rows to a cluster of every lake before it could be set: not among the settings, so that its centroids stay in use.
+# The fixed rows per cluster of older lakes. This value is left out of the settings, so that their centroids stay valid.
 FORMER_PER_CLUSTER = 40
 
 
 @dataclass(frozen=True)
 class Clustering:
-    """Clusters to train of ``kind``: one for each ``per_cluster`` eligible rows, ``at_most`` so many."""
+    """Number of clusters to train for ``kind``: one per ``per_cluster`` eligible rows, but no more than ``at_most``."""
 
     kind: Kind
     at_most: int
     per_cluster: int
 
     def of(self, n: int) -> int:
-        """Return the number of clusters of ``n`` rows: one at the least."""
+        """Return the number of clusters for ``n`` rows, at least one."""
         return min(self.at_most, max(1, n // self.per_cluster))
 
 
 def cluster(session: Session) -> None:
-    """Bring centroids, clusters and the three indices (sentences, images, images among sentences) up to date."""
+    """Update centroids, clusters and the three indices: sentences, images, images among sentence clusters."""
     calibrate(session, "image", Stage.ASSOCIATE)
     calibrate(session, "sentence", Stage.ASSOCIATE)
     among, alike = session.recipe.association, session.recipe.duplicates
@@ -68,19 +68,21 @@ def cluster(session: Session) -> None:
 
 
 def trained(session: Session, clustering: Clustering) -> Trained | None:
-    """Return the frozen centroids, trained now where there are none or the lake has outgrown them."""
+    """Return the frozen centroids; train them now if there are none or too many rows were added since training."""
     return grown(session, clustering, frozen(session, clustering))
 
 
 def frozen(session: Session, clustering: Clustering) -> Trained | None:
-    """Return the centroids that the lake holds, None where there are none."""
+    """Return the centroids of this lake, None if none are trained."""
     scorer = centroid_scorer(session, clustering)
     return training.trained(session.lake, session.use(clustering.kind.centroids, scorer))
 
 
 def grown(session: Session, clustering: Clustering, found: Trained | None) -> Trained | None:
-    """Return ``found``, or centroids trained now where there are none or the lake has outgrown them; None in a survey
-    that finds they are to be trained, and where nothing is eligible."""
+    """Return ``found``, or new centroids if ``found`` is None or too many rows were added since its training.
+
+    Returns None in a survey where training is pending, and where no row is eligible.
+    """
     kind = clustering.kind
     n = training.eligible(session.lake, session.plan, kind)
     if found is not None and not outgrown(session, found, n):
@@ -100,11 +102,12 @@ def grown(session: Session, clustering: Clustering, found: Trained | None) -> Tr
 
 
 def outgrown(session: Session, found: Trained, n: int) -> bool:
-    """Tell whether ``n`` eligible rows ask for another training."""
+    """Return whether ``n`` eligible rows exceed ``retrain_at`` times those at the training."""
     return n > session.recipe.association.retrain_at * found.eligible
 
 
 def centroid_scorer(session: Session, clustering: Clustering) -> Scorer:
+    """Return the scorer of the centroids: their number, seed, iterations and embedding."""
     settings = {"clusters": clustering.at_most, "seed": session.recipe.seed, "iterations": ITERATIONS}
     if clustering.per_cluster != FORMER_PER_CLUSTER:
         settings["per_cluster"] = clustering.per_cluster
@@ -114,7 +117,10 @@ def centroid_scorer(session: Session, clustering: Clustering) -> Scorer:
 
 
 def train(session: Session, kind: Kind, scorer: Scorer, k: int, n: int) -> None:
-    """Train ``k`` centroids on a sample on disk (TMPDIR): k-means holds one group of it at a time."""
+    """Train ``k`` centroids on a sample on disk (in TMPDIR), of which k-means loads one group at a time.
+
+    ``n`` is the number of eligible rows, stored to detect when the lake has outgrown the centroids.
+    """
     each = SAMPLE_A_CENTROID if k <= kmeans.FLAT_LIMIT else SAMPLE_OF_TWO_LEVELS
     with TemporaryDirectory(prefix="pairmill-") as folder:
         sample = on_disk(training.sample_blocks(session.lake, session.plan, kind, each * k), Path(folder) / "sample")
@@ -133,13 +139,13 @@ def train(session: Session, kind: Kind, scorer: Scorer, k: int, n: int) -> None:
 
 
 def index(session: Session, kind: Kind, model: Trained, name: str, probes: int) -> None:
-    """Give each vector of ``kind`` that has none its ``probes`` nearest centroids of ``model``, to be searched by."""
+    """Assign each unassigned vector of ``kind`` to its ``probes`` nearest centroids of ``model``, and index it."""
     digest = assigned_by(session, kind, model, name, probes)
     assign(session, kind, name, digest, Index(Nearest(kind, model.path, probes), digest))
 
 
 def assigned_by(session: Session, kind: Kind, model: Trained, name: str, probes: int) -> str:
-    """Have the plan read the clusters ``name`` as assigned by ``model``; return their scorer's digest."""
+    """Make the plan read only clusters ``name`` that ``model`` assigned; return the digest of their scorer."""
     made_from = (session.plan.scorer(kind.table), model.digest)
     settings = {"probes": probes, "routed": model.k > kmeans.FLAT_LIMIT}
     return session.use(name, Scorer(name, "clusters", kmeans.ASSIGN_VERSION, settings, "", made_from))
@@ -153,35 +159,36 @@ def assign(session: Session, kind: Kind, name: str, digest: str, job: Job) -> No
 
 @dataclass(frozen=True)
 class Nearest:
-    """Find the nearest ``probes`` of the centroids in a file for the vectors of one item."""
+    """Find the ``probes`` nearest centroids of each vector of an item."""
 
     kind: Kind
     centroids: str
     probes: int
 
     def __call__(self, item: WorkItem) -> tuple[pa.Table, np.ndarray]:
-        """Return the rows read, with ``kind.key`` and ``kind.column``, and their clusters (n, probes), -1 for none."""
+        """Return the item's rows (``kind.key``, ``kind.column``) and their cluster numbers (n, probes), -1 for none."""
         rows = read_rows(item, [self.kind.key, self.kind.column], self.kind.key)
         centroids, router = load_centroids(self.centroids)
         return rows, kmeans.assign(to_vectors(rows[self.kind.column]), centroids, self.probes, router)
 
     def clusters(self, rows: pa.Table, nearest: np.ndarray) -> pa.Table:
-        """Make rows of ``clusters``: the nearest of each."""
+        """Make rows of ``clusters`` from the nearest centroid of each vector."""
         kinds = pa.repeat(self.kind.kind, len(rows))
         return pa.table({"kind": kinds, "key": rows[self.kind.key], "cluster": pa.array(nearest[:, 0], pa.int32())})
 
 
 @dataclass(frozen=True)
 class Index:
-    """A job: assign vectors of one shard, to ``clusters`` (the nearest) and ``vector_index`` (all probes)."""
+    """Job: assign the vectors of one shard, into ``clusters`` (the nearest) and ``vector_index`` (all probes)."""
 
     nearest: Nearest
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        """Assign the vectors of one item."""
         rows, nearest = self.nearest(item)
         keys, blobs = rows[self.nearest.kind.key], rows[self.nearest.kind.column]
-        at, probe = np.nonzero(nearest >= 0)  # a routed vector may have met fewer centroids than it has probes
+        at, probe = np.nonzero(nearest >= 0)  # the router may find fewer centroids than there are probes
         found = pa.table(
             {
                 "key": keys.take(pa.array(at)),
@@ -196,10 +203,11 @@ class Index:
 
 @functools.lru_cache(maxsize=2)
 def load_centroids(path: str) -> tuple[np.ndarray, kmeans.Router | None]:
-    """Load (k, d) float32 in the order of their numbers, kept by the worker (2M x 1024: 8 GB), and a router for many.
+    """Load the centroids (k, d) float32 by cluster number, and a router above 65,536 of them; cached by the worker.
 
-    Past 65,536 centroids an exact scan costs over 100 MFLOP a vector; the router looks at the 16 nearest of sqrt(k)
-    groups and finds the same centroid for 99.97 % of topical vectors.
+    2M centroids of 1,024 dimensions take 8 GB. An exact scan of more than 65,536 centroids costs over 100 MFLOP a
+    vector. The router searches the 16 nearest of sqrt(k) groups instead; it finds the same centroid for 99.97 % of
+    topical vectors.
     """
     table = read_table(path, ["cluster", "vector"]).sort_by("cluster")
     centroids = to_vectors(table["vector"])
@@ -207,5 +215,5 @@ def load_centroids(path: str) -> tuple[np.ndarray, kmeans.Router | None]:
 
 
 def range_name(first: int, last: int) -> str:
-    """Return the shard name of a range of clusters."""
+    """Return the shard name of a cluster range."""
     return text_id("clusters", str(first), str(last))

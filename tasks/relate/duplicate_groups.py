@@ -1,11 +1,11 @@
-"""Join near-equal items of one kind into groups: edges inside clusters, and the connected components of all edges.
+"""Join near-equal items of one kind into groups: edges inside clusters, then the connected components of all edges.
 
-Edges are facts and append-only: a run compares only what came after the last comparison (by commit number), with
-everything. Groups are written whole when edges came; the cut picks the keeper.
+Edges are facts and append-only: a run compares only rows that came after the last comparison (by commit number), with
+all rows. Groups are rewritten as a whole when there are new edges; the cut chooses each group's keeper.
 
-Grouping is one process's work: 16 bytes a member, 24 an edge and 16 more a member while they are joined. Of 800M
-sentences, of which as in RealSyn a quarter are copies, some 350M have an edge; with three edges each that is 35 GB, and
-beyond such a machine it stops.
+Grouping runs in one process: 16 bytes a member, 24 an edge, and 16 more a member while they are joined. 800M sentences,
+a quarter of them copies as in RealSyn, have some 350M members with an edge; with three edges each that takes 35 GB, the
+largest size that fits such a machine.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.rows import read_range, to_halves
 from pairmill.tasks.run.session import Session
 
-# An item's id is 32 hex digits, kept as the bytes that they stand for.
+# An item's id has 32 hex digits; in memory it is 16 raw bytes.
 KEY_BYTES, NAMES_AT_ONCE = 16, 2**24
 DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 Arranged = Callable[[pa.Table], Iterable[pa.Table]]
@@ -32,10 +32,16 @@ Arranged = Callable[[pa.Table], Iterable[pa.Table]]
 
 @dataclass(frozen=True)
 class Family:
-    """What is grouped: vectors of ``kind``; ``edges`` and ``groups`` are the tables that hold the result.
+    """A kind of items to group by near-equality, with the tables, scorers and steps of the grouping.
 
-    ``perceptual`` and ``semantic`` name the scorers of the two kinds of edges; ``steps`` say under which names edges of
-    either kind and the groups are worked on; ``noun`` is the plural of a member.
+    Attributes:
+        kind: The vectors that are compared.
+        noun: The plural of a member, for messages.
+        edges: The table of edges.
+        groups: The table of groups.
+        perceptual: The scorer's name of perceptual edges.
+        semantic: The scorer's name of semantic edges.
+        steps: The names of three steps: perceptual edges, semantic edges, grouping.
     """
 
     kind: Kind
@@ -48,12 +54,12 @@ class Family:
 
 
 def find_semantic(session: Session, family: Family, cosine: float, max_group: int) -> None:
-    """Find edges between vectors of ``cosine`` or more that meet in a cluster, range by range."""
+    """Find edges between vectors in a common cluster with a cosine of at least ``cosine``, range by range."""
     index = session.plan.scorer(family.kind.clusters)
     model = training.trained(session.lake, session.plan.scorer(family.kind.centroids))
     if model is None:
         return
-    # Of a cluster with very many alike each keeps its nearest `max_group`.
+    # In a cluster of very many near-equal vectors each keeps edges to its nearest `max_group` only.
     settings = {"cosine": cosine, "max_group": max_group}
     scorer = Scorer(family.semantic, family.edges, semantic.VERSION, settings, "", (index,))
     digest = session.use(family.semantic, scorer)
@@ -72,7 +78,7 @@ def find_semantic(session: Session, family: Family, cosine: float, max_group: in
 
 @dataclass(frozen=True)
 class SemanticEdges:
-    """A job: find edges in one cluster range of the index, between pairs of one cluster with at least one new end."""
+    """Job: find edges in one cluster range of the index, between pairs in a common cluster, at least one end new."""
 
     threshold: float
     max_group: int
@@ -80,6 +86,7 @@ class SemanticEdges:
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
+        """Find the edges of one range."""
         first, last = item.inputs["range"]
         rows = read_range(item.paths, ["key", "cluster", "index_vector", "commit"], first, last)
         keys, first_row, member = np.unique(rows["key"].to_numpy(), return_index=True, return_inverse=True)
@@ -99,9 +106,9 @@ class SemanticEdges:
 
 
 def regroup(session: Session, family: Family, max_group: int, arranged: Arranged) -> None:
-    """Group connected members over all edges; components over ``max_group`` keep only their tighter edges.
+    """Group connected members over all edges. Components over ``max_group`` keep only their tighter edges.
 
-    ``arranged`` gives the groups' rows as they are to be stored.
+    ``arranged`` splits the rows of groups into the tables to store, in their order.
     """
     compared = (session.plan.scorer(name) for name in (family.perceptual, family.semantic))
     scorers = tuple(filter(None, compared))
@@ -122,7 +129,7 @@ def regroup(session: Session, family: Family, max_group: int, arranged: Arranged
 
 
 def _joined(session: Session, family: Family, max_group: int, scorers: tuple[str, ...]) -> pa.Table:
-    """Return a row a member: its key, ``group_id`` and ``group_size``; a group's members stand together."""
+    """Return one row per member (key, ``group_id``, ``group_size``), sorted by group."""
     keys, left, right, looseness = duplicate_edges.edges(session.lake, family.edges, scorers)
     labels, oversized = components.recut(len(keys), (left, right), looseness, max_group)
     for part in oversized:
@@ -135,9 +142,9 @@ def _joined(session: Session, family: Family, max_group: int, scorers: tuple[str
 
 
 def _groups(key: str, keys: pa.ChunkedArray, labels: np.ndarray) -> pa.Table:
-    """Make rows of groups. A group's id is its smallest member, so it does not depend on the order of union.
+    """Make the rows of groups. A group's id is its smallest member, independent of the order of union.
 
-    Keys come in order: the first of a label is the smallest.
+    Keys are sorted, so the first member of a label is the smallest.
     """
     order = np.argsort(labels, kind="stable")
     _, starts, sizes = np.unique(labels[order], return_index=True, return_counts=True)
@@ -157,7 +164,7 @@ def edges(
     kind: str,
     digest: str,
 ) -> Part:
-    """Make rows of a table of edges. None at all is a partition without rows: it counts as compared."""
+    """Make the rows of an edge table. A part without rows still records the comparison."""
     rows = {
         "a": left,
         "b": right,
@@ -168,12 +175,13 @@ def edges(
 
 
 def names(keys: pa.ChunkedArray, rows: np.ndarray) -> pa.ChunkedArray:
-    """Write out the 32 hex digits of the keys at ``rows``; no text of Python is made."""
+    """Return the 32 hex digits of the keys at ``rows``, without creating Python strings."""
     portions = [rows[at : at + NAMES_AT_ONCE] for at in range(0, len(rows), NAMES_AT_ONCE)]
     return pa.chunked_array([_names(keys, portion) for portion in portions], pa.string())
 
 
 def _names(keys: pa.ChunkedArray, rows: np.ndarray) -> pa.Array:
+    """Return the hex digits of the keys at ``rows``, at most NAMES_AT_ONCE of them."""
     taken = keys.take(pa.array(rows))
     octets = np.frombuffer(b"".join(_data(chunk) for chunk in taken.chunks), np.uint8).reshape(-1, KEY_BYTES)
     digits = np.empty((len(octets), 2 * KEY_BYTES), np.uint8)
@@ -183,6 +191,6 @@ def _names(keys: pa.ChunkedArray, rows: np.ndarray) -> pa.Array:
 
 
 def _data(chunk: pa.Array) -> bytes:
-    """Return the bytes of a chunk of keys, one behind the other."""
+    """Return the concatenated bytes of a chunk of keys."""
     held = chunk.cast(pa.binary(KEY_BYTES))
     return held.buffers()[1].slice(held.offset * KEY_BYTES, len(held) * KEY_BYTES).to_pybytes() if len(held) else b""

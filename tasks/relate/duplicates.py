@@ -1,4 +1,4 @@
-"""Group duplicates: near-equal pictures by perceptual hash and by embedding, joined into groups."""
+"""Group duplicate images: near-equal images by perceptual hash and by embedding, joined into groups."""
 
 import numpy as np
 
@@ -30,8 +30,11 @@ def group_duplicates(session: Session) -> None:
 
 
 def find_perceptual(session: Session) -> None:
-    """Find edges between hashes at most ``duplicates.phash`` bits apart; in this process, by 36 bytes a picture and 90
-    more while they are compared: 200M pictures take 25 GB, and there it stops."""
+    """Find edges between image hashes at most ``duplicates.phash`` bits apart.
+
+    Runs in this process with 36 bytes an image, and 90 more during the comparison: 200M images take 25 GB, the largest
+    size that fits.
+    """
     hashed = session.plan.scorer("image_hash")
     settings = {"phash": session.recipe.duplicates.phash}
     scorer = Scorer(PICTURES.perceptual, PICTURES.edges, hamming.VERSION, settings, "", (hashed,))
@@ -41,6 +44,7 @@ def find_perceptual(session: Session) -> None:
 
 
 def _compare_hashes(session: Session, digest: str, done: int) -> None:
+    """Compare the hashes of commits after ``done`` with all hashes, and commit the edges."""
     keys, hashes, commits = duplicate_edges.hashes(session.lake, session.plan.scorer("image_hash"))
     left, right, distance = hamming.hamming_edges(hashes, commits > done, session.recipe.duplicates.phash)
     found = edges(PICTURES.edges, names(keys, left), names(keys, right), np.asarray(distance), "perceptual", digest)

@@ -1,4 +1,4 @@
-"""Measure the recall of the association, in every run on a sample against exact search."""
+"""Measure the recall of the association against exact search, on a sample in every run."""
 
 import numpy as np
 
@@ -14,11 +14,11 @@ CROWD = 32
 
 
 def measure_recall(session: Session) -> float | None:
-    """Measure recall@top_k of the stored candidates on pictures of smallest sha256(key || seed); None without any.
+    """Return recall@top_k of the stored candidates, on the images of smallest sha256(key || seed); None without images.
 
-    One pass over the sentence index, file by file: at 800M sentences of 1024 fp16 that reads 1.6 TB, so at that size
-    give the sample its own schedule. Of a group of duplicate sentences the nearest alone counts, as in the search; a
-    picture whose CROWD x top_k nearest sentences are of fewer than top_k groups is measured by these groups.
+    Reads the sentence index once, file by file: 800M sentences of 1024 fp16 are 1.6 TB, so at that size measure recall
+    on a schedule of its own. Only the nearest sentence of a duplicate group counts, as in the search. An image whose
+    CROWD x top_k nearest sentences belong to fewer than top_k groups is measured by these groups.
     """
     k = session.recipe.association.top_k
     index = session.plan.scorer(SENTENCES.clusters)
@@ -43,7 +43,10 @@ def measure_recall(session: Session) -> float | None:
 
 
 def _nearest(queries: np.ndarray, paths: tuple[str, ...], k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Search the files of an index exactly: (keys (n, k) text, similarities (n, k)), best first, '' and -inf behind."""
+    """Search the files of an index exactly; return keys and similarities, each (n, k), best first.
+
+    Rows with fewer than ``k`` results are padded with '' and -inf.
+    """
     keys = np.full((len(queries), k), "", "<U32")
     values = np.full((len(queries), k), -np.inf, np.float32)
     for path in paths:

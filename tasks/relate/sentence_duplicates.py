@@ -1,8 +1,8 @@
-"""Group sentence duplicates: near-equal strings by MinHash and near-equal meaning by embedding, joined into groups.
+"""Group duplicate sentences: near-equal strings by MinHash, near-equal meaning by embedding, joined into groups.
 
-Only where the recipe has `sentence_duplicates`. Neither kind of edge depends on a rule: signatures are of every
-sentence, vectors of those that passed the rules before the embedding. Sentences have one cluster each, so a pair on its
-border has no semantic edge; its strings are compared wherever they lie.
+Runs only with the recipe's `sentence_duplicates`. Edges depend on no rule: every sentence has a signature, and
+sentences that passed the rules before the embedding have a vector. A sentence is in one cluster, so a pair across a
+cluster border has no semantic edge; strings are compared across all clusters.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ TEXTS = Family(
 
 
 def group_sentences(session: Session) -> None:
-    """Find new edges of both kinds, then regroup if there are any; nothing where the recipe does not ask for it."""
+    """Find new edges of both kinds, then regroup if there are any. Does nothing without the recipe's setting."""
     settings = session.recipe.sentence_duplicates
     if settings is None:
         return
@@ -45,10 +45,10 @@ def group_sentences(session: Session) -> None:
 
 
 def find_perceptual(session: Session, settings: SentenceDuplicates) -> None:
-    """Find edges between sentences that have at least ``settings.jaccard`` of their character 3-grams in common.
+    """Find edges between sentences whose character 3-grams have a Jaccard similarity of at least ``settings.jaccard``.
 
-    In this process: `catalog.pending.near_sentences` says how and where it stops, and of what it finds 20,000 pairs a
-    second are compared exactly.
+    Runs in this process; `catalog.pending.near_sentences` describes the search and its limits. Candidate pairs are
+    compared exactly, 20,000 a second.
     """
     table = SENTENCE_SIGNATURE.table
     signed = session.plan.scorer(table)
@@ -62,7 +62,7 @@ def find_perceptual(session: Session, settings: SentenceDuplicates) -> None:
 
 
 def _near_equal(session: Session, signed: str, done: int, jaccard: float, digest: str) -> Iterator[Part]:
-    """Yield rows of edges, a block of compared pairs at a time; at least none."""
+    """Yield the edges of each block of compared pairs, after an empty part that records the comparison."""
     nobody = pa.array([], pa.string())
     yield edges(TEXTS.edges, nobody, nobody, minhash.jaccard([], []), "perceptual", digest)
     for block in near_sentences.candidates(session.lake, signed, done, jaccard, minhash.BANDS, near_in_order):

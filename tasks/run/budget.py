@@ -1,4 +1,4 @@
-"""Keep what generated texts cost within what a run may spend."""
+"""Keep the token cost of generated texts within a run's limit."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,16 +12,21 @@ from pairmill.tasks.run.placement import Prices
 
 @dataclass
 class Budget:
-    """The ``most`` that a run may spend on tokens (0: any sum), and what it ``spent``, in its prices' currency; and the
-    tokens that servers report and that are not believed, by step."""
+    """The cost limit of a run and its spending so far.
+
+    Attributes:
+        most: The most that the run may spend on tokens, in the currency of its prices; 0 for no limit.
+        spent: The cost so far, in the same currency.
+        unbelieved: Tokens by step that servers reported beyond what is plausible; they are not priced.
+    """
 
     most: float = 0.0
     spent: float = 0.0
     unbelieved: Counter[str] = field(default_factory=Counter)
-    _a_row: dict[str, float] = field(default_factory=dict)  # of a step's dearest item so far
+    _a_row: dict[str, float] = field(default_factory=dict)  # step -> cost of a row of its most expensive item so far
 
     def priced(self, step: str, manifests: list[Manifest], prices: Prices) -> list[Manifest]:
-        """Return the manifests with what their tokens cost, and count it."""
+        """Add the token cost to the manifests and to the run's total."""
         found = [_priced(manifest, prices) for manifest in manifests]
         for manifest in found:
             self.unbelieved[step] += manifest.usage.unbelieved if manifest.usage else 0
@@ -31,12 +36,13 @@ class Budget:
         return found
 
     def affordable(self, step: str, items: Sequence[WorkItem], prices: Prices) -> Iterator[Sequence[WorkItem]]:
-        """Yield the items in portions that the rest has room for, were each row as dear as those of the step's dearest
-        item so far; all at once where nothing limits them. A step's first portion is one item, to see what it costs;
-        what a portion cost is known before the next.
+        """Yield the items in portions that fit the remaining budget; all at once without a limit.
 
-        Raises PairmillError when there is no room for another item, and when a server does not tell what it took: what
-        was done is committed.
+        A row is assumed to cost as much as a row of the step's most expensive item so far. A step's first portion is
+        one item, to learn its cost; each portion's cost is known before the next is yielded.
+
+        Raises PairmillError when no further item fits, and when a server reports no token usage. Finished work is
+        committed.
         """
         if not self.most or not (prices.prompt or prices.answer):
             yield items
@@ -62,16 +68,19 @@ class Budget:
             done = end
 
     def _beyond(self, step: str) -> str:
+        """Return the sentence about implausible tokens of a step for an error message, '' without any."""
         n = self.unbelieved[step]
         return f" {n:,} tokens that their server reports beyond what the answers can have taken are not in it." * (
             n > 0
         )
 
     def _has_room(self, step: str, rows: int) -> bool:
+        """Return whether ``rows`` more rows of a step fit the budget."""
         return self.spent + rows * self._a_row.get(step, 0.0) <= self.most
 
 
 def _priced(manifest: Manifest, prices: Prices) -> Manifest:
+    """Return the manifest with the cost of its tokens."""
     usage = manifest.usage
     if usage is None:
         return manifest
@@ -79,7 +88,7 @@ def _priced(manifest: Manifest, prices: Prices) -> Manifest:
 
 
 def cost(usage: Usage, prices: Prices) -> float:
-    """Return what tokens cost; of an answer that was thrown away each token as the dearer of both kinds."""
+    """Return the cost of a usage. Discarded tokens count at the higher of the two prices."""
     dearer = max(prices.prompt, prices.answer)
     tokens = usage.prompt_tokens * prices.prompt + usage.tokens * prices.answer + usage.discarded_tokens * dearer
     return tokens / 1e6

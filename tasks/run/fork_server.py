@@ -1,4 +1,4 @@
-"""Start the process that workers are forked from, with the libraries imported that they need."""
+"""Start the fork server, the process that workers are forked from with their libraries already imported."""
 
 import multiprocessing
 import os
@@ -11,23 +11,23 @@ from pairmill.tasks.run.preload import modules_for
 from pairmill.tasks.run.remains import sweep
 from pairmill.tasks.run.worker import ONE_THREAD
 
-# Two of the libraries ask when they are imported whether there is a GPU. CUDA's own answer would break CUDA in a fork;
-# so asked, torch says no without it. Workers that have a GPU are no forks.
+# Two of the libraries look for a GPU when they are imported. Initialising CUDA there would break CUDA in every fork;
+# these variables make torch report no GPU without initialising it. Workers that have a GPU are spawned, not forked.
 WITHOUT_CUDA = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": ""}
 _modules: list[str] = []
 _lock = threading.Lock()
 
 
 def preload(specs: Sequence[str]) -> None:
-    """Have the fork server import what models of these specs need. It does so when it is started, once a process."""
+    """Set the modules that the fork server imports, by model specs. It imports them when it starts, once a process."""
     _modules[:] = modules_for(specs)
 
 
 def start_fork_server() -> None:
-    """Start the fork server, unless it runs. It imports while the caller goes on; the first fork waits for it.
+    """Start the fork server unless it is running. It imports while the caller continues; the first fork waits for it.
 
-    A worker that is forked from it shares what it has imported. It is started when there is work: a run without any
-    would pay for it too.
+    Forked workers share what the server has imported. The server is started only when there is work: a run without work
+    would pay for the imports too.
     """
     sweep()
     multiprocessing.get_context("forkserver").set_forkserver_preload(_modules or modules_for([""]))
@@ -37,12 +37,12 @@ def start_fork_server() -> None:
 
 @contextmanager
 def one_thread_each(more: dict[str, str] | None = None) -> Iterator[None]:
-    """Set, for a process that is started in the body, the variables that libraries read when they are loaded.
+    """Set the variables that libraries read at load time, for a process that is started in the body.
 
-    Workers are as many as the CPUs, so each keeps to one thread: two workers of two threads on two busy CPUs wait for
-    each other at every step of a small model (seen: captions 30 times slower).
+    There is one worker per CPU, so each keeps to one thread: two workers of two threads on two busy CPUs wait for each
+    other at every step of a small model (measured: captions 30 times slower).
     """
-    with _lock:  # of two threads the second would put back what the first has set
+    with _lock:  # a second thread would restore the variables that the first has set
         before = dict(os.environ)
         os.environ.update(ONE_THREAD | (more or {}))
         try:

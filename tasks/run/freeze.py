@@ -1,6 +1,7 @@
-"""Freeze what is imported so far: the fork server imports this module last, once, before it forks a worker.
+"""Exempt all objects created so far from garbage collection. The fork server imports this module last, before any fork.
 
-A collection writes to every object that it looks at, which copies the page: 100 MB a worker of torch's alone.
+A collection writes to every object that it visits. In a forked worker each write copies a page: 100 MB a worker for
+torch alone.
 """
 
 import gc

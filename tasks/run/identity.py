@@ -1,4 +1,4 @@
-"""Make the identity of every scorer of a recipe: its op's version and settings, its model's content, its inputs."""
+"""Compute the scorers of a recipe: digests of op version, settings, model content and inputs behind each score."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -26,13 +26,13 @@ from pairmill.ops.pair import fuse
 from pairmill.ops.text import generation_status, unsupported
 from pairmill.ops.text.noun_phrases import NounPhrases
 
-# Fields of an op that are no setting: hashed by themselves, or placement.
+# Fields of an op that are not hashed as settings: they are hashed separately, or are placement.
 _OWN_FIELDS = {"version", "model", "batch_size"}
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A declared score made ready for one recipe: its op with the settings, and the digest of its scorer."""
+    """A declared score configured by a recipe: the op with its settings, and the digest of its scorer."""
 
     score: Score
     op: Callable[[Batch], Batch]
@@ -40,7 +40,7 @@ class Bound:
 
 
 def plan(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
-    """Compile the recipe, with the scorers that are known before the run; these are also returned, to be recorded.
+    """Compile the recipe with the scorers that are known before a run; also return these, to be registered.
 
     Reads the models' bytes once a process. Raises ModelError for a missing model, BadPredicate for a bad rule and
     BadRecipe for a setting that an op does not have, all before any work.
@@ -60,7 +60,7 @@ def plan(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
 
 
 def captioning_plan(recipe: Recipe, captioners: Sequence[Captioner]) -> Plan:
-    """Compile the recipe for what needs no model but these of its captioners. Raises as `plan`."""
+    """Compile the recipe and check the models of ``captioners`` only. Raises as `plan`."""
     compiled = compile_plan(recipe, {})
     for captioner in captioners:
         _digest(_with_eyes(captioner.name, recipe.models[captioner.model]))
@@ -68,7 +68,7 @@ def captioning_plan(recipe: Recipe, captioners: Sequence[Captioner]) -> Plan:
 
 
 def bound(plan: Plan, kind: str) -> tuple[Bound, ...]:
-    """Return the scores of ``kind`` ('image', 'sentence') that the plan asks for and an op computes, with their ops.
+    """Return the plan's scores of ``kind`` ('image', 'sentence') that an op computes, each with its configured op.
 
     Raises PairmillError for an op that cannot be imported, BadRecipe for a setting that an op does not have.
     """
@@ -83,6 +83,7 @@ def model_specs(plan: Plan) -> list[str]:
 
 
 def _scorer(plan: Plan, score: Score) -> Scorer:
+    """Return the scorer of a score that an op computes."""
     op = _op(plan.recipe, score)
     settings = {field.name: getattr(op, field.name) for field in fields(op) if field.name not in _OWN_FIELDS}
     if not {"pixels", "luma"}.isdisjoint(score.reads):
@@ -94,7 +95,7 @@ def _scorer(plan: Plan, score: Score) -> Scorer:
 
 
 def _op(recipe: Recipe, score: Score) -> Any:
-    """Make the declared op with its settings of the recipe. Raises BadRecipe for one that it does not have."""
+    """Create the op of a score with the recipe's settings. Raises BadRecipe for a setting that the op does not have."""
     made = _op_class(score)
     known = {field.name for field in fields(made)}
     given: dict[str, Any] = {name: reduce(getattr, key.split("."), recipe) for name, key in score.settings.items()}
@@ -110,6 +111,7 @@ def _op(recipe: Recipe, score: Score) -> Any:
 
 
 def _op_class(score: Score) -> Any:
+    """Import the op's class. Raises PairmillError when it is missing or is no dataclass with a version."""
     module, _, name = score.op.partition(":")
     try:
         made = getattr(importlib.import_module(module), name)
@@ -127,24 +129,24 @@ def _op_class(score: Score) -> Any:
 
 
 def decoder(recipe: Recipe) -> Decode:
-    """Make the one decoder that feeds all image scores."""
+    """Return the decoder that feeds all image scores."""
     settings = recipe.decoding
     limits = recipe.ingest
     return Decode(settings.side, settings.mode, max_pixels=limits.max_pixels, max_bytes=limits.max_bytes)
 
 
 def clip(recipe: Recipe) -> Clip:
-    """Make the model that all vectors and similarities come from."""
+    """Return the CLIP model of all vectors and similarities."""
     return Clip(recipe.models["clip"], recipe.clip.precision, recipe.clip.batch_size)
 
 
 def tagger(recipe: Recipe) -> Clip:
-    """Make the model that tags pictures: `models.tagger`, else the recipe's CLIP."""
+    """Return the model that tags images: `models.tagger`, else the recipe's CLIP."""
     return replace(clip(recipe), spec=recipe.models[tagger_name(recipe)])
 
 
 def tagger_name(recipe: Recipe) -> str:
-    """Return the recipe's name of the model that tags pictures."""
+    """Return the recipe's name of the model that tags images."""
     return "tagger" if "tagger" in recipe.models else IMAGE_EMBEDDING.model
 
 
@@ -154,7 +156,7 @@ def parser(recipe: Recipe) -> str:
 
 
 def embedder(plan: Plan, spec: str) -> tuple[Bound, Scorer]:
-    """Make the embedding of pictures by the CLIP ``spec`` in place of the recipe's own, and its identity."""
+    """Return the image embedding by another CLIP (``spec``) than the recipe's, with its scorer."""
     models = plan.recipe.models | {IMAGE_EMBEDDING.model: spec}
     other = replace(plan, recipe=plan.recipe.model_copy(update={"models": models}))
     scorer = _scorer(other, IMAGE_EMBEDDING)
@@ -163,7 +165,7 @@ def embedder(plan: Plan, spec: str) -> tuple[Bound, Scorer]:
 
 
 def noun_scorer(recipe: Recipe, size: int) -> Scorer:
-    """Make the identity of the noun phrases counted in a sample of ``size`` sentences: the parser's model decides."""
+    """Return the scorer of noun phrases counted in a sample of ``size`` sentences; the parser's model is part of it."""
     spec = parser(recipe)
     return Scorer(
         "noun_counts", "noun_counts", NounPhrases(spec).version, {"seed": recipe.seed, "sample": size}, _digest(spec)
@@ -172,16 +174,20 @@ def noun_scorer(recipe: Recipe, size: int) -> Scorer:
 
 @cache
 def _digest(spec: str) -> str:
+    """Return the content digest of a model, cached."""
     return model_digest(spec)
 
 
 def _later_versions(**versions: int) -> dict[str, int]:
-    """Return the versions above 1 of what a scorer uses beside its op: at 1 its digest is what it was without them."""
+    """Return the versions above 1 of code that a scorer uses beside its op.
+
+    Version 1 is left out: the digest must equal that of a lake from before these versions existed.
+    """
     return {name: version for name, version in versions.items() if version > 1}
 
 
 def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
-    """Make one captioner's identity: model, prompt, token limit, precision and the side it is shown, not its name."""
+    """Return the scorer of one captioner: model, prompt, token limit, precision and image side, but not its name."""
     model = captioning(recipe, captioner)
     named = ("prompt", "max_tokens", "side", *answer_settings(model))
     settings = {name: getattr(captioner, name) for name in named}
@@ -190,12 +196,12 @@ def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
 
 
 def captioning(recipe: Recipe, captioner: Captioner) -> VisionLanguageModel | HttpModel:
-    """Make the model that a captioner asks."""
+    """Return the model of a captioner."""
     return vision_backend(recipe.models[captioner.model], captioner.precision, captioner.batch_size, captioner.encoding)
 
 
 def _with_eyes(captioner: str, spec: str) -> str:
-    """Return ``spec``. Raises ModelError for a model that takes no pictures."""
+    """Return ``spec``. Raises ModelError for a model without image input."""
     if not is_vision_language(spec):
         raise ModelError(
             f"captioner '{captioner}': model '{spec}' works on text alone; name a vision-language model such as "
@@ -205,15 +211,15 @@ def _with_eyes(captioner: str, spec: str) -> str:
 
 
 def fuser(recipe: Recipe) -> VisionLanguageModel | LanguageModel | HttpModel:
-    """Make the model that fuses."""
+    """Return the model that fuses texts."""
     assert recipe.fuse is not None
     return fusion_backend(recipe.models[recipe.fuse.model], recipe.fuse.precision, recipe.fuse.batch_size)
 
 
 def fuse_scorer(recipe: Recipe, made_from: tuple[str, ...]) -> Scorer:
-    """Make the identity of the fused text; what it is made from may be '' where the recipe has no tags.
+    """Return the scorer of the fused text; an entry of ``made_from`` is '' where the recipe has no tags.
 
-    The side and the decoder belong to it where the model is shown the picture.
+    The image side and the decoder are part of it where the model sees the image.
     """
     assert recipe.fuse is not None
     model = fuser(recipe)

@@ -1,4 +1,4 @@
-"""Define what is said by the pipe between a worker process and who gives it work."""
+"""Define the messages on the pipe between a worker process and its supervisor."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from pairmill.catalog.write.commit import Manifest
 
 @dataclass(frozen=True)
 class Order:
-    """What is asked of a worker: to call ``worker``, pickled (None: the one before), with ``arguments``."""
+    """Request to call ``worker`` with ``arguments``; ``worker`` is a pickled callable, None for the previous one."""
 
     number: int
     worker: bytes | None
@@ -17,10 +17,10 @@ class Order:
 
 @dataclass(frozen=True)
 class Hold:
-    """From now on rows of order ``number`` are in the worker's hands, for ``seconds`` at most; 0 lets go of them.
+    """Lease of rows of order ``number`` to the worker for ``seconds``; 0 seconds release it.
 
-    ``keys`` None: it cannot say which. A hold replaces the one before of the same ``place``, a number of the worker's
-    own, 0 where it does one thing at a time.
+    ``keys`` are the leased rows, None if the worker cannot tell which. A lease replaces the previous one with the same
+    ``place``, a number chosen by the worker: 0 when it runs one item at a time.
     """
 
     number: int
@@ -31,7 +31,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Found:
-    """A part of what a function yields."""
+    """One piece that a generator function yielded."""
 
     number: int
     found: Any
@@ -39,7 +39,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Done:
-    """A worker's last word on an order."""
+    """The last message of an order: manifests, or the error with its traceback."""
 
     number: int
     manifests: list[Manifest]
@@ -47,7 +47,7 @@ class Done:
     trace: str = ""
 
     def result(self) -> list[Manifest]:
-        """Return the manifests. Raises what the job raised, with the worker's traceback as a note."""
+        """Return the manifests. Raises the job's error, with the worker's traceback as a note."""
         if self.error is not None:
             self.error.add_note(f"In a worker process:\n{self.trace}")
             raise self.error

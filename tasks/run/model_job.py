@@ -1,4 +1,4 @@
-"""Define the parts of a job that runs a model, so that one batch is prepared while the model has another."""
+"""Define a job that runs a model in parts, so that batches are prepared on CPUs while the model runs another batch."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pairmill.tasks.run.partition import Job, Part
 
 @dataclass(frozen=True)
 class Piece:
-    """A batch of one work item: its ``keys``, and what is read of them (bytes, texts); never of two items."""
+    """A batch of rows of one work item: their ``keys`` and the ``data`` read for them (bytes, texts)."""
 
     keys: tuple[str, ...]
     data: Any
@@ -18,28 +18,50 @@ class Piece:
 
 @runtime_checkable
 class ModelJob(Job, Protocol):
-    """A job in halves: ``pieces`` reads, ``prepare`` works on a CPU, ``infer`` and ``fetch`` alone talk to the device
-    (`ops.models.device.engine.Halves`), ``parts`` makes rows of all that was found, in the order of the pieces.
+    """A job whose model inference is separate from reading, preprocessing and writing.
 
-    ``model`` is the recipe's name of it, by which its resources are set. ``load`` loads it before any row is in hand: a
-    process that dies of that blames none. ``rows`` is how many rows a piece has at most; 0 means the model's own
-    batch size. ``item_rows`` is up to how many rows small shards are joined into one item (`tasks.run.small_shards`).
-    Called as a job, it does one piece after the other. A job whose model runs elsewhere, behind a server, has an
-    attribute ``elsewhere``: how many of its pieces may be under way at once.
+    ``pieces`` reads, ``prepare`` preprocesses on a CPU, only ``infer`` and ``fetch`` use the device
+    (`ops.models.device.engine.Halves`), and ``parts`` turns all results into rows, in the order of the pieces. Called as a
+    plain job, it runs one piece after another. A job whose model runs behind a server has an attribute ``elsewhere``:
+    the most pieces in flight at once.
+
+    Attributes:
+        item_rows: The most rows of an item into which small shards are joined (`tasks.run.small_shards`).
+        model: The recipe's name of the model, by which its resources are set.
     """
 
     item_rows: ClassVar[int]
 
     @property
-    def model(self) -> str: ...
-    def load(self) -> None: ...
-    def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]: ...
-    def prepare(self, piece: Piece) -> Any: ...
-    def infer(self, ready: Any) -> Any: ...
-    def fetch(self, running: Any) -> Any: ...
-    def parts(self, item: WorkItem, found: list[Any]) -> Iterable[Part]: ...
+    def model(self) -> str:
+        """The recipe's name of the model."""
+        ...
+
+    def load(self) -> None:
+        """Load the model before any row is in progress, so that a death while loading blames no row."""
+        ...
+
+    def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
+        """Yield the item's rows in batches of at most ``rows`` rows; 0: the model's own batch size."""
+        ...
+
+    def prepare(self, piece: Piece) -> Any:
+        """Preprocess a piece on a CPU."""
+        ...
+
+    def infer(self, ready: Any) -> Any:
+        """Launch the model on a prepared piece, without waiting."""
+        ...
+
+    def fetch(self, running: Any) -> Any:
+        """Wait for the model's result of a piece."""
+        ...
+
+    def parts(self, item: WorkItem, found: list[Any]) -> Iterable[Part]:
+        """Turn the inference results of all batches, in order, into table rows."""
+        ...
 
 
 def one_by_one(job: ModelJob, item: WorkItem, rows: int = 0) -> Iterable[Part]:
-    """Run the job piece after piece, in this thread."""
+    """Run the job piece after piece in the calling thread."""
     return job.parts(item, [job.fetch(job.infer(job.prepare(piece))) for piece in job.pieces(item, rows)])

@@ -1,4 +1,4 @@
-"""Run a model job on its engine inside a worker process: several items at a time, one device, one model."""
+"""Run a model job on its engine inside a worker process: several items in flight, one device, one model."""
 
 import statistics
 import threading
@@ -18,17 +18,17 @@ from pairmill.tasks.run.messages import Hold
 from pairmill.tasks.run.model_job import ModelJob, Piece
 from pairmill.tasks.run.partition import Output, with_seconds, write_parts
 
-# A batch that takes ten times as long as the median of the last ones is stuck; one of a model that loads or compiles at
-# its first batches may take half an hour, and no honest one is called stuck within a minute.
+# A batch hangs when it takes 10 times the median of recent batches, but at least 60 s. The first 3 batches may take
+# 1800 s each, because a model may still load or compile.
 TIMES_MEDIAN, LEAST_SECONDS, FIRST_SECONDS, FIRST_BATCHES = 10, 60.0, 1800.0, 3
-# A client of servers gives up by itself; a process that it does not let go of for so long is stuck in some other way.
+# A client of model servers has timeouts of its own; a batch that is still in flight after this time hangs otherwise.
 ELSEWHERE_SECONDS = 7200.0
 
 Say = Callable[[Hold], None]
 
 
 class ModelLine:
-    """A model job with its engine, called by a thread an item. ``say`` is told what is in this process's hands."""
+    """A model job with its engine, called by one thread per item. ``say`` sends leases on rows to the supervisor."""
 
     def __init__(self, job: ModelJob, feeders: int, say: Say) -> None:
         self._job = job
@@ -39,9 +39,11 @@ class ModelLine:
         self._is_loaded = False
 
     def __call__(self, number: int, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest]:
-        """Run the item of order ``number``; its manifests have the seconds that the device took for it. ``rows`` 1: row
-        by row, since one of them may end this process."""
-        self._say(Hold(number, 0, (), time_limit.of_item(len(item.keys))))  # nothing of it yet
+        """Run the item of order ``number``; its manifests have the seconds that the device took for it.
+
+        With ``rows`` 1 the rows run one at a time, because one of them may kill this process.
+        """
+        self._say(Hold(number, 0, (), time_limit.of_item(len(item.keys))))  # no row in progress yet
         self._load()
         pieces = (_Numbered(number, piece) for piece in self._job.pieces(item, rows))
         if rows:
@@ -53,19 +55,20 @@ class ModelLine:
         return with_seconds(manifests, self._watched.spent(number))
 
     def _load(self) -> None:
+        """Load the model once."""
         with self._loading:
             if not self._is_loaded:
                 self._job.load()
                 self._is_loaded = True
 
     def close(self) -> None:
-        """End the engine's threads."""
+        """Stop the engine's threads."""
         self._engine.close()
 
 
 @dataclass(frozen=True)
 class _Numbered:
-    """A piece and the order that it is of."""
+    """A piece with the number of its order."""
 
     number: int
     piece: Piece
@@ -73,7 +76,7 @@ class _Numbered:
 
 @dataclass(frozen=True)
 class _Launched:
-    """What runs on the device: of which order, since when, and the place of its hold."""
+    """A batch that runs on the device, with its order, start time and lease number (``place``)."""
 
     number: int
     place: int
@@ -82,7 +85,7 @@ class _Launched:
 
 
 class _Watched:
-    """The halves of a model job, each of which says what it has in its hands, and for how long that may be."""
+    """The CPU and device work of a model job, with a lease on the rows in progress and a time limit for each call."""
 
     def __init__(self, job: ModelJob, say: Say) -> None:
         self._job, self._say, self._places = job, say, count(1)
@@ -92,32 +95,36 @@ class _Watched:
         self._last = 0.0
 
     def prepare(self, numbered: _Numbered) -> tuple[_Numbered, Any]:
+        """Preprocess a piece under a lease."""
         piece = numbered.piece
         with self._held(numbered, time_limit.ROW_SECONDS * len(piece.keys)):
             return numbered, self._job.prepare(piece)
 
     def infer(self, prepared: tuple[_Numbered, Any]) -> _Launched:
+        """Launch a batch, leasing its rows until it is fetched."""
         numbered, ready = prepared
         place, started = next(self._places), time.monotonic()
-        # What a server works at ends no process of ours: should this one die then, its rows are innocent.
+        # Rows at a server cannot kill this process: if it dies, they are innocent.
         self._say(Hold(numbered.number, place, () if self._is_elsewhere else numbered.piece.keys, self._limit()))
         return _Launched(numbered.number, place, started, self._job.infer(ready))
 
     def fetch(self, launched: _Launched) -> Any:
+        """Wait for a batch, record its device seconds and release its lease."""
         try:
             return self._job.fetch(launched.running)
         finally:
             now = time.monotonic()
-            seconds, self._last = now - max(launched.started, self._last), now  # it waited for the batch before
+            seconds, self._last = now - max(launched.started, self._last), now  # without the wait for the batch before
             self._seconds.append(seconds)
             self._spent[launched.number] = self._spent.get(launched.number, 0.0) + seconds
             self._say(Hold(launched.number, launched.place, None, 0))
 
     def spent(self, number: int) -> float:
-        """Return, once, the seconds that the device took for an order."""
+        """Return the device seconds of an order, and forget them."""
         return self._spent.pop(number, 0.0)
 
     def _limit(self) -> float:
+        """Return the seconds that the next batch may take."""
         if self._is_elsewhere:
             return ELSEWHERE_SECONDS
         if len(self._seconds) < FIRST_BATCHES:
@@ -126,6 +133,7 @@ class _Watched:
 
     @contextmanager
     def _held(self, numbered: _Numbered, seconds: float) -> Iterator[None]:
+        """Lease the piece's rows for ``seconds`` while the body runs."""
         place = next(self._places)
         self._say(Hold(numbered.number, place, numbered.piece.keys, seconds))
         try:

@@ -1,9 +1,11 @@
-"""Run a stage on Ray Data (the only file that imports Ray): its rows are work items, its actors have worker processes.
+"""Run a stage on Ray Data: each dataset row is a work item, each actor supervises a worker process.
 
-A dataset lives as long as its stage: work items come to it through a queue, round after round, so that a model is
-loaded once a replica. Each actor only minds a worker process of its own (`tasks.run.process`), which a bad row may
-kill: what that means is found out there, by the same code as on one machine. An actor itself is lost with its machine
-alone, and its items then go to others, without blame.
+No other module imports Ray.
+
+A dataset lives as long as its stage. Work items reach it through a queue, round after round, so that each replica loads
+its model once. An actor only supervises its own worker process (`tasks.run.process`), which a bad row may kill; the
+code that then finds the bad row is the same as on one machine. An actor itself is lost only with its machine. Its items
+then go to other actors, and no row is blamed.
 """
 
 import atexit
@@ -28,21 +30,20 @@ from pairmill.tasks.run.resources import Node, Resources, refusal
 from pairmill.tasks.run.waiting import Waiting
 from pairmill.tasks.run.worker import ONE_THREAD, JobWorker
 
-# How often it is looked whether machines can give what is asked for, and how long one that is there may say nothing.
+# Seconds between checks for missing or lost machines, and seconds without a heartbeat after which an actor is lost.
 LOOK_SECONDS, SILENT_SECONDS = 4.0, 15.0
-# As often may an item's machine be lost before the item is what ends it.
+# After this many lost machines an item itself is the suspect, and the run stops.
 MOST_TRIES = 5
 
 
 def started(placement: Placement) -> list[Node]:
-    """Start or join Ray, and return what each of its machines has."""
+    """Start Ray or join a cluster; return the CPUs and GPUs of each live machine."""
     import ray
 
     if not ray.is_initialized():
         is_local = not placement.is_cluster
         ray.init(
-            # Without an address Ray attaches to whatever runs on this machine, or did: $RAY_ADDRESS, a file of one
-            # that was killed.
+            # Without an address Ray attaches to a cluster named by $RAY_ADDRESS or by the file that a killed one left.
             address="local" if is_local else placement.ray_address,
             num_cpus=max(2, placement.n_workers) if is_local else None,
             include_dashboard=False if is_local else None,
@@ -55,6 +56,7 @@ def started(placement: Placement) -> list[Node]:
 
 
 def _nodes() -> list[Node]:
+    """Return the CPUs and GPUs of each live machine."""
     import ray
 
     alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -62,8 +64,17 @@ def _nodes() -> list[Node]:
 
 
 class OnRay:
-    """A stage on Ray, for all its rounds. Raises PairmillError when no machine has what one worker asks for, and none
-    came for ``patience`` seconds. ``show`` is told what it waits for, as `Waiting` says it."""
+    """A stage on Ray, for all its rounds.
+
+    Args:
+        worker: The job, pickled once and sent to every actor.
+        asked: The resources of one worker, and how many workers.
+        patience: Seconds to wait for a machine that has ``asked`` while no autoscaler launches one.
+        show: Called with the text of `Waiting` while the stage waits for a machine.
+
+    Raises:
+        PairmillError: No machine has the resources of one worker, and none joined for ``patience`` seconds.
+    """
 
     def __init__(self, worker: JobWorker, asked: Resources, patience: float, show: Callable[[str], None]) -> None:
         import ray
@@ -80,7 +91,7 @@ class OnRay:
         threading.Thread(target=_collect, args=(self._dataset, self._results), name="ray", daemon=True).start()
 
     def run(self, items: Sequence[WorkItem], output: Output) -> Iterator[list[Manifest]]:
-        """Run the items and yield each one's manifests as they finish. Raises what the job raises."""
+        """Run the items; yield the manifests of each as it finishes. Raises what the job raises."""
         import ray
 
         waiting = {item.digest: pickle.dumps((item, output)) for item in items}
@@ -98,7 +109,7 @@ class OnRay:
                 yield made
 
     def close(self) -> None:
-        """Let the workers end; what they still do is given up."""
+        """Stop the actors and drop the items in flight."""
         import ray
 
         self._waiting.end()
@@ -108,7 +119,7 @@ class OnRay:
             executor.shutdown(force=True)
 
     def _look(self) -> None:
-        """Look every few seconds for machines that were lost or are lacking."""
+        """Check every LOOK_SECONDS whether machines are lost or missing."""
         import ray
 
         if time.monotonic() - self._looked < LOOK_SECONDS:
@@ -120,14 +131,14 @@ class OnRay:
 
 
 class _Room:
-    """Whether machines have what one worker asks for: Ray would wait for it, without a word."""
+    """Check that some machine has the resources of one worker; without them Ray would wait silently."""
 
     def __init__(self, asked: Resources, patience: float, waiting: Waiting) -> None:
         self._asked, self._patience, self._waiting = asked, patience, waiting
         self._short_since = 0.0
 
     def wait(self) -> None:
-        """Wait until a machine has it, while an autoscaler that was asked launches one. Raises PairmillError."""
+        """Wait until a machine has the resources, after asking the autoscaler for them. Raises PairmillError."""
         from ray.autoscaler.sdk import request_resources
 
         if self._is_there():
@@ -141,7 +152,10 @@ class _Room:
             self._waiting.end()
 
     def look(self) -> bool:
-        """Tell whether a machine has it. Raises PairmillError when none has for a while, and none is being launched."""
+        """Return whether a machine has the resources.
+
+        Raises PairmillError when none has had them for ``patience`` seconds and the autoscaler launches none.
+        """
         now = time.monotonic()
         if self._is_there():
             self._short_since = 0.0
@@ -160,14 +174,14 @@ class _Room:
 
 
 def _session_folder() -> str:
-    """Return where Ray keeps the files of its session, on every machine of it."""
+    """Return the folder of Ray's session files; it has the same path on every machine."""
     from ray._private import worker
 
     return getattr(worker._global_node, "_session_dir", "/tmp/ray/session_latest")
 
 
 def _launching() -> int:
-    """Count the machines that an autoscaler launches."""
+    """Count the machines that an autoscaler is launching."""
     import ray
     from ray.autoscaler.v2.sdk import get_cluster_status
 
@@ -176,13 +190,13 @@ def _launching() -> int:
 
 
 def _dataset(items: Any, payload: bytes, asked: Resources, here: dict[str, str]) -> Any:
-    """Make the dataset: one task, on the machine of the run, hands out what comes to the queue; actors do it."""
+    """Build the dataset: one task on the run's machine reads the queue, and an actor pool processes its items."""
     import ray
 
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
-    context.target_max_block_size = 1  # an item is a block of its own: it is begun as soon as it is there
-    context.max_errored_blocks = -1  # what a lost machine had is handed out again by the queue
+    context.target_max_block_size = 1  # one item a block: an actor starts it as soon as it is queued
+    context.max_errored_blocks = -1  # unlimited: the queue redistributes the items of a lost machine
     context.max_consecutive_actor_init_deaths = 8  # a machine may be lost while an actor starts on it
     hand_out: Any = _hand_out
     source = ray.data.from_items([{"row": 0}]).map_batches(
@@ -200,15 +214,17 @@ def _dataset(items: Any, payload: bytes, asked: Resources, here: dict[str, str])
         ),
         num_cpus=asked.cpus,
         num_gpus=asked.gpus,
-        # A lost actor's items are not tried by itself again, which waits for a machine that may never come.
+        # Ray must not restart a lost actor: it would wait for a machine that may never join. The queue retries.
         max_restarts=0,
         max_task_retries=0,
     )
 
 
 def _collect(dataset: Any, results: "queue.SimpleQueue[Any]") -> None:
-    """Hand on what each item came to, until the dataset ends. Nothing is read ahead, or the last of a round would wait
-    for the next round's."""
+    """Put each item's outcome into ``results``, until the dataset ends.
+
+    Nothing is prefetched: the last item of a round would wait for the first of the next round.
+    """
     try:
         for batch in dataset.iter_batches(batch_size=None, prefetch_batches=0):
             for name, made in zip(batch["name"], batch["made"], strict=True):
@@ -218,10 +234,10 @@ def _collect(dataset: Any, results: "queue.SimpleQueue[Any]") -> None:
 
 
 class _Queue:
-    """Hold, in a Ray actor of its own, the work items that are not done, and know who has which.
+    """Ray actor that holds the unfinished work items and records which supervising actor works on each.
 
-    Who says nothing for SILENT_SECONDS is lost, with its machine: what it had in hand is handed out again, and what may
-    have waited for it is too. Whoever comes second to an item is told to leave it.
+    An actor without a heartbeat for SILENT_SECONDS is lost with its machine. Its items are queued again, and so are
+    items that may have been waiting inside it. A second actor that takes the same item is told to skip it.
     """
 
     def __init__(self) -> None:
@@ -233,17 +249,18 @@ class _Queue:
         self._heard: dict[str, float] = {}
 
     def put(self, items: dict[str, bytes]) -> None:
+        """Queue pickled items, by item digest."""
         with self._lock:
             self._items |= items
         for item in items.values():
             self._waiting.put(item)
 
     def take(self) -> bytes | None:
-        """Wait for the next item; None when there will be no more."""
+        """Block until there is a next item; return None when the queue is closed."""
         return self._waiting.get()
 
     def begin(self, name: str, minder: str) -> int:
-        """Note that ``minder`` begins with an item; return how often it was begun by now, 0 where it is to be left."""
+        """Record that actor ``minder`` starts an item; return its number of starts, 0 if the actor must skip it."""
         with self._lock:
             if name not in self._items or name in self._holders:
                 return 0
@@ -252,17 +269,17 @@ class _Queue:
             return self._tries[name]
 
     def finish(self, name: str) -> None:
-        """Note that the run has what an item came to."""
+        """Record that the run has received an item's outcome."""
         with self._lock:
             self._items.pop(name, None)
             self._holders.pop(name, None)
 
     def hear(self, minder: str) -> None:
-        """Note that ``minder`` is there."""
+        """Record a heartbeat of actor ``minder``."""
         self._heard[minder] = time.monotonic()
 
     def hand_out_lost(self) -> int:
-        """Hand out again what the lost have, and what may wait for them; return how many minders were lost."""
+        """Queue again the items that lost actors had or that may wait inside them; return the number of lost actors."""
         limit = time.monotonic() - SILENT_SECONDS
         with self._lock:
             lost = {minder for minder, at in list(self._heard.items()) if at < limit}
@@ -276,6 +293,7 @@ class _Queue:
         return len(lost)
 
     def close(self) -> None:
+        """Drop all items and let the reader's `take` return None."""
         with self._lock:
             self._items.clear()
         while not self._waiting.empty():
@@ -284,7 +302,7 @@ class _Queue:
 
 
 def _hand_out(_: Any, items: Any) -> Iterator[dict]:
-    """Yield the items of a queue, each as a row, until it is closed."""
+    """Yield each queued item as a row, until the queue is closed."""
     import ray
 
     while (item := ray.get(items.take.remote())) is not None:
@@ -292,16 +310,16 @@ def _hand_out(_: Any, items: Any) -> Iterator[dict]:
 
 
 class _Minder:
-    """Ray actor that has a worker process do its items, and outlives it."""
+    """Ray actor that runs items in a worker process of its own and survives its death."""
 
     def __init__(self, items: Any, payload: bytes, environment: dict[str, str]) -> None:
         self._items, self._payload, self._worker = items, payload, pickle.loads(payload)
-        self._process = Process(environment, is_forked=False)  # a fork server for one would hold 0.3 GB more
+        self._process = Process(environment, is_forked=False)  # a fork server for a single worker costs 0.3 GB
         self._name = uuid.uuid4().hex
         threading.Thread(target=self._say_so, daemon=True).start()
 
     def _say_so(self) -> None:
-        """Say for ever that this actor is there."""
+        """Send heartbeats for ever, one every SILENT_SECONDS / 5."""
         while True:
             self._items.hear.remote(self._name)
             time.sleep(SILENT_SECONDS / 5)
@@ -315,8 +333,11 @@ class _Minder:
         return {"name": names, "made": made}
 
     def _outcome(self, item: WorkItem, output: Output) -> list[Manifest] | BaseException | None:
-        """Return what an item came to, None where another has it. An exception is handed back: raised here, Ray would
-        count it as one lost block of any number."""
+        """Run one item; return its manifests, or None if another actor has it.
+
+        An exception is returned, not raised: Ray would count a raised one as a lost block, of which it allows any
+        number.
+        """
         import ray
 
         tries: Any = ray.get(self._items.begin.remote(item.digest, self._name))

@@ -1,4 +1,4 @@
-"""Tell how many workers the rest of a stage is worth, from how long its items took so far."""
+"""Compute how many workers the remaining items of a stage justify, from the durations so far."""
 
 import threading
 import time
@@ -9,10 +9,10 @@ from typing import ClassVar
 
 
 class Pace:
-    """The seconds that a stage's items took so far, also those that are not finished."""
+    """Durations of a stage's items so far, unfinished items included, in seconds. Thread-safe."""
 
-    # What another worker costs before its first row: to be forked and to load a small CLIP or captioner takes 0.6 to
-    # 1.3 CPU seconds. One is started for each so many seconds of work that are left: more would not pay for it.
+    # One worker is justified per START_SECONDS of remaining work: forking it and loading a small CLIP or captioner
+    # takes 0.6 to 1.3 CPU seconds before its first row.
     START_SECONDS: ClassVar[float] = 2.0
     LOOK_SECONDS: ClassVar[float] = 0.25
 
@@ -23,7 +23,7 @@ class Pace:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Count the body as one item."""
+        """Time the body as one item."""
         thread = threading.get_ident()
         with self._lock:
             began = self._began[thread] = time.monotonic()
@@ -36,7 +36,7 @@ class Pace:
                 self._seconds += time.monotonic() - began
 
     def workers(self, left: int) -> int:
-        """Return how many workers ``left`` items are worth, those under way included."""
+        """Return the number of workers that ``left`` items justify, running items included."""
         now = time.monotonic()
         with self._lock:
             under_way = sum(now - began for began in self._began.values())
@@ -44,6 +44,8 @@ class Pace:
 
 
 def wanted(seconds: float, finished: int, left: int) -> int:
-    """Return how many workers to have when ``finished`` items took ``seconds`` and ``left`` items are left: 1 at
-    least. Before one is finished, an item is taken to last as long as the first has until now."""
+    """Return the number of workers, at least 1, for ``left`` items when ``finished`` items took ``seconds``.
+
+    Until an item has finished, the seconds so far count as the duration of one item.
+    """
     return max(1, floor(seconds / max(1, finished) * left / Pace.START_SECONDS))

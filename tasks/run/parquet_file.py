@@ -1,4 +1,4 @@
-"""Write one Parquet file of the lake: compressed, with checksums, and synced before a commit names it."""
+"""Write one Parquet file of the lake: compressed, with checksums, and synced to disk before a commit names it."""
 
 import hashlib
 import os
@@ -10,14 +10,16 @@ import pyarrow.parquet as pq
 
 from pairmill.catalog.lake.digest import named_by
 
-# Columns looked up by one value get a bloom filter: for 1.3 bytes a row a file without it costs a tenth of a read.
+# Columns that are looked up by one value get a bloom filter (1.3 bytes a row): skipping a file then costs a tenth of
+# reading it.
 BLOOM_FILTERED = {"image_id", "sentence_id", "document_id", "sha256", "content", "key", "url", "uri"}
 
 
 class ParquetFile:
-    """A Parquet file, at a path or s3 URL, with the lake's compression, bloom filters, row groups and checksums.
+    """A Parquet file being written, at a path or s3 URL, in the lake's format.
 
-    To hash it takes 0.6 CPU ms a MB, the checksums of its pages 0.3, where to write pictures takes 0.7.
+    The format fixes compression, bloom filters, row groups and checksums. Per MB, hashing takes 0.6 CPU ms and page
+    checksums 0.3 ms; writing images takes 0.7 ms.
     """
 
     def __init__(self, path: str) -> None:
@@ -29,10 +31,11 @@ class ParquetFile:
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, rows: pa.Table) -> None:
+        """Append rows. The first rows set the schema and the bloom filters' size."""
         n = _row_group_rows(rows)
         if self._writer is None:
             filters = {name: {"ndv": n, "fpp": 0.01} for name in rows.column_names if name in BLOOM_FILTERED}
-            # Encoded pictures do not shrink: to try takes twice as long as to write them.
+            # Encoded images do not compress: trying takes twice as long as writing them.
             packed: Any = {name: "NONE" if name == "bytes" else "ZSTD" for name in rows.column_names}
             sink: Any = self._file
             self._writer = pq.ParquetWriter(
@@ -43,15 +46,15 @@ class ParquetFile:
     def close(self) -> tuple[str, int, str]:
         """Finish the file; return its path, its size in bytes and its sha256.
 
-        A local file is synced and gets its sha256 as a suffix of its name, so that the transaction that registers it
-        records what it must hold (`catalog.lake.checksums`).
+        A local file is synced and renamed with its sha256 as a suffix, so that the transaction that registers it
+        records the expected content (`catalog.lake.checksums`).
         """
         if self._writer is not None:
             self._writer.close()
         file, digest = self._file.file, self._file.digest
         size = file.tell()
         file.flush()
-        if self._on_disk:  # the catalog's commit survives a power cut, so must what it names; on S3 it does as written
+        if self._on_disk:  # a commit survives a power cut, so must the files that it names; S3 is durable at once
             os.fsync(file.fileno())
         file.close()
         path = self._path
@@ -62,7 +65,7 @@ class ParquetFile:
 
 
 class _Hashing:
-    """What Parquet is written to: an open file, and the sha256 of all that went into it."""
+    """File object that forwards writes to an open file and computes their sha256."""
 
     closed = False
 
@@ -85,5 +88,5 @@ class _Hashing:
 
 
 def _row_group_rows(rows: pa.Table) -> int:
-    """Rows a row group: at most 64 MB, which a reader holds at once, and at most DuckDB's 122,880."""
+    """Return the rows of a row group: at most 64 MB, which a reader loads at once, and at most DuckDB's 122,880."""
     return max(1, min(rows.num_rows, 122_880, int(rows.num_rows * 64e6 / max(rows.nbytes, 1))))

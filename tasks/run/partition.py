@@ -1,4 +1,4 @@
-"""Write the rows that a job makes of one work item: one Parquet file and one manifest a shard, table and scorer."""
+"""Write the rows that a job makes of one work item: one Parquet file and one manifest per shard, table and scorer."""
 
 import time
 import uuid
@@ -18,8 +18,11 @@ from pairmill.tasks.run.parquet_file import ParquetFile
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one table; ``shard``, ``scorer`` and ``commit`` are added by the runner. ``usage``: the tokens that a
-    model read and made for them, if it counts any."""
+    """Rows of one table that a job made.
+
+    The runner adds the columns ``shard``, ``scorer`` and ``commit``. ``usage`` counts the tokens that a model read and
+    generated for these rows, None if it counts none.
+    """
 
     table: str
     rows: pa.Table
@@ -28,18 +31,21 @@ class Part:
 
 
 class Job(Protocol):
-    """Callable that makes rows of one work item. Pickled to each worker, lives as long, loads its models on first use.
+    """Callable that turns one work item into rows.
 
-    It may yield parts one at a time, several of one table, so that what is written is not held in memory. One with an
-    attribute ``is_light`` that is true uses neither models nor torch.
+    It is pickled once to each worker, lives as long as the worker, and loads its models on first use. It may yield
+    several parts of one table, so that the written rows need not fit in memory. A true attribute ``is_light`` says that
+    it uses neither models nor torch.
     """
 
-    def __call__(self, item: WorkItem) -> Iterable[Part]: ...
+    def __call__(self, item: WorkItem) -> Iterable[Part]:
+        """Turn one work item into parts."""
+        ...
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where a stage's files go: ``<data_path>main/<table>/<run_id>/<work item>-<try>.parquet``."""
+    """Destination of a stage's files: ``<data_path>main/<table>/<run_id>/<work item>-<try>.parquet``."""
 
     data_path: str
     run_id: str
@@ -47,9 +53,9 @@ class Output:
 
 
 def write_parts(parts: Iterable[Part], item: WorkItem, output: Output) -> list[Manifest]:
-    """Write parts as they come, one Parquet file a shard, table and scorer; what has no rows gets a manifest only.
+    """Write parts as they arrive, one Parquet file per shard, table and scorer; no rows give a manifest without a file.
 
-    The manifests say 0 seconds: the caller knows how long the parts took. Removes nothing when a part raises.
+    The manifests have 0 seconds: only the caller knows how long the parts took. Written files stay when a part raises.
     """
     files: dict[tuple[int, str, str], _Partition] = {}
     try:
@@ -68,7 +74,10 @@ def write_parts(parts: Iterable[Part], item: WorkItem, output: Output) -> list[M
 
 
 def _by_shard(part: Part, item: WorkItem) -> Iterator[tuple[int, Part]]:
-    """Yield (number of the shard, its rows of a part, with a share of the part's tokens); no rows are every shard's."""
+    """Yield (shard number, the shard's rows of ``part`` with their share of its tokens).
+
+    A part without rows goes to every shard.
+    """
     if not item.joined or not part.rows.num_rows:
         yield from ((n, part) for n, _ in enumerate(item.by_shard))
         return
@@ -84,22 +93,23 @@ def _by_shard(part: Part, item: WorkItem) -> Iterator[tuple[int, Part]]:
 
 
 def _key(part: Part) -> str:
-    """Return the column that holds the item's keys, of a table that a model job writes."""
+    """Return the name of the column that holds the item's keys."""
     return next(name for name in ("sha256", "content", "item") if name in part.rows.column_names)
 
 
 class _Partition:
-    """The open Parquet file of one work item and table, written while its rows are still being made."""
+    """The open Parquet file of one work item and table, written while the job still makes rows."""
 
     def __init__(self, table: str, scorer: str, item: WorkItem, output: Output) -> None:
         self._table, self._scorer, self._item, self._output = table, scorer, item, output
-        # A worker of a try that failed may still be writing when the next one begins.
+        # A random suffix: the worker of a failed attempt may still be writing when the retry starts.
         self._path = f"{output.data_path}main/{table}/{output.run_id}/{item.digest}-{uuid.uuid4().hex[:8]}.parquet"
         self._rows = 0
         self._usage: Usage | None = None
         self._file: ParquetFile | None = None
 
     def add(self, part: Part) -> None:
+        """Append the rows and tokens of a part."""
         if part.usage is not None:
             self._usage = (self._usage or Usage()) + part.usage
         if part.rows.num_rows:
@@ -110,8 +120,8 @@ class _Partition:
     def finish(self, scorers: str) -> Manifest:
         """Close the file and return its manifest.
 
-        ``scorers`` are the digests of all that the job wrote. They identify rows without a scorer of their own (a
-        quarantine row): another scorer's fault of the same rows is another partition.
+        ``scorers`` are the digests of all scorers that the job wrote. They identify rows without a scorer of their own
+        (quarantine rows): a fault of the same rows under another scorer is another partition.
         """
         partition_id = text_id(self._table, self._item.shard, self._scorer or scorers, self._item.digest)
         path, size, digest = self._file.close() if self._file else ("", 0, "")
@@ -121,12 +131,13 @@ class _Partition:
         )  # fmt: skip
 
     def abandon(self) -> None:
+        """Close the file without a manifest."""
         if self._file:
             self._file.close()
 
 
 def _with_columns(part: Part, shard: str, output: Output) -> pa.Table:
-    """Cast the part's rows to the table's schema, adding its ``shard``, ``scorer``, ``commit`` and ``run_id``."""
+    """Cast the part's rows to the table's schema and add ``shard``, ``scorer``, ``commit`` and ``run_id``."""
     schema = arrow_schema(part.table)
     constants = {"shard": shard, "scorer": part.scorer, "commit": output.commit, "run_id": output.run_id}
     rows = part.rows
@@ -137,14 +148,14 @@ def _with_columns(part: Part, shard: str, output: Output) -> pa.Table:
 
 
 def timed_parts(make: Callable[[], Iterable[Part]], item: WorkItem, output: Output) -> list[Manifest]:
-    """Write what ``make`` returns, with the seconds that this and to make it took in the manifests."""
+    """Make and write parts; put the seconds that both took into the manifests."""
     started = time.perf_counter()
     manifests = write_parts(make(), item, output)
     return with_seconds(manifests, time.perf_counter() - started)
 
 
 def with_seconds(manifests: list[Manifest], seconds: float) -> list[Manifest]:
-    """Return the manifests with what the item took; those of one table share it by their rows."""
+    """Return the manifests with ``seconds``, divided by rows among the manifests of one table and scorer."""
     rows: Counter[tuple[str, str]] = Counter()
     for each in manifests:
         rows[each.table, each.scorer] += each.rows

@@ -1,4 +1,4 @@
-"""Read the original bytes of a work item's pictures, a bounded number at a time, each checked against its id."""
+"""Read the original bytes of a work item's images in bounded chunks, and check each image against its id."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,19 +15,20 @@ from pairmill.ops.read.places.tree import SourceError
 from pairmill.tasks.run import time_limit
 from pairmill.tasks.run.rows import opened
 
-# Pictures held as bytes at once, and their bytes: at 100 KB each 6 MB; the largest allowed (50 MB) come one by one.
+# Images in memory at once, and their bytes: 6 MB at 100 KB each; the largest allowed (50 MB) are read one by one.
 CHUNK, CHUNK_BYTES = 64, 32_000_000
-# The largest picture of a row group makes a chunk small; a model's batch is filled again from several.
+# The most bytes of one model batch, which is filled from several chunks.
 BATCH_BYTES = 256_000_000
 COLUMNS = ["sha256", "bytes", "uri", "offset", "length"]
 
 
 def payloads(item: WorkItem, chunk: int = CHUNK) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
-    """Yield (sha256s, bytes) for the item's keys, in file order, at most ``chunk`` rows at a time; every key once.
+    """Yield (sha256s, bytes) of the item's keys in file order, at most ``chunk`` rows at a time; every key once.
 
-    The next chunk is read while the caller works on this one. What is nowhere comes last, as Faults: 'damaged' where
-    the lake's own bytes do not hash to their id, 'missing' where it only refers to them and no place has them any more.
-    Raises SourceError when a source cannot be reached, PairmillError when a whole file is gone or damaged.
+    The next chunk is read while the caller processes the current one. Keys without usable bytes come last, as Faults:
+    'damaged' where the lake's own bytes do not hash to their id, 'missing' where the lake only refers to a source that
+    no longer has them. Raises SourceError when a source cannot be reached, PairmillError when a whole file is gone or
+    damaged.
     """
     with ThreadPoolExecutor(1) as reader:
         chunks = _chunks(item, chunk)
@@ -39,8 +40,10 @@ def payloads(item: WorkItem, chunk: int = CHUNK) -> Iterator[tuple[list[str], li
 
 
 def batches(item: WorkItem, rows: int) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
-    """Yield `payloads` in batches of ``rows`` pictures, the last one maybe of fewer; others too where these have over
-    BATCH_BYTES together."""
+    """Yield `payloads` in batches of ``rows`` images.
+
+    The last batch may be smaller, and so is one whose images exceed BATCH_BYTES together.
+    """
     shas: list[str] = []
     datas: list[bytes | Fault] = []
     size = 0
@@ -57,11 +60,13 @@ def batches(item: WorkItem, rows: int) -> Iterator[tuple[list[str], list[bytes |
 
 
 def _chunks(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
+    """Yield the chunks of each shard of the item."""
     for home in item.by_shard:
         yield from _chunks_of(home, chunk)
 
 
 def _chunks_of(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[bytes | Fault]]]:
+    """Yield the chunks of one shard, then the keys that no file has bytes for."""
     wanted = set(item.keys)
     lost: dict[str, Fault] = {}
     unread: dict[str, SourceError] = {}
@@ -89,8 +94,10 @@ def _chunks_of(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[byt
 
 
 def _batches(file: Any, chunk: int, wanted: set[str]) -> Iterator[pa.RecordBatch]:
-    """Read rows of a payload file, of the row groups that have any that is ``wanted``: ``chunk`` at a time, or as few
-    as CHUNK_BYTES hold of the largest of a row group."""
+    """Read the row groups of a payload file that contain ``wanted`` keys, ``chunk`` rows at a time.
+
+    Reads fewer rows at a time where ``chunk`` times the largest image of a row group exceeds CHUNK_BYTES.
+    """
     metadata = pq.read_metadata(file)
     groups = _groups_of(file, metadata, wanted)
     largest = {group: _largest(metadata.row_group(group)) for group in groups}
@@ -104,8 +111,11 @@ def _batches(file: Any, chunk: int, wanted: set[str]) -> Iterator[pa.RecordBatch
 
 
 def _groups_of(file: Any, metadata: Any, wanted: set[str]) -> list[int]:
-    """Return the row groups that hold any wanted picture, by their ids alone: an item of 500 of a shard of 10,000 reads
-    65 MB instead of a GB, as its keys are neighbours in the file. An item of most of a shard reads all."""
+    """Return the row groups that contain a wanted image, by reading the id column alone.
+
+    An item of 500 of a shard's 10,000 images reads 65 MB instead of a GB, because its keys are neighbours in the file.
+    An item with over half of a file's rows reads all row groups.
+    """
     every = list(range(metadata.num_row_groups))
     if len(every) == 1 or 2 * len(wanted) > metadata.num_rows:
         return every
@@ -115,7 +125,7 @@ def _groups_of(file: Any, metadata: Any, wanted: set[str]) -> list[int]:
 
 
 def _largest(group: Any) -> int:
-    """Return the largest length of a row group's pictures, by its statistics; without them, its size."""
+    """Return the length of a row group's largest image by its statistics; without them, the row group's size."""
     columns = (group.column(index) for index in range(group.num_columns))
     length = next(column for column in columns if column.path_in_schema == "length")
     return (
@@ -124,6 +134,10 @@ def _largest(group: Any) -> int:
 
 
 def _bytes(rows: list[dict], path: str) -> list[bytes | Fault | SourceError]:
+    """Return the bytes of each row, read from its source where the row only refers to one.
+
+    A row whose bytes cannot be read gets a Fault, or a SourceError where the source cannot be reached.
+    """
     columns = ("sha256", "uri", "offset", "length")
     referred = [Reference(*(row[name] for name in columns)) for row in rows if row["bytes"] is None]
     found = iter(contents(referred))
@@ -131,11 +145,13 @@ def _bytes(rows: list[dict], path: str) -> list[bytes | Fault | SourceError]:
 
 
 def _checked(sha256: str, data: bytes, path: str) -> bytes | Fault:
+    """Return ``data`` if it hashes to ``sha256``, else a Fault."""
     if content_id(data) == sha256:
         return data
     return Fault(sha256, "damaged", f"the bytes of picture {sha256} in {path} are damaged: they have another hash")
 
 
 def _absent(sha256: str, item: WorkItem) -> Fault:
+    """Return the Fault of an image that none of the shard's files has."""
     places = ", ".join(item.paths) or "any file"
     return Fault(sha256, "damaged", f"the bytes of picture {sha256} are not in {places} of shard '{item.shard}'")

@@ -1,17 +1,17 @@
-"""Define where a stage's work goes: workers, CPUs, GPUs and Ray cluster. None of it is part of a dataset's identity."""
+"""Define where a run's work is placed: workers, CPUs, GPUs, Ray cluster. None of it is part of a dataset's identity."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-# Where rounds of little work run when there is Ray.
+# Where small rounds run when the run uses Ray.
 SmallRounds = Literal["auto", "here", "ray"]
 
 
 @dataclass(frozen=True)
 class Prices:
-    """What a million tokens cost, read (``prompt``) and made (``answer``), in any one currency."""
+    """The prices of a million tokens, in any one currency: ``prompt`` (input) and ``answer`` (output)."""
 
     prompt: float = 0.0
     answer: float = 0.0
@@ -19,9 +19,16 @@ class Prices:
 
 @dataclass(frozen=True)
 class ModelPool:
-    """How a model is placed: GPUs each replica takes (None: one where there are GPUs, else none), fewest and most
-    replicas (0: as many as there is room for), feeders (None: by the CPUs there are). Of a model behind endpoints also
-    the variable that holds their ``key``, the most ``connections`` at once at each, and its ``prices``."""
+    """The placement of one model.
+
+    Attributes:
+        gpus: GPUs of each replica; None: one where there are GPUs, else none.
+        replicas: The fewest and the most replicas; 0: as many as fit.
+        feeders: Threads that prepare batches for each replica; None: as many as the CPUs allow.
+        key: The environment variable with the API key, for a model behind endpoints.
+        connections: The most concurrent requests to each endpoint.
+        prices: The prices of the endpoints' tokens.
+    """
 
     gpus: float | None = None
     replicas: tuple[int, int] = (0, 0)
@@ -35,10 +42,12 @@ class ModelPool:
 class Placement:
     """Workers, CPUs and models of a run. Never part of an identity: on CPUs any placement gives the same rows.
 
-    ``workers`` 0 means one per CPU of this machine; on a cluster as many as it has CPUs, those that join it too.
-    ``ray_address`` '' keeps to this machine, 'local' starts Ray here, anything else is a cluster. ``models`` has pools
-    by the recipe's name of a model (clip, captioner, …); a model that is not named has the default pool.
-    ``small_rounds`` says where rounds of little work run, as `tasks.run.small_rounds` reads it.
+    Attributes:
+        workers: The most workers; 0: one per CPU of this machine, or of the cluster, machines that join later included.
+        ray_address: '' runs on this machine without Ray, 'local' starts Ray here, anything else is a cluster's address.
+        cpus_per_worker: CPUs of a worker without a GPU.
+        models: Pools by the recipe's name of a model (clip, captioner, …); others have the default pool.
+        small_rounds: Where small rounds run, see `tasks.run.small_rounds`.
     """
 
     workers: int = 0
@@ -49,11 +58,12 @@ class Placement:
 
     @property
     def n_workers(self) -> int:
+        """The most workers on this machine: ``workers``, or one per CPU that this process may use."""
         return self.workers or max(1, len(os.sched_getaffinity(0)))
 
     @property
     def is_cluster(self) -> bool:
-        """Whether it is placed on a Ray cluster that others started."""
+        """Whether the run uses a Ray cluster that it did not start."""
         return self.ray_address not in ("", "local")
 
     def pool_of(self, model: str) -> ModelPool:

@@ -1,4 +1,4 @@
-"""Find the rows that kill a worker process or never end, by bisection, and quarantine them as such."""
+"""Find the rows that kill a worker process or never end, by bisection, and quarantine them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,18 +13,23 @@ from pairmill.tasks.run.rows import quarantine
 
 Result = TypeVar("Result")
 
-# A row alone must kill twice: the first death may be another process's fault (memory of the machine used up).
+# A single row must kill twice: another process may have caused the first death (out of memory).
 DEATHS_PER_KILLER = 2
-# With more killers in one item than this, a library or the machine is at fault, not the rows.
+# With more killers than this in one item, a library or the machine is at fault, not the rows.
 MAX_KILLERS = 8
-# A part of which a worker had no row in hand when it died is tried again, as often as other parts' killers may kill.
+# Retries of a part that had no row in progress when the worker died: as often as killers in other parts may kill.
 MAX_INNOCENT = 3 * MAX_KILLERS
 
 
 @dataclass(frozen=True)
 class Lost:
-    """A worker was lost over a part: why (a reason of quarantine, in words), and the rows in its hands: None if it
-    could not say which, () for none of this part, which is innocent then."""
+    """The loss of a worker while it ran a part of an item.
+
+    Attributes:
+        reason: The reason of quarantine, 'poison' or 'timeout'.
+        detail: The same in words.
+        keys: The rows in progress; None if unknown, () if none of this part, which is innocent then.
+    """
 
     reason: str
     detail: str
@@ -33,7 +38,7 @@ class Lost:
 
 @dataclass
 class Isolated(Generic[Result]):
-    """What a bisection found: ``results`` of the parts that ran, ``killers`` by the keys of rows that lose a worker."""
+    """Result of a bisection: ``results`` of the parts that ran, ``killers`` by the key of each fatal row."""
 
     results: list[Result] = field(default_factory=list)
     killers: dict[str, Lost] = field(default_factory=dict)
@@ -41,7 +46,7 @@ class Isolated(Generic[Result]):
 
 @dataclass(frozen=True)
 class _Suspect:
-    """A part still to be tried: ``rows`` as `isolate` hands it on, ``deaths`` that its only row caused alone."""
+    """A part still to be run: ``rows`` as in `isolate`, ``deaths`` that its only row has caused alone."""
 
     part: WorkItem
     rows: int = 0
@@ -51,12 +56,18 @@ class _Suspect:
 def isolate(
     item: WorkItem, attempt: Callable[[WorkItem, int], Result | Lost], first: Lost | None = None
 ) -> Isolated[Result]:
-    """Divide ``item`` until only rows that lose their worker are left: by the rows in its hands, or else by halves.
+    """Divide ``item`` until only rows that kill a worker are left, by the rows in progress at a death, else by halves.
 
-    ``attempt(part, rows)`` runs a part, with ``rows`` 1 one row after the other, so that the next loss names one. Some
-    log2(n) lost workers a killer, three at most where the rows are known. ``first`` is what became of the whole item
-    before, which is tried once more unless rows are known or its time was over. Raises PairmillError when the item
-    cannot be divided into rows, when each of several rows kills, or when over MAX_KILLERS do.
+    Takes some log2(n) lost workers for each killer, at most three where the rows in progress are known.
+
+    Args:
+        item: The item to divide.
+        attempt: Runs a part; with ``rows`` 1 it runs row by row, so that the next loss names one row.
+        first: The loss of the whole item before. The item is run once more unless the rows in progress are known or the
+            time limit was exceeded.
+
+    Raises:
+        PairmillError: The item cannot be divided into rows, all of several rows kill, or more than MAX_KILLERS do.
     """
     found: Isolated[Result] = Isolated()
     waiting = [_Suspect(item)]
@@ -79,13 +90,15 @@ def isolate(
 
 
 def _is_enough(lost: Lost, part: WorkItem) -> bool:
-    """Whether a loss tells enough to divide the part at once."""
+    """Return whether a loss is enough to divide the part without another attempt."""
     return _is_divisible(part) and (bool(lost.keys) or lost.reason == "timeout")
 
 
 def _tried(suspect: _Suspect, attempt: Callable[[WorkItem, int], Result | Lost]) -> Result | Lost:
-    """Try a part, a single row again after a death; one whose time was over has had enough of it. While it was only
-    others that a worker died of, the part is tried again."""
+    """Run a part; retry a single row after a death, but not after a timeout.
+
+    A part that had no row in progress when the worker died is retried up to MAX_INNOCENT times.
+    """
     deaths, innocent = suspect.deaths, 0
     while True:
         outcome = attempt(suspect.part, suspect.rows)
@@ -100,11 +113,12 @@ def _tried(suspect: _Suspect, attempt: Callable[[WorkItem, int], Result | Lost])
 
 
 def _is_divisible(part: WorkItem) -> bool:
+    """Return whether the part has several rows and can be divided by row."""
     return len(part.keys) > 1 and _is_by_row(part)
 
 
 def _divided(suspect: _Suspect, held: tuple[str, ...]) -> list[_Suspect]:
-    """Cut a part in two, the first to be tried last: the rows that were held and the others, or two halves."""
+    """Divide a part in two, in reverse order of execution: rows in progress and others, or two halves."""
     part, rows, in_hand = suspect.part, suspect.rows, set(held)
     suspects = [key for key in part.keys if key in in_hand]
     if 0 < len(suspects) < len(part.keys):
@@ -118,7 +132,10 @@ def _divided(suspect: _Suspect, held: tuple[str, ...]) -> list[_Suspect]:
 
 
 def _fewer(job: Job) -> str:
-    """Say what to use fewer of, and how: the replicas of the job's model, if it has one, which alone count on GPUs."""
+    """Return the remedy for an error message: fewer workers, or fewer replicas of the job's model.
+
+    On GPUs only the replicas count.
+    """
     workers = "fewer workers (--workers, or compute.workers in Prefect)"
     if not (model := getattr(job, "model", "")):
         return workers
@@ -126,7 +143,7 @@ def _fewer(job: Job) -> str:
 
 
 def _is_by_row(item: WorkItem) -> bool:
-    """Whether the item can be divided: each input has one value a row. A range of clusters has not."""
+    """Return whether the item can be divided by row: each input has one value per row. A range of clusters has not."""
     return all(isinstance(value, Sequence) and len(value) == len(item.keys) for value in item.inputs.values())
 
 
@@ -137,11 +154,19 @@ def quarantine_killers(
     attempt: Callable[[WorkItem, int], list[Manifest] | Lost],
     first: Lost | None = None,
 ) -> list[Manifest]:
-    """Run an item that may kill its worker; return manifests of its good rows and of a quarantine row for each killer.
+    """Run an item that may kill its worker; return the manifests of its good rows and of a quarantine row per killer.
 
-    ``attempt`` runs a part in a separate process, as `isolate` asks; ``first`` is what became of the whole item there.
-    A job may define ``poisoned(item) -> list[Part]``: what else to write for the killers, so that they are not tried
-    again. Raises PairmillError with the remedy where single rows are not to blame.
+    A job may define ``poisoned(item) -> list[Part]``: further rows for the killers, so that they are not pending again.
+
+    Args:
+        item: The item to run.
+        job: The job, for its name, stage and ``poisoned``.
+        output: Where the quarantine rows are written.
+        attempt: Runs a part in a separate process, see `isolate`.
+        first: The loss of the whole item before.
+
+    Raises:
+        PairmillError: Single rows are not to blame; the message has the remedy.
     """
     name = type(job).__name__
     try:
@@ -154,7 +179,7 @@ def quarantine_killers(
     manifests = [manifest for part in found.results for manifest in part]
     if not found.killers:
         return manifests
-    # An input's key is its address, size and etag.
+    # The key of an ingest unit joins its address, size and etag.
     names = [key.split("\x1e")[0] for key in found.killers]
     faults = [
         Fault(key, lost.reason, f"{name}: {lost.detail}")

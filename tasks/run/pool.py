@@ -1,7 +1,7 @@
 """Run work items on a pool of worker processes of this machine.
 
-Not concurrent.futures: its pool does not know which process holds which item, dies as a whole with one of them, and
-cannot end one that is stuck.
+concurrent.futures does not fit: its pool does not know which process has which item, breaks as a whole when one process
+dies, and cannot kill one that hangs.
 """
 
 import functools
@@ -28,11 +28,14 @@ Piece = TypeVar("Piece")
 
 @dataclass(frozen=True)
 class Shape:
-    """How many processes a pool has at most, of which each sees the devices named by its place ('' none: a CPU's work),
-    and how many items each has in flight.
+    """The size of a process pool, and the devices and items in flight of each process.
 
-    ``least`` processes are used at once, 0 all of them; the others when the work that is left is worth their start.
-    ``is_light``: the job needs no model, so the process that lists sources is the first of them.
+    Attributes:
+        processes: The most processes.
+        devices: What each process sees as CUDA_VISIBLE_DEVICES, by place ('' or none: CPU work).
+        lanes: Items in flight in each process.
+        least: Processes used at once, 0 for all; the others start when the remaining work is worth their start.
+        is_light: The job needs no model, so that the process that lists sources is the pool's first.
     """
 
     processes: int
@@ -43,12 +46,12 @@ class Shape:
 
 
 def run_in_pool(items: Sequence[WorkItem], worker: JobWorker, output: Output, shape: Shape) -> Iterator[list[Manifest]]:
-    """Run the job of ``worker`` on every item and yield its manifests.
+    """Run the job of ``worker`` on every item; yield each item's manifests.
 
-    An item whose worker dies, or is ended because its time is over, is bisected by the process that takes the dead
-    one's place; the others go on.
+    An item whose worker dies or exceeds its time limit is bisected by the process that replaces the dead one. The other
+    processes continue.
     """
-    start_fork_server()  # also for a light job: what follows in the run needs it, and it imports meanwhile
+    start_fork_server()  # also for a light job: later stages need it, and it imports in the meantime
     crew = _Crew(_Work(worker, output, pickle.dumps(worker)), shape)
     waiting, left, running = list(reversed(items)), len(items), 0
     try:
@@ -68,9 +71,9 @@ def run_in_pool(items: Sequence[WorkItem], worker: JobWorker, output: Output, sh
 
 
 def run_item(process: Process, worker: JobWorker, payload: bytes, item: WorkItem, output: Output) -> list[Manifest]:
-    """Run one item in a process; what kills it there is found and quarantined. Raises what the job raises.
+    """Run one item in a process; find and quarantine the rows that kill it. Raises what the job raises.
 
-    ``payload`` is ``worker``, pickled: the same bytes for each item, which are then sent once.
+    ``payload`` is the pickled ``worker``. The same bytes object for every item is sent once.
     """
     found = process.run(payload, item, output)
     if not isinstance(found, Lost):
@@ -81,15 +84,15 @@ def run_item(process: Process, worker: JobWorker, payload: bytes, item: WorkItem
 
 
 def stream_apart(function: Callable[[Argument], Iterator[Piece]], argument: Argument) -> Iterator[Piece]:
-    """Yield what ``function`` yields in a process of its own, which is kept for the next call.
+    """Yield what the generator ``function`` yields, run in a separate process that is reused by the next call.
 
-    Raises what that raises, and PairmillError when the process dies or is silent for too long.
+    Raises what ``function`` raises, and PairmillError when the process dies or is silent for too long.
     """
     return _apart(_reach()).process.stream(pickle.dumps(function), argument)
 
 
 def dismiss() -> None:
-    """End the processes that are kept, when they have done what they were asked; the next stage starts others."""
+    """Stop all cached worker processes, once they have finished their orders. The next stage starts new ones."""
     for seat in _kept:
         seat.process.close()
     _kept.clear()
@@ -98,13 +101,13 @@ def dismiss() -> None:
 
 
 def pids() -> list[int]:
-    """List the ids of the processes that are kept and have started."""
+    """List the process ids of the cached worker processes that have started."""
     return [seat.process.pid for seat in _kept if seat.process.pid]
 
 
 @dataclass(frozen=True, eq=False)
 class _Seat:
-    """A process that is kept, and how many more items it may have in flight, whichever calls they are of."""
+    """A cached worker process with a semaphore that limits its items in flight, over all calls."""
 
     process: Process
     turns: threading.Semaphore
@@ -115,31 +118,32 @@ _kept: list[_Seat] = []
 
 @functools.cache
 def _seat(kind: Shape, place: int) -> _Seat:
-    """Return the process at a place, kept for the life of this one: it has loaded models, which serve later stages."""
+    """Return the process at ``place``, cached for the life of this process: later stages reuse its loaded models."""
     sees = {"CUDA_VISIBLE_DEVICES": kind.devices[place % len(kind.devices)]} if kind.devices else {}
-    is_forked = not any(kind.devices)  # the libraries were imported without a GPU
+    is_forked = not any(kind.devices)  # the fork server imported the libraries without a GPU
     return _keep(_Seat(Process(sees, is_forked), threading.Semaphore(kind.lanes)))
 
 
 @functools.lru_cache(maxsize=1)
 def _apart(reach: frozenset[tuple[str, str]]) -> _Seat:
-    """Return the process that lists sources. It is no fork: where nothing is new, no fork server is started."""
+    """Return the process that lists sources. It is spawned, so that a run with nothing new starts no fork server."""
     return _keep(_Seat(Process(is_forked=False), threading.Semaphore(1)))
 
 
 def _keep(seat: _Seat) -> _Seat:
+    """Cache a process so that `dismiss` stops it."""
     _kept.append(seat)
     return seat
 
 
 def _reach() -> frozenset[tuple[str, str]]:
-    """Return the variables by which a place far away is reached: a process keeps what it made of them."""
+    """Return the variables that configure remote storage (AWS_*, *_proxy): a process caches clients made from them."""
     named = ((name, value) for name, value in os.environ.items())
     return frozenset(each for each in named if each[0].startswith("AWS_") or each[0].lower().endswith("_proxy"))
 
 
 def _seat_of(shape: Shape, place: int) -> _Seat:
-    """Return the process at ``place`` of a pool. Those on CPUs are the same for all pools, however large these are."""
+    """Return the process at ``place`` of a pool. Pools on CPUs share their processes, whatever the size of the pool."""
     if shape.is_light and place == 0:
         return _apart(_reach())
     kind = replace(shape, least=0, is_light=False)
@@ -148,7 +152,7 @@ def _seat_of(shape: Shape, place: int) -> _Seat:
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """One call of `run_in_pool`: its job, also pickled for the workers, its items, and where outcomes go."""
+    """One call of `run_in_pool`: the job (also pickled for the workers), the queue of items, the queue of outcomes."""
 
     worker: JobWorker
     output: Output
@@ -160,7 +164,7 @@ class _Work:
 
 
 class _Crew:
-    """The processes that do one call's work, each with a thread here for each item that it has in flight.
+    """The processes of one `run_in_pool` call, with one thread here for each item in flight.
 
     The threads keep the workers busy while the caller commits. They end with the call.
     """
@@ -169,7 +173,7 @@ class _Crew:
         self.work, self._shape, self.size = work, shape, 0
 
     def grow(self, left: int) -> None:
-        """Take as many processes as ``left`` items are worth."""
+        """Add processes until there are as many as ``left`` items justify, see `Pace`."""
         least = self._shape.least or self._shape.processes
         wanted = max(least, self.work.pace.workers(left))
         while self.size < min(wanted, self._shape.processes, left):
@@ -179,21 +183,21 @@ class _Crew:
             self.size += 1
 
     def outcome(self) -> list[Manifest] | BaseException | None:
-        """Wait for what an item came to; None when it is time to ask again how many processes the rest is worth."""
+        """Wait for one item's outcome; return None when it is time to recompute the number of processes."""
         try:
             return self.work.done.get(timeout=None if self.size == self._shape.processes else Pace.LOOK_SECONDS)
         except queue.Empty:
             return None
 
     def dismiss(self) -> None:
-        """Begin with no more items; what is under way is given up."""
+        """Start no more items; drop those in flight."""
         self.work.is_given_up.set()
         for _ in range(self.size * self._shape.lanes):
             self.work.waiting.put(None)
 
 
 def _hand_out(work: _Work, seat: _Seat) -> None:
-    """Give one process the items that wait, until a None does."""
+    """Run queued items in one process, until None is queued."""
     while (item := work.waiting.get()) is not None:
         if work.is_given_up.is_set():
             continue
@@ -203,8 +207,9 @@ def _hand_out(work: _Work, seat: _Seat) -> None:
 
 
 def _outcome(process: Process, work: _Work, item: WorkItem) -> list[Manifest] | BaseException:
+    """Run one item; return its manifests, or the exception."""
     try:
-        process.start()  # no row is slow because the fork server is still importing
+        process.start()  # before the clock starts: the fork server may still be importing
         with work.pace.measured():
             return run_item(process, work.worker, work.payload, item, work.output)
     except BaseException as error:

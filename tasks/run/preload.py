@@ -1,10 +1,10 @@
-"""List the libraries that the fork server imports for a run, so that its workers share them: by the run's models."""
+"""List the libraries that the fork server imports for a run's models, so that its workers share them."""
 
 from collections.abc import Iterable
 
-# What every worker needs of other people's code, and what each kind of model needs: 9 CPU seconds and 0.6 GB for all
-# (two busy CPUs of an EPYC). None of it starts a thread or touches a GPU when it is imported. DuckDB is not among it:
-# `import duckdb` opens a database with a thread for each CPU but one, and a fork has none of them.
+# Third-party modules that every worker needs, and that each kind of model needs: 9 CPU seconds and 0.6 GB for all (two
+# busy CPUs of an EPYC). None starts a thread or touches a GPU when it is imported. DuckDB is left out: `import duckdb`
+# opens a database with a thread for each CPU but one, and a fork has none of these threads.
 EVERY_WORKER = ("numpy", "pandas", "pyarrow.parquet", "fsspec", "aiohttp", "pydantic", "simplejpeg", "PIL.Image")
 BY_MODEL = {
     "": ("torch",),
@@ -17,12 +17,12 @@ BY_MODEL = {
     ),
     "spacy:": ("spacy",),
 }
-# Imported last: what there is by then is left alone by the garbage collector, whose marks would copy a worker's pages.
+# Imported last: it exempts existing objects from garbage collection, whose marks would copy worker pages.
 FREEZE = "pairmill.tasks.run.freeze"
 
 
 def modules_for(specs: Iterable[str]) -> list[str]:
-    """List the modules that workers need whose models are ``specs`` (``open_clip:…``, ``hf:…``), in order of import."""
+    """List the modules that workers need for the models ``specs`` (``open_clip:…``, ``hf:…``), in order of import."""
     wanted = tuple(specs)
     by_model = [names for prefix, names in BY_MODEL.items() if any(spec.startswith(prefix) for spec in wanted)]
     return [*EVERY_WORKER, *(name for names in by_model for name in names), FREEZE]

@@ -1,4 +1,4 @@
-"""Have a worker process do something, and know what it had in its hands when it dies or is stuck."""
+"""Run jobs in a supervised worker process, and know which rows it was processing when it dies or hangs."""
 
 import itertools
 import logging
@@ -24,10 +24,10 @@ from pairmill.tasks.run.poison import Lost
 from pairmill.tasks.run.worker import BROKEN_DEVICE, serve
 
 LOG = logging.getLogger("pairmill.workers")
-LOG.setLevel(logging.INFO)  # a terminal shows its warnings, Prefect's task all of it
-# How often a wait looks at what its worker has held for too long, and how long one that is stuck has to say where.
+LOG.setLevel(logging.INFO)  # a terminal shows warnings only, a Prefect task shows all
+# Seconds between checks for an overdue worker, and seconds that a hung worker gets to dump its stacks.
 LOOK_SECONDS, DUMP_SECONDS = 1.0, 1.0
-# A process that cannot even begin, again and again, is no row's fault.
+# No row is to blame when the process dies this many times in a row before it starts one.
 MAX_IDLE_DEATHS = 3
 DIED = "a worker process that ran it alone died"
 STUCK = "a worker process that ran it alone was ended when its time was over"
@@ -35,10 +35,12 @@ BROKE = "it broke the device's context"
 
 
 class Process:
-    """One worker process, started when it is needed and again after each death. Several threads may use it.
+    """One supervised worker process, started on demand and restarted after each death. Thread-safe.
 
-    ``environment`` is set in it beside the caller's own (which devices it sees). One that ``is_forked`` shares what the
-    fork server has imported; another imports what it needs by itself.
+    Args:
+        environment: Variables set in the process on top of the caller's own (which devices it sees).
+        is_forked: Fork it from the fork server, so that it shares the imported libraries; else spawn it, and it imports
+            what it needs.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None, is_forked: bool = True) -> None:
@@ -50,18 +52,19 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The process's id, 0 before its first order."""
+        """The process id, 0 before the first order."""
         return self._life.pid if self._life else 0
 
     def start(self) -> None:
-        """Start the process, unless it runs."""
+        """Start the process unless it is running."""
         with self._lock:
             self._living()
 
     def run(self, worker: bytes, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest] | Lost:
-        """Run one item by a pickled `JobWorker`; Lost when its process died or was ended. Raises what the job raises.
+        """Run one item with a pickled `JobWorker`; return Lost when the process died or was killed.
 
-        ``rows`` 1 has a model job take its rows one by one, because one of them ended a process before.
+        Raises what the job raises. With ``rows`` 1 a model job takes its rows one by one, because one of them killed a
+        process before.
         """
         number, life = self._order(worker, (item, output, rows), time_limit.of_item(len(item.keys)))
         try:
@@ -74,8 +77,10 @@ class Process:
             life.forget(number)
 
     def stream(self, function: bytes, argument: Any) -> Iterator[Any]:
-        """Yield the pieces that a pickled function makes of ``argument``. Raises what it raises, PairmillError when it
-        dies or is silent for too long."""
+        """Yield the pieces that a pickled generator function makes of ``argument``.
+
+        Raises what the function raises, and PairmillError when the process dies or is silent for ITEM_SECONDS.
+        """
         number, life = self._order(function, (argument,), time_limit.ITEM_SECONDS)
         said: Found | Done | None = None
         try:
@@ -95,27 +100,30 @@ class Process:
             said.result()
 
     def close(self) -> None:
-        """Let the process end by itself, when it has done what it was asked."""
+        """Let the process exit once it has finished its orders."""
         with self._lock:
             if self._life is not None:
                 self._life.close()
                 self._life = None
 
     def _order(self, worker: bytes, arguments: tuple, seconds: float) -> tuple[int, "_Life"]:
-        """Give the process an order, in a new life after a death; return its number and that life."""
+        """Send an order, to a new process after a death; return its number and the process's life."""
         with self._lock:
             life = self._living()
             return life.send(worker, arguments, seconds), life
 
     def _living(self) -> "_Life":
-        """Return the process's life, a new one after a death. Raises PairmillError after too many."""
+        """Return the running process's life, starting a new process after a death.
+
+        Raises PairmillError after too many deaths.
+        """
         if self._life is None or self._life.is_over():
             self._bury()
             self._life = _Life(self._environment, self._is_forked)
         return self._life
 
     def _bury(self) -> None:
-        """Count a death that no row is to blame for. Raises PairmillError when there were too many of these."""
+        """Count consecutive deaths without a row in progress. Raises PairmillError at MAX_IDLE_DEATHS."""
         self._idle_deaths = self._idle_deaths + 1 if self._life is not None and self._life.was_idle() else 0
         if self._idle_deaths == MAX_IDLE_DEATHS:
             raise PairmillError(
@@ -125,7 +133,7 @@ class Process:
 
 
 class _Ended(Exception):
-    """The process is no more; ``lost`` says what that means for the order waited for."""
+    """Raised when the process has ended; ``lost`` says why, and which rows of the awaited order it was processing."""
 
     def __init__(self, lost: Lost) -> None:
         super().__init__(lost.detail)
@@ -133,7 +141,7 @@ class _Ended(Exception):
 
 
 class _Life:
-    """A worker process from its start to its death, with what it holds and who waits for what it says."""
+    """A worker process from start to death: the leases on its rows, and an inbox for each awaited order."""
 
     def __init__(self, environment: Mapping[str, str], is_forked: bool) -> None:
         context: Any = multiprocessing.get_context("forkserver" if is_forked else "spawn")
@@ -157,25 +165,26 @@ class _Life:
         threading.Thread(target=_listen, args=(self._pipe, self), name="pool", daemon=True).start()
 
     def is_over(self) -> bool:
+        """Return whether the process has ended."""
         return self._ended.is_set() or not self._process.is_alive()
 
     def was_idle(self) -> bool:
-        """Whether it had no row in hand when it died."""
+        """Return whether the process had no row in progress when it died."""
         return bool(self._holds) and all(hold.keys == () for hold, _ in self._holds.values())
 
     def send(self, worker: bytes, arguments: tuple, seconds: float) -> int:
-        """Give an order that has ``seconds`` until it says more; return its number."""
+        """Send an order that must report within ``seconds``; return its number."""
         number = next(self._numbers)
         with self._lock:
             self._inboxes[number] = queue.SimpleQueue()
             self._holds[number, 0] = Hold(number, 0, (), seconds), time.monotonic() + seconds
-        with suppress(OSError):  # it died: who waits is told
+        with suppress(OSError):  # the process died: `next` reports it
             self._pipe.send(Order(number, None if worker is self._worker else worker, arguments))
             self._worker = worker
         return number
 
     def next(self, number: int) -> Any:
-        """Wait for what comes of order ``number`` next. Raises _Ended when the process is no more."""
+        """Block until the next message of order ``number``. Raises _Ended when the process has ended."""
         inbox = self._inboxes[number]
         while True:
             with suppress(queue.Empty):
@@ -186,15 +195,15 @@ class _Life:
             self._end_if_stuck()
 
     def forget(self, number: int) -> None:
-        """Wait for nothing more of an order."""
+        """Drop the inbox and the leases of an order."""
         with self._lock:
             self._inboxes.pop(number, None)
-            if not self._ended.is_set():  # what it held when it died is asked for later
+            if not self._ended.is_set():  # after a death `was_idle` still reads the leases
                 for hold in [hold for hold in self._holds if hold[0] == number]:
                     del self._holds[hold]
 
     def hear(self, said: Any) -> None:
-        """Take in what the process says."""
+        """Process one message: update the leases, or put it into its order's inbox."""
         with self._lock:
             if said.number not in self._inboxes:
                 return
@@ -206,7 +215,7 @@ class _Life:
                 self._holds.pop((said.number, said.place), None)
 
     def die(self) -> None:
-        """Tell all who wait that nothing more will be said."""
+        """Wait for the process to end, then tell every waiting thread."""
         self._process.join()
         self._ended.set()
         with self._lock:
@@ -214,16 +223,17 @@ class _Life:
                 inbox.put(None)
 
     def close(self) -> None:
+        """Ask the process to exit after its current orders."""
         with suppress(OSError):
             self._pipe.send(None)
 
     def end(self) -> None:
-        """Kill the process, and wait until it has ended."""
+        """Kill the process and wait until it has ended."""
         self._process.kill()
         self._ended.wait()
 
     def _end_if_stuck(self) -> None:
-        """End the process when it has held something for too long; it says first, in its log, where its threads are."""
+        """Kill the process when a lease is overdue; first have it dump its threads' stacks to its log."""
         now = time.monotonic()
         with self._lock:
             stuck = {hold.number for hold, until in self._holds.values() if until < now}
@@ -237,6 +247,7 @@ class _Life:
         self._process.kill()
 
     def _lost(self, number: int) -> Lost:
+        """Describe the loss for order ``number``: reason, detail and the keys in progress."""
         with self._lock:
             held = [hold.keys for (order, _), (hold, _) in self._holds.items() if order == number]
         keys = None if None in held else tuple(dict.fromkeys(key for each in held for key in each or ()))
@@ -247,7 +258,7 @@ class _Life:
 
 
 def _listen(pipe: Connection, life: _Life) -> None:
-    """Hear what a process says until it has ended. The pipe has this one reader."""
+    """Read the process's messages until it has ended. This is the pipe's only reader."""
     with suppress(EOFError, OSError):
         while True:
             life.hear(pipe.recv())

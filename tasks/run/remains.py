@@ -1,4 +1,4 @@
-"""Remove what killed runs left in the folder of temporary files: the folder of a fork server that answers no more."""
+"""Remove the temporary folders of fork servers that were killed."""
 
 import socket
 import tempfile
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def sweep() -> None:
-    """Remove the folders of fork servers that have ended. One that runs, or of another user, stays."""
+    """Remove the folders of fork servers that have ended. Folders of running servers or of other users stay."""
     for folder in Path(tempfile.gettempdir()).glob("pymp-*"):
         with suppress(OSError):
             left = list(folder.iterdir())
@@ -17,12 +17,15 @@ def sweep() -> None:
 
 
 def _answers(address: Path) -> bool:
-    """Whether a process has this socket. Asked for datagrams, which it does not take: a connection would end it."""
+    """Return whether a process listens on the socket ``address``.
+
+    Connects as a datagram socket, which the listener refuses: a stream connection would end the fork server.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
         try:
             asking.connect(str(address))
         except ConnectionRefusedError:
             return False
-        except OSError:  # EPROTOTYPE: there is one
+        except OSError:  # EPROTOTYPE: a process listens
             return True
     return True

@@ -1,4 +1,4 @@
-"""Work out what the workers of a stage take of the machines that there are."""
+"""Compute how many workers a stage gets, and the CPUs, GPUs and feeder threads of each."""
 
 import os
 from dataclasses import dataclass, replace
@@ -8,19 +8,19 @@ from pathlib import Path
 
 from pairmill.tasks.run.placement import ModelPool, Placement
 
-# Items that a model's process has in flight: one is written, one is on the device, one is read.
+# Items in flight per model process: one being read, one on the device, one being written.
 LANES = 3
-# Threads that prepare batches for one model: more than these did not feed it faster (infra/bench/README.md).
+# The most threads that prepare batches for one model: more did not raise its throughput (infra/bench/README.md).
 MOST_FEEDERS = 15
-# Threads that encode pictures for a server: one of 448 pixels takes a CPU some 2 ms as JPEG.
+# Threads that encode images for a server: a JPEG of 448 pixels takes some 2 ms of a CPU.
 CLIENT_FEEDERS = 4
-# A pool on a cluster may grow to this where the user names no number: Ray starts as many as there is room for.
+# The most workers on a cluster when the user sets no number: Ray starts as many as fit.
 UNBOUNDED = 10_000
 
 
 @dataclass(frozen=True)
 class Node:
-    """What a machine has in all."""
+    """The total CPUs and GPUs of one machine."""
 
     cpus: float
     gpus: float
@@ -28,8 +28,16 @@ class Node:
 
 @dataclass(frozen=True)
 class Resources:
-    """What each worker of a stage takes, how many there are at ``least`` and at ``most``, how many items each has in
-    flight (``lanes``), and the threads that prepare batches for its model (0: it does so itself)."""
+    """Resources of one worker of a stage, and the number of workers.
+
+    Attributes:
+        cpus: CPUs of one worker.
+        gpus: GPUs of one worker, fractions included.
+        least: The fewest workers.
+        most: The most workers.
+        lanes: Items in flight in each worker.
+        feeders: Threads that prepare batches for the worker's model; 0: the worker prepares them itself.
+    """
 
     cpus: float
     gpus: float
@@ -40,15 +48,16 @@ class Resources:
 
     @property
     def share(self) -> float:
-        """The part of a GPU's memory that each may take; 0 without a GPU."""
+        """The fraction of a GPU's memory that each worker may use; 0 without a GPU."""
         return min(1.0, self.gpus)
 
 
 def resources(placement: Placement, model: str, nodes: list[Node]) -> Resources:
-    """Return what a stage takes whose job runs ``model``, by the recipe's name of it, or none ('').
+    """Compute the resources of a stage whose job runs ``model``, the recipe's name of a model, '' for none.
 
-    A model has one GPU a replica where there are GPUs, unless the run says otherwise. Without one it is as any job on
-    CPUs: a process a CPU, each with a thread, does more there than one with many.
+    A model gets one GPU per replica where there are GPUs, unless the run sets another number. Without a GPU it runs
+    like any CPU job: one process per CPU with one thread each has a higher throughput than one process with many
+    threads.
     """
     pool = placement.pool_of(model) if model else ModelPool()
     gpus = _gpus(pool, model, nodes)
@@ -59,21 +68,23 @@ def resources(placement: Placement, model: str, nodes: list[Node]) -> Resources:
     feeders, cpus = _fed(pool, gpus, nodes)
     room = max(1, sum(_on_cards(node, gpus) if gpus else floor(node.cpus / cpus) for node in nodes))
     most = pool.replicas[1] or UNBOUNDED
-    if not placement.is_cluster:  # to which no machine will come
+    if not placement.is_cluster:  # no machine can join later
         most = min(most, room)
     return Resources(cpus, gpus, max(1, min(pool.replicas[0], most)), most, LANES if feeders else 1, feeders)
 
 
 def at_a_server(pool: ModelPool, nodes: list[Node]) -> ModelPool:
-    """Return the pool of a model that a server runs: no GPU, one process that asks for texts unless the run says
-    otherwise, and a few feeders, which encode pictures."""
+    """Return the pool for a model behind a server: no GPU, one client process, a few feeders that encode images.
+
+    The run's own replicas and feeders take precedence.
+    """
     room = max((int(node.cpus) - 1 for node in nodes), default=1)
     feeders = pool.feeders or max(1, min(CLIENT_FEEDERS, room))
     return replace(pool, gpus=0.0, replicas=pool.replicas if any(pool.replicas) else (1, 1), feeders=feeders)
 
 
 def places(asked: Resources, nodes: list[Node]) -> int:
-    """Count the items that workers which take so much have in flight, as far as the machines have room now."""
+    """Count the items that all workers together have in flight, as far as the machines have room now."""
     room = sum(
         min(floor(node.cpus / asked.cpus), _on_cards(node, asked.gpus) if asked.gpus else asked.most) for node in nodes
     )
@@ -81,7 +92,7 @@ def places(asked: Resources, nodes: list[Node]) -> int:
 
 
 def refusal(asked: Resources, nodes: list[Node]) -> str:
-    """Return the line that says that no machine has what one worker asks for, with the remedy; '' where one has."""
+    """Return the error message that no machine has the resources of one worker, with the remedy; '' if one has."""
     if any(node.gpus >= asked.gpus and node.cpus >= asked.cpus for node in nodes):
         return ""
     have = "; ".join(
@@ -95,14 +106,14 @@ def refusal(asked: Resources, nodes: list[Node]) -> str:
 
 
 def this_machine() -> Node:
-    """Return this machine's CPUs and GPUs, as far as this process may use them."""
+    """Return the CPUs and GPUs of this machine that this process may use."""
     return Node(len(os.sched_getaffinity(0)), len(devices()))
 
 
 def devices() -> tuple[str, ...]:
-    """List this machine's GPUs as CUDA_VISIBLE_DEVICES names them, without CUDA, which a fork would not survive.
+    """List this machine's GPUs as CUDA_VISIBLE_DEVICES names them, without initialising CUDA, which breaks forks.
 
-    As CUDA reads it, a name that is none, such as -1, ends the list.
+    As in CUDA, an invalid name such as -1 ends the list.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
@@ -112,7 +123,7 @@ def devices() -> tuple[str, ...]:
 
 
 def devices_by_worker(gpus: float) -> tuple[str, ...]:
-    """List which of this machine's GPUs each worker in turn sees that takes so many; none ('') for work on CPUs."""
+    """List the CUDA_VISIBLE_DEVICES of each worker that takes ``gpus`` GPUs; '' hides the GPUs from CPU workers."""
     found, n = devices(), max(1, int(gpus))
     if not gpus:
         return ("",) * bool(found)
@@ -120,6 +131,7 @@ def devices_by_worker(gpus: float) -> tuple[str, ...]:
 
 
 def _gpus(pool: ModelPool, model: str, nodes: list[Node]) -> float:
+    """Return the GPUs of one replica: the run's setting, else 1 where a machine has GPUs."""
     if not model:
         return 0.0
     if pool.gpus is not None:
@@ -128,20 +140,22 @@ def _gpus(pool: ModelPool, model: str, nodes: list[Node]) -> float:
 
 
 def _on_cards(node: Node, gpus: float) -> int:
-    """Count the replicas that the machine's GPUs have room for: a part of a card lies on one card."""
+    """Count the replicas that fit on the machine's GPUs; a fraction of a GPU lies on one GPU."""
     return int(node.gpus) * floor(1 / gpus + 1e-9) if gpus < 1 else floor(node.gpus / gpus)
 
 
 def _fed(pool: ModelPool, gpus: float, nodes: list[Node]) -> tuple[int, float]:
-    """Return a replica's feeders and CPUs (its own and one for each): as set, else its part of the machine that has the
-    fewest CPUs for its GPUs, less a fifth, which other stages and Ray need.
+    """Return (feeders, CPUs) of one replica; the CPUs are one for itself and one for each feeder.
 
-    One feeder that shares its replica's CPU still prepares a batch while the device has another.
+    As set by the run, else a replica's share of the CPUs of the machine with the fewest CPUs per GPU, minus a fifth for
+    other stages and Ray. A single feeder that shares its replica's CPU still prepares one batch while the device runs
+    another.
     """
     if pool.feeders is not None:
         return pool.feeders, 1.0 + pool.feeders
     shares = [node.cpus / n for node in nodes if (n := _on_cards(node, gpus))]
     share = min(shares, default=1.0)
     feeders = max(1, min(MOST_FEEDERS, floor(0.8 * share) - 1))
-    # Ray takes fractions of a CPU in steps of 0.0001.
+    # Ray accepts fractions of a CPU in steps of 0.0001.
+
     return feeders, min(1.0 + feeders, float(floor(share)) if share >= 1 else floor(share * 10_000) / 10_000)

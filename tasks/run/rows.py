@@ -1,4 +1,4 @@
-"""Convert between work items, Parquet rows and the columns of ops: vectors, rounded scores, quarantine rows."""
+"""Convert between work items, Parquet rows and columns of ops: vectors, rounded scores, quarantine rows."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,22 +21,25 @@ OWN = Score.__dataclass_fields__["package"].default
 
 
 def read_rows(item: WorkItem, columns: list[str], key: str) -> pa.Table:
-    """Read the item's rows in the order of ``item.keys``: one a key (of its last file), none for a key without."""
+    """Read the item's rows in the order of ``item.keys``.
+
+    A key that several files have is read from the last; a key without a row is left out.
+    """
     table = pa.concat_tables([read_table(path, columns) for path in item.paths])
     place = {name: n for n, name in enumerate(table[key].to_pylist())}
     return table.take(pa.array([place[name] for name in item.keys if name in place], pa.int64()))
 
 
 def read_range(paths: tuple[str, ...], columns: list[str], first: int, last: int) -> pa.Table:
-    """Read rows with ``first`` <= cluster <= ``last``; row groups outside are skipped (files are sorted by cluster)."""
+    """Read rows with ``first`` <= cluster <= ``last``. Files are sorted by cluster, so other row groups are skipped."""
     tables = [read_table(path, columns, [("cluster", ">=", first), ("cluster", "<=", last)]) for path in paths]
     return pa.concat_tables(tables)
 
 
 def read_table(path: str, columns: list[str], filters: list | None = None) -> pa.Table:
-    """Read columns of one Parquet file, local or s3; ``filters`` as pyarrow takes them.
+    """Read columns of one Parquet file, local or s3; ``filters`` as in pyarrow.
 
-    Raises Damaged when the file is gone or damaged: each page is checked against its checksum.
+    Raises Damaged when the file is gone or damaged: each page is verified by its checksum.
     """
     with opened(path) as file:
         return pq.read_table(file, columns=columns, filters=filters, page_checksum_verification=True)
@@ -58,14 +61,15 @@ def opened(path: str) -> Iterator[Any]:
 
 
 def to_vectors(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Convert BLOBs of little-endian fp16, all of one length, to float32 (n, d). Raises ValueError when one is null."""
+    """Convert BLOBs of little-endian fp16, all of one length, to float32 (n, d). Raises ValueError for nulls."""
     return to_halves(blobs).astype(np.float32)
 
 
 def to_halves(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Convert BLOBs to float16 (n, d) as they are stored, of a single chunk without a copy. Raises as `to_vectors`.
+    """Convert BLOBs of little-endian fp16 to float16 (n, d), a single chunk without a copy.
 
-    Straight from Arrow's buffers: as Python bytes 1M vectors of 512 would be 1 GB twice over, before they are floats.
+    Reads Arrow's buffers directly: as Python bytes, 1M vectors of 512 dimensions would take 1 GB twice over. Raises
+    ValueError for nulls.
     """
     chunks = [chunk for chunk in (blobs.chunks if isinstance(blobs, pa.ChunkedArray) else [blobs]) if len(chunk)]
     if not chunks:
@@ -75,7 +79,7 @@ def to_halves(blobs: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 
 def _halves(chunk: pa.Array) -> np.ndarray:
-    """View the fp16 values of one chunk of BLOBs, one after another, without a copy."""
+    """Return a flat fp16 view of one chunk of BLOBs, without a copy."""
     _, _, data = chunk.buffers()
     if chunk.null_count or data is None:
         raise ValueError(f"{chunk.null_count} of {len(chunk)} vectors are null or hold nothing")
@@ -85,7 +89,7 @@ def _halves(chunk: pa.Array) -> np.ndarray:
 
 
 def on_disk(blocks: Iterable[pa.Array], path: Path) -> np.ndarray:
-    """Write blocks of fp16 BLOBs to ``path`` one after another and return them as a memory map (n, d) of fp16."""
+    """Write blocks of fp16 BLOBs to ``path`` and return them as one memory map (n, d) of fp16."""
     n = 0
     with path.open("wb") as file:
         for block in blocks:
@@ -95,17 +99,17 @@ def on_disk(blocks: Iterable[pa.Array], path: Path) -> np.ndarray:
 
 
 def to_blobs(vectors: np.ndarray) -> pa.Array:
-    """Convert a float array (n, d) to BLOBs of little-endian fp16, as the lake stores vectors."""
+    """Convert a float array (n, d) to BLOBs of little-endian fp16, the lake's format of vectors."""
     return pa.array([row.tobytes() for row in np.ascontiguousarray(vectors, dtype="<f2")], pa.binary())
 
 
 def scalars(values) -> list[float | None]:
-    """Round scores to 4 decimals for the lake, so that batch make-up cannot move a threshold; NaN becomes None.
+    """Round scores to 4 decimals for the lake, so that the batch composition cannot move a threshold; NaN becomes None.
 
-    An array is rounded at once, to the very doubles that Python's `round` gives (10 times as fast).
+    An array is rounded at once (10 times as fast), to exactly the doubles that Python's `round` returns.
     """
     plain = values if isinstance(values, np.ndarray) else np.array([np.nan if v is None else v for v in values])
-    if plain.ndim != 1 or plain.dtype.kind not in "fiub":  # big integers, decimals, what is no number
+    if plain.ndim != 1 or plain.dtype.kind not in "fiub":  # big integers, decimals, values that are no numbers
         return [None if value is None or np.isnan(value) else round(float(value), 4) for value in values]
     found = _rounded(plain.astype(np.float64)).tolist()
     return [None if value != value else value for value in found]
@@ -114,9 +118,9 @@ def scalars(values) -> list[float | None]:
 def _rounded(values: np.ndarray) -> np.ndarray:
     """Round float64 values to 4 decimals, each to the double nearest to the nearest decimal, ties to even.
 
-    A whole number divided by 1e4 is rounded once, so only the whole number can be wrong: where the product, which is
-    off by half a unit in its last place at most, is that close to a tie, or too large to have a fraction. There `round`
-    is asked.
+    A whole number divided by 1e4 is rounded once, so only the whole number can be wrong. That needs a product, which is
+    off by at most half a unit in its last place, that is this close to a tie or too large to have a fraction. Those
+    values go through Python's `round`.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = values * 1e4
@@ -132,9 +136,9 @@ def _rounded(values: np.ndarray) -> np.ndarray:
 def quarantine(
     items: list[str], sources: list[str], step: str, faults: list, payloads: list[str] | None = None
 ) -> pa.Table:
-    """Make rows of the ``quarantine`` table of Faults, one an item.
+    """Make rows of the ``quarantine`` table from Faults, one an item.
 
-    ``payloads`` name where each item's bytes are (a source's unit); None: the item's own id does.
+    ``payloads`` name the place of each item's bytes (a source's unit); None: the item's own id.
     """
     return pa.table(
         {
@@ -149,9 +153,10 @@ def quarantine(
 
 
 def measured(score: Score, batch: Batch) -> dict[str, list]:
-    """The values of a score's columns as they are stored, out of the batch that its op gave back, by column.
+    """Validate the columns that a score's op returned, and convert them to their stored form, by column.
 
-    Raises PairmillError when the op gave no such column, not a value a row, or what the column's type does not hold.
+    Raises PairmillError when the op lacks a column, returns another number of rows, or returns values that do not fit
+    the column's type.
     """
     if not isinstance(batch, Mapping):
         raise _unfit(score, f"its op returns a {type(batch).__name__}, no columns by name")
@@ -162,7 +167,7 @@ def measured(score: Score, batch: Batch) -> dict[str, list]:
             raise _unfit(score, f"its op adds no column '{column.name}' of a value a row")
         try:
             found[column.name] = _stored(column.type, batch[column.name])
-            if score.package != OWN:  # its own have tests of their own; what a stranger gives is tried here
+            if score.package != OWN:  # our own ops are covered by tests; values of other packages are checked here
                 pa.array(found[column.name], TYPES[column.type])
         except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
             said = " ".join(str(error).split())[:200]
@@ -171,6 +176,7 @@ def measured(score: Score, batch: Batch) -> dict[str, list]:
 
 
 def _length(values: Any) -> int:
+    """Return the number of values, -1 for a value without a length."""
     try:
         return len(values)
     except TypeError:
@@ -178,17 +184,19 @@ def _length(values: Any) -> int:
 
 
 def _unfit(score: Score, why: str) -> PairmillError:
+    """Return the error that an op's output does not match its declaration."""
     return PairmillError(f"package '{score.package}', score '{score.name}': {why}. Update or uninstall the package.")
 
 
 def score_rows(score: Score, keys: list[str], values: dict[str, list]) -> pa.Table:
-    """Rows of a score's table: its key and its columns, NULL where ``values`` has no such column."""
+    """Make rows of a score's table: its key and its columns, NULL where ``values`` lacks a column."""
     columns = {column.name: pa.array(values.get(column.name, [None] * len(keys)), TYPES[column.type])
                for column in score.columns}  # fmt: skip
     return pa.table({score.key: pa.array(keys, pa.string()), **columns})
 
 
 def _stored(kind: str, values) -> list:
+    """Convert values to their stored form: fp16 BLOBs, doubles of 4 decimals, printable text."""
     if kind == "BLOB":
         return to_blobs(np.asarray(values)).to_pylist()
     if kind == "DOUBLE":

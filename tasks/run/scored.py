@@ -1,4 +1,4 @@
-"""Run declared scores over a batch, in halves: pixels and flags on a CPU, a model's own part on its device."""
+"""Run declared scores over a batch in three phases: preprocessing on a CPU, model inference on the device, results."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -13,18 +13,36 @@ from pairmill.tasks.run.rows import measured, quarantine, score_rows
 
 
 class Halves(Protocol):
-    """An op that runs a model in halves (`ops/models/device/engine.py`): ``fetch`` gives the columns that it adds and,
-    where it may fail at a row, ``fault``: None, or the Fault of a row that it gives no values for."""
+    """An op that separates its model's CPU work (``prepare``) from its device work (``infer``, ``fetch``).
 
-    def prepare(self, batch: Batch, /) -> Any: ...
-    def infer(self, ready: Any, /) -> Any: ...
-    def fetch(self, running: Any, /) -> Batch: ...
+    ``fetch`` returns the added columns. Where a row may fail it also returns ``fault``: per row None, or the Fault of a
+    row without values. See `ops/models/device/engine.py`.
+    """
+
+    def prepare(self, batch: Batch, /) -> Any:
+        """Preprocess a batch on a CPU."""
+        ...
+
+    def infer(self, ready: Any, /) -> Any:
+        """Launch the model on a prepared batch, without waiting."""
+        ...
+
+    def fetch(self, running: Any, /) -> Batch:
+        """Wait for the model and return the columns that it adds."""
+        ...
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Rows of one piece on their way: the places of the ``good`` ones, which are scored, faults of the others, what was
-    found by score and column, and what each model is to have, or works at."""
+    """A batch of rows between preprocessing and storage, with its results so far.
+
+    Attributes:
+        keys: The keys of all rows.
+        good: Positions of the rows that are scored.
+        bad: Faults of the other rows.
+        found: Values so far, by table and column.
+        of_models: Each model scorer with its prepared input, or with its running batch.
+    """
 
     keys: tuple[str, ...]
     good: list[int]
@@ -34,19 +52,22 @@ class Scored:
 
 
 def prepare(scorers: list[Bound], batch: Batch, keys: tuple[str, ...], good: list[int], bad: list[Fault]) -> Scored:
-    """Run the scorers over ``batch``, which has the good rows, but the models' own part, which is made ready."""
+    """Run the scorers without a model over ``batch`` and prepare the models' inputs.
+
+    ``batch`` has the rows at the positions ``good`` of ``keys``.
+    """
     found = {each.score.table: measured(each.score, each.op(batch)) for each in scorers if not each.score.model}
     ready = [(each, _halves(each).prepare(batch)) for each in scorers if each.score.model]
     return Scored(keys, good, bad, found, ready)
 
 
 def infer(ready: Scored) -> Scored:
-    """Give each model what is ready for it."""
+    """Launch each model on its prepared input."""
     return replace(ready, of_models=[(each, _halves(each).infer(given)) for each, given in ready.of_models])
 
 
 def fetch(running: Scored) -> Scored:
-    """Take what the models found: of a row that one fails at, no values by this model."""
+    """Wait for the models and add their values. A row that fails in a model gets a Fault, and NULLs of that model."""
     found, bad = dict(running.found), list(running.bad)
     for each, given in running.of_models:
         counted = {name: range(len(running.good)) for name in each.score.reads}
@@ -61,8 +82,10 @@ def fetch(running: Scored) -> Scored:
 
 
 def score_parts(scorers: list[Bound], pieces: list[Scored], step: str) -> Iterator[Part]:
-    """Make rows of all pieces of an item, for each score a part, with NULLs for what has no values; and of the faults
-    of ``step``, one an item."""
+    """Build the table rows of an item: one part per score, and one of quarantine rows.
+
+    Rows without values get NULLs. The quarantine rows are of stage ``step``, one an item.
+    """
     keys = [key for piece in pieces for key in piece.keys]
     for each in scorers:
         values: dict[str, list] = {}
@@ -75,19 +98,19 @@ def score_parts(scorers: list[Bound], pieces: list[Scored], step: str) -> Iterat
 
 
 def null_parts(scorers: list[Bound], keys: tuple[str, ...]) -> list[Part]:
-    """Make rows of NULLs for items that kill their worker, so that they are not tried again."""
+    """Make rows of NULLs for items that kill their worker, so that they are not pending again."""
     return [Part(each.score.table, score_rows(each.score, list(keys), {}), each.digest) for each in scorers]
 
 
 def load(scorers: tuple[Bound, ...]) -> None:
-    """Load the models of these scorers, where their ops can be told to."""
+    """Load the models of these scorers, if their ops have a ``load`` method."""
     for each in scorers:
         if each.score.model and hasattr(each.op, "load"):
             each.op.load()  # type: ignore[attr-defined]
 
 
 def batch_size(scorers: list[Bound]) -> int:
-    """Return how many rows the first model among these scorers takes at once, or as many as are read without one."""
+    """Return the batch size of the first model among these scorers, CHUNK without a model."""
     for each in scorers:
         if each.score.model:
             op: Any = each.op
@@ -101,7 +124,7 @@ def model_of(scorers: tuple[Bound, ...]) -> str:
 
 
 def _spread(values: list, at: list[int], n: int) -> list:
-    """Put ``values`` at the places ``at`` of a list of ``n``, None elsewhere."""
+    """Return a list of length ``n`` with ``values`` at the positions ``at`` and None elsewhere."""
     spread: list = [None] * n
     for place, value in zip(at, values, strict=True):
         spread[place] = value
@@ -109,7 +132,7 @@ def _spread(values: list, at: list[int], n: int) -> list:
 
 
 class _Whole:
-    """The halves of an op that has none: all of it is the device's."""
+    """Adapt an op without separate CPU and device work: ``infer`` runs all of it."""
 
     def __init__(self, op: Callable[[Batch], Batch]) -> None:
         self._op = op
@@ -125,5 +148,6 @@ class _Whole:
 
 
 def _halves(each: Bound) -> Halves:
+    """Return the op if it separates CPU and device work, else an adapter of it."""
     op: Any = each.op
     return op if hasattr(op, "infer") else _Whole(op)

@@ -1,4 +1,4 @@
-"""Hold the state of one run: its plan, its placement, its writer and its progress. Every step takes a session alone."""
+"""Hold the state of one run (plan, placement, writer, progress); every step takes a session as its only argument."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,23 +20,33 @@ from pairmill.tasks.run.stage import Stage
 
 
 def _no_progress(step: str, done: int, total: int) -> None:
+    """Ignore progress."""
     return None
 
 
 def _waiting_not_shown(step: str, text: str) -> None:
+    """Ignore the text about a wait."""
     return None
 
 
 @dataclass
 class Session:
-    """One run, in the flow process (the only one that talks to the catalog), for as long as its lease.
+    """The state of one run, for as long as it holds the lease. Only the flow process has it and talks to the catalog.
 
-    ``allow_addresses`` are networks (CIDR) that a fetch may contact although they are not public.
-    ``progress(step, done, total)`` is called after each finished work item, for the last one when all are committed;
-    ``waiting(step, text)`` when a step waits for a machine of a cluster, and with '' when it does no longer.
-    Results are committed every ``commit_files`` files, or after 5 s: a commit costs some 50 ms, so a crash redoes
-    seconds of work at most. ``told_once`` are those of the ``notes`` that tell what this run did. ``waves`` counts how
-    often generated texts were asked for, ``budget`` what they cost.
+    Results are committed every ``commit_files`` files, or after 5 s. A commit costs some 50 ms, and a crash redoes
+    seconds of work at most.
+
+    Attributes:
+        progress: Called as ``progress(step, done, total)`` after each finished item, for the last one after all are
+            committed.
+        waiting: Called as ``waiting(step, text)`` when a step waits for a machine of a cluster, with '' when the wait
+            ends.
+        allow_addresses: Networks (CIDR) that a fetch may contact although they are not public.
+        counts: Number of work items by step.
+        waves: Number of waves of generated texts that were requested so far.
+        notes: Messages that are shown when the run ends.
+        told_once: The notes about what this run did, which an idle run does not repeat.
+        budget: The cost of generated texts.
     """
 
     writer: Writer
@@ -56,24 +66,29 @@ class Session:
 
     @property
     def lake(self) -> Lake:
+        """The lake that the run writes to."""
         return self.writer.lake
 
     @property
     def recipe(self) -> Recipe:
+        """The recipe of the plan."""
         return self.plan.recipe
 
     def use(self, table: str, scorer: Scorer) -> str:
-        """Have the plan read ``table`` by this scorer, and register it with the next commit. Returns its digest."""
+        """Make the plan read only this scorer's rows of ``table``; return the scorer's digest.
+
+        The scorer is registered with the next commit.
+        """
         self.plan = self.plan.with_scorer(table, scorer.digest)
         self._unregistered.append(scorer)
         return scorer.digest
 
     def register_later(self, scorers: Sequence[Scorer]) -> None:
-        """Register these scorers with the next step that has work."""
+        """Register these scorers with the next commit."""
         self._unregistered += scorers
 
     def note(self, text: str, once: bool = False) -> None:
-        """Add a message that is shown when the run ends; ``once`` of what this run did and the next will not."""
+        """Add a message to show when the run ends; ``once`` marks one that an idle run must not repeat."""
         if text not in self.notes:
             self.notes.append(text)
         if once:
@@ -81,31 +96,31 @@ class Session:
 
     @property
     def lasting_notes(self) -> tuple[str, ...]:
-        """What a run that finds nothing to do says again."""
+        """The notes that an idle run repeats."""
         return tuple(note for note in self.notes if note not in self.told_once)
 
     def begin(self, step: str) -> Output:
-        """Allocate a commit number for ``step``, which takes the scorers that wait; call it only when there is work.
+        """Allocate a commit number for ``step`` and register the waiting scorers; call it only when there is work.
 
-        Raises LeaseLost when another process took the lease over.
+        Raises LeaseLost when another process has taken the lease.
         """
         commit = self.writer.begin(step, self._unregistered)
         self._unregistered.clear()
         return Output(self.lake.data_path, self.writer.run_id, commit)
 
     def work(self, step: str, items: Sequence[WorkItem], job: Job, most_workers: int = 0) -> int:
-        """Run ``job`` over ``items``, commit results every few seconds, return the number of items.
+        """Run ``job`` over ``items``, commit results every few seconds, and return the number of items.
 
-        With no more than ``most_workers`` at once, unless that is 0. Raises what `Stage.run` raises, and LeaseLost.
+        ``most_workers`` limits the workers, 0 for no limit. Raises what `Stage.run` raises, and LeaseLost.
         """
         placement = replace(self.placement, workers=most_workers) if most_workers else self.placement
         with Stage(job, placement, partial(self._show_waiting, step)) as stage:
             return self.work_round(step, items, stage)
 
     def work_rounds(self, step: str, rounds: Iterable[Sequence[WorkItem]], job: Job) -> None:
-        """Run ``job`` over each round of a work list; a round is queried when the one before it is committed.
+        """Run ``job`` over each round of a work list. A round is queried after the previous one is committed.
 
-        Raises PairmillError when the run may spend no more.
+        Raises PairmillError when the run's budget is spent.
         """
         prices = self.placement.pool_of(getattr(job, "model", "")).prices
         with Stage(job, self.placement, partial(self._show_waiting, step)) as stage:
@@ -114,7 +129,7 @@ class Session:
                     self.work_round(step, portion, stage)
 
     def work_round(self, step: str, items: Sequence[WorkItem], stage: Stage) -> int:
-        """Run a stage over a round of items and commit what comes of them; return the number of items."""
+        """Run a stage over one round of items and commit the results; return the number of items."""
         items = stage.sized(items)
         self.counts[step] = self.counts.get(step, 0) + len(items)
         if items:
@@ -124,38 +139,42 @@ class Session:
         return len(items)
 
     def compute(self, step: str, rows: int, run: Callable[[], Any], items: int = 1) -> bool:
-        """Do a global step over ``rows``, if there are any. Returns whether it is done: a survey only notes it."""
+        """Run a global step over ``rows`` rows, if there are any; return whether the step is done.
+
+        A survey overrides this: it only counts the step and returns False.
+        """
         if rows:
             run()
         return True
 
     def follow(self, run: Callable[[], Any]) -> None:
-        """Do what follows from work that was done; a survey, which does none, leaves it."""
+        """Call ``run``, which depends on finished work. A survey, which does no work, skips the call."""
         run()
 
     def is_due(self, *steps: str) -> bool:
-        """Whether any of these is still to be done: in a run each is, by then; a survey knows what it noted."""
+        """Return whether any of these steps is still pending: False in a run; a survey returns what it has counted."""
         return False
 
     def _run_with_progress(
         self, step: str, items: Sequence[WorkItem], stage: Stage, output: Output
     ) -> Iterator[list[Manifest]]:
+        """Run the items; yield their priced manifests and report progress."""
         self.progress(step, 0, len(items))
         prices = self.placement.pool_of(stage.model).prices
         for done, manifests in enumerate(stage.run(items, output), 1):
             yield self.budget.priced(step, manifests, prices)
-            if done < len(items):  # of the last one it is said when all are committed
+            if done < len(items):  # the last item is reported after the commit
                 self.progress(step, done, len(items))
 
     def _show_waiting(self, step: str, text: str) -> None:
-        """Show what ``step`` waits for to who reads the lake, and to who watches this run."""
+        """Show the wait of ``step`` in the lease row, which other processes read, and to the run's own display."""
         self.writer.show_waiting(f"{step}: {text}" if text else "")
         self.waiting(step, text)
 
     def store(self, step: str, item: WorkItem, parts: Iterable[Part]) -> None:
-        """Commit rows that were made in this process: the results of global steps. Raises LeaseLost.
+        """Commit rows made in this process, the results of a global step. Raises LeaseLost.
 
-        Parts are written as they come, so that what is stored may be larger than memory.
+        Parts are written as they arrive, so they may be larger than memory together.
         """
         self.counts[step] = self.counts.get(step, 0) + 1
         output = self.begin(step)

@@ -1,13 +1,13 @@
 """Run a job over work items, on a local process pool or on Ray.
 
-A stage is a *job*, a picklable callable ``item -> parts`` that reads a work item's rows, works, and returns the rows of
-each table it fills, and rounds of work items (``catalog.pending.item``). The runner writes each part as one Parquet
-file under the run's id and streams back one manifest a file, in the order in which items finish.
+A stage is a *job*, a picklable callable ``item -> parts``, and its rounds of work items (``catalog.pending.item``). The
+job reads a work item's rows and returns rows of each table that it fills. The runner writes each part as one Parquet
+file under the run's id and yields one manifest a file, in the order in which items finish.
 
-Two placements give equal files: a pool of processes of this machine for small rounds (`tasks.run.small_rounds`), else
-Ray Data, whose rows are the work items themselves: its Parquet datasource reads a small dataset as one task, items as
-rows keep every worker busy. A worker on CPUs holds one shard at a time, one with a model on a
-device a few, so memory is bounded by the shards and the model, whatever the length of the list.
+Both placements write equal files. Small rounds run on a process pool of this machine (`tasks.run.small_rounds`), others
+on Ray Data, whose rows are the work items: Ray's Parquet datasource reads a small dataset as one task, while items as
+rows keep every worker busy. A CPU worker has one shard in memory, a worker with a model on a device a few. Memory is
+therefore bounded by the shards and the model, whatever the length of the work list.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,18 +36,19 @@ from pairmill.tasks.run.small_rounds import is_small, may_stay_here
 from pairmill.tasks.run.small_shards import join_small
 from pairmill.tasks.run.worker import JobWorker
 
-# How long a cluster may lack what one worker asks for: a machine may be coming. Others see it within 4 s.
+# Seconds to wait for a cluster machine with the resources of one worker. A wait is visible to others within 4 s.
 PATIENCE_SECONDS = 20.0
 
 
 def _not_shown(text: str) -> None:
+    """Ignore the text about a wait."""
     return None
 
 
 class Stage:
-    """A job and where it runs, for all its rounds: use it in a ``with`` statement.
+    """A job and its workers, for all its rounds. Use it in a ``with`` statement.
 
-    ``show(text)`` is called when the stage waits for a machine of a cluster, and with '' when it does no longer.
+    ``show(text)`` is called when the stage waits for a machine of a cluster, and with '' when the wait ends.
     """
 
     def __init__(self, job: Job, placement: Placement, show: Callable[[str], None] = _not_shown) -> None:
@@ -56,7 +57,7 @@ class Stage:
 
     @property
     def model(self) -> str:
-        """The recipe's name of the model that the job runs, '' without one."""
+        """The recipe's name of the job's model, '' without one."""
         return getattr(self._job, "model", "")
 
     def __enter__(self) -> "Stage":
@@ -67,12 +68,12 @@ class Stage:
             self._ray.close()
 
     def run(self, items: Sequence[WorkItem], output: Output) -> Iterator[list[Manifest]]:
-        """Run the job on every item and yield each item's manifests (one a file) in the order in which items finish.
+        """Run the job on every item; yield each item's manifests (one a file) in the order in which items finish.
 
-        The files of one item belong to one transaction: half a shard must never count. A job turns bad rows into
-        quarantine rows itself; a row that kills its worker process (native crash, out of memory) or that it never ends
-        with is found and quarantined as ``poison`` or ``timeout``. Raises what the job raises; what was yielded before
-        stays committed. Raises PairmillError when workers die of more than single rows.
+        The manifests of one item belong in one transaction: a partial shard must never be committed. A job turns bad
+        rows into quarantine rows itself. A row that kills its worker process (native crash, out of memory), or that
+        never ends, is found and quarantined as ``poison`` or ``timeout``. Raises what the job raises; items yielded
+        before stay valid. Raises PairmillError when more than single rows kill workers.
         """
         if not items:
             return iter(())
@@ -81,8 +82,10 @@ class Stage:
         return self._on_ray().run(items, output)
 
     def sized(self, items: Sequence[WorkItem]) -> Sequence[WorkItem]:
-        """Return the items as the stage is best given them: small shards joined where a device or a server works at
-        many rows at once. Elsewhere a batch is of one shard, whose values so depend on nothing else."""
+        """Return the items, with small shards joined where a device or a server processes many rows at once.
+
+        Elsewhere a batch has rows of one shard only, so that its values depend on nothing else.
+        """
         if not items or not isinstance(self._job, ModelJob):
             return items
         nodes = [this_machine()] if self._stays_here(items) else started(self._placement)
@@ -92,16 +95,17 @@ class Stage:
         return join_small(items, self._job.item_rows, places(asked, nodes))
 
     def _stays_here(self, items: Sequence[WorkItem]) -> bool:
-        """Whether the items are for this machine's own processes: unless workers on Ray have the stage already."""
+        """Return whether the items run on this machine's pool. False once Ray workers run the stage."""
         placement = self._placement
         if self._ray is not None or not may_stay_here(placement) or not is_small(items, placement, bool(self.model)):
             return False
         return not (placement.is_cluster and self.model and self._asked(started(placement)).gpus)
 
     def _in_pool(self, items: Sequence[WorkItem], output: Output) -> Iterator[list[Manifest]]:
+        """Run the items on this machine's process pool."""
         here = this_machine()
         asked = self._asked([here])
-        if asked.gpus > here.gpus:  # CPUs are shared here, none is lent
+        if asked.gpus > here.gpus:  # CPUs need no check: here workers share them
             raise PairmillError(refusal(asked, [here]))
         most = min(asked.most, self._placement.n_workers) if self._placement.is_cluster else asked.most
         least = 0 if asked.gpus else asked.least
@@ -110,6 +114,7 @@ class Stage:
         return pool.run_in_pool(items, self._worker(asked), output, shape)
 
     def _on_ray(self) -> OnRay:
+        """Return the stage on Ray, started at the first call."""
         if self._ray is None:
             asked = self._asked(started(self._placement))
             patience = PATIENCE_SECONDS if self._placement.is_cluster else 0.0
@@ -117,8 +122,7 @@ class Stage:
         return self._ray
 
     def _asked(self, nodes: list[Node]) -> Resources:
-        """Return what a worker takes, by the recipe's name of the model that the job runs, if any. Only a job in halves
-        can be fed."""
+        """Compute the resources of a worker by the job's model. Only a model job in parts can have feeders."""
         placement, model = self._placement, self.model
         if getattr(self._job, "elsewhere", 0):
             placement = replace(placement, models={model: at_a_server(placement.pool_of(model), nodes)})
@@ -127,4 +131,5 @@ class Stage:
         return resources(placement, model, nodes)
 
     def _worker(self, asked: Resources) -> JobWorker:
+        """Return the job as a worker with these resources runs it."""
         return JobWorker(self._job, asked.lanes, asked.feeders, asked.share)

@@ -1,14 +1,15 @@
-"""Say what a worker is at, so that no row takes for ever: who supervises it ends it when its time is over.
+"""Report a worker's current row and time limit; its supervisor kills a worker that exceeds the limit.
 
-The limits are far above what any honest row takes: they end what would never end. Nobody listens on Ray.
+The limits are far above what any honest row takes: they end what would never end. Without a listener, reports are
+dropped.
 """
 
 import time
 from collections.abc import Callable
 
-# An item whose job says nothing on its way: a range of clusters is one row, and compares millions.
+# For an item whose job reports no progress: a range of clusters is one row, and compares millions.
 ITEM_SECONDS, ROW_SECONDS = 6 * 3600.0, 120.0
-# One unit of a source, and each further document of it: a megabyte a second comes even from far away.
+# For one unit of a source, and again for each further document of it: even a remote source sends a megabyte a second.
 UNIT_SECONDS, UNIT_BYTES_PER_SECOND = 900.0, 1_000_000
 
 Listener = Callable[[str, float], None]
@@ -17,28 +18,28 @@ _told = [0.0]
 
 
 def of_item(rows: int) -> float:
-    """Return the seconds that an item of ``rows`` rows has for itself, until its job says how far it is."""
+    """Return the seconds that an item of ``rows`` rows may take before its job reports progress."""
     return ITEM_SECONDS + ROW_SECONDS * rows
 
 
 def of_unit(size: int) -> float:
-    """Return the seconds that a unit of ``size`` bytes has until its next document."""
+    """Return the seconds that a unit of ``size`` bytes may take until its next document."""
     return UNIT_SECONDS + size / UNIT_BYTES_PER_SECOND
 
 
 def listen(listener: Listener) -> None:
-    """Have ``listener(key, seconds)`` called in this process, in place of the one before."""
+    """Set the process-wide listener, called as ``listener(key, seconds)``; it replaces the previous one."""
     _listener[:] = [listener]
 
 
 def begin(key: str, seconds: float) -> None:
-    """Say that this worker begins with row ``key`` ('' for several) and says more within ``seconds``, or is stuck."""
+    """Report that row ``key`` ('' for several rows) begins, and that the next report follows within ``seconds``."""
     _told[0] = time.monotonic()
     for listener in _listener:
         listener(key, seconds)
 
 
 def go_on(key: str, seconds: float) -> None:
-    """Say, at most once a second, that it is still at ``key`` and has done a part of it."""
+    """Report progress within row ``key``, at most once a second."""
     if time.monotonic() - _told[0] > 1:
         begin(key, seconds)

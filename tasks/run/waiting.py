@@ -1,4 +1,4 @@
-"""Say that a stage waits for a machine: in the run's log when that begins and ends, and meanwhile where it is shown."""
+"""Report that a stage waits for a machine: log the start and the end, and show the current state."""
 
 import time
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from pairmill.tasks.run.resources import Resources
 
 
 class Waiting:
-    """A stage's waits for a machine that has what one of its workers asks for.
+    """The waits of one stage for a machine with the resources of one worker.
 
-    ``show(text)`` is called with each new text, and with '' when a wait is over.
+    ``show(text)`` is called with each new text, and with '' when a wait ends.
     """
 
     def __init__(self, asked: Resources, show: Callable[[str], None]) -> None:
@@ -19,7 +19,7 @@ class Waiting:
         self._shown, self._at, self._since = "", "", 0.0
 
     def go_on(self, launching: int) -> None:
-        """Say that the stage waits, for one of the ``launching`` machines that are being started, if any are."""
+        """Report that the stage waits, with the number of machines that an autoscaler is ``launching``."""
         if not self._shown:
             self._at, self._since = f"{datetime.now(UTC):%H:%M}", time.monotonic()
         text = text_of(self._asked, self._at, launching)
@@ -31,7 +31,7 @@ class Waiting:
         self._show(text)
 
     def end(self) -> None:
-        """Say that the stage waits no longer, if it did."""
+        """Report that the wait for a machine has ended, if the stage was waiting."""
         if self._shown:
             LOG.warning("waited %.0f s for a node", time.monotonic() - self._since)
             self._shown = ""
@@ -39,7 +39,7 @@ class Waiting:
 
 
 def text_of(asked: Resources, at: str, launching: int) -> str:
-    """Write what is waited for, since ``at`` (hours and minutes, UTC)."""
+    """Format the message: the resources, since when (``at``: hours and minutes, UTC), the machines being launched."""
     has = " and ".join(
         f"{n:g} {what}{'s' * (n > 1)}" for n, what in ((asked.cpus, "CPU"), (asked.gpus, "GPU")) if n or what == "CPU"
     )

@@ -1,4 +1,4 @@
-"""The body of a worker process: do what comes by a pipe, and say on the way what is in its hands."""
+"""Run a worker process: execute the orders that arrive on a pipe, and report which rows are in progress."""
 
 import faulthandler
 import os
@@ -28,16 +28,19 @@ ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
-# The status of a process that ended itself because only a new one can use the device again.
+# Exit status of a process whose device context is broken: only a new process can use the device.
 BROKEN_DEVICE = 70
 
 
 @dataclass(frozen=True)
 class JobWorker:
-    """A job as a worker runs it, sent once to each process.
+    """A job as a worker process runs it, sent once to each process.
 
-    ``lanes`` above 1 are the items of a model job that it has in flight, whose batches ``feeders`` threads prepare
-    ahead; ``share`` is the part of a GPU's memory that it keeps to, 0 without a GPU.
+    Attributes:
+        job: The job.
+        lanes: Above 1, the items in flight of a model job.
+        feeders: Threads that prepare its batches ahead.
+        share: The fraction of a GPU's memory that it may use, 0 without a GPU.
     """
 
     job: Job
@@ -46,7 +49,7 @@ class JobWorker:
     share: float = 0.0
 
     def __call__(self, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest]:
-        """Run one item by itself, with its seconds in its manifests; ``rows`` is as in `ModelJob`."""
+        """Run one item alone; its manifests have its seconds. ``rows`` is as in `ModelJob`."""
         job = self.job
         return timed_parts(
             lambda: one_by_one(job, item, rows) if isinstance(job, ModelJob) else job(item), item, output
@@ -54,7 +57,7 @@ class JobWorker:
 
 
 def serve(pipe: Connection, environment: dict[str, str]) -> None:
-    """Do what comes by ``pipe``, until its other end is closed or None comes."""
+    """Execute the orders from ``pipe``, until the other end closes or sends None."""
     _set_up(environment)
     desk = _Desk(pipe)
     worker: Any = None
@@ -74,17 +77,21 @@ def serve(pipe: Connection, environment: dict[str, str]) -> None:
 
 
 class _Desk:
-    """The worker's end of the pipe, for several threads."""
+    """The worker's end of the pipe, shared by several threads."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe, self._lock = pipe, threading.Lock()
 
     def say(self, message: Any) -> None:
+        """Send a message."""
         with self._lock:
             self._pipe.send(message)
 
     def begin(self, worker: Any, before: Any) -> Any:
-        """Make ready what is to be called; ``before`` is what was."""
+        """Prepare the next callable, after closing the engine of the callable ``before``.
+
+        A model job with several lanes gets an engine; any other callable is used as it is.
+        """
         if isinstance(before, ModelLine):
             before.close()
         if not isinstance(worker, JobWorker):
@@ -97,17 +104,21 @@ class _Desk:
         return ModelLine(job, worker.feeders, self.say) if worker.lanes > 1 and isinstance(job, ModelJob) else worker
 
     def listen(self, number: int, item: Any) -> None:
-        """Say of order ``number``, which is done alone, where it is in ``item``."""
+        """Report progress within ``item`` for order ``number``, which runs alone in this process."""
         seconds = time_limit.of_item(len(item.keys)) if isinstance(item, WorkItem) else time_limit.ITEM_SECONDS
         self.say(Hold(number, 0, None, seconds))
         time_limit.listen(lambda key, seconds: self.say(Hold(number, 0, (key,) if key else None, seconds)))
 
     def do(self, worker: Any, number: int, arguments: tuple) -> None:
-        """Call ``worker``, and say what came of it."""
-        with suppress(OSError):  # nobody listens any more
+        """Call ``worker`` and send the outcome."""
+        with suppress(OSError):  # the caller has closed the pipe
             self.say(self._done(worker, number, arguments))
 
     def _done(self, worker: Any, number: int, arguments: tuple) -> Done:
+        """Call ``worker``, sending each yielded piece; return the last message.
+
+        An exception that cannot be pickled becomes a RuntimeError.
+        """
         try:
             found = worker(*arguments)
             if not isinstance(found, Iterator):
@@ -128,10 +139,10 @@ class _Desk:
 
 
 def _set_up(environment: dict[str, str]) -> None:
-    """Initialise a worker: the caller's environment as it is now (S3 keys), which the fork server may have older.
+    """Initialise a worker with the caller's current environment (S3 keys); the fork server's may be older.
 
-    A worker whose caller was killed ends itself; the fork server then ends too. Ctrl-C in a terminal reaches every
-    process: the caller alone decides what it means. SIGUSR1 prints what every thread is at.
+    A worker whose caller was killed exits; the fork server then exits too. Ctrl-C in a terminal reaches every process,
+    so workers ignore it and the caller decides. SIGUSR1 dumps the stack of every thread.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -141,6 +152,6 @@ def _set_up(environment: dict[str, str]) -> None:
 
 
 def _exit_with(caller: Any) -> None:
-    """End this process, without cleaning up, when ``caller`` has ended."""
+    """Exit this process without cleanup when ``caller`` has ended."""
     caller.join()
     os._exit(1)

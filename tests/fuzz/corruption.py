@@ -1,8 +1,8 @@
-"""Damage one file of a finished lake, run every command, and see that none gives anything wrong.
+"""Damage one file of a finished lake, run every command, and check that none gives a wrong result.
 
-A command may end as on the whole lake, word for word, or with a status other than 0 and one line that says the remedy.
-Long run, from the repository's root: ``python -m tests.fuzz.corruption --times 500 --seed 1``; with ``--killed`` the
-lake is one whose last run was killed with a version committed, before it could close the lake.
+A command must end as on the undamaged lake, word for word, or with a nonzero status and one line with the remedy. Long
+run, from the repository's root: ``python -m tests.fuzz.corruption --times 500 --seed 1``. With ``--killed`` the last
+run of the lake was killed after it committed a version, before it could close the lake.
 """
 
 import argparse
@@ -29,13 +29,13 @@ from tests.worlds.shared import copied, made_once
 REMEDY = re.compile(
     r"put (it|them|the catalog) back|restore|check |delete|move the|may hold only|there is no lake|write it", re.I
 )
-DATA_SHARE = 6  # how often a data file is damaged for once the catalog, its seal, lake.yaml, the facts or the report is
+DATA_SHARE = 6  # relative weight of data files; catalog, seal, lake.yaml, facts and report have 1 each
 SPENT = re.compile(r"\b[\d.]+ (ms|s|min)\b")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one command said, and what stands in the files that it wrote."""
+    """The output of one command, and the content of the files that it wrote."""
 
     status: int
     out: str
@@ -44,9 +44,9 @@ class Answer:
 
 
 class Attack:
-    """A finished lake, what every command answers on it, and copies of it to be damaged in ``place``.
+    """A finished lake, the expected answers of all commands, and copies of the lake in ``place`` to damage.
 
-    ``without`` are names of commands that are not asked: those that take seconds. ``killed`` takes a killed run's lake.
+    ``without`` are names of commands that are skipped because they take seconds. ``killed`` uses a killed run's lake.
     """
 
     def __init__(self, place: Path, without: tuple[str, ...] = (), killed: bool = False) -> None:
@@ -61,14 +61,15 @@ class Attack:
         assert not bad, bad
 
     def copy(self) -> Path:
+        """Copy the undamaged lake."""
         lake = self.place / "lake"
         shutil.rmtree(lake, ignore_errors=True)
         return shutil.copytree(self.whole, lake)
 
     def once(self, chance: random.Random) -> Counter[str]:
-        """Damage one file of a new copy and ask every command. Returns how many were right, and how many refused.
+        """Damage one file of a new copy and run every command; count the 'right' and the 'refused' answers.
 
-        AssertionError, with what was done, when one is neither.
+        Raises AssertionError, with the damage, if an answer is neither.
         """
         lake = self.copy()
         done = damage(lake, chance)
@@ -78,7 +79,7 @@ class Attack:
         return found
 
     def answers(self, lake: Path) -> dict[str, Answer]:
-        """Ask every command. The run has nothing to do on a whole lake: the datasets after it are those before it."""
+        """Run every command. On an undamaged lake the run has nothing to do: it leaves the datasets as they are."""
         settings = [f"--set={key}={value}" for key, value in small_settings().items()]
         datasets = ["sql", "SELECT name, version, content_digest, n_pairs, recall FROM datasets", "--format", "csv"]
         asked = {
@@ -110,9 +111,9 @@ class Attack:
 
 
 def damage(lake: Path, chance: random.Random) -> str:
-    """Flip a bit of a random byte of a random file; of ten times once cut the file there, and once delete it.
+    """Flip a bit of a random byte of a random file; one time in ten truncate the file there, one time in ten delete it.
 
-    Returns what was done, for a person.
+    Returns a description of the damage.
     """
     groups: dict[str, list[Path]] = {}
     for path in sorted(path for path in lake.rglob("*") if path.is_file()):
@@ -134,7 +135,10 @@ def damage(lake: Path, chance: random.Random) -> str:
 
 
 def check(what: str, answer: Answer, expected: Answer) -> str:
-    """Return 'right' or 'refused'. AssertionError when the answer is neither as expected nor a refusal in one line."""
+    """Return 'right' or 'refused'.
+
+    Raises AssertionError when the answer is neither the expected one nor a refusal in one line.
+    """
     if answer.status == 0:
         assert answer.out == expected.out, f"{what}: it says\n{answer.out}\ninstead of\n{expected.out}"
         assert answer.files == expected.files, f"{what}: it wrote other files"
@@ -155,7 +159,7 @@ def _make(place: Path) -> None:
 
 
 def _make_killed(place: Path) -> None:
-    """A lake whose newest version is of the run that every attack repeats; that run was killed behind its commit."""
+    """Make a lake whose newest version is of the run that every attack repeats, which was killed after its commit."""
     shutil.copytree(made_once("small-lake", _make), place)
     arguments = ["run", "demo", "--source", str(_source()), "--lake", str(place)]
     overrides = [f"--set={key}={value}" for key, value in small_settings().items()]
@@ -171,19 +175,20 @@ def _source() -> Path:
 
 
 def _lasting(text: str) -> str:
-    """What a command says, without how long it took."""
+    """Remove durations from a command's output."""
     return SPENT.sub("·", text)
 
 
 def _content(path: Path) -> tuple[str, bytes]:
+    """Return a file's name and content; of a report without its seal, which has the run's id."""
     data = path.read_bytes()
     if path.suffix != ".html":
         return path.name, data
-    return path.name, data.rpartition(b"<!--")[0]  # its seal holds the id of the run
+    return path.name, data.rpartition(b"<!--")[0]
 
 
 def run(times: int, seed: int, killed: bool = False) -> Counter[str]:
-    """Damage ``times`` copies, each by a seed of its own. Returns how many answers were right, and how many refused."""
+    """Damage ``times`` copies, each by its own seed; count the 'right' and the 'refused' answers."""
     found: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as place:
         attack = Attack(Path(place), killed=killed)

@@ -1,7 +1,7 @@
-"""Small inputs that ask for much memory, and the peak memory of a worker that reads one.
+"""Small inputs that demand much memory, and the peak memory of a worker that reads one.
 
 ``python -m tests.fuzz.hostile [NAME …]`` prints a JSON line for each: peak MB while it is listed, ingested and decoded,
-how often each reason came, and the rows of each table.
+the count of each reason, and the rows of each table.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pathlib import Path
 from struct import pack
 
 MB = 1_000_000
-# As the pool preloads them: what they hold counts.
 GOOD_LINE = b'{"url": "https://x.example/good.jpg", "caption": "A good line."}\n'
+# As in a pool's workers: the memory of these modules counts.
 PRELOADED = ("duckdb", "numpy", "pandas", "pyarrow.parquet", "simplejpeg", "torch")
 
 
 def page_of_large_files(folder: Path) -> None:
-    """265 bytes that name 12 files of 200 MB."""
+    """A page of 265 bytes that refers to 12 files of 200 MB."""
     names = [f"{n}.png" for n in range(12)]
     for name in names:
         with open(folder / name, "wb") as file:
             file.write(b"\x89PNG\r\n\x1a\n")
-            file.truncate(200 * MB)  # a hole: costs no disk
+            file.truncate(200 * MB)  # a sparse file, without disk space
     folder.joinpath("page.html").write_text("".join(f"<img src={name}>" for name in names))
 
 
 def page_of_one_file_many_times(folder: Path) -> None:
-    """A page that shows one file of 40 MB by two hundred addresses: of each, only the second reading is a file."""
+    """A page with 200 references to one file of 40 MB; each names a file only if '?1' is read as part of the name."""
     with open(folder / "a.png?1", "wb") as file:
         file.write(b"\x89PNG\r\n\x1a\n")
         file.truncate(40 * MB)
@@ -44,23 +44,23 @@ def page_of_one_file_many_times(folder: Path) -> None:
 
 
 def page_of_elements(folder: Path) -> None:
-    """78 MB of tags: an element takes 40 times the memory of its tag."""
+    """A page of 78 MB of tags; an element takes 40 times the memory of its tag."""
     folder.joinpath("page.html").write_bytes(b"<p>" * 26_000_000)
 
 
 def page_of_attributes(folder: Path) -> None:
-    """60 MB of attributes, few enough in a tag to be compared."""
+    """A page of 60 MB of attributes, 300 a tag, few enough to be compared with each other."""
     tag = b"<p " + b" ".join(b"a%x" % n for n in range(300)) + b">"
     folder.joinpath("page.html").write_bytes(tag * (60 * MB // len(tag)))
 
 
 def page_of_text(folder: Path) -> None:
-    """A page of one text of 200 MB."""
+    """A page with one text of 200 MB."""
     folder.joinpath("page.html").write_bytes(b"<p>" + b"A word and a word. " * 10_500_000)
 
 
 def page_of_embedded_pictures(folder: Path) -> None:
-    """A page of 200 MB that embeds pictures of 20 MB."""
+    """A page of 200 MB with embedded images of 20 MB each."""
     picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(15 * MB))
     folder.joinpath("page.html").write_bytes(
         b"".join(b"<img src='data:image/png;base64,%b'>" % picture for _ in range(10))
@@ -75,7 +75,7 @@ def _table(path: Path, texts: object, urls: object) -> None:
 
 
 def table_of_one_text(folder: Path) -> None:
-    """A Parquet file of some kB whose dictionary holds one text of 120 MB, in four rows."""
+    """A Parquet file of some kB whose dictionary has one text of 120 MB, in four rows."""
     import pyarrow as pa
 
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 4, pa.int32()), pa.array(["word " * 24_000_000]))
@@ -83,7 +83,7 @@ def table_of_one_text(folder: Path) -> None:
 
 
 def table_of_twenty_gigabytes(folder: Path) -> None:
-    """A Parquet file of some 100 kB that stands for 20 GB: 20,000 times one text of 1 MB."""
+    """A Parquet file of some 100 kB that expands to 20 GB: 20,000 times one text of 1 MB."""
     import pyarrow as pa
 
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 20_000, pa.int32()), pa.array(["word " * 200_000]))
@@ -91,19 +91,19 @@ def table_of_twenty_gigabytes(folder: Path) -> None:
 
 
 def lines_of_lists(folder: Path) -> None:
-    """A JSON line of 39 MB that holds 13 million lists."""
+    """A JSON line of 39 MB with 13 million lists."""
     line = b'{"url": "https://x.example/a.jpg", "x": [' + b"[]," * 13_000_000 + b"0]}\n"
     folder.joinpath("t.jsonl").write_bytes(GOOD_LINE + line)
 
 
 def lines_of_objects(folder: Path) -> None:
-    """A JSON line of 60 MB that holds objects in objects."""
+    """A JSON line of 60 MB with nested objects."""
     line = b'{"url": "https://x.example/a.jpg", "x": [' + b'{"":{}},' * 7_500_000 + b"0]}\n"
     folder.joinpath("t.jsonl").write_bytes(GOOD_LINE + line)
 
 
 def lines_of_one_picture(folder: Path) -> None:
-    """A JSON line of 120 MB with a picture as base64."""
+    """A JSON line of 120 MB with an image as base64."""
     picture = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(90 * MB)).decode()
     line = json.dumps({"url": f"data:image/png;base64,{picture}", "caption": "One."}).encode()
     folder.joinpath("t.jsonl").write_bytes(GOOD_LINE + line)
@@ -116,7 +116,7 @@ def fields_of_one_line(folder: Path) -> None:
 
 
 def _png(width: int, height: int, bits: int, kind: int) -> bytes:
-    """Make a PNG of zeros; ``kind`` is its colour type."""
+    """Return a PNG of zeros; ``kind`` is the colour type."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return pack(">I", len(data)) + name + data + pack(">I", zlib.crc32(name + data))
@@ -130,12 +130,12 @@ def _png(width: int, height: int, bits: int, kind: int) -> bytes:
 
 
 def picture_of_bits(folder: Path) -> None:
-    """A PNG of 12 kB with 9,999 x 9,999 pixels of a bit each."""
+    """A PNG of 12 kB with 9,999 x 9,999 pixels of one bit each."""
     folder.joinpath("a.png").write_bytes(_png(9999, 9999, 1, 0))
 
 
 def picture_with_transparency(folder: Path) -> None:
-    """A PNG of 9,999 x 9,999 pixels with transparency."""
+    """A PNG of 9,999 x 9,999 pixels with an alpha channel."""
     folder.joinpath("a.png").write_bytes(_png(9999, 9999, 8, 6))
 
 
@@ -148,12 +148,12 @@ def _saved(folder: Path, name: str, side: int, **options: object) -> None:
 
 
 def picture_progressive(folder: Path) -> None:
-    """A progressive JPEG of 9,999 x 9,999 pixels, whose decoder holds all coefficients."""
+    """A progressive JPEG of 9,999 x 9,999 pixels, whose decoder keeps all coefficients in memory."""
     _saved(folder, "a.jpg", 9999, format="JPEG", progressive=True, subsampling=0, quality=30)
 
 
 def picture_webp(folder: Path) -> None:
-    """A WebP of 9,999 x 9,999 pixels, whose decoder holds several canvases."""
+    """A WebP of 9,999 x 9,999 pixels, whose decoder keeps several canvases in memory."""
     _saved(folder, "a.webp", 9999, format="WEBP", method=0, quality=10)
 
 
@@ -163,7 +163,7 @@ def picture_tiff(folder: Path) -> None:
 
 
 def many_large_pictures(folder: Path) -> None:
-    """Thirty pictures of 45 MB each, which are allowed."""
+    """Thirty images of 45 MB each, within the limits."""
     picture = _png(64, 64, 8, 2)
     for n in range(30):
         with open(folder / f"{n}.png", "wb") as file:
@@ -171,10 +171,10 @@ def many_large_pictures(folder: Path) -> None:
             file.truncate(45 * MB)
 
 
-# What makes it, and the reasons by which it ends; none where it is read right. A good page lies beside each.
+# Each input's generator and the expected quarantine reasons, none if it is read. Each has a good page beside it.
 HOSTILE: dict[Callable[[Path], None], set[str]] = {
     page_of_large_files: {"too_large"},
-    page_of_one_file_many_times: {"undecodable"},  # the file, a picture by its first bytes, too
+    page_of_one_file_many_times: {"undecodable"},  # also the file itself, an image by its first bytes
     page_of_elements: {"too_large"},
     page_of_attributes: {"too_large"},
     page_of_text: {"too_large"},
@@ -196,18 +196,19 @@ NAMES = {make.__name__: make for make in HOSTILE}
 
 
 def peak_mb() -> float:
-    """Most memory that this process held since `forget_peak`, in MB."""
+    """Return the most memory of this process since `forget_peak`, in MB."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) * 1024 / MB
 
 
 def forget_peak() -> None:
+    """Reset the peak memory of this process."""
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 
 
 def measured(folder: Path) -> dict[str, object]:
-    """List the folder, ingest and decode it as a worker does, and return what that took."""
+    """List, ingest and decode the folder as a worker does; return the peaks, reasons and rows."""
     import pyarrow.parquet as pq
 
     from pairmill.catalog.pending.item import WorkItem
@@ -246,7 +247,7 @@ def measured(folder: Path) -> dict[str, object]:
 
 
 def main() -> None:
-    """Make the inputs named on the command line and measure them, each in forks of one process as the pool does it."""
+    """Make the inputs named on the command line and measure each in a fork of one process, as the pool does."""
     os.environ |= {"OMP_NUM_THREADS": "1"}
     for name in PRELOADED:
         importlib.import_module(name)
@@ -262,6 +263,7 @@ def main() -> None:
 
 
 def _in_a_fork(work: Callable[[], object]) -> None:
+    """Run ``work`` in a forked process and check that it succeeds."""
     if os.fork() == 0:
         try:
             work()

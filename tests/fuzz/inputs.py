@@ -1,4 +1,4 @@
-"""Good inputs of every format, mutations of them, and what must hold of whatever a reader makes of one.
+"""Fuzz the readers: good inputs of every format, mutations of them, and the invariants of what is read.
 
 Long run, from the repository's root: ``python -m tests.fuzz.inputs --seconds 600 --seed 1``.
 """
@@ -27,15 +27,15 @@ from tests.worlds.samples import jpeg, table_bytes
 
 PAGE = "<title>T</title><p>Before.</p><img src=a.jpg alt='An a.'><p>Café.</p><img src='data:image/gif;base64,R0lG'>"
 ROWS = [{"url": f"https://x.example/{n}.jpg", "caption": f"Caption {n}.", "n": n} for n in range(4)]
-# Of CPU: the machine may have other work.
+# CPU seconds: the machine may have other work.
 SECONDS_EACH = 5.0
-Decode()(jpeg())  # the first one imports torch, which is no input's fault
-# What a worker may grow by over a whole run.
+Decode()(jpeg())  # the first call imports torch, which no input should be charged for
+# Bytes by which the process may grow over a whole run.
 MEMORY = 400 * 2**20
 
 
 def seeds() -> dict[str, bytes]:
-    """Small good inputs by file name."""
+    """Return small good inputs by file name."""
     found = {"page.html": PAGE.encode(), "page16.html": PAGE.encode("utf-16")}
     for format in ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "AVIF"):
         out = io.BytesIO()
@@ -67,7 +67,7 @@ def seeds() -> dict[str, bytes]:
 
 
 def _growing() -> dict[str, bytes]:
-    """Small cases of tests.fuzz.hostile: what grows when it is read."""
+    """Return small cases of tests.fuzz.hostile: inputs that grow when they are read."""
     found = {
         "elements.html": b"<p>A text." + b"<p>" * 3000,
         "attributes.html": b"<p>A text.<p " + b"a=b c " * 3000 + b">",
@@ -88,7 +88,7 @@ def _growing() -> dict[str, bytes]:
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
-    """One to four harms: cut, flipped, overwritten, doubled, swapped or emptied pieces, extreme numbers."""
+    """Apply one to four mutations: truncate, flip, overwrite, repeat, delete, swap, or fill with extreme bytes."""
     found = bytearray(data)
     for _ in range(chance.randint(1, 4)):
         if not found:
@@ -114,9 +114,10 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
 
 
 def check(folder: Path, name: str, data: bytes) -> int:
-    """Read one input as a source of its own. Returns how many documents and faults came; AssertionError when not well.
+    """Read one input as a source of its own; return the number of documents and faults.
 
-    Every input is accounted for: documents, faults, or the source refused with a message; nothing else is raised.
+    Every input must give documents or faults, or the source must be refused with a message. Raises AssertionError if an
+    invariant fails.
     """
     folder.joinpath(name).write_bytes(data)
     started = time.process_time()
@@ -128,7 +129,7 @@ def check(folder: Path, name: str, data: bytes) -> int:
         return 1
     finally:
         folder.joinpath(name).unlink()
-    # Rows of a table may all be gone, members of an archive too; a file that is gone is not well.
+    # A mutated table or archive may have no rows or members left.
     assert all(isinstance(each, Document | Fault) for each in found)
     for document in found:
         if isinstance(document, Document):
@@ -138,6 +139,7 @@ def check(folder: Path, name: str, data: bytes) -> int:
 
 
 def _check_document(folder: Path, document: Document) -> None:
+    """Check the invariants of a document."""
     assert document.uri.startswith(str(folder))
     json.dumps(document.metadata, ensure_ascii=False, allow_nan=False).encode()
     document.title.encode()
@@ -154,7 +156,7 @@ def _check_document(folder: Path, document: Document) -> None:
 
 
 def run(seconds: float, seed: int, at_most: int = 10**9) -> dict[str, int]:
-    """Mutate and read until the time is over. Returns mutations read and rows seen."""
+    """Mutate and read inputs for ``seconds``; return the numbers of inputs and of rows."""
     chance, good = random.Random(seed), seeds()
     names = sorted(good)
     until, before = time.monotonic() + seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,4 +1,4 @@
-"""Random rules: each is refused in one line, or is one boolean that means the same however it is written.
+"""Fuzz recipe rules: each is refused in one line, or is one boolean expression that equals its normal form.
 
 Long run, from the repository's root: ``python -m tests.fuzz.rules --times 10000 --seed 1``.
 """
@@ -31,7 +31,7 @@ JUNK = "()'\"[]{};,-/*\\\n\t\0\u202e\ud800é$?:@#`"
 
 
 def rule(chance: random.Random, depth: int) -> str:
-    """Make an expression of columns, values and calls, allowed and not."""
+    """Generate an expression of columns, values and calls, allowed and forbidden ones."""
     kind = chance.random() if depth else 0.0
     if kind < 0.25:
         return chance.choice([*COLUMNS] if chance.random() < 0.7 else VALUES)
@@ -44,13 +44,16 @@ def rule(chance: random.Random, depth: int) -> str:
 
 
 def harmed(text: str, chance: random.Random) -> str:
-    """Put a letter that begins or ends something in the place of up to two, in one of seven texts."""
+    """In one of seven texts, replace up to two characters with one that opens or closes something."""
     at = chance.randrange(len(text))
     return text if chance.randrange(7) else text[:at] + chance.choice(JUNK) + text[at + chance.randrange(3) :]
 
 
 def check(text: str, table: duckdb.DuckDBPyConnection) -> str:
-    """Return 'refused' or 'taken'. AssertionError when it is neither, or when its normal form means another thing."""
+    """Return 'refused' or 'taken'.
+
+    Raises AssertionError if it is neither, or if the normal form has other values.
+    """
     try:
         predicate.check("r", text, COLUMNS)
         refuse_empty("r", text)
@@ -66,12 +69,12 @@ def check(text: str, table: duckdb.DuckDBPyConnection) -> str:
 def _values(sql: str, table: duckdb.DuckDBPyConnection) -> object:
     try:
         return table.execute(f"SELECT {sql} FROM t").fetchall()
-    except duckdb.Error as error:  # a text that is no number: of the rows, not of the rule
+    except duckdb.Error as error:  # the fault of a row (a text that is no number), not of the rule
         return type(error)
 
 
 def run(times: int, seed: int) -> Counter[str]:
-    """Try so many rules. Returns how many were taken, and how many refused."""
+    """Try ``times`` rules; count the taken and the refused ones."""
     chance, found = random.Random(seed), Counter()
     with duckdb.connect(config={"enable_external_access": False}) as table:
         table.execute(f"CREATE TABLE t ({', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())})")

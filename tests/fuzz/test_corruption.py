@@ -1,4 +1,4 @@
-"""A damaged lake gives what the whole one gives, or refuses in one line: a bounded run of the harness."""
+"""Check that a damaged lake gives the undamaged one's answers or refuses in one line: a bounded run of the fuzzer."""
 
 import random
 from pathlib import Path
@@ -9,6 +9,7 @@ from tests.fuzz.corruption import Attack
 
 
 def attack(place: Path, times: int, seed: int, without: tuple[str, ...] = ()) -> None:
+    """Damage a lake ``times`` times; check that some answers were right and some refused."""
     attacked, found = Attack(place, without), {"right": 0, "refused": 0}
     for number in range(times):
         for answer, n in attacked.once(random.Random(f"{seed} {number}")).items():

@@ -1,4 +1,4 @@
-"""A worker stays within 1.2 GB whatever it is fed, and what it does not read is a row with a reason."""
+"""Check that a worker stays within 1.2 GB for any input, and that unreadable input becomes a row with a reason."""
 
 import json
 import subprocess
@@ -25,6 +25,7 @@ QUICK = [
 
 
 def within_bounds(names: list[str]) -> None:
+    """Measure these inputs in a separate process; check their peaks, reasons and rows."""
     command = [sys.executable, "-m", "tests.fuzz.hostile", *names]
     done = subprocess.run(command, capture_output=True, text=True, timeout=800)
     told = [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""A bounded run of the fuzzer, and that its good inputs are good."""
+"""Run the fuzzer of readers for a bounded time, and check that its good inputs are good."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A bounded run of random rules, and those that fell before."""
+"""Run the fuzzer of rules for a bounded number of rules, and check rules that failed before."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A small picture in arithmetic coding (``jpegtran -arithmetic``), which no library here writes."""
+"""A small JPEG in arithmetic coding (``jpegtran -arithmetic``), which no library here can write."""
 
 from base64 import b85decode
 

@@ -1,8 +1,10 @@
-"""A strict server of /v1/chat/completions in a process of its own, which fails as it is told.
+"""A strict /v1/chat/completions server in a separate process, with failures that a test sets.
 
-It decodes each picture and answers with a hash of its pixels, so that a swap is seen, and it fails by (picture,
-attempt): what becomes of one picture depends on nothing else.
-``python tests/worlds/chat_server.py PORT SETTINGS.json`` runs it. Its log (requests, the most at once) is at /log.
+The server decodes each image and answers with a hash of its pixels, so that a swapped image is detected. Failures
+depend on (image, attempt) only: the outcome of one image depends on nothing else.
+
+``python tests/worlds/chat_server.py PORT SETTINGS.json`` runs the server. GET /log returns its counts (requests, the
+most concurrent ones).
 """
 
 import asyncio
@@ -31,12 +33,12 @@ FAILURES = ("429", "500", "hang", "reset", "truncated", "no_choices", "503")
 
 
 def picture_hash(pixels: np.ndarray) -> str:
-    """Return what the server says of a picture."""
+    """Return the text that the server answers for an image."""
     return hashlib.sha256(np.ascontiguousarray(pixels).tobytes() + str(pixels.shape).encode()).hexdigest()[:16]
 
 
 class Server:
-    """The state of one server; ``settings`` say how it fails, see `told`."""
+    """The state of one server; ``settings`` determine its failures, see `told`."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
@@ -46,10 +48,10 @@ class Server:
         self.room = asyncio.Semaphore(settings.get("slots", 1000))
 
     def told(self, name: str) -> str:
-        """Return how the next attempt at this picture fails, '' for not at all.
+        """Return how the next attempt at this image fails, '' for success.
 
-        ``always`` has failures by picture, ``once`` by picture for its first attempt, ``share`` of (picture, attempt)
-        fail in one of the ``ways``.
+        ``always`` maps images to failures; ``once`` maps images to failures of their first attempt; a ``share`` of all
+        (image, attempt) fails in one of the ``ways``.
         """
         attempt = self.attempts[name]
         self.attempts[name] += 1
@@ -64,6 +66,7 @@ class Server:
         return ""
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
+        """Validate and answer a completion request."""
         if self.settings.get("key") and request.headers.get("Authorization") != f"Bearer {self.settings['key']}":
             return _error(401, f"no such key: {request.headers.get('Authorization')}", "invalid_api_key")
         if self.settings.get("proxy", "") != request.headers.get("Proxy-Authorization", ""):
@@ -141,9 +144,11 @@ class Server:
         return web.json_response({"model": body["model"], "choices": [choice], "usage": usage}, headers=headers)
 
     async def log(self, _: web.Request) -> web.Response:
+        """Return the counts of requests."""
         return web.json_response({"peak": self.peak, "requests": self.requests, "answered": dict(self.answered)})
 
     async def models(self, _: web.Request) -> web.Response:
+        """List the served model."""
         return web.json_response({"data": [{"id": self.settings.get("model", "fake"), "owned_by": "tests"}]})
 
 
@@ -151,7 +156,7 @@ UNICODE = "Ein Bär 🐻‍❄️ — “naïve”, 写真, שלום"
 
 
 def _asked(content: Any) -> tuple[str, str]:
-    """Return the hash of the picture that is asked about, decoded, and the prompt."""
+    """Return the hash of the request's decoded image ('text' without one) and the prompt."""
     if isinstance(content, str):
         return "text", content
     url = next(part["image_url"]["url"] for part in content if part["type"] == "image_url")
@@ -162,6 +167,7 @@ def _asked(content: Any) -> tuple[str, str]:
 
 
 def _wrong(body: dict, model: str, limit: str) -> web.Response | None:
+    """Return the error of an invalid request, None for a valid one."""
     known = {"model", "messages", limit, "temperature", "stream"}
     if limit not in body:
         return _error(400, f"Unsupported parameter. Use '{limit}' instead.", "unsupported_parameter")
@@ -179,6 +185,7 @@ def _error(status: int, message: str, code: str, headers: dict[str, str] | None 
 
 
 def main(port: int, settings: dict[str, Any]) -> None:
+    """Serve on loopback until killed."""
     server = Server(settings)
     app = web.Application(client_max_size=64_000_000)
     app.router.add_post("/v1/chat/completions", server.complete)
@@ -189,8 +196,10 @@ def main(port: int, settings: dict[str, Any]) -> None:
 
 @contextmanager
 def chat_server(port: int, folder: Path, **settings: Any) -> Iterator[subprocess.Popen]:
-    """Run a server on loopback in a process of its own until the end of the block; one that a picture killed is started
-    again, as a supervisor does."""
+    """Run a server on loopback in a separate process until the end of the block.
+
+    A server that an image killed is restarted, as a supervisor would do.
+    """
     file = folder / f"chat-{port}-{time.monotonic_ns()}.json"
     file.write_text(json.dumps(settings))
     command = [sys.executable, __file__, str(port), str(file)]
@@ -213,6 +222,7 @@ def chat_server(port: int, folder: Path, **settings: Any) -> Iterator[subprocess
 
 
 def _wait(port: int, process: subprocess.Popen) -> None:
+    """Wait until the server answers."""
     for _ in range(600):
         assert process.poll() is None, "the server ended"
         try:
@@ -224,7 +234,7 @@ def _wait(port: int, process: subprocess.Popen) -> None:
 
 
 def log(port: int) -> dict[str, Any]:
-    """Return what the server on this port saw."""
+    """Return the counts of the server on this port."""
     with urlopen(f"http://127.0.0.1:{port}/log", timeout=5) as answer:
         return json.load(answer)
 

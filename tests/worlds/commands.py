@@ -1,4 +1,4 @@
-"""The commands, in this process and in one whose output nobody reads."""
+"""Run `pairmill` commands, also with a standard output that nobody reads."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ Tell = Callable[..., str]
 
 
 def run_unread(arguments: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run `pairmill` as a process whose standard output nobody reads."""
+    """Run `pairmill` in a process whose standard output is a closed pipe."""
     read, write = os.pipe()
     os.close(read)
     command = [sys.executable, "-m", "pairmill.flows.command.cli", *arguments]

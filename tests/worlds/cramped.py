@@ -1,4 +1,4 @@
-"""Ops whose model finds no room for planted rows, in any process: of the real op only the forward is replaced."""
+"""Ops whose model runs out of memory at chosen rows, in any process; only the real op's forward pass is replaced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pairmill.ops.batch import Batch
 from pairmill.ops.models.clip.clip_scores import EmbedImages, EmbedSentences
 from pairmill.ops.models.language.perplexity import Perplexity
 
-# Where the loaded weights of an op are, and the method that runs them.
+# Op class -> (how to get its loaded model, the name of the model's forward method).
 FORWARD: dict[type, tuple[Callable[[Any], Any], str]] = {
     EmbedImages: (lambda op: op._clip._loaded, "embed_images"),
     EmbedSentences: (lambda op: op._clip._loaded, "embed_tokens"),
@@ -24,8 +24,14 @@ FORWARD: dict[type, tuple[Callable[[Any], Any], str]] = {
 
 @dataclass(frozen=True)
 class Cramped:
-    """``op`` whose forward has no room for ``unfit`` rows (as `inputs` shows them), nor for over ``most`` at once; with
-    ``while_there`` only as long as that file exists."""
+    """Op that runs out of memory at chosen rows and at large batches.
+
+    Attributes:
+        op: The real op.
+        unfit: Rows that do not fit, as `inputs` shows them.
+        most: The most rows of a batch that fit.
+        while_there: Path of a file; if set, memory is short only while the file exists.
+    """
 
     op: Any
     unfit: frozenset[str] = frozenset()
@@ -62,12 +68,12 @@ class Cramped:
 
 
 def shown(row: Any) -> str:
-    """What the model takes of one row, as a text to compare."""
+    """Return the model's input of one row as text, to compare."""
     return str(row.tolist() if torch.is_tensor(row) else row)
 
 
 def inputs(op: Any, batch: Batch) -> dict[int, str]:
-    """What the model takes of each row of ``batch`` that it takes anything of."""
+    """Return the model's input of each row of ``batch`` that has one, as text."""
     return {
         row: shown(given)
         for rows, given_rows in op.prepare(batch).batches

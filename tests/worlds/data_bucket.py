@@ -1,4 +1,4 @@
-"""An S3 server of moto for one test, with an empty bucket `data`."""
+"""Fixture: a moto S3 server for one test, with an empty bucket `data`."""
 
 import boto3
 import pytest
@@ -7,6 +7,7 @@ from moto.server import ThreadedMotoServer
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch):
+    """Start the server, point the AWS variables at it, and yield a boto3 client."""
     import s3fs
 
     server = ThreadedMotoServer(port=0)

@@ -1,4 +1,4 @@
-"""One random lake, filled once a test run, to be copied; and the files of facts of a copy."""
+"""Provide copies of one random lake that is filled once a test run, and the fact files of a copy."""
 
 import shutil
 from pathlib import Path
@@ -10,6 +10,7 @@ from tests.worlds.shared import made_once
 
 
 def lake_of(path: Path) -> Lake:
+    """Copy the filled lake to ``path``/lake and open it."""
     shutil.copytree(made_once("filled-lake", _filled), path / "lake")
     return create_or_open(path / "lake")
 
@@ -20,5 +21,5 @@ def _filled(place: Path) -> None:
 
 
 def kept(path: Path) -> dict[str, int]:
-    """The files of facts of a lake, and when each was written."""
+    """Return the modification time (ns) of each fact file of a lake."""
     return {file.name: file.stat().st_mtime_ns for file in (path / "lake/.facts").iterdir()}

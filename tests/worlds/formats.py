@@ -1,4 +1,4 @@
-"""Which of the fuzzed seeds each format reads, and what a source gives, its own address left out."""
+"""Map each format to the fuzz seeds that it reads, and show a source's content independently of its address."""
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.source import Document, Picture, Text
@@ -19,7 +19,7 @@ GROUPS = {
 
 
 def shown(source, root):
-    """What a source gives, its own address left out."""
+    """List a source's documents and faults, without the prefix ``root`` of their addresses."""
     found = []
     for each in everything(source):
         if isinstance(each, Fault):

@@ -1,4 +1,4 @@
-"""Launch nodes of Ray's fake multi-node provider when a file says so: a cloud that takes its time, but no longer."""
+"""Ray's fake multi-node provider with launches that wait for a file: a cloud with a controlled delay."""
 
 import os
 import time
@@ -8,10 +8,13 @@ from ray.autoscaler._private.fake_multi_node.node_provider import FakeMultiNodeP
 
 
 class GatedNodes(FakeMultiNodeProvider):
-    """Ray's autoscaler imports this. Of its settings, ``gate`` is the file that it waits for before each launch, and
-    ``address`` the one that says where the cluster is."""
+    """Node provider that Ray's autoscaler imports.
+
+    Settings: ``gate`` is the file that each launch waits for; ``address`` is the file with the cluster's address.
+    """
 
     def create_node_with_resources_and_labels(self, *about: Any) -> None:
+        """Wait for the gate, then launch a node."""
         while not os.path.exists(self.provider_config["gate"]):
             time.sleep(0.05)
         with open(self.provider_config["address"]) as file:

@@ -1,4 +1,4 @@
-"""Small generated worlds and the smallest of models, each made once a test run."""
+"""Generate small demo worlds and the smallest models, each once a test run."""
 
 import subprocess
 import sys
@@ -10,23 +10,24 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def generate(out: Path, seed: int, documents: int) -> Path:
+    """Generate a demo world under ``out``; return the folder of its pages."""
     command = [sys.executable, ROOT / "infra/demo/generate.py", "--seed", seed, "--documents", documents, "--out", out]
     subprocess.run([str(part) for part in command], check=True, capture_output=True)
     return out / "pages"
 
 
 def world(seed: int, documents: int) -> Path:
-    """The pages of a world that all tests of this run share."""
+    """Return the pages of a generated world, shared by all tests of the run."""
     return made_once(f"world-{seed}-{documents}", lambda place: generate(place, seed, documents)) / "pages"
 
 
 def pages() -> Path:
-    """The world of which most lakes are made: 18 documents, some 90 pictures."""
+    """Return the pages of the world of most test lakes: 18 documents, some 90 images."""
     return world(seed=13, documents=18)
 
 
 def small_settings() -> dict[str, str]:
-    """Overrides of the demo recipe: random models, nine shards of two documents, six clusters, short captions."""
+    """Return overrides of the demo recipe: random models, nine shards of two documents, six clusters, few tokens."""
     return {
         "models.clip": f"open_clip:local-dir:{made_once('clip', _save_clip)}",
         "models.captioner": f"hf:{made_once('vlm', _save_vlm)}",

@@ -1,4 +1,4 @@
-"""A hidden table of what captioners and the fuser answer, and the plans that ask them."""
+"""Simulate captioners and a fuser with a hidden table of answers, and compile the plans that request them."""
 
 import hashlib
 import math
@@ -27,7 +27,7 @@ LATE = {
 }
 
 
-# Captioners with their weights, and how one of them is chosen for a picture.
+# (weights of the captioners, how one caption is chosen for an image)
 CHOICES = (
     ([1], {}),
     ([1, 1], {}),
@@ -40,6 +40,7 @@ CHOICES = (
 
 
 def plan(late: dict[str, str], weights: list[int] = [1], captions: dict[str, str] = {}, **balance: int) -> Plan:  # noqa: B006
+    """Compile a plan with these rules on generated texts and captioners of these weights."""
     captioners = [{"name": f"c{place}", "weight": weight} for place, weight in enumerate(weights)]
     content = rules.plan().recipe.model_dump(mode="json") | {
         "captioners": captioners, "captions": captions, "fuse": {}, "balance": balance,
@@ -52,14 +53,14 @@ def plan(late: dict[str, str], weights: list[int] = [1], captions: dict[str, str
 
 
 class Generator:
-    """Answers as a hidden table has them, and remembers for which pictures it was asked."""
+    """A simulated generator: writes the answers of a hidden table for the images that a wave requests."""
 
     def __init__(self, lake: Lake, plan: Plan, images: list[slow.Image], seed: int):
         self.lake, self.plan, self.random = lake, plan, random.Random(seed)
         self.commit = 10
         shas = sorted({image.sha256 for image in images})
         hidden = random.Random(seed)
-        # The pictures of a cluster pass alike, so that a share of all misleads.
+        # Images of one cluster pass at a common rate, so that the overall rate is misleading.
         cluster = {image.sha256: image.cluster for image in images}
         good = {sha: random.Random(f"{seed} {cluster[sha]}").choice((0.1, 0.5, 1.0)) for sha in shas}
         self.pair = {sha: 0.5 if hidden.random() < good[sha] else 0.9 for sha in shas}
@@ -69,6 +70,7 @@ class Generator:
         self.fits = [{sha: hidden.choices((0.5, 0.6, 0.1), (0.6, 0.3, 0.1))[0] for sha in shas} for _ in places]
 
     def late(self, sha: str, late: dict[str, str]) -> str:
+        """Return the first rule on generated texts that drops the image, '' if none does."""
         by = self.chosen(sha)
         falls = {
             "worded": self.text(by, sha).startswith("caption 1") and sha.endswith("7"),
@@ -79,7 +81,7 @@ class Generator:
         return next((name for name in late if falls[name]), "")
 
     def chosen(self, sha: str) -> int:
-        """The place of the captioner whose text is to be the picture's caption: the slow twin of the choice in SQL."""
+        """Return the index of the captioner that provides an image's caption: the slow twin of the choice in SQL."""
         recipe = self.plan.recipe
         if recipe.captions.choose == "mixture":
             return drawn(sha, recipe.seed, {each.name: each.weight for each in recipe.captioners})
@@ -89,22 +91,24 @@ class Generator:
         return min(good, key=lambda place: (-self.fits[place][sha], place))
 
     def text(self, place: int, sha: str) -> str:
+        """Return a captioner's text for an image."""
         return f"caption {place} {sha}" if self.status[place][sha] == "ok" else ""
 
     def stages(self) -> list[Callable[[list], None]]:
-        """What a wave does, one after the other, of (n, sha256, sentence) that it asks for."""
+        """List the steps of a wave in order; each takes the requested rows (n, sha256, sentence)."""
         captions = [partial(self.caption, place) for place in range(len(self.status))]
         similarities = [partial(self.compare, place) for place in self.plan.compared_captioners]
         return [*captions, *similarities, self.fuse, self.compare_fused]
 
     def work(self, stages: int = 100, share: float = 1.0) -> None:
-        """Do the first ``stages`` for ``share`` of the pictures that the wave asks for."""
+        """Run the first ``stages`` steps for a ``share`` of the images that the wave requests."""
         asked = self.lake.query("SELECT n, sha256, sentence FROM wave_asked ORDER BY sha256")
         asked = [row for row in asked if self.random.random() < share]
         for stage in self.stages()[:stages]:
             stage(asked)
 
     def caption(self, place: int, asked: list) -> None:
+        """Write captions for the requested images that the plan assigns to this captioner."""
         of_it = {sha for (sha,) in self.lake.query(f"SELECT sha256 FROM {wave_of_captioner(self.plan, place)}")}
         if self.plan.recipe.captions.choose == "mixture" and self.plan.recipe.captions.ask == "chosen":
             everyone = self.lake.query("SELECT sha256 FROM wave_asked")
@@ -112,11 +116,12 @@ class Generator:
         self.write_captions(place, [sha for _, sha, _ in asked if sha in of_it])
 
     def write_captions(self, place: int, shas: list[str]) -> None:
+        """Write a captioner's captions of these images."""
         rows = {"text": [self.text(place, sha) for sha in shas], "status": [self.status[place][sha] for sha in shas]}
         self.write("captions", self.plan.scorer(self.plan.captioner(place)), shas, **rows)
 
     def compare(self, place: int, asked: list) -> None:
-        """Compare the texts that are there, as the step does that lists these."""
+        """Write the similarities of existing captions, as the real step does."""
         scorer = self.plan.scorer(self.plan.captioner(place))
         there = {sha for (sha,) in self.lake.query("SELECT sha256 FROM captions WHERE scorer = ?", (scorer,))}
         shas = [sha for _, sha, _ in asked if sha in there]
@@ -125,7 +130,7 @@ class Generator:
                    caption_similarity=[self.fits[place][sha] for sha in shas])  # fmt: skip
 
     def not_fallen(self, asked: list) -> tuple[list[str], list[str]]:
-        """The pictures to fuse, and the input digests of their texts."""
+        """Return the images to fuse and the input digests of their texts."""
         judge(self.lake, self.plan)
         fallen = {n for (n,) in self.lake.query("SELECT n FROM cut_late WHERE state <> ''")}
         left = [(sha, sentence) for n, sha, sentence in asked if n not in fallen]
@@ -134,17 +139,22 @@ class Generator:
         return [sha for sha, _ in left], [digest(f"{caption}\x1f\x1f{sentence}") for caption, (_, sentence) in texts]
 
     def fuse(self, asked: list) -> None:
+        """Write the fused texts."""
         shas, fused = self.not_fallen(asked)
         self.write("synthetic", "syn", shas, input_digest=fused, synthetic_text=fused)
 
     def compare_fused(self, asked: list) -> None:
+        """Write the similarities of the fused texts."""
         shas, fused = self.not_fallen(asked)
         self.write("synthetic_similarity", "ss", shas, input_digest=[digest(text) for text in fused],
                    synthetic_similarity=[self.pair[sha] for sha in shas])  # fmt: skip
 
     def stale(self) -> None:
-        """Write fused texts of other sentences and similarities of other texts, of which nothing may be believed, and
-        texts of captioners that may not be asked now, for half of all pictures."""
+        """Write outdated rows for half of all images, which the cut must ignore.
+
+        These are fused texts of other sentences, similarities of other texts, and texts of captioners that are not
+        requested now.
+        """
         shas = [sha for sha in self.pair if self.random.random() < 0.5]
         old = {"input_digest": ["old"] * len(shas)}
         for place in range(len(self.status)):
@@ -157,7 +167,7 @@ class Generator:
                    synthetic_similarity=[0.5] * len(shas))  # fmt: skip
 
     def write(self, table: str, scorer: str, shas: list[str], **columns: list) -> None:
-        """Write rows of the pictures that have none like it, as a step that asks for what is pending does."""
+        """Write rows of the images that lack an equal one, as a real step does with pending images."""
         self.commit += 1
         made = ("text", "status") if table == "captions" else ("input_digest",)
         known = set(self.lake.query(f"SELECT sha256, {', '.join(made)} FROM {table} WHERE scorer = ?", (scorer,)))
@@ -172,7 +182,7 @@ class Generator:
 
 
 def drawn(sha: str, seed: int, weights: dict[str, float]) -> int:
-    """The place of the captioner that a mixture draws for a picture."""
+    """Return the index of the captioner that a mixture draws for an image."""
     numbers = []
     for place, (name, weight) in enumerate(weights.items()):
         hashed = hashlib.sha256(f"{sha}\x1fcaptioner\x1f{name}\x1f{seed}".encode()).hexdigest()

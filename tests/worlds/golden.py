@@ -1,7 +1,7 @@
-"""Golden values of ops: what a version of an op gives on fixed inputs must never change under that version.
+"""Golden values of ops: the output of an op's version on fixed inputs must never change under that version.
 
-`PAIRMILL_WRITE_GOLDEN=1 pytest ...` writes the file of a new op or of a new version; a version's values are never
-rewritten.
+`PAIRMILL_WRITE_GOLDEN=1 pytest ...` writes the file of a new op or of a new version; the values of an existing version
+are never rewritten.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ TOLERANCE = 1e-3
 
 
 def check_golden(name: str, version: int, values: Any) -> None:
-    """Fail unless ``values`` (numbers, texts, arrays, lists and dicts of them) are what version ``version`` gave.
+    """Fail unless ``values`` (numbers, texts, arrays, lists and dicts of them) equal those stored for ``version``.
 
-    Floats may differ by 1e-3 (relative above 1): kinds of machines do. Whole numbers and texts must be equal. Keep the
-    values few: the file is read by people.
+    Floats may differ by 1e-3 (relative above 1), because machine types differ. Whole numbers and texts must be equal.
+    Keep the values few, because people read the file.
     """
     path = FOLDER / f"{name}.json"
     found = _plain(values)
@@ -43,6 +43,7 @@ def check_golden(name: str, version: int, values: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
+    """Convert arrays and tuples to lists, and round floats to 6 decimals."""
     if isinstance(value, dict):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, np.ndarray | np.generic):
@@ -53,7 +54,7 @@ def _plain(value: Any) -> Any:
 
 
 def _difference(stored: Any, found: Any, where: str) -> str:
-    """'' when equal, else the first place that differs."""
+    """Describe the first difference, '' if equal."""
     if isinstance(stored, dict) and isinstance(found, dict) and stored.keys() == found.keys():
         return next((text for key in stored if (text := _difference(stored[key], found[key], f"{where}.{key}"))), "")
     if isinstance(stored, list) and isinstance(found, list) and len(stored) == len(found):

@@ -1,7 +1,7 @@
-"""A Ray cluster with an autoscaler: a head with CPUs alone, and a type of node with a GPU that is launched on demand.
+"""A Ray cluster with an autoscaler: a head with CPUs only, and a node type with a GPU that is launched on demand.
 
-`ray.cluster_utils.AutoscalingCluster` would do the same, but the file that it is made of is not in Ray's wheel, and it
-begins and ends with `ray stop --force`, which ends every Ray of the machine.
+`ray.cluster_utils.AutoscalingCluster` does the same, but the file that it is built from is not in Ray's wheel, and it
+starts and ends with `ray stop --force`, which ends every Ray on the machine.
 """
 
 import json
@@ -20,7 +20,7 @@ import psutil
 from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_ID, FAKE_HEAD_NODE_TYPE
 
 ROOT = Path(__file__).resolve().parents[2]
-ADDRESS = "ray_current_cluster"  # the file in which a head says where it is
+ADDRESS = "ray_current_cluster"  # the file with the head's address
 AS_HEAD = {
     "RAY_FAKE_CLUSTER": "1",
     "RAY_enable_autoscaler_v2": "1",
@@ -33,11 +33,13 @@ AS_HEAD = {
 
 @contextmanager
 def growing_cluster(gate: Path) -> Iterator[dict[str, str]]:
-    """Start the head, yield the environment of who joins it (RAY_ADDRESS), end every process of it. No node is launched
-    before ``gate`` is there."""
+    """Start the head, yield the environment (RAY_ADDRESS) for drivers that join it, then end all of its processes.
+
+    No node is launched before the file ``gate`` exists.
+    """
     folder = Path(tempfile.mkdtemp(prefix="ray"))  # a socket's path has at most 107 characters
     (folder / "autoscaler.json").write_text(json.dumps(settings(folder / ADDRESS, gate)))
-    # A token of its own: the one in the home folder is shared by every Ray that is started on this machine.
+    # A separate token: the one in the home folder is shared by every Ray on this machine.
     (folder / "token").write_text(secrets.token_hex(32))
     known = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "token")}
     with open(folder / "said", "w") as said:
@@ -51,7 +53,7 @@ def growing_cluster(gate: Path) -> Iterator[dict[str, str]]:
 
 
 def settings(address: Path, gate: Path) -> dict:
-    """What the autoscaler may launch: one node with 2 CPUs and a GPU, as Ray counts them."""
+    """Return the autoscaler's settings: it may launch one node with 2 CPUs and a GPU, logical ones of Ray."""
     provider = {"type": "external", "module": "tests.worlds.gated_nodes.GatedNodes"}
     return {
         "cluster_name": "growing",
@@ -71,6 +73,7 @@ def settings(address: Path, gate: Path) -> dict:
 
 
 def command(folder: Path) -> list[str]:
+    """Return the command that starts the head."""
     options = {
         "autoscaling-config": folder / "autoscaler.json", "temp-dir": folder, "port": 0,
         "num-cpus": 1, "num-gpus": 0, "include-dashboard": "false",
@@ -80,7 +83,7 @@ def command(folder: Path) -> list[str]:
 
 
 def wait_for_head(head: subprocess.Popen, folder: Path) -> str:
-    """Wait until the head has written its address, and return that; it ends by itself where it cannot start."""
+    """Wait until the head has written its address; return the address. A head that cannot start ends by itself."""
     while not (folder / ADDRESS).exists() or not (address := (folder / ADDRESS).read_text().strip()):
         assert head.poll() is None, (folder / "said").read_text()[-3000:]
         time.sleep(0.1)
@@ -88,9 +91,9 @@ def wait_for_head(head: subprocess.Popen, folder: Path) -> str:
 
 
 def end(head: subprocess.Popen) -> None:
-    """End the head and all that it, its autoscaler and its nodes have started, each by its id."""
+    """End the head and all processes that it, its autoscaler and its nodes started, each by its id."""
     if head.poll() is not None:
-        return  # it ended by itself, and its processes with it
+        return  # the head ended by itself, with its processes
     family = [psutil.Process(head.pid), *psutil.Process(head.pid).children(recursive=True)]
     for process in family:
         with suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""Pictures of every format and variant that is read, and headers of any claimed size."""
+"""Images in every supported format and variant, and headers that claim any size."""
 
 import struct
 import zlib
@@ -18,7 +18,7 @@ ENCODINGS = [(format, options) for format, variants in FORMATS.items() for optio
 
 
 def png_of(width, height):
-    """A valid header of any claimed size with a handful of bytes behind it."""
+    """Return a PNG whose valid header claims any size, with a few bytes of data."""
 
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

@@ -1,4 +1,4 @@
-"""Jobs that ask one small vision-language model: captions and fused texts."""
+"""Jobs that share one small vision-language model: captions and fused texts."""
 
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel

@@ -1,4 +1,4 @@
-"""A run in a process of its own that dies in a step."""
+"""Run a curation in a separate process that is killed within a step."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def killed(lake: Path, pages: Path, step: str, settings: dict[str, str]) -> None:
-    """A run in a process of its own that dies after the second commit of ``step``."""
+    """Run a curation in a separate process that is killed after the second commit of ``step``."""
     command = [sys.executable, "-m", "tests.worlds.line", str(lake), str(pages), step]
     command += [f"{key}={value}" for key, value in settings.items()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)

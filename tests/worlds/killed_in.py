@@ -1,8 +1,8 @@
-"""A command that kills itself, hard, while one kind of state is written: ``killed_in STATE ARGUMENT …`` of `pairmill`.
+"""Run `pairmill` and kill the process (SIGKILL) while a kind of state is written: ``killed_in STATE ARGUMENT …``.
 
-``lease``: the run holds the lease, and is about to cut. ``publish``: its version is written, and not committed.
-``digests``: a version is committed, and the stamps of its files are not on record. ``seal``: the catalog has changed,
-and its seal is half made. ``export``: one file is finished, and the second is written, but not yet under its name.
+``lease``: the run has the lease and is about to cut. ``publish``: its version is written but not committed.
+``digests``: a version is committed, but the stamps of its files are not recorded. ``seal``: the catalog has changed and
+its seal is half written. ``export``: one file is finished; the second is written but not yet renamed to its final name.
 """
 
 import os
@@ -22,7 +22,7 @@ TAR_ROWS = 10
 
 
 def killing(is_there: Callable[..., bool], call: Callable[..., Any], after: bool = False) -> Callable[..., Any]:
-    """The function ``call``, in which the process is killed before or after the call that ``is_there``."""
+    """Wrap ``call``: kill the process before (or ``after``) the call whose arguments satisfy ``is_there``."""
 
     def called(*arguments: Any, **named: Any) -> Any:
         hit = is_there(*arguments)
@@ -37,7 +37,7 @@ def killing(is_there: Callable[..., bool], call: Callable[..., Any], after: bool
 
 
 def arm(state: str) -> None:
-    """Have this process killed where ``state`` is written."""
+    """Patch this process so that it is killed while ``state`` is written."""
     tars = 0
 
     def is_second_tar(_: str, to: str) -> bool:

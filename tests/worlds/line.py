@@ -1,7 +1,8 @@
-"""Run the whole line in this process, as ``pairmill run`` does, and look at what a lake holds.
+"""Run the whole pipeline in this process, as ``pairmill run`` does, and query the lake.
 
-As a script it is the run that is killed: ``python tests/worlds/line.py LAKE SOURCE STEP [key=value …]`` kills itself,
-hard, after the second commit of STEP; STEP@2:1 is after the first of the second time that the step has work.
+As a script it is a run that is killed: ``python tests/worlds/line.py LAKE SOURCE STEP [key=value …]`` kills itself
+(SIGKILL) after the second commit of STEP. STEP@2:1 means after the first commit of the second time that the step has
+work.
 """
 
 import os
@@ -37,6 +38,7 @@ SCORES = {
 
 
 def silent(step: str, done: int, total: int) -> None:
+    """Ignore progress."""
     return None
 
 
@@ -51,9 +53,9 @@ def curate(
     small_rounds: SmallRounds = "auto",
     commit_files: int = 200,
 ) -> tuple[Published, dict[str, int]]:
-    """One run. Returns what was published and the number of work items by step.
+    """Run once; return the published version and the number of work items by step.
 
-    A commit an item (``commit_files`` 1) is for a run that is killed between two: it takes twice as long.
+    ``commit_files`` 1 commits each item, for a run that is killed between two items; it takes twice as long.
     """
     read = load_recipe(recipe, settings)
     with session(
@@ -68,22 +70,23 @@ def curate(
 
 
 def curated_lake() -> Path:
-    """The lake of one undisturbed run over the small world, made once a test run: read it, or take a copy."""
+    """Return the lake of one undisturbed run over the small world, made once a test run. Read it or copy it."""
     return made_once("curated-lake", lambda place: curate(place, pages(), settings=small_settings()))
 
 
 def work_done(counts: dict[str, int]) -> dict[str, int]:
-    """The steps that had anything to do."""
+    """Return the steps that had work."""
     return {step: n for step, n in counts.items() if n}
 
 
 def rows(lake: Path | str, sql: str) -> list[tuple]:
+    """Query a lake."""
     with create_or_open(lake, read_only=True) as opened:
         return opened.query(sql)
 
 
 def scored_twice(lake: Path | str) -> list[tuple]:
-    """Every (table, scorer, key) with more than one row; probes of one vector are not repeats."""
+    """List every (table, scorer, key) with more than one row; several probes of one vector do not count."""
     return [
         (table, *row)
         for table, key in SCORES.items()
@@ -92,12 +95,15 @@ def scored_twice(lake: Path | str) -> list[tuple]:
 
 
 class Stopped(BaseException):
-    """What ends a run of this process where a kill would end a process."""
+    """Raised to end a run in this process at the point where a kill would end a process."""
 
 
 def stopped(lake: Path, pages: Path, step: str, settings: dict[str, str]) -> None:
-    """A run that ends within a step as by a fault, after the commit that ``python -m tests.worlds.line`` is killed
-    after: the same rows are in the lake, and its workers live on, so that it costs a third of a kill."""
+    """Run a curation that raises after the second commit of ``step``.
+
+    The lake then has the same rows as after a kill by ``python -m tests.worlds.line``. The workers survive, so it costs
+    a third of a kill.
+    """
 
     def stop() -> None:
         raise Stopped(step)
@@ -110,7 +116,10 @@ def stopped(lake: Path, pages: Path, step: str, settings: dict[str, str]) -> Non
 
 
 def ending_in(victim: str, end: Callable[[], None]) -> Progress:
-    """Call ``end`` after the second commit of a step; STEP@2:1 is after the first of the second time it has work."""
+    """Return a progress callback that calls ``end`` after the second commit of a step.
+
+    STEP@2:1 means after the first commit of the second time that the step has work.
+    """
     name, _, when = victim.partition("@")
     time, last = (int(part) for part in when.split(":")) if when else (1, 2)
     begun = 0
@@ -126,6 +135,7 @@ def ending_in(victim: str, end: Callable[[], None]) -> Progress:
 
 
 def kill() -> None:
+    """Kill this process (SIGKILL)."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

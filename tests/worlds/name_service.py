@@ -1,4 +1,4 @@
-"""A name service that gives set answers."""
+"""A DNS resolver with fixed answers."""
 
 import socket
 
@@ -6,7 +6,7 @@ from aiohttp.abc import ResolveResult
 
 
 class Always:
-    """A name service that answers every name with the same addresses."""
+    """Resolver that answers every name with the same addresses, and counts the calls in ``n``."""
 
     def __init__(self, addresses: tuple[str, ...]) -> None:
         self.addresses = addresses

@@ -1,4 +1,4 @@
-"""A picture of random pixels, which no codec makes small."""
+"""An image of random pixels, which no codec can compress."""
 
 import io
 
@@ -7,6 +7,7 @@ from PIL import Image
 
 
 def picture(n: int) -> bytes:
+    """Return a PNG of 96 x 96 random pixels."""
     pixels = np.random.default_rng(n).integers(0, 256, (96, 96, 3), np.uint8)
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "PNG")

@@ -1,4 +1,4 @@
-"""Archives as their own libraries write them, and bent ones that none would."""
+"""Archives as the standard libraries write them, and malformed ones that no library would write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import zipfile
 
 
 def tar(files: list[tuple[str, bytes | str]], mode: str = "w", format: int = tarfile.PAX_FORMAT) -> bytes:
-    """A tar by the standard library, members in the given order, one name twice if given twice."""
+    """Return a tar with these members in this order; a name may occur twice."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode=mode, format=format) as archive:  # pyright: ignore[reportCallIssue,reportArgumentType]
         for name, content in files:
@@ -21,6 +21,7 @@ def tar(files: list[tuple[str, bytes | str]], mode: str = "w", format: int = tar
 
 
 def zipped(files: dict[str, bytes | str], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """Return a ZIP archive of these files."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive:
         for name, content in files.items():
@@ -29,6 +30,6 @@ def zipped(files: dict[str, bytes | str], method: int = zipfile.ZIP_DEFLATED) ->
 
 
 def sample(key: str, picture: bytes, caption: str, **about: object) -> list[tuple[str, bytes | str]]:
-    """A sample as img2dataset writes it."""
+    """Return a sample's files as img2dataset writes them."""
     said = {"caption": caption, "key": key, "status": "success", **about}
     return [(f"{key}.jpg", picture), (f"{key}.json", json.dumps(said)), (f"{key}.txt", caption)]

@@ -1,4 +1,4 @@
-"""Columns of lists, as OBELICS has them."""
+"""List columns in the form of OBELICS."""
 
 import pyarrow as pa
 
@@ -6,4 +6,5 @@ STRINGS = pa.list_(pa.string())
 
 
 def lists(*rows, kind=STRINGS):
+    """Return an array of lists."""
     return pa.array(rows, kind)

@@ -1,4 +1,4 @@
-"""Partitions as workers write them."""
+"""Write partitions as workers do."""
 
 import os
 
@@ -13,7 +13,10 @@ from pairmill.catalog.write.commit import Manifest
 def partition(
     lake: Lake, name: str, keys: list[str], commit: int = 1, run_id: str = "run", attempt: str = ""
 ) -> Manifest:
-    """Write a Parquet file of `image_hash` rows and return its manifest, as a worker does; each ``attempt`` its own."""
+    """Write a Parquet file of `image_hash` rows and return its manifest, as a worker does.
+
+    Each ``attempt`` has its own file.
+    """
     path = f"{lake.staging('image_hash', run_id)}/{name}{attempt}.parquet"
     n = len(keys)
     columns = {"sha256": keys, "shard": [name] * n, "scorer": ["k"] * n, "commit": pa.array([commit] * n, pa.int64())}

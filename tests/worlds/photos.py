@@ -1,4 +1,4 @@
-"""Small pictures of random pixels."""
+"""Small images of random pixels."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ from PIL import Image
 
 
 def add_pictures(folder: Path, first: int, end: int) -> None:
+    """Write the JPEGs number ``first`` to ``end`` - 1 into ``folder``."""
     folder.mkdir(exist_ok=True)
     for n in range(first, end):
         pixels = np.random.default_rng(n).integers(0, 255, (8, 10, 3), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Generated pictures with edges, gradients and colour, and their encodings."""
+"""Generated images with edges, gradients and colours, and their encodings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw
 
 
 def picture(seed: int = 0, size: tuple[int, int] = (320, 240), shapes: int = 12) -> Image.Image:
-    """Random ellipses and lines over a gradient: RGB, (width, height) as asked."""
+    """Return an RGB image of random ellipses and lines over a gradient; ``size`` is (width, height)."""
     random = np.random.default_rng(seed)
     width, height = size
     rows, columns = np.mgrid[0:height, 0:width]
@@ -28,12 +28,14 @@ def picture(seed: int = 0, size: tuple[int, int] = (320, 240), shapes: int = 12)
 
 
 def encode(image: Image.Image, format: str = "JPEG", **options) -> bytes:
+    """Encode an image."""
     out = io.BytesIO()
     image.save(out, format, **options)
     return out.getvalue()
 
 
 def turned_exif(orientation: int) -> Image.Exif:
+    """Return EXIF data with this orientation."""
     exif = Image.Exif()
     exif[0x0112] = orientation
     return exif

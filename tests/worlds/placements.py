@@ -1,4 +1,4 @@
-"""Where the tests' stages work."""
+"""Placements of the tests' stages."""
 
 from pairmill.tasks.run.placement import ModelPool, Placement
 

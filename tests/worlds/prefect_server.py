@@ -1,4 +1,4 @@
-"""One Prefect server for all processes of a test run: the first that needs it starts it, the last to leave stops it."""
+"""One Prefect server for all processes of a test run; the first user starts it, the last one stops it."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.worlds import shared
 
 @contextmanager
 def prefect_server() -> Iterator[str]:
-    """The address of the server, which others use at the same time."""
+    """Yield the address of the server, which other processes use at the same time."""
     assert shared.PLACE
     lock, note = FileLock(shared.PLACE / "prefect.lock"), shared.PLACE / "prefect.json"
     with lock:
@@ -36,6 +36,7 @@ def prefect_server() -> Iterator[str]:
 
 
 def _started(folder: Path) -> dict:
+    """Start the server; return its process id, address and number of users."""
     port = free_port(0)
     api = f"http://127.0.0.1:{port}/api"
     command = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
@@ -46,7 +47,7 @@ def _started(folder: Path) -> dict:
 
 
 def _stop(pid: int) -> None:
-    """Stop the server, whichever process started it. It leads a session of its own."""
+    """Stop the server, whichever process started it. The server leads its own session."""
     family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
     os.killpg(pid, signal.SIGTERM)
     for each in psutil.wait_procs(family, timeout=30)[1]:

@@ -1,4 +1,4 @@
-"""`pairmill up` as a process, and what its Prefect home holds."""
+"""Run `pairmill up` as a process, and query its Prefect home."""
 
 import os
 import signal
@@ -16,14 +16,15 @@ COMMAND = [sys.executable, "-m", "pairmill.flows.command.cli", "up"]
 
 
 def environment(home: Path, api: str = "") -> dict[str, str]:
+    """Return the environment with this Prefect home and, if given, this server."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     return kept | {"PREFECT_HOME": str(home)} | ({"PREFECT_API_URL": api} if api else {})
 
 
 @contextmanager
 def staying(home: Path, lake: Path, api: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`up` that stays, once it is up, and the address of the server that it started or was given."""
-    # Where the tests run in the background of a script, SIGINT is ignored by all that they start.
+    """Yield the running `up` process and its server's address, once it is up."""
+    # Processes started by a script in the background ignore SIGINT, and so do their children.
     child = subprocess.Popen([*COMMAND, "--lake", str(lake)], env=environment(home, api), text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # fmt: skip
@@ -40,12 +41,13 @@ def staying(home: Path, lake: Path, api: str = "") -> Iterator[tuple[subprocess.
 
 
 def asked(home: Path, sql: str) -> list[tuple]:
+    """Query the Prefect database."""
     with sqlite3.connect(home / "prefect.db") as database:
         return database.execute(sql).fetchall()
 
 
 def of(home: Path) -> list[int]:
-    """Processes that still work with this Prefect home."""
+    """List the processes that use this Prefect home."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -57,7 +59,10 @@ def of(home: Path) -> list[int]:
 
 
 def settled(home: Path, wanted: set[int]) -> bool:
-    """Whether just these work with this home: the worker that stays may have taken the run, whose process then ends."""
+    """Return whether exactly these processes use this home, waiting up to 60 s.
+
+    A worker that stays may have taken the run; the run's process then ends.
+    """
     deadline = time.monotonic() + 60
     while set(of(home)) != wanted and time.monotonic() < deadline:
         time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""A small lake with a published dataset, made by the catalog's own code; scores are given instead of computed."""
+"""A small lake with a published dataset, written by the catalog's own code from given scores."""
 
 import io
 from dataclasses import replace
@@ -31,7 +31,7 @@ IMAGE_RULES = ({"name": "short_side", "keep": "least(width, height) >= 40"},)
 
 
 def picture(n: int) -> bytes:
-    """Of its own colour, 30 + 10 n pixels wide, in one of three formats by turns."""
+    """Return an image of its own colour, 30 + 10 n pixels wide, in one of three formats in turn."""
     out = io.BytesIO()
     colour = (37 * n % 256, 91 * n % 256, 53 * n % 256)
     Image.new("RGB", (30 + 10 * n, 60 + n), colour).save(out, FORMATS[n % 3])
@@ -52,7 +52,10 @@ def published(
     image_rules: tuple[dict[str, str], ...] = IMAGE_RULES,
     faults: tuple[tuple[str, str, str], ...] = (("broken.jpg", "truncated", "jpeg: Premature end"),),
 ) -> Published:
-    """Publish `small` in the lake at ``folder``: pictures in three shards, clusters by turns; '' and () leave out."""
+    """Publish dataset `small` in the lake at ``folder``: images in three shards, clusters in turn.
+
+    An empty ``caption``, ``alt_text``, ``tags`` or other value leaves out its rows or texts.
+    """
     plan, scorers = plan_of(cap, image_rules, bool(caption), bool(tags))
     with opened_new(folder) as lake, lease.writing(lake, "run-1", "test") as writer:
         output = Output(lake.data_path, "run-1", writer.begin("ingest", scorers))
@@ -77,9 +80,9 @@ def published(
 
 
 def insert_fused(lake: Lake, plan: Plan, **columns: list) -> list[str]:
-    """Insert fused texts, made from what they would be made from now, of what a cut keeps; return the pictures.
+    """Insert fused texts for the images that a cut keeps, with current input digests; return the images.
 
-    ``columns`` may be longer than they are many.
+    ``columns`` may be longer than the number of images.
     """
     wanted.select_wave(lake, plan, cut(lake, plan), 1)
     made = fusion_digest("coalesce(c.text, '')", "coalesce(t.tags, [])", "w.sentence")
@@ -96,6 +99,7 @@ def insert_fused(lake: Lake, plan: Plan, **columns: list) -> list[str]:
 
 
 def plan_of(cap: int, rules: tuple[dict[str, str], ...], captions: bool, tags: bool) -> tuple[Plan, list[Scorer]]:
+    """Compile the recipe's plan with its scorers."""
     content = {
         "name": "small",
         "models": {"clip": "open_clip:tiny/none", "captioner": "hf:tiny"},
@@ -148,7 +152,7 @@ def _image(n: int, data: bytes, alt_text: str, url: str) -> dict:
 
 
 def _part(table: str, rows: list[dict], scorer: str = "") -> Part:
-    """Every column of the table; what a test leaves out is NULL."""
+    """Return a part with every column of the table; columns that a test leaves out are NULL."""
     given = {"shard", "commit", "scorer", "run_id"}
     names = [name for name in columns(table) if name not in given]
     return Part(table, pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows]), scorer)

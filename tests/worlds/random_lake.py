@@ -1,4 +1,4 @@
-"""Random lakes of 80 pictures with scores, groups, clusters and candidate sentences, and the plan that cuts them."""
+"""Random lakes of 80 images with scores, groups, clusters and candidate sentences, and the plan that cuts them."""
 
 import random
 from dataclasses import replace
@@ -30,6 +30,7 @@ RULES = [
 
 
 def plan(cap: int = CAP, max_uses: int = MAX_USES, min_side: int = 64, min_sharpness: float = 10) -> Plan:
+    """Compile the plan that cuts the random lakes."""
     recipe = Recipe.model_validate(
         {
             "name": "small",
@@ -48,14 +49,14 @@ def plan(cap: int = CAP, max_uses: int = MAX_USES, min_side: int = 64, min_sharp
 
 
 def world(seed: int) -> tuple[list[slow.Image], dict[str, tuple[int, int]]]:
-    """80 occurrences of some 60 pictures in groups and clusters; of each sentence its words and its repeats."""
+    """Return 80 occurrences of some 60 images in groups and clusters, and each sentence's (words, repeats)."""
     random.seed(seed)
     words = {f"s{n:02}": (random.choice((2, 5, 8)), random.choice((1, 1, 2, 3))) for n in range(25)}
     contents = []
     for n in range(60):
         width, height = random.choice((32, 64, 100, 300)), random.choice((64, 100, 100, 200))
         sharpness = random.choice((None, 5.0, 10.0, 50.0, 80.0))
-        # Few distinct values, so that ties are common; in every other lake some sentences were found twice.
+        # Few distinct values, so that ties are common; with an odd seed a candidate sentence may occur twice.
         found = (random.choices if seed % 2 else random.sample)(sorted(words), k=random.choice((0, 1, 3, 6, 6, 15)))
         candidates = [(name, random.choice((0.1, 0.2, 0.3, 0.4))) for name in found]
         group = f"p{random.randint(0, 80):02}"
@@ -68,6 +69,8 @@ def world(seed: int) -> tuple[list[slow.Image], dict[str, tuple[int, int]]]:
 
 
 def fill(lake: Lake, images: list[slow.Image], words: dict[str, tuple[int, int]]) -> None:
+    """Insert a world into an empty lake."""
+
     def insert(table: str, **columns: list) -> None:
         n = len(next(iter(columns.values())))
         lake.insert(table, pa.table({**columns, "commit": pa.array([1] * n, pa.int64())}))
@@ -109,8 +112,10 @@ def fill(lake: Lake, images: list[slow.Image], words: dict[str, tuple[int, int]]
 def refill(
     lake: Lake, images: list[slow.Image], words: dict[str, tuple[int, int]], others: tuple[str, ...] = ()
 ) -> None:
-    """Put another world in the place of the one that the lake holds, which costs a third of a new lake; empty
-    ``others``, tables that a test itself writes."""
+    """Replace the lake's world with another, at a third of the cost of a new lake.
+
+    ``others`` are tables that a test fills itself; they are emptied too.
+    """
     with lake.transaction():
         for table in (*FILLED, *others):
             lake.execute(f"DELETE FROM {table}")

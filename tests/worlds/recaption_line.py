@@ -1,6 +1,7 @@
-"""A recaption that kills itself, hard: ``python -m tests.worlds.recaption_line LAKE SOURCE STEP DONE [TO]``.
+"""Run a recaption that kills itself (SIGKILL): ``python -m tests.worlds.recaption_line LAKE SOURCE STEP DONE [TO]``.
 
-It does so after as many committed work items of STEP, or captions in finished files of an export."""
+It does so after DONE committed work items of STEP, or after DONE captions in finished files of an export.
+"""
 
 import os
 import signal
@@ -12,11 +13,12 @@ from pairmill.tasks.generate import caption_all
 from pairmill.tasks.out import export
 from tests.worlds.shared import new_lake
 
-FIRST = 8  # of 40 pictures: some are first, most are not
+FIRST = 8  # of 40 images: a few first captions, many others
 TAR_ROWS = 10
 
 
 def main(lake: str, source: str, victim: str, last: int, to: str = "") -> None:
+    """Run the recaption."""
     caption_all.FIRST, caption_all.FIRST_ITEM, export.TAR_ROWS = FIRST, 4, TAR_ROWS
 
     def progress(step: str, done: int, total: int) -> None:

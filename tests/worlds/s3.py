@@ -1,4 +1,4 @@
-"""An S3 server of moto in this process, a bucket of it, and what fills it."""
+"""Fixtures: a moto S3 server in this process and an empty bucket; and an upload of files."""
 
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from pairmill.ops.read.places import s3_requests
 
 @pytest.fixture(scope="module")
 def server():
+    """Start a moto server; yield its address."""
     server = ThreadedMotoServer(port=0)
     server.start()
     host, port = server.get_host_and_port()
@@ -20,6 +21,7 @@ def server():
 
 @pytest.fixture
 def bucket(server, monkeypatch):
+    """Point the AWS variables at the server, create the bucket `corpus`, and yield a boto3 client."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", server)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
@@ -35,7 +37,7 @@ def bucket(server, monkeypatch):
 
 
 def fresh_filesystem():
-    """The next one shall meet the environment of its test."""
+    """Drop cached filesystems, so that the next one reads the test's environment."""
     import s3fs
 
     s3_requests.filesystem.cache_clear()
@@ -43,6 +45,7 @@ def fresh_filesystem():
 
 
 def upload(client, folder: Path, prefix: str, bucket: str = "corpus"):
+    """Upload the files of a folder under ``prefix``."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             client.put_object(Bucket=bucket, Key=prefix + path.relative_to(folder).as_posix(), Body=path.read_bytes())

@@ -1,4 +1,4 @@
-"""Thousands of keys at once, and retries without their waits."""
+"""Thousands of S3 keys at once, and retries without their delays."""
 
 import pytest
 from botocore.retries import standard
@@ -8,7 +8,7 @@ from pairmill.ops.read.places import s3_requests
 
 
 def fill(files: dict[str, bytes]) -> None:
-    """Put thousands of keys into moto's own memory: by requests it would take longer than what is tested."""
+    """Put thousands of keys directly into moto's memory: by requests it would take longer than the test itself."""
     backend = s3_backends["123456789012"]["aws"]
     for name, data in files.items():
         backend.put_object("corpus", name, data)
@@ -16,6 +16,6 @@ def fill(files: dict[str, bytes]) -> None:
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Waits between requests are the libraries' own business; here they are short."""
+    """Shorten the delays between retries, which belong to the libraries."""
     monkeypatch.setattr(standard.ExponentialBackoff, "delay_amount", lambda *_: 0.005)
     monkeypatch.setattr(s3_requests, "WAITS", (0.005,) * 4)

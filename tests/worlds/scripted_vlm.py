@@ -1,4 +1,4 @@
-"""A LLaVA of a few thousand weights that gives a set answer to each prompt: its language model is a chain of words."""
+"""A LLaVA of a few thousand weights with a fixed answer to each prompt: its language model is a chain of words."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ SIDE = 32
 
 
 def save_scripted(folder: Path, answers: dict[str, list[str]]) -> str:
-    """Save a model that answers the prompt of one word with its list of words; no word may stand in two lists. A list
-    whose last word is its first goes round for ever, any other ends."""
+    """Save a model that answers each prompt of one word with the prompt's list of words.
+
+    No word may be in two lists. A list whose last word equals its first repeats for ever; any other list ends.
+    """
     words = list(dict.fromkeys([*SPECIAL, *answers, *(word for answer in answers.values() for word in answer)]))
     number = {word: n for n, word in enumerate(words)}
     inner = Tokenizer(models.WordLevel(number, unk_token="<unk>"))
@@ -51,7 +53,10 @@ def save_scripted(folder: Path, answers: dict[str, list[str]]) -> str:
 
 
 def _script(model: Any, number: dict[str, int], answers: dict[str, list[str]]) -> None:
-    """Have each word followed by one other: with layers that add nothing, a word's logits depend on that word alone."""
+    """Set the weights so that each word is followed by one other.
+
+    Layers that add nothing make a word's logits depend on that word alone.
+    """
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, weight in model.named_parameters():

@@ -1,6 +1,6 @@
-"""What the processes of one test run share: worlds, models and lakes, each made by the process that needs it first.
+"""Resources that the processes of one test run share: worlds, models and lakes, each made by its first user.
 
-What is shared is read or copied, never changed. In a script that a test starts there is nothing shared.
+Shared resources are read or copied, never changed. A script that a test starts shares nothing.
 """
 
 import shutil
@@ -16,7 +16,7 @@ PLACE: Path | None = None
 
 
 def made_once(name: str, make: Callable[[Path], object]) -> Path:
-    """The file or folder ``name``, made by one process while the others wait; one that failed is made again."""
+    """Return the file or folder ``name``, made by one process while others wait; a failed attempt is repeated."""
     assert PLACE
     place, done = PLACE / name, PLACE / f"{name}.done"
     with FileLock(PLACE / f"{name}.lock"):
@@ -28,7 +28,7 @@ def made_once(name: str, make: Callable[[Path], object]) -> Path:
 
 
 def new_lake(folder: Path | str) -> Path:
-    """An empty lake at ``folder``, unless something is there: a copy costs 1 s of CPU time less than making one."""
+    """Return an empty lake at ``folder`` unless something exists there. A copy saves 1 s of CPU time."""
     folder = Path(folder)
     if PLACE and not folder.exists():
         shutil.copytree(made_once("empty-lake", lambda place: create_or_open(place).close()), folder)
@@ -36,12 +36,12 @@ def new_lake(folder: Path | str) -> Path:
 
 
 def opened_new(folder: Path | str) -> Lake:
-    """The empty lake at ``folder``, open for writing."""
+    """Open an empty lake at ``folder`` for writing."""
     return create_or_open(new_lake(folder))
 
 
 def copied(lake: Path, to: Path) -> Path:
-    """A copy of a lake that reads its own files: opened for writing once, it tells plain readers where these are."""
+    """Copy a lake so that it reads its own files: opening it for writing once updates their paths for plain readers."""
     shutil.copytree(lake, to)
     with create_or_open(to) as opened:
         files = [path for (path,) in opened.query("SELECT data_file FROM ducklake_list_files('lake', 'documents')")]

@@ -1,4 +1,4 @@
-"""A model job whose model sleeps, dies, hangs or breaks its device at keys of these names; it notes what it does."""
+"""A model job whose model sleeps, and dies, hangs or breaks its device at keys with these words; it logs its calls."""
 
 import os
 import signal
@@ -20,24 +20,26 @@ from pairmill.tasks.run.partition import Part
 
 @cache
 def loaded(folder: str) -> bool:
-    """Load the model, once a process: a line in ``loads``."""
+    """Load the model, once a process; logs a line in ``loads``."""
     note(folder, "loads", str(os.getpid()))
     return True
 
 
 def note(folder: str, name: str, line: str) -> None:
+    """Append a line to a log file."""
     with open(f"{folder}/{name}", "a") as file:
         file.write(f"{line}\n")
 
 
 def noted(folder: Path, name: str) -> list[str]:
+    """Return the words of a log file."""
     path = folder / name
     return path.read_text().split() if path.exists() else []
 
 
 @dataclass(frozen=True)
 class Sleeps:
-    """Take batches of ``batch`` rows, ``prepares`` seconds each on a CPU and ``infers`` seconds on the device."""
+    """Job whose batches of ``batch`` rows take ``prepares`` seconds on a CPU and ``infers`` seconds on the device."""
 
     item_rows: ClassVar[int] = 64
 

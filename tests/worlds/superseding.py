@@ -1,4 +1,4 @@
-"""A lake of the folder `pages` beside it, and what counts in it at a commit."""
+"""Ingest a folder into a lake beside it, and list the texts and images that count at a commit."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from tests.worlds.shared import new_lake
 
 @contextmanager
 def ingested(place: Path, *sources: str, language: str = "en") -> Iterator[Session]:
-    """The folder 'pages' of a place in the lake beside it; or else ``sources``."""
+    """Ingest the folder 'pages' of ``place``, or else ``sources``, into the lake beside it; yield the session."""
     recipe = load_recipe("demo", {"ingest.documents_per_shard": "2", "ingest.language": language})
     uris, compute = sources or (str(place / "pages"),), Compute.model_validate({"workers": 1})
     with session(recipe, uris, str(new_lake(place / "lake")), compute) as held:
@@ -24,11 +24,12 @@ def ingested(place: Path, *sources: str, language: str = "en") -> Iterator[Sessi
 
 
 def alive(held: Session, upto: int | None = None) -> tuple[set[str], set[str]]:
-    """Texts and picture names that count at a commit."""
+    """Return the texts and image names that count at a commit."""
     sentences = held.lake.query(f"SELECT text FROM ({sentence_rows(held.plan, Stage.INGEST, upto)})")
     images = held.lake.query(f"SELECT url FROM ({image_rows(held.plan, Stage.INGEST, upto)})")
     return {row[0] for row in sentences}, {row[0].rpartition("/")[2] for row in images}
 
 
 def newest(held: Session) -> int:
+    """Return the newest commit number."""
     return held.lake.query('SELECT max("commit") FROM commits')[0][0]

@@ -1,4 +1,4 @@
-"""Random models of a few thousand weights, saved in the form of the big ones and loaded by the same code."""
+"""Random models of a few thousand weights, saved in the format of real ones and loaded by the same code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ TEXT = {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "lay
 
 
 def fill(model: torch.nn.Module, spread: float) -> None:
-    """Weights from numpy's generator, which gives the same numbers in every version, unlike torch's; norms near 1."""
+    """Set the weights from numpy's generator; weights of norms are near 1.
+
+    Unlike torch's, it gives the same numbers in every version.
+    """
     rng = np.random.default_rng(7)
     for name, parameter in sorted(model.named_parameters()):
         values = torch.from_numpy(rng.normal(scale=spread, size=tuple(parameter.shape)).astype(np.float32))
@@ -25,7 +28,7 @@ def fill(model: torch.nn.Module, spread: float) -> None:
 def save_clip(
     folder: Path, text: dict[str, Any] | None = None, preprocess: dict[str, Any] | None = None, **extra
 ) -> str:
-    """A random CLIP under ``folder``; gives its spec. ``text`` and ``extra`` change the architecture."""
+    """Save a random CLIP under ``folder``; return its spec. ``text`` and ``extra`` change the architecture."""
     import open_clip
 
     config = {"embed_dim": 16, "vision_cfg": VISION, "text_cfg": TEXT | (text or {}), **extra}

@@ -1,4 +1,4 @@
-"""Random language models of a few thousand weights that chat: a token a byte, ChatML's turns, in transformers' form."""
+"""Random chat models of a few thousand weights (byte tokens, ChatML template), in transformers' format."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "nu
 def save_chat_model(
     folder: Path, template: str | None = TEMPLATE, ends: list[int] | None = None, context: int = 512, **habits: Any
 ) -> str:
-    """A random Qwen2 under ``folder``; gives its spec. ``ends``: the tokens that end an answer, else the tokenizer's
-    own; ``habits``: what its generation_config.json has besides."""
+    """Save a random Qwen2 under ``folder``; return its spec.
+
+    ``ends`` are the tokens that end an answer, by default the tokenizer's own; ``habits`` are further entries of
+    generation_config.json.
+    """
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: number for number, letter in enumerate(letters)}
     inner = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))

@@ -1,4 +1,4 @@
-"""Random GPT-2s of a few thousand weights with a word-level tokenizer, in transformers' form."""
+"""Random GPT-2 models of a few thousand weights with a word-level tokenizer, in transformers' format."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ WORDS = "a the old red fire engine waits beside station crew of for next call ca
 
 
 def save_language_model(folder: Path, context: int = 64, names: dict[str, str] | None = None, tied: bool = True) -> str:
-    """A random GPT-2 under ``folder``; gives its spec. ``names``: the special tokens that its tokenizer knows of;
-    ``tied``: its output layer's weights are its embeddings."""
+    """Save a random GPT-2 under ``folder``; return its spec.
+
+    ``names`` are the special tokens that its tokenizer knows; ``tied`` shares the weights of embeddings and output
+    layer.
+    """
     words = [START, *WORDS.split(), "<", "|", ">", "endoftext"]
     inner = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="cat"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -1,4 +1,4 @@
-"""Random vision-language models of a few thousand weights with processors built in code, in transformers' form."""
+"""Random vision-language models of a few thousand weights with processors built in code, in transformers' format."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ TEMPLATE = (
 def save_vlm(
     folder: Path, kind: str = "idefics3", end: str = "</s>", template: str | None = TEMPLATE, width: int = 32
 ) -> str:
-    """A random 'idefics3' or 'llava' under ``folder``; gives its spec. ``end``: the word that ends an answer."""
+    """Save a random 'idefics3' or 'llava' under ``folder``; return its spec.
+
+    ``end`` is the word that ends an answer.
+    """
     tokenizer = _tokenizer()
     model, processor = (_idefics3 if kind == "idefics3" else _llava)(tokenizer, _widths(width))
     processor.chat_template = template

@@ -1,6 +1,6 @@
-"""A program: stages on a cluster of a node with CPUs alone and one with a GPU, as Ray counts them; prints JSON.
+"""Script: run stages on a cluster of a CPU node and a node with a logical GPU; print the results as JSON.
 
-In a process of its own, since a process has one Ray. ``work`` is done by jobs whose rows say where they were made.
+It runs in a separate process, because a process can have only one Ray. The rows of its jobs say where they were made.
 """
 
 import json
@@ -26,13 +26,13 @@ from tests.worlds.sleeping_model import note, noted
 
 
 def here() -> str:
-    """Say which node this worker is on, which process it is, and whether it sees a GPU."""
+    """Return this worker's node, process id and visible GPUs."""
     return f"{os.environ['RAY_RAYLET_PID']} {os.getpid()} {os.environ.get('CUDA_VISIBLE_DEVICES') or 'none'}"
 
 
 @dataclass(frozen=True)
 class OnCpus:
-    """A job on CPUs."""
+    """Job for CPUs that sleeps."""
 
     seconds: float
 
@@ -42,13 +42,14 @@ class OnCpus:
 
 
 def rows_of(item: WorkItem) -> list[Part]:
+    """Make rows that say where they were made."""
     said = [here().encode()] * len(item.keys)
     return [Part("image_embedding", pa.table({"sha256": list(item.keys), "image_vector": said}), "s")]
 
 
 @dataclass(frozen=True)
 class OnGpu:
-    """A model job that notes each load."""
+    """Model job that logs each load."""
 
     item_rows: ClassVar[int] = 4
 
@@ -61,7 +62,7 @@ class OnGpu:
 
     def load(self) -> None:
         note(self.folder, "loads", here().replace(" ", "/"))
-        # What Ray says a worker has is logical here: CUDA_VISIBLE_DEVICES is what it would see.
+        # Ray's GPUs are logical here: CUDA_VISIBLE_DEVICES is what a worker would see.
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
         for key in item.keys:
@@ -82,27 +83,30 @@ class OnGpu:
 
 
 def node_of(node: Any) -> str:
+    """Return a node's identity as workers report it."""
     return str(node.all_processes["raylet"][0].process.pid)
 
 
 def results(stage: Stage, work: list[WorkItem], out: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the key of each row with where it was made, as items finish."""
+    """Yield (key, where it was made) of each row, as items finish."""
     for manifests in stage.run(work, Output(f"{out}/", "run", 1)):
         for manifest in manifests:
             yield from said(manifest)
 
 
 def said(manifest: Manifest) -> Iterator[tuple[str, list[str]]]:
+    """Yield (key, where it was made) of the rows of a manifest."""
     for row in pq.read_table(manifest.path, partitioning=None).to_pylist():
         yield row["sha256"], row["image_vector"].decode().split(" ")
 
 
 def items(name: str, n: int, rows: int = 1) -> list[WorkItem]:
+    """Make ``n`` work items of ``rows`` rows."""
     return [WorkItem(f"{name}-{n}", tuple(f"{name}-{n}-{row}" for row in range(rows))) for n in range(n)]
 
 
 def table(out: str, where: Placement, names: dict[str, str]) -> list[dict]:
-    """Run a CPU stage and a GPU stage; say on which node each row was made, by a worker that saw which devices."""
+    """Run a CPU stage and a GPU stage; return the node and visible devices of each row."""
     told = []
     for name, job, work in (
         ("on CPUs", OnCpus(0.4), items("cpu", 40)),
@@ -116,7 +120,7 @@ def table(out: str, where: Placement, names: dict[str, str]) -> list[dict]:
 
 
 def rounds(out: str, where: Placement) -> dict:
-    """Three rounds of one stage: how often the model is loaded."""
+    """Run three rounds of one stage; return how often the model was loaded."""
     before = len(noted_in(out))
     with Stage(OnGpu(out, 0.05), where) as stage:
         for n in range(3):
@@ -125,13 +129,14 @@ def rounds(out: str, where: Placement) -> dict:
 
 
 def noted_in(out: str) -> list[str]:
+    """Return the log of model loads."""
     from pathlib import Path
 
     return noted(Path(out), "loads")
 
 
 def nodes_come_and_go(cluster: Any, first: Any, out: str, where: Placement) -> dict:
-    """A second GPU node joins, then the first one is lost: who worked, and what came out."""
+    """Add a second GPU node, then remove the first one; return the rows and delays."""
     made: list[tuple[str, list[str]]] = []
     at: dict[str, float] = {}
     started = time.monotonic()
@@ -153,7 +158,7 @@ def nodes_come_and_go(cluster: Any, first: Any, out: str, where: Placement) -> d
 
 
 def refused(out: str, where: Placement) -> dict:
-    """Ask for what no node has."""
+    """Request resources that no node has; return the error and its delay."""
     started = time.monotonic()
     try:
         with Stage(OnGpu(out, 0.1), where) as stage:
@@ -164,6 +169,7 @@ def refused(out: str, where: Placement) -> dict:
 
 
 def main(out: str) -> None:
+    """Run all scenarios and print their results."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "num_gpus": 0, "include_dashboard": False})
     first = cluster.add_node(num_cpus=3, num_gpus=1)
     ray.init(address=cluster.address, log_to_driver=False)

@@ -1,4 +1,4 @@
-"""A proxy on loopback that is as unwell as a test wants: refusals, silence, connections that break off."""
+"""A proxy on loopback with injected failures: error statuses, delays, dropped connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ILLS = ("500", "503", "reset", "cut", "slow")
 
 
 class Unwell:
-    """``share`` of the requests meets one of ILLS, by a seeded chance; ``done`` counts what was done to whom."""
+    """State of the proxy: a ``share`` of requests fails in one of ILLS, by a seeded chance; ``done`` counts them."""
 
     def __init__(self, share: float, seed: int) -> None:
         self.share, self._chance, self._lock = share, random.Random(seed), threading.Lock()
@@ -26,6 +26,7 @@ class Unwell:
         self.address = ""
 
     def ill(self) -> str:
+        """Draw the failure of the next request, 'well' for none."""
         with self._lock:
             found = self._chance.choice(ILLS) if self._chance.random() < self.share else "well"
             self.done[found] += 1
@@ -33,12 +34,13 @@ class Unwell:
 
     @property
     def n_failed(self) -> int:
+        """The number of failed requests; slow ones do not count."""
         return sum(self.done[ill] for ill in ILLS if ill != "slow")
 
 
 @contextmanager
 def unwell(behind: str, share: float, seed: int = 1) -> Iterator[Unwell]:
-    """The proxy before the server at ``behind``; what it says and does stands in the yielded object."""
+    """Run the proxy in front of the server at ``behind``; yield its state."""
     state = Unwell(share, seed)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(state, urlsplit(behind).netloc))
     server.daemon_threads = True
@@ -79,7 +81,7 @@ def _handler(state: Unwell, behind: str) -> type[BaseHTTPRequestHandler]:
             body = answer.read()
             size = answer.headers.get("Content-Length", "0")
             kept = [(k, v) for k, v in answer.getheaders() if k.lower() not in ("content-length", "connection")]
-            if cut and len(body) < 2:  # nothing to cut: broken off before the answer
+            if cut and len(body) < 2:  # too short to cut: drop the connection before the response
                 self.close_connection = True
                 return
             self._answer(answer.status, kept, body, size, cut)

@@ -1,6 +1,6 @@
-"""A program: a run that needs a GPU on a cluster which has none yet. It prints, as JSON lines, what it shows.
+"""Script: a run that needs a GPU on a cluster that has none yet. Prints its displayed messages as JSON lines.
 
-First comes work that a node can be launched for, and then, when a line came in, work that none can.
+First it has work for which a node can be launched; then, after a line on standard input, work for which none can.
 """
 
 import json
@@ -20,10 +20,12 @@ from tests.worlds.two_nodes import OnGpu, items
 
 
 def say(kind: str, *about: Any) -> None:
+    """Print a JSON line."""
     print(json.dumps({"kind": kind, "about": about}), flush=True)
 
 
 def main(lake: str) -> None:
+    """Run both kinds of work."""
     log = logging.Handler()
     log.emit = lambda record: say("log", record.getMessage())
     logging.getLogger("pairmill.workers").addHandler(log)
@@ -42,4 +44,5 @@ def main(lake: str) -> None:
 
 
 def with_gpus(gpus: float) -> Placement:
+    """Return a placement on the cluster whose model takes ``gpus`` GPUs."""
     return Placement(ray_address=os.environ["RAY_ADDRESS"], models={"clip": ModelPool(gpus=gpus, feeders=1)})

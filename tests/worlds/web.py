@@ -1,4 +1,4 @@
-"""A web of its own on loopback: paths with manners, good and bad, and a record of who asked for what."""
+"""A web server on loopback whose paths behave well or badly, with a record of all requests."""
 
 import io
 import threading
@@ -16,6 +16,7 @@ LOOPBACK = ("127.0.0.1/32",)
 
 
 def photograph(seed: int = 0, side: int = 96, format: str = "JPEG") -> bytes:
+    """Return an encoded image of random pixels."""
     pixels = np.random.default_rng(seed).integers(0, 256, (side, side, 3), np.uint8)
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, format)
@@ -23,6 +24,8 @@ def photograph(seed: int = 0, side: int = 96, format: str = "JPEG") -> bytes:
 
 
 class Handler(BaseHTTPRequestHandler):
+    """Answer each path by its configured behaviour (``manners``), 404 without one."""
+
     protocol_version = "HTTP/1.1"
     server: "Web"
 
@@ -34,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             manner = self.server.manners.get(self.path.partition("?")[0])
             manner(self) if manner else self.answer(404, b"<html>gone</html>")
-        except OSError:  # the other side had enough
+        except OSError:  # the client closed the connection
             self.close_connection = True
         finally:
             with self.server.counting:
@@ -54,6 +57,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Web(ThreadingHTTPServer):
+    """The server: behaviours by path, requests by path, and the most concurrent requests."""
+
     daemon_threads = True
     request_queue_size = 256
 
@@ -65,6 +70,7 @@ class Web(ThreadingHTTPServer):
         self.open = self.most_open = 0
 
     def url(self, path: str) -> str:
+        """Return the address of a path."""
         return f"http://{self.server_address[0]}:{self.server_address[1]}{path}"
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -73,6 +79,7 @@ class Web(ThreadingHTTPServer):
 
 @contextmanager
 def web(host: str = "127.0.0.1") -> Iterator[Web]:
+    """Run a server until the end of the block."""
     server = Web(host)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
@@ -84,24 +91,27 @@ def web(host: str = "127.0.0.1") -> Iterator[Web]:
 
 
 def picture(data: bytes, **headers: str) -> Manner:
+    """Answer with an image."""
     return lambda handler: handler.answer(200, data, **headers)
 
 
 def status(code: int, **headers: str) -> Manner:
+    """Answer with a status code."""
     return lambda handler: handler.answer(code, b"no", **headers)
 
 
 def redirect(to: str) -> Manner:
+    """Answer with a redirect."""
     return lambda handler: handler.answer(302, b"", Location=to)
 
 
 def first(n: int, bad: Manner, good: Manner) -> Manner:
-    """``bad`` for the first ``n`` requests of a path, then ``good``."""
+    """Behave as ``bad`` for the first ``n`` requests of a path, then as ``good``."""
     return lambda handler: (bad if handler.server.asked[handler.path] <= n else good)(handler)
 
 
 def drip(data: bytes, seconds: float) -> Manner:
-    """A byte, then nothing for a long time."""
+    """Send one byte, then pause for ``seconds``."""
 
     def manner(handler: Handler) -> None:
         handler.send_response(200)
@@ -115,7 +125,7 @@ def drip(data: bytes, seconds: float) -> Manner:
 
 
 def cut_short(data: bytes) -> Manner:
-    """Half of what was announced, then the connection ends."""
+    """Send half of the announced length, then close the connection."""
 
     def manner(handler: Handler) -> None:
         handler.answer(200, data[: len(data) // 2], Content_Length=str(len(data)))
@@ -125,7 +135,7 @@ def cut_short(data: bytes) -> Manner:
 
 
 def unannounced(data: bytes) -> Manner:
-    """Bytes until the connection ends, as HTTP/1.0 does."""
+    """Send bytes without a length until the connection closes, as HTTP/1.0 does."""
 
     def manner(handler: Handler) -> None:
         handler.send_response(200)
