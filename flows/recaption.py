@@ -16,7 +16,7 @@ from pairmill.flows.settings import Compute
 from pairmill.tasks.collect.fetch import fetch
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.collect.reopen import replay
-from pairmill.tasks.generate.caption_all import caption_first, caption_rest, use_captioner
+from pairmill.tasks.generate.caption_all import caption_first, caption_rest, select_captioner
 from pairmill.tasks.out.caption_export import CaptionsExported, check_captions_place, export_captions
 from pairmill.tasks.out.export import Format
 from pairmill.tasks.run import identity
@@ -59,7 +59,7 @@ def recaption_steps(
     Raises:
         PairmillError: ``retry`` is no quarantine reason.
     """
-    scorer = use_captioner(session)
+    scorer = select_captioner(session)
     if retry:
         check_reason(retry)
     if to:

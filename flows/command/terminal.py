@@ -84,7 +84,7 @@ def silence(stream: TextIO) -> None:
 
 
 def console() -> Console:
-    """Create a console on stdout. Printing raises BrokenPipeError once its reader has gone (`tolerate_closed_output`)."""
+    """Create a console on stdout. Printing raises BrokenPipeError once its reader has gone."""
     width = None if sys.stdout.isatty() else 10_000
     return Screen(width=width, soft_wrap=True, highlight=False, emoji=False)
 

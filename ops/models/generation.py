@@ -48,12 +48,12 @@ class Generation:
 class Answering(Protocol):
     """A model that answers prompts about images, on any backend: images and prompts in, `Generation`s out.
 
-    Implementations are frozen dataclasses that are pickled to workers and load on first use. ``elsewhere`` is the most
-    batches in flight for a model outside this process. It is 0 for a model on this process's device, which only one
-    thread may call.
+    Implementations are frozen dataclasses that are pickled to workers and load on first use. ``max_in_flight`` is the
+    most batches in flight for a model outside this process. It is 0 for a model on this process's device, which only
+    one thread may call.
     """
 
-    elsewhere: ClassVar[int]
+    max_in_flight: ClassVar[int]
 
     @property
     def batch_size(self) -> int:

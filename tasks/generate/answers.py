@@ -39,7 +39,7 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class AskOfPictures:
+class ImageQueries:
     """Query a vision-language model about images: decode and prepare on CPUs, infer and fetch on the device.
 
     The batch size is fitted to prompts like ``example``. All images have decoded before, else the cut would have
@@ -91,7 +91,7 @@ class AskOfPictures:
 
 
 @dataclass(frozen=True)
-class AskOfTexts:
+class TextQueries:
     """Query a text-only language model: prepare on CPUs, infer and fetch on the device. No image is read."""
 
     model: Answering

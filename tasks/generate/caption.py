@@ -16,7 +16,7 @@ from pairmill.catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS
 from pairmill.ops.models.generation import Answering, Generation
 from pairmill.tasks.generate.answers import (
     Answers,
-    AskOfPictures,
+    ImageQueries,
     empty_answers,
     generated_columns,
     joined,
@@ -24,7 +24,7 @@ from pairmill.tasks.generate.answers import (
     shown,
     usage,
 )
-from pairmill.tasks.generate.endpoints import ITEM_ROWS, ask_in_rounds
+from pairmill.tasks.generate.endpoints import ITEM_ROWS, generate_in_rounds
 from pairmill.tasks.generate.text_similarity import score_texts, text_similarity_scorer
 from pairmill.tasks.run.identity import caption_scorer, captioning
 from pairmill.tasks.run.model_job import Piece, one_by_one
@@ -32,7 +32,7 @@ from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.session import Session
 
 
-def use_captions(session: Session) -> None:
+def select_captions(session: Session) -> None:
     """Make the plan read only captions and similarities of the recipe's captioners."""
     for place, captioner in enumerate(session.recipe.captioners):
         session.use(session.plan.captioner(place), caption_scorer(session.recipe, captioner))
@@ -50,13 +50,13 @@ def caption(session: Session) -> None:
     for place, captioner in enumerate(session.recipe.captioners):
         digest = plan.scorer(plan.captioner(place))
         items = pending_in_wave(session.lake, plan, CAPTIONS.table, digest, asked=wave_of_captioner(plan, place))
-        ask_captioner(session, f"caption {captioner.name}", items, place)
+        run_captioner(session, f"caption {captioner.name}", items, place)
     for place in plan.compared_captioners:
         step = f"{CAPTION_SIMILARITY.step} {plan.recipe.captioners[place].name}" if place else ""
         score_texts(session, plan.alone(place), CAPTION_SIMILARITY, CAPTIONS.table, "text", step)
 
 
-def ask_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem]], place: int) -> None:
+def run_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem]], place: int) -> None:
     """Caption the images of these rounds of work by the recipe's captioner at index ``place``."""
     captioner = session.recipe.captioners[place]
     scorer = caption_scorer(session.recipe, captioner)
@@ -65,12 +65,12 @@ def ask_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem
         return caption_job(session.recipe, captioner, model, scorer.digest)
 
     items = with_cached_captions(session.lake, items, same_request_scorers(session.lake, scorer))
-    ask_in_rounds(session, step, items, captioning(session.recipe, captioner), captioner.model, job)
+    generate_in_rounds(session, step, items, captioning(session.recipe, captioner), captioner.model, job)
 
 
 def caption_job(recipe: Recipe, captioner: Captioner, model: Answering, digest: str) -> "CaptionPictures":
     """Make the job of a captioner with this model."""
-    ask = AskOfPictures(model, shown(recipe, captioner.side), captioner.max_tokens, captioner.prompt)
+    ask = ImageQueries(model, shown(recipe, captioner.side), captioner.max_tokens, captioner.prompt)
     return CaptionPictures(ask, captioner.name, captioner.prompt, digest, captioner.model)
 
 
@@ -85,16 +85,16 @@ class CaptionPictures:
     table: ClassVar[str] = CAPTIONS.table
     item_rows: ClassVar[int] = ITEM_ROWS
 
-    ask: AskOfPictures
+    ask: ImageQueries
     name: str
     prompt: str
     scorer: str
     model: str = "captioner"
 
     @property
-    def elsewhere(self) -> int:
+    def max_in_flight(self) -> int:
         """The most pieces in flight where a server runs the model, else 0."""
-        return self.ask.model.elsewhere
+        return self.ask.model.max_in_flight
 
     def __call__(self, item: WorkItem) -> Iterable[Part]:
         """Caption an item piece after piece, in this thread."""

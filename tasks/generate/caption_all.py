@@ -2,7 +2,7 @@
 
 from pairmill.catalog.ask import captioned
 from pairmill.catalog.pending.uncaptioned import uncaptioned
-from pairmill.tasks.generate.caption import ask_captioner
+from pairmill.tasks.generate.caption import run_captioner
 from pairmill.tasks.run.identity import caption_scorer
 from pairmill.tasks.run.session import Session
 
@@ -10,19 +10,19 @@ FIRST = 200  # captions shown for approval before the cost of the others
 FIRST_ITEM = 25  # eight workers caption the first images at once
 
 
-def use_captioner(session: Session) -> str:
+def select_captioner(session: Session) -> str:
     """Make the plan read only captions of the recipe's first captioner; return the captioner's digest."""
     return session.use(session.plan.captioner(0), caption_scorer(session.recipe, session.recipe.captioners[0]))
 
 
 def caption_first(session: Session) -> None:
     """Caption images until the lake has FIRST captions of this captioner."""
-    digest = use_captioner(session)
+    digest = select_captioner(session)
     lacking = max(0, FIRST - sum(captioned.by_status(session.lake, digest).values()))
-    ask_captioner(session, "first captions", uncaptioned(session.lake, digest, lacking, FIRST_ITEM), 0)
+    run_captioner(session, "first captions", uncaptioned(session.lake, digest, lacking, FIRST_ITEM), 0)
 
 
 def caption_rest(session: Session) -> None:
     """Caption every image that this captioner has not captioned yet."""
-    digest = use_captioner(session)
-    ask_captioner(session, "captions", uncaptioned(session.lake, digest), 0)
+    digest = select_captioner(session)
+    run_captioner(session, "captions", uncaptioned(session.lake, digest), 0)

@@ -22,7 +22,7 @@ from pairmill.tasks.run.session import Session
 EMBED = "embed pictures for tags"
 
 
-def use_tags(session: Session) -> None:
+def select_tags(session: Session) -> None:
     """Make the plan read only tags of the recipe's scorer, once the words are known."""
     tags = session.recipe.tags
     if tags is None:

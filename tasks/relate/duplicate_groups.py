@@ -31,7 +31,7 @@ Arranged = Callable[[pa.Table], Iterable[pa.Table]]
 
 
 @dataclass(frozen=True)
-class Family:
+class DuplicateKind:
     """A kind of items to group by near-equality, with the tables, scorers and steps of the grouping.
 
     Attributes:
@@ -53,7 +53,7 @@ class Family:
     steps: tuple[str, str, str]
 
 
-def find_semantic(session: Session, family: Family, cosine: float, max_group: int) -> None:
+def find_semantic(session: Session, family: DuplicateKind, cosine: float, max_group: int) -> None:
     """Find edges between vectors in a common cluster with a cosine of at least ``cosine``, range by range."""
     index = session.plan.scorer(family.kind.clusters)
     model = training.trained(session.lake, session.plan.scorer(family.kind.centroids))
@@ -105,7 +105,7 @@ class SemanticEdges:
         return [edges(self.table, left, right, 1.0 - similarity, "semantic", self.scorer)]
 
 
-def regroup(session: Session, family: Family, max_group: int, arranged: Arranged) -> None:
+def regroup(session: Session, family: DuplicateKind, max_group: int, arranged: Arranged) -> None:
     """Group connected members over all edges. Components over ``max_group`` keep only their tighter edges.
 
     ``arranged`` splits the rows of groups into the tables to store, in their order.
@@ -128,7 +128,7 @@ def regroup(session: Session, family: Family, max_group: int, arranged: Arranged
         session.compute(family.steps[2], 1, join)
 
 
-def _joined(session: Session, family: Family, max_group: int, scorers: tuple[str, ...]) -> pa.Table:
+def _joined(session: Session, family: DuplicateKind, max_group: int, scorers: tuple[str, ...]) -> pa.Table:
     """Return one row per member (key, ``group_id``, ``group_size``), sorted by group."""
     keys, left, right, looseness = duplicate_edges.edges(session.lake, family.edges, scorers)
     labels, oversized = components.recut(len(keys), (left, right), looseness, max_group)

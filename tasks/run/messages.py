@@ -16,7 +16,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Hold:
+class RowLease:
     """Lease of rows of order ``number`` to the worker for ``seconds``; 0 seconds release it.
 
     ``keys`` are the leased rows, None if the worker cannot tell which. A lease replaces the previous one with the same

@@ -80,7 +80,7 @@ class OnRay:
         import ray
 
         self._waiting = Waiting(asked, show)
-        self._room = _Room(asked, patience, self._waiting)
+        self._room = _ResourceWait(asked, patience, self._waiting)
         self._room.wait()
         self._looked = time.monotonic()
         here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
@@ -126,11 +126,11 @@ class OnRay:
             return
         self._looked = time.monotonic()
         self._room.look()
-        if lost := ray.get(self._queue.hand_out_lost.remote()):
+        if lost := ray.get(self._queue.requeue_lost.remote()):
             LOG.warning("%d workers were lost with their machines; what they had is done by others", lost)
 
 
-class _Room:
+class _ResourceWait:
     """Check that some machine has the resources of one worker; without them Ray would wait silently."""
 
     def __init__(self, asked: Resources, patience: float, waiting: Waiting) -> None:
@@ -203,7 +203,7 @@ def _dataset(items: Any, payload: bytes, asked: Resources, here: dict[str, str])
         hand_out, batch_size=None, fn_kwargs={"items": items}, num_cpus=0, label_selector=here
     )
     return source.map_batches(
-        _Minder,
+        _Supervisor,
         fn_constructor_args=(items, payload, {} if asked.gpus else {"CUDA_VISIBLE_DEVICES": ""}),
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(
@@ -278,7 +278,7 @@ class _Queue:
         """Record a heartbeat of actor ``minder``."""
         self._heard[minder] = time.monotonic()
 
-    def hand_out_lost(self) -> int:
+    def requeue_lost(self) -> int:
         """Queue again the items that lost actors had or that may wait inside them; return the number of lost actors."""
         limit = time.monotonic() - SILENT_SECONDS
         with self._lock:
@@ -309,16 +309,16 @@ def _hand_out(_: Any, items: Any) -> Iterator[dict]:
         yield {"item": [item]}
 
 
-class _Minder:
+class _Supervisor:
     """Ray actor that runs items in a worker process of its own and survives its death."""
 
     def __init__(self, items: Any, payload: bytes, environment: dict[str, str]) -> None:
         self._items, self._payload, self._worker = items, payload, pickle.loads(payload)
         self._process = Process(environment, is_forked=False)  # a fork server for a single worker costs 0.3 GB
         self._name = uuid.uuid4().hex
-        threading.Thread(target=self._say_so, daemon=True).start()
+        threading.Thread(target=self._send_heartbeats, daemon=True).start()
 
-    def _say_so(self) -> None:
+    def _send_heartbeats(self) -> None:
         """Send heartbeats for ever, one every SILENT_SECONDS / 5."""
         while True:
             self._items.hear.remote(self._name)

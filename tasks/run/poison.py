@@ -22,7 +22,7 @@ MAX_INNOCENT = 3 * MAX_KILLERS
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostWorker:
     """The loss of a worker while it ran a part of an item.
 
     Attributes:
@@ -41,7 +41,7 @@ class Isolated(Generic[Result]):
     """Result of a bisection: ``results`` of the parts that ran, ``killers`` by the key of each fatal row."""
 
     results: list[Result] = field(default_factory=list)
-    killers: dict[str, Lost] = field(default_factory=dict)
+    killers: dict[str, LostWorker] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Suspect:
 
 
 def isolate(
-    item: WorkItem, attempt: Callable[[WorkItem, int], Result | Lost], first: Lost | None = None
+    item: WorkItem, attempt: Callable[[WorkItem, int], Result | LostWorker], first: LostWorker | None = None
 ) -> Isolated[Result]:
     """Divide ``item`` until only rows that kill a worker are left, by the rows in progress at a death, else by halves.
 
@@ -76,7 +76,7 @@ def isolate(
         part = suspect.part
         known, first = first, None
         outcome = known if known and _is_enough(known, part) else _tried(suspect, attempt)
-        if not isinstance(outcome, Lost):
+        if not isinstance(outcome, LostWorker):
             found.results.append(outcome)
         elif _is_divisible(part):
             waiting += _divided(suspect, outcome.keys or ())
@@ -89,12 +89,12 @@ def isolate(
     return found
 
 
-def _is_enough(lost: Lost, part: WorkItem) -> bool:
+def _is_enough(lost: LostWorker, part: WorkItem) -> bool:
     """Return whether a loss is enough to divide the part without another attempt."""
     return _is_divisible(part) and (bool(lost.keys) or lost.reason == "timeout")
 
 
-def _tried(suspect: _Suspect, attempt: Callable[[WorkItem, int], Result | Lost]) -> Result | Lost:
+def _tried(suspect: _Suspect, attempt: Callable[[WorkItem, int], Result | LostWorker]) -> Result | LostWorker:
     """Run a part; retry a single row after a death, but not after a timeout.
 
     A part that had no row in progress when the worker died is retried up to MAX_INNOCENT times.
@@ -102,7 +102,7 @@ def _tried(suspect: _Suspect, attempt: Callable[[WorkItem, int], Result | Lost])
     deaths, innocent = suspect.deaths, 0
     while True:
         outcome = attempt(suspect.part, suspect.rows)
-        if not isinstance(outcome, Lost):
+        if not isinstance(outcome, LostWorker):
             return outcome
         if outcome.keys == () and innocent < MAX_INNOCENT:
             innocent += 1
@@ -151,8 +151,8 @@ def quarantine_killers(
     item: WorkItem,
     job: Job,
     output: Output,
-    attempt: Callable[[WorkItem, int], list[Manifest] | Lost],
-    first: Lost | None = None,
+    attempt: Callable[[WorkItem, int], list[Manifest] | LostWorker],
+    first: LostWorker | None = None,
 ) -> list[Manifest]:
     """Run an item that may kill its worker; return the manifests of its good rows and of a quarantine row per killer.
 

@@ -18,7 +18,7 @@ from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run.fork_server import start_fork_server
 from pairmill.tasks.run.pace import Pace
 from pairmill.tasks.run.partition import Output
-from pairmill.tasks.run.poison import Lost, quarantine_killers
+from pairmill.tasks.run.poison import LostWorker, quarantine_killers
 from pairmill.tasks.run.process import Process
 from pairmill.tasks.run.worker import JobWorker
 
@@ -27,7 +27,7 @@ Piece = TypeVar("Piece")
 
 
 @dataclass(frozen=True)
-class Shape:
+class PoolShape:
     """The size of a process pool, and the devices and items in flight of each process.
 
     Attributes:
@@ -45,14 +45,16 @@ class Shape:
     is_light: bool = False
 
 
-def run_in_pool(items: Sequence[WorkItem], worker: JobWorker, output: Output, shape: Shape) -> Iterator[list[Manifest]]:
+def run_in_pool(
+    items: Sequence[WorkItem], worker: JobWorker, output: Output, shape: PoolShape
+) -> Iterator[list[Manifest]]:
     """Run the job of ``worker`` on every item; yield each item's manifests.
 
     An item whose worker dies or exceeds its time limit is bisected by the process that replaces the dead one. The other
     processes continue.
     """
     start_fork_server()  # also for a light job: later stages need it, and it imports in the meantime
-    crew = _Crew(_Work(worker, output, pickle.dumps(worker)), shape)
+    crew = _PoolCall(_Work(worker, output, pickle.dumps(worker)), shape)
     waiting, left, running = list(reversed(items)), len(items), 0
     try:
         while left:
@@ -76,14 +78,14 @@ def run_item(process: Process, worker: JobWorker, payload: bytes, item: WorkItem
     ``payload`` is the pickled ``worker``. The same bytes object for every item is sent once.
     """
     found = process.run(payload, item, output)
-    if not isinstance(found, Lost):
+    if not isinstance(found, LostWorker):
         return found
     return quarantine_killers(
         item, worker.job, output, lambda part, rows: process.run(payload, part, output, rows), found
     )
 
 
-def stream_apart(function: Callable[[Argument], Iterator[Piece]], argument: Argument) -> Iterator[Piece]:
+def stream_in_process(function: Callable[[Argument], Iterator[Piece]], argument: Argument) -> Iterator[Piece]:
     """Yield what the generator ``function`` yields, run in a separate process that is reused by the next call.
 
     Raises what ``function`` raises, and PairmillError when the process dies or is silent for too long.
@@ -106,31 +108,31 @@ def pids() -> list[int]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Seat:
+class _CachedProcess:
     """A cached worker process with a semaphore that limits its items in flight, over all calls."""
 
     process: Process
     turns: threading.Semaphore
 
 
-_kept: list[_Seat] = []
+_kept: list[_CachedProcess] = []
 
 
 @functools.cache
-def _seat(kind: Shape, place: int) -> _Seat:
+def _seat(kind: PoolShape, place: int) -> _CachedProcess:
     """Return the process at ``place``, cached for the life of this process: later stages reuse its loaded models."""
     sees = {"CUDA_VISIBLE_DEVICES": kind.devices[place % len(kind.devices)]} if kind.devices else {}
     is_forked = not any(kind.devices)  # the fork server imported the libraries without a GPU
-    return _keep(_Seat(Process(sees, is_forked), threading.Semaphore(kind.lanes)))
+    return _keep(_CachedProcess(Process(sees, is_forked), threading.Semaphore(kind.lanes)))
 
 
 @functools.lru_cache(maxsize=1)
-def _apart(reach: frozenset[tuple[str, str]]) -> _Seat:
+def _apart(reach: frozenset[tuple[str, str]]) -> _CachedProcess:
     """Return the process that lists sources. It is spawned, so that a run with nothing new starts no fork server."""
-    return _keep(_Seat(Process(is_forked=False), threading.Semaphore(1)))
+    return _keep(_CachedProcess(Process(is_forked=False), threading.Semaphore(1)))
 
 
-def _keep(seat: _Seat) -> _Seat:
+def _keep(seat: _CachedProcess) -> _CachedProcess:
     """Cache a process so that `dismiss` stops it."""
     _kept.append(seat)
     return seat
@@ -142,7 +144,7 @@ def _reach() -> frozenset[tuple[str, str]]:
     return frozenset(each for each in named if each[0].startswith("AWS_") or each[0].lower().endswith("_proxy"))
 
 
-def _seat_of(shape: Shape, place: int) -> _Seat:
+def _seat_of(shape: PoolShape, place: int) -> _CachedProcess:
     """Return the process at ``place`` of a pool. Pools on CPUs share their processes, whatever the size of the pool."""
     if shape.is_light and place == 0:
         return _apart(_reach())
@@ -163,13 +165,13 @@ class _Work:
     pace: Pace = field(default_factory=Pace)
 
 
-class _Crew:
+class _PoolCall:
     """The processes of one `run_in_pool` call, with one thread here for each item in flight.
 
     The threads keep the workers busy while the caller commits. They end with the call.
     """
 
-    def __init__(self, work: _Work, shape: Shape) -> None:
+    def __init__(self, work: _Work, shape: PoolShape) -> None:
         self.work, self._shape, self.size = work, shape, 0
 
     def grow(self, left: int) -> None:
@@ -196,7 +198,7 @@ class _Crew:
             self.work.waiting.put(None)
 
 
-def _hand_out(work: _Work, seat: _Seat) -> None:
+def _hand_out(work: _Work, seat: _CachedProcess) -> None:
     """Run queued items in one process, until None is queued."""
     while (item := work.waiting.get()) is not None:
         if work.is_given_up.is_set():

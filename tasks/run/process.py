@@ -18,9 +18,9 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run import time_limit
 from pairmill.tasks.run.fork_server import one_thread_each, start_fork_server
-from pairmill.tasks.run.messages import Done, Found, Hold, Order
+from pairmill.tasks.run.messages import Done, Found, Order, RowLease
 from pairmill.tasks.run.partition import Output
-from pairmill.tasks.run.poison import Lost
+from pairmill.tasks.run.poison import LostWorker
 from pairmill.tasks.run.worker import BROKEN_DEVICE, serve
 
 LOG = logging.getLogger("pairmill.workers")
@@ -46,7 +46,7 @@ class Process:
     def __init__(self, environment: Mapping[str, str] | None = None, is_forked: bool = True) -> None:
         self._environment = dict(environment or {})
         self._is_forked = is_forked
-        self._life: _Life | None = None
+        self._life: _RunningProcess | None = None
         self._lock = threading.Lock()
         self._idle_deaths = 0
 
@@ -60,7 +60,7 @@ class Process:
         with self._lock:
             self._living()
 
-    def run(self, worker: bytes, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest] | Lost:
+    def run(self, worker: bytes, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest] | LostWorker:
         """Run one item with a pickled `JobWorker`; return Lost when the process died or was killed.
 
         Raises what the job raises. With ``rows`` 1 a model job takes its rows one by one, because one of them killed a
@@ -106,23 +106,23 @@ class Process:
                 self._life.close()
                 self._life = None
 
-    def _order(self, worker: bytes, arguments: tuple, seconds: float) -> tuple[int, "_Life"]:
+    def _order(self, worker: bytes, arguments: tuple, seconds: float) -> tuple[int, "_RunningProcess"]:
         """Send an order, to a new process after a death; return its number and the process's life."""
         with self._lock:
             life = self._living()
             return life.send(worker, arguments, seconds), life
 
-    def _living(self) -> "_Life":
+    def _living(self) -> "_RunningProcess":
         """Return the running process's life, starting a new process after a death.
 
         Raises PairmillError after too many deaths.
         """
         if self._life is None or self._life.is_over():
-            self._bury()
-            self._life = _Life(self._environment, self._is_forked)
+            self._count_idle_death()
+            self._life = _RunningProcess(self._environment, self._is_forked)
         return self._life
 
-    def _bury(self) -> None:
+    def _count_idle_death(self) -> None:
         """Count consecutive deaths without a row in progress. Raises PairmillError at MAX_IDLE_DEATHS."""
         self._idle_deaths = self._idle_deaths + 1 if self._life is not None and self._life.was_idle() else 0
         if self._idle_deaths == MAX_IDLE_DEATHS:
@@ -135,12 +135,12 @@ class Process:
 class _Ended(Exception):
     """Raised when the process has ended; ``lost`` says why, and which rows of the awaited order it was processing."""
 
-    def __init__(self, lost: Lost) -> None:
+    def __init__(self, lost: LostWorker) -> None:
         super().__init__(lost.detail)
         self.lost = lost
 
 
-class _Life:
+class _RunningProcess:
     """A worker process from start to death: the leases on its rows, and an inbox for each awaited order."""
 
     def __init__(self, environment: Mapping[str, str], is_forked: bool) -> None:
@@ -158,7 +158,7 @@ class _Life:
         self._worker = b""
         self._numbers = itertools.count(1)
         self._inboxes: dict[int, queue.SimpleQueue[Any]] = {}
-        self._holds: dict[tuple[int, int], tuple[Hold, float]] = {}
+        self._holds: dict[tuple[int, int], tuple[RowLease, float]] = {}
         self._lock = threading.Lock()
         self._stuck: set[int] = set()
         self._ended = threading.Event()
@@ -177,7 +177,7 @@ class _Life:
         number = next(self._numbers)
         with self._lock:
             self._inboxes[number] = queue.SimpleQueue()
-            self._holds[number, 0] = Hold(number, 0, (), seconds), time.monotonic() + seconds
+            self._holds[number, 0] = RowLease(number, 0, (), seconds), time.monotonic() + seconds
         with suppress(OSError):  # the process died: `next` reports it
             self._pipe.send(Order(number, None if worker is self._worker else worker, arguments))
             self._worker = worker
@@ -207,7 +207,7 @@ class _Life:
         with self._lock:
             if said.number not in self._inboxes:
                 return
-            if not isinstance(said, Hold):
+            if not isinstance(said, RowLease):
                 self._inboxes[said.number].put(said)
             elif said.seconds:
                 self._holds[said.number, said.place] = said, time.monotonic() + said.seconds
@@ -246,18 +246,18 @@ class _Life:
             time.sleep(DUMP_SECONDS)
         self._process.kill()
 
-    def _lost(self, number: int) -> Lost:
+    def _lost(self, number: int) -> LostWorker:
         """Describe the loss for order ``number``: reason, detail and the keys in progress."""
         with self._lock:
             held = [hold.keys for (order, _), (hold, _) in self._holds.items() if order == number]
         keys = None if None in held else tuple(dict.fromkeys(key for each in held for key in each or ()))
         if number in self._stuck:
-            return Lost("timeout", STUCK, keys)
+            return LostWorker("timeout", STUCK, keys)
         broke = self._process.exitcode == BROKEN_DEVICE
-        return Lost("poison", f"{DIED}: {BROKE}" if broke else DIED, keys)
+        return LostWorker("poison", f"{DIED}: {BROKE}" if broke else DIED, keys)
 
 
-def _listen(pipe: Connection, life: _Life) -> None:
+def _listen(pipe: Connection, life: _RunningProcess) -> None:
     """Read the process's messages until it has ended. This is the pipe's only reader."""
     with suppress(EOFError, OSError):
         while True:

@@ -12,7 +12,7 @@ from pairmill.tasks.run.payloads import CHUNK
 from pairmill.tasks.run.rows import measured, quarantine, score_rows
 
 
-class Halves(Protocol):
+class PhasedOp(Protocol):
     """An op that separates its model's CPU work (``prepare``) from its device work (``infer``, ``fetch``).
 
     ``fetch`` returns the added columns. Where a row may fail it also returns ``fault``: per row None, or the Fault of a
@@ -147,7 +147,7 @@ class _Whole:
         return running
 
 
-def _halves(each: Bound) -> Halves:
+def _halves(each: Bound) -> PhasedOp:
     """Return the op if it separates CPU and device work, else an adapter of it."""
     op: Any = each.op
     return op if hasattr(op, "infer") else _Whole(op)

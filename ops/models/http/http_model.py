@@ -40,7 +40,7 @@ class HttpModel:
     batch_size: int = 1
     version: int = 1
 
-    elsewhere: ClassVar[int] = UNDER_WAY
+    max_in_flight: ClassVar[int] = UNDER_WAY
 
     def load(self) -> None:
         """Open the client. Raises ModelError if the key is missing.
