@@ -16,7 +16,7 @@ from pairmill.flows.settings import Compute
 from pairmill.tasks.collect.fetch import fetch
 from pairmill.tasks.collect.ingest import ingest
 from pairmill.tasks.collect.reopen import replay
-from pairmill.tasks.generate.caption_all import caption_first, caption_rest, use_captioner
+from pairmill.tasks.generate.caption_all import caption_first, caption_rest, select_captioner
 from pairmill.tasks.out.caption_export import CaptionsExported, check_captions_place, export_captions
 from pairmill.tasks.out.export import Format
 from pairmill.tasks.run import identity
@@ -49,7 +49,7 @@ def recaption_steps(
     ``look`` shows the first captions; it raises to stop the run before the rest is spent on. What is quarantined for
     the reason ``retry``, if any, is tried again. Raises PairmillError for one that there is not.
     """
-    scorer = use_captioner(session)
+    scorer = select_captioner(session)
     if retry:
         check_reason(retry)
     if to:

@@ -42,11 +42,11 @@ class Generation:
 class Answering(Protocol):
     """A model that answers prompts about pictures, whatever runs it: pictures and prompts in, `Generation`s out.
 
-    A frozen dataclass that is pickled to workers and loads on first use. ``elsewhere`` is 0 for a model on this
+    A frozen dataclass that is pickled to workers and loads on first use. ``max_in_flight`` is 0 for a model on this
     process's device, which one thread alone may talk to; else how many batches may be under way at once.
     """
 
-    elsewhere: ClassVar[int]
+    max_in_flight: ClassVar[int]
 
     @property
     def batch_size(self) -> int: ...

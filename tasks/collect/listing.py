@@ -8,7 +8,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Unit
 from pairmill.ops.read.places import retries
 from pairmill.ops.read.source import Source, SourceError
-from pairmill.tasks.run.pool import stream_apart
+from pairmill.tasks.run.pool import stream_in_process
 
 # Units that cross from one process to the other at once: some 2 MB.
 AT_ONCE = 10_000
@@ -27,7 +27,7 @@ def check(source: Source) -> None:
 
 def _apart(pieces: Callable[[Source], Iterator[Piece]], source: Source) -> Iterator[Unit | Fault]:
     try:
-        for found, again in stream_apart(pieces, source):
+        for found, again in stream_in_process(pieces, source):
             retries.add(again)
             yield from found
     except PairmillError as error:

@@ -39,7 +39,7 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class AskOfPictures:
+class ImageQueries:
     """Ask a model that sees, in halves; its batch size is found for prompts like ``example``.
 
     All pictures decoded before, or the cut would not keep them, but one that the lake only refers to may be gone.
@@ -90,7 +90,7 @@ class AskOfPictures:
 
 
 @dataclass(frozen=True)
-class AskOfTexts:
+class TextQueries:
     """Ask a model that works on text alone, in halves; no picture is read."""
 
     model: Answering

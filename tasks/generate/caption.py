@@ -16,7 +16,7 @@ from pairmill.catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS
 from pairmill.ops.models.generation import Answering, Generation
 from pairmill.tasks.generate.answers import (
     Answers,
-    AskOfPictures,
+    ImageQueries,
     empty_answers,
     generated_columns,
     joined,
@@ -24,7 +24,7 @@ from pairmill.tasks.generate.answers import (
     shown,
     usage,
 )
-from pairmill.tasks.generate.endpoints import ITEM_ROWS, ask_in_rounds
+from pairmill.tasks.generate.endpoints import ITEM_ROWS, generate_in_rounds
 from pairmill.tasks.generate.text_similarity import score_texts, text_similarity_scorer
 from pairmill.tasks.run.identity import caption_scorer, captioning
 from pairmill.tasks.run.model_job import Piece, one_by_one
@@ -32,7 +32,7 @@ from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.session import Session
 
 
-def use_captions(session: Session) -> None:
+def select_captions(session: Session) -> None:
     """Have the plan read captions, and their similarities, by the recipe's scorers of them."""
     for place, captioner in enumerate(session.recipe.captioners):
         session.use(session.plan.captioner(place), caption_scorer(session.recipe, captioner))
@@ -48,13 +48,13 @@ def caption(session: Session) -> None:
     for place, captioner in enumerate(session.recipe.captioners):
         digest = plan.scorer(plan.captioner(place))
         items = pending_in_wave(session.lake, plan, CAPTIONS.table, digest, asked=wave_of_captioner(plan, place))
-        ask_captioner(session, f"caption {captioner.name}", items, place)
+        run_captioner(session, f"caption {captioner.name}", items, place)
     for place in plan.compared_captioners:
         step = f"{CAPTION_SIMILARITY.step} {plan.recipe.captioners[place].name}" if place else ""
         score_texts(session, plan.alone(place), CAPTION_SIMILARITY, CAPTIONS.table, "text", step)
 
 
-def ask_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem]], place: int) -> None:
+def run_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem]], place: int) -> None:
     """Have the recipe's captioner at ``place`` describe the pictures of these rounds of work."""
     captioner = session.recipe.captioners[place]
     scorer = caption_scorer(session.recipe, captioner)
@@ -63,12 +63,12 @@ def ask_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem
         return caption_job(session.recipe, captioner, model, scorer.digest)
 
     items = with_cached_captions(session.lake, items, same_request_scorers(session.lake, scorer))
-    ask_in_rounds(session, step, items, captioning(session.recipe, captioner), captioner.model, job)
+    generate_in_rounds(session, step, items, captioning(session.recipe, captioner), captioner.model, job)
 
 
 def caption_job(recipe: Recipe, captioner: Captioner, model: Answering, digest: str) -> "CaptionPictures":
     """Make the job that has ``model`` caption as ``captioner`` says."""
-    ask = AskOfPictures(model, shown(recipe, captioner.side), captioner.max_tokens, captioner.prompt)
+    ask = ImageQueries(model, shown(recipe, captioner.side), captioner.max_tokens, captioner.prompt)
     return CaptionPictures(ask, captioner.name, captioner.prompt, digest, captioner.model)
 
 
@@ -81,15 +81,15 @@ class CaptionPictures:
     table: ClassVar[str] = CAPTIONS.table
     item_rows: ClassVar[int] = ITEM_ROWS
 
-    ask: AskOfPictures
+    ask: ImageQueries
     name: str
     prompt: str
     scorer: str
     model: str = "captioner"
 
     @property
-    def elsewhere(self) -> int:
-        return self.ask.model.elsewhere
+    def max_in_flight(self) -> int:
+        return self.ask.model.max_in_flight
 
     def __call__(self, item: WorkItem) -> Iterable[Part]:
         return one_by_one(self, item)

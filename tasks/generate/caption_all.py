@@ -2,7 +2,7 @@
 
 from pairmill.catalog.ask import captioned
 from pairmill.catalog.pending.uncaptioned import uncaptioned
-from pairmill.tasks.generate.caption import ask_captioner
+from pairmill.tasks.generate.caption import run_captioner
 from pairmill.tasks.run.identity import caption_scorer
 from pairmill.tasks.run.session import Session
 
@@ -10,19 +10,19 @@ FIRST = 200  # shown before the others are paid for
 FIRST_ITEM = 25  # so that eight workers have the first ones done together
 
 
-def use_captioner(session: Session) -> str:
+def select_captioner(session: Session) -> str:
     """Have the plan read captions by the recipe's first captioner; return its digest."""
     return session.use(session.plan.captioner(0), caption_scorer(session.recipe, session.recipe.captioners[0]))
 
 
 def caption_first(session: Session) -> None:
     """Caption as many pictures as lack to the first FIRST of this captioner in the lake."""
-    digest = use_captioner(session)
+    digest = select_captioner(session)
     lacking = max(0, FIRST - sum(captioned.by_status(session.lake, digest).values()))
-    ask_captioner(session, "first captions", uncaptioned(session.lake, digest, lacking, FIRST_ITEM), 0)
+    run_captioner(session, "first captions", uncaptioned(session.lake, digest, lacking, FIRST_ITEM), 0)
 
 
 def caption_rest(session: Session) -> None:
     """Caption every picture that this captioner has not described yet."""
-    digest = use_captioner(session)
-    ask_captioner(session, "captions", uncaptioned(session.lake, digest), 0)
+    digest = select_captioner(session)
+    run_captioner(session, "captions", uncaptioned(session.lake, digest), 0)

@@ -20,7 +20,7 @@ from pairmill.tasks.run.session import Session
 ITEM_ROWS = 512
 
 
-def ask_in_rounds(
+def generate_in_rounds(
     session: Session,
     step: str,
     rounds: Iterable[Sequence[WorkItem]],
@@ -50,11 +50,11 @@ def ask_in_rounds(
     try:
         session.work_rounds(step, rounds, job_of(replace(reached, known=tuple(known))))
     finally:
-        _note_unbelieved(session, step, name)
+        _note_implausible_tokens(session, step, name)
     session.follow(lambda: probe(session, reached))
 
 
-def _note_unbelieved(session: Session, step: str, name: str) -> None:
+def _note_implausible_tokens(session: Session, step: str, name: str) -> None:
     if beyond := session.budget.unbelieved[step]:
         session.note(
             f"model '{name}': its server reports {beyond:,} tokens for '{step}' more than the answers can have taken; "

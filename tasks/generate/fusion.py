@@ -19,8 +19,8 @@ from pairmill.ops.pair.fuse import fuse_prompt, instructions
 from pairmill.ops.text.unsupported import unsupported
 from pairmill.tasks.generate.answers import (
     Answers,
-    AskOfPictures,
-    AskOfTexts,
+    ImageQueries,
+    TextQueries,
     empty_answers,
     generated_columns,
     joined,
@@ -28,7 +28,7 @@ from pairmill.tasks.generate.answers import (
     shown,
     usage,
 )
-from pairmill.tasks.generate.endpoints import ITEM_ROWS, ask_in_rounds
+from pairmill.tasks.generate.endpoints import ITEM_ROWS, generate_in_rounds
 from pairmill.tasks.generate.text_similarity import score_texts, text_similarity_scorer
 from pairmill.tasks.run.identity import fuse_scorer, fuser
 from pairmill.tasks.run.model_job import Piece, one_by_one
@@ -39,7 +39,7 @@ from pairmill.tasks.run.session import Session
 EXAMPLE = ("word " * 40, ["tag"] * 5, "word " * 25)
 
 
-def use_fusion(session: Session) -> None:
+def select_fusion(session: Session) -> None:
     """Have the plan read fused texts, and their similarities, by the recipe's scorers of them, once it is known what
     they are made from."""
     recipe, plan = session.recipe, session.plan
@@ -66,7 +66,7 @@ def fuse(session: Session) -> None:
     settings = session.recipe.fuse
     if settings is None:
         return
-    use_fusion(session)
+    select_fusion(session)
     judge(session.lake, without_unset_thresholds(session.plan))
     scorer = _scorer(session)
     model, decode = fuser(session.recipe), shown(session.recipe, settings.side)
@@ -74,13 +74,13 @@ def fuse(session: Session) -> None:
 
     def job(model: Answering) -> "FuseTexts":
         if isinstance(model, VisionLanguageModel):
-            ask = AskOfPictures(model, decode, settings.max_tokens, example)
+            ask = ImageQueries(model, decode, settings.max_tokens, example)
         else:
-            ask = AskOfTexts(model, settings.max_tokens, example)
+            ask = TextQueries(model, settings.max_tokens, example)
         return FuseTexts(ask, settings.prompt, scorer.digest, settings.model)
 
     items = pending_fusion(session.lake, session.plan, same_request_scorers(session.lake, scorer))
-    ask_in_rounds(session, SYNTHETIC.step, items, model, settings.model, job)
+    generate_in_rounds(session, SYNTHETIC.step, items, model, settings.model, job)
     score_texts(session, session.plan, SYNTHETIC_SIMILARITY, SYNTHETIC.table, "synthetic_text")
 
 
@@ -92,14 +92,14 @@ class FuseTexts:
     table: ClassVar[str] = SYNTHETIC.table
     item_rows: ClassVar[int] = ITEM_ROWS
 
-    ask: AskOfPictures | AskOfTexts
+    ask: ImageQueries | TextQueries
     prompt: str
     scorer: str
     model: str = "fuser"
 
     @property
-    def elsewhere(self) -> int:
-        return self.ask.model.elsewhere
+    def max_in_flight(self) -> int:
+        return self.ask.model.max_in_flight
 
     def __call__(self, item: WorkItem) -> Iterable[Part]:
         return one_by_one(self, item)

@@ -22,7 +22,7 @@ from pairmill.tasks.run.session import Session
 EMBED = "embed pictures for tags"
 
 
-def use_tags(session: Session) -> None:
+def select_tags(session: Session) -> None:
     """Have the plan read tags by the recipe's scorer of them, once its words are known."""
     tags = session.recipe.tags
     if tags is None:

@@ -6,9 +6,9 @@ from pairmill.catalog.pending.chosen_captions import asked_shares
 from pairmill.catalog.pending.generated import without_unset_thresholds
 from pairmill.catalog.terms.score import Stage
 from pairmill.catalog.terms.scores import SYNTHETIC
-from pairmill.tasks.generate.caption import use_captions
-from pairmill.tasks.generate.fusion import use_fusion
-from pairmill.tasks.generate.tag import use_tags
+from pairmill.tasks.generate.caption import select_captions
+from pairmill.tasks.generate.fusion import select_fusion
+from pairmill.tasks.generate.tag import select_tags
 from pairmill.tasks.measure.calibrate import calibrate, calibrate_late
 from pairmill.tasks.run.session import Session
 
@@ -22,7 +22,7 @@ def next_wave(session: Session) -> bool:
     """
     calibrate(session, "image", Stage.CAPTION)
     calibrate(session, "sentence", Stage.CAPTION)
-    for use in (use_captions, use_tags, use_fusion):
+    for use in (select_captions, select_tags, select_fusion):
         use(session)
     cap = cut(session.lake, without_unset_thresholds(session.plan))
     before = session.plan

@@ -16,7 +16,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.training import SURVIVORS, Trained
 from pairmill.catalog.terms.score import Stage
 from pairmill.tasks.measure.calibrate import calibrate
-from pairmill.tasks.relate.cluster import Clustering, Nearest, assign, assigned_by, frozen, grown
+from pairmill.tasks.relate.cluster import ClusterCount, Nearest, assign, assigned_by, frozen, grown
 from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.session import Session
 
@@ -30,7 +30,7 @@ def cluster_survivors(session: Session) -> None:
     calibrate(session, "image", Stage.CAPTION)
     calibrate(session, "sentence", Stage.CAPTION)
     settings = session.recipe.balance
-    clustering = Clustering(SURVIVORS, settings.clusters, settings.per_cluster)
+    clustering = ClusterCount(SURVIVORS, settings.clusters, settings.per_cluster)
     found = frozen(session, clustering)
     if found is not None:
         _assign(session, found)

@@ -41,7 +41,7 @@ FORMER_PER_CLUSTER = 40
 
 
 @dataclass(frozen=True)
-class Clustering:
+class ClusterCount:
     """Clusters to train of ``kind``: one for each ``per_cluster`` eligible rows, ``at_most`` so many."""
 
     kind: Kind
@@ -58,8 +58,8 @@ def cluster(session: Session) -> None:
     calibrate(session, "image", Stage.ASSOCIATE)
     calibrate(session, "sentence", Stage.ASSOCIATE)
     among, alike = session.recipe.association, session.recipe.duplicates
-    sentences = trained(session, Clustering(SENTENCES, among.clusters, among.per_cluster))
-    images = trained(session, Clustering(IMAGES, alike.clusters, alike.per_cluster))
+    sentences = trained(session, ClusterCount(SENTENCES, among.clusters, among.per_cluster))
+    images = trained(session, ClusterCount(IMAGES, alike.clusters, alike.per_cluster))
     if sentences is not None:
         index(session, SENTENCES, sentences, SENTENCES.clusters, probes=1)
         index(session, IMAGES, sentences, "image_routes", probes=among.probes)
@@ -67,18 +67,18 @@ def cluster(session: Session) -> None:
         index(session, IMAGES, images, IMAGES.clusters, probes=alike.probes)
 
 
-def trained(session: Session, clustering: Clustering) -> Trained | None:
+def trained(session: Session, clustering: ClusterCount) -> Trained | None:
     """Return the frozen centroids, trained now where there are none or the lake has outgrown them."""
     return grown(session, clustering, frozen(session, clustering))
 
 
-def frozen(session: Session, clustering: Clustering) -> Trained | None:
+def frozen(session: Session, clustering: ClusterCount) -> Trained | None:
     """Return the centroids that the lake holds, None where there are none."""
     scorer = centroid_scorer(session, clustering)
     return training.trained(session.lake, session.use(clustering.kind.centroids, scorer))
 
 
-def grown(session: Session, clustering: Clustering, found: Trained | None) -> Trained | None:
+def grown(session: Session, clustering: ClusterCount, found: Trained | None) -> Trained | None:
     """Return ``found``, or centroids trained now where there are none or the lake has outgrown them; None in a survey
     that finds they are to be trained, and where nothing is eligible."""
     kind = clustering.kind
@@ -104,7 +104,7 @@ def outgrown(session: Session, found: Trained, n: int) -> bool:
     return n > session.recipe.association.retrain_at * found.eligible
 
 
-def centroid_scorer(session: Session, clustering: Clustering) -> Scorer:
+def centroid_scorer(session: Session, clustering: ClusterCount) -> Scorer:
     settings = {"clusters": clustering.at_most, "seed": session.recipe.seed, "iterations": ITERATIONS}
     if clustering.per_cluster != FORMER_PER_CLUSTER:
         settings["per_cluster"] = clustering.per_cluster

@@ -31,7 +31,7 @@ Arranged = Callable[[pa.Table], Iterable[pa.Table]]
 
 
 @dataclass(frozen=True)
-class Family:
+class DuplicateKind:
     """What is grouped: vectors of ``kind``; ``edges`` and ``groups`` are the tables that hold the result.
 
     ``perceptual`` and ``semantic`` name the scorers of the two kinds of edges; ``steps`` say under which names edges of
@@ -47,7 +47,7 @@ class Family:
     steps: tuple[str, str, str]
 
 
-def find_semantic(session: Session, family: Family, cosine: float, max_group: int) -> None:
+def find_semantic(session: Session, family: DuplicateKind, cosine: float, max_group: int) -> None:
     """Find edges between vectors of ``cosine`` or more that meet in a cluster, range by range."""
     index = session.plan.scorer(family.kind.clusters)
     model = training.trained(session.lake, session.plan.scorer(family.kind.centroids))
@@ -98,7 +98,7 @@ class SemanticEdges:
         return [edges(self.table, left, right, 1.0 - similarity, "semantic", self.scorer)]
 
 
-def regroup(session: Session, family: Family, max_group: int, arranged: Arranged) -> None:
+def regroup(session: Session, family: DuplicateKind, max_group: int, arranged: Arranged) -> None:
     """Group connected members over all edges; components over ``max_group`` keep only their tighter edges.
 
     ``arranged`` gives the groups' rows as they are to be stored.
@@ -121,7 +121,7 @@ def regroup(session: Session, family: Family, max_group: int, arranged: Arranged
         session.compute(family.steps[2], 1, join)
 
 
-def _joined(session: Session, family: Family, max_group: int, scorers: tuple[str, ...]) -> pa.Table:
+def _joined(session: Session, family: DuplicateKind, max_group: int, scorers: tuple[str, ...]) -> pa.Table:
     """Return a row a member: its key, ``group_id`` and ``group_size``; a group's members stand together."""
     keys, left, right, looseness = duplicate_edges.edges(session.lake, family.edges, scorers)
     labels, oversized = components.recut(len(keys), (left, right), looseness, max_group)

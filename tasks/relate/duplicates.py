@@ -7,10 +7,10 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.training import IMAGES
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.whole import hamming
-from pairmill.tasks.relate.duplicate_groups import Family, edges, find_semantic, names, regroup
+from pairmill.tasks.relate.duplicate_groups import DuplicateKind, edges, find_semantic, names, regroup
 from pairmill.tasks.run.session import Session
 
-PICTURES = Family(
+PICTURES = DuplicateKind(
     IMAGES,
     "pictures",
     "duplicate_edges",

@@ -63,7 +63,7 @@ def captioning_plan(recipe: Recipe, captioners: Sequence[Captioner]) -> Plan:
     """Compile the recipe for what needs no model but these of its captioners. Raises as `plan`."""
     compiled = compile_plan(recipe, {})
     for captioner in captioners:
-        _digest(_with_eyes(captioner.name, recipe.models[captioner.model]))
+        _digest(requires_vision(captioner.name, recipe.models[captioner.model]))
     return compiled
 
 
@@ -194,7 +194,7 @@ def captioning(recipe: Recipe, captioner: Captioner) -> VisionLanguageModel | Ht
     return vision_backend(recipe.models[captioner.model], captioner.precision, captioner.batch_size, captioner.encoding)
 
 
-def _with_eyes(captioner: str, spec: str) -> str:
+def requires_vision(captioner: str, spec: str) -> str:
     """Return ``spec``. Raises ModelError for a model that takes no pictures."""
     if not is_vision_language(spec):
         raise ModelError(

@@ -16,7 +16,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Hold:
+class RowLease:
     """From now on rows of order ``number`` are in the worker's hands, for ``seconds`` at most; 0 lets go of them.
 
     ``keys`` None: it cannot say which. A hold replaces the one before of the same ``place``, a number of the worker's

@@ -24,8 +24,8 @@ class ModelJob(Job, Protocol):
     ``model`` is the recipe's name of it, by which its resources are set. ``load`` loads it before any row is in hand: a
     process that dies of that blames none. ``rows`` is how many rows a piece has at most; 0 means the model's own
     batch size. ``item_rows`` is up to how many rows small shards are joined into one item (`tasks.run.small_shards`).
-    Called as a job, it does one piece after the other. A job whose model runs elsewhere, behind a server, has an
-    attribute ``elsewhere``: how many of its pieces may be under way at once.
+    Called as a job, it does one piece after the other. A job whose model runs max_in_flight, behind a server, has an
+    attribute ``max_in_flight``: how many of its pieces may be under way at once.
     """
 
     item_rows: ClassVar[int]

@@ -14,7 +14,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.commit import Manifest
 from pairmill.ops.models.device.engine import Engine, RemoteEngine
 from pairmill.tasks.run import time_limit
-from pairmill.tasks.run.messages import Hold
+from pairmill.tasks.run.messages import RowLease
 from pairmill.tasks.run.model_job import ModelJob, Piece
 from pairmill.tasks.run.partition import Output, with_seconds, write_parts
 
@@ -24,7 +24,7 @@ TIMES_MEDIAN, LEAST_SECONDS, FIRST_SECONDS, FIRST_BATCHES = 10, 60.0, 1800.0, 3
 # A client of servers gives up by itself; a process that it does not let go of for so long is stuck in some other way.
 ELSEWHERE_SECONDS = 7200.0
 
-Say = Callable[[Hold], None]
+Say = Callable[[RowLease], None]
 
 
 class ModelLine:
@@ -33,7 +33,7 @@ class ModelLine:
     def __init__(self, job: ModelJob, feeders: int, say: Say) -> None:
         self._job = job
         self._say, self._watched = say, _Watched(job, say)
-        under_way = getattr(job, "elsewhere", 0)
+        under_way = getattr(job, "max_in_flight", 0)
         self._engine = RemoteEngine(self._watched, feeders, under_way) if under_way else Engine(self._watched, feeders)
         self._alone, self._loading = threading.Lock(), threading.Lock()
         self._is_loaded = False
@@ -41,7 +41,7 @@ class ModelLine:
     def __call__(self, number: int, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest]:
         """Run the item of order ``number``; its manifests have the seconds that the device took for it. ``rows`` 1: row
         by row, since one of them may end this process."""
-        self._say(Hold(number, 0, (), time_limit.of_item(len(item.keys))))  # nothing of it yet
+        self._say(RowLease(number, 0, (), time_limit.of_item(len(item.keys))))  # nothing of it yet
         self._load()
         pieces = (_Numbered(number, piece) for piece in self._job.pieces(item, rows))
         if rows:
@@ -86,7 +86,7 @@ class _Watched:
 
     def __init__(self, job: ModelJob, say: Say) -> None:
         self._job, self._say, self._places = job, say, count(1)
-        self._is_elsewhere = bool(getattr(job, "elsewhere", 0))
+        self._is_elsewhere = bool(getattr(job, "max_in_flight", 0))
         self._seconds: deque[float] = deque(maxlen=50)
         self._spent: dict[int, float] = {}
         self._last = 0.0
@@ -100,7 +100,7 @@ class _Watched:
         numbered, ready = prepared
         place, started = next(self._places), time.monotonic()
         # What a server works at ends no process of ours: should this one die then, its rows are innocent.
-        self._say(Hold(numbered.number, place, () if self._is_elsewhere else numbered.piece.keys, self._limit()))
+        self._say(RowLease(numbered.number, place, () if self._is_elsewhere else numbered.piece.keys, self._limit()))
         return _Launched(numbered.number, place, started, self._job.infer(ready))
 
     def fetch(self, launched: _Launched) -> Any:
@@ -111,7 +111,7 @@ class _Watched:
             seconds, self._last = now - max(launched.started, self._last), now  # it waited for the batch before
             self._seconds.append(seconds)
             self._spent[launched.number] = self._spent.get(launched.number, 0.0) + seconds
-            self._say(Hold(launched.number, launched.place, None, 0))
+            self._say(RowLease(launched.number, launched.place, None, 0))
 
     def spent(self, number: int) -> float:
         """Return, once, the seconds that the device took for an order."""
@@ -127,8 +127,8 @@ class _Watched:
     @contextmanager
     def _held(self, numbered: _Numbered, seconds: float) -> Iterator[None]:
         place = next(self._places)
-        self._say(Hold(numbered.number, place, numbered.piece.keys, seconds))
+        self._say(RowLease(numbered.number, place, numbered.piece.keys, seconds))
         try:
             yield
         finally:
-            self._say(Hold(numbered.number, place, None, 0))
+            self._say(RowLease(numbered.number, place, None, 0))

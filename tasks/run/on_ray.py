@@ -69,7 +69,7 @@ class OnRay:
         import ray
 
         self._waiting = Waiting(asked, show)
-        self._room = _Room(asked, patience, self._waiting)
+        self._room = _ResourceWait(asked, patience, self._waiting)
         self._room.wait()
         self._looked = time.monotonic()
         here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
@@ -115,11 +115,11 @@ class OnRay:
             return
         self._looked = time.monotonic()
         self._room.look()
-        if lost := ray.get(self._queue.hand_out_lost.remote()):
+        if lost := ray.get(self._queue.requeue_lost.remote()):
             LOG.warning("%d workers were lost with their machines; what they had is done by others", lost)
 
 
-class _Room:
+class _ResourceWait:
     """Whether machines have what one worker asks for: Ray would wait for it, without a word."""
 
     def __init__(self, asked: Resources, patience: float, waiting: Waiting) -> None:
@@ -189,7 +189,7 @@ def _dataset(items: Any, payload: bytes, asked: Resources, here: dict[str, str])
         hand_out, batch_size=None, fn_kwargs={"items": items}, num_cpus=0, label_selector=here
     )
     return source.map_batches(
-        _Minder,
+        _Supervisor,
         fn_constructor_args=(items, payload, {} if asked.gpus else {"CUDA_VISIBLE_DEVICES": ""}),
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(
@@ -261,7 +261,7 @@ class _Queue:
         """Note that ``minder`` is there."""
         self._heard[minder] = time.monotonic()
 
-    def hand_out_lost(self) -> int:
+    def requeue_lost(self) -> int:
         """Hand out again what the lost have, and what may wait for them; return how many minders were lost."""
         limit = time.monotonic() - SILENT_SECONDS
         with self._lock:
@@ -291,16 +291,16 @@ def _hand_out(_: Any, items: Any) -> Iterator[dict]:
         yield {"item": [item]}
 
 
-class _Minder:
+class _Supervisor:
     """Ray actor that has a worker process do its items, and outlives it."""
 
     def __init__(self, items: Any, payload: bytes, environment: dict[str, str]) -> None:
         self._items, self._payload, self._worker = items, payload, pickle.loads(payload)
         self._process = Process(environment, is_forked=False)  # a fork server for one would hold 0.3 GB more
         self._name = uuid.uuid4().hex
-        threading.Thread(target=self._say_so, daemon=True).start()
+        threading.Thread(target=self._send_heartbeats, daemon=True).start()
 
-    def _say_so(self) -> None:
+    def _send_heartbeats(self) -> None:
         """Say for ever that this actor is there."""
         while True:
             self._items.hear.remote(self._name)

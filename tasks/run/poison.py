@@ -22,7 +22,7 @@ MAX_INNOCENT = 3 * MAX_KILLERS
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostWorker:
     """A worker was lost over a part: why (a reason of quarantine, in words), and the rows in its hands: None if it
     could not say which, () for none of this part, which is innocent then."""
 
@@ -36,7 +36,7 @@ class Isolated(Generic[Result]):
     """What a bisection found: ``results`` of the parts that ran, ``killers`` by the keys of rows that lose a worker."""
 
     results: list[Result] = field(default_factory=list)
-    killers: dict[str, Lost] = field(default_factory=dict)
+    killers: dict[str, LostWorker] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _Suspect:
 
 
 def isolate(
-    item: WorkItem, attempt: Callable[[WorkItem, int], Result | Lost], first: Lost | None = None
+    item: WorkItem, attempt: Callable[[WorkItem, int], Result | LostWorker], first: LostWorker | None = None
 ) -> Isolated[Result]:
     """Divide ``item`` until only rows that lose their worker are left: by the rows in its hands, or else by halves.
 
@@ -65,7 +65,7 @@ def isolate(
         part = suspect.part
         known, first = first, None
         outcome = known if known and _is_enough(known, part) else _tried(suspect, attempt)
-        if not isinstance(outcome, Lost):
+        if not isinstance(outcome, LostWorker):
             found.results.append(outcome)
         elif _is_divisible(part):
             waiting += _divided(suspect, outcome.keys or ())
@@ -78,18 +78,18 @@ def isolate(
     return found
 
 
-def _is_enough(lost: Lost, part: WorkItem) -> bool:
+def _is_enough(lost: LostWorker, part: WorkItem) -> bool:
     """Whether a loss tells enough to divide the part at once."""
     return _is_divisible(part) and (bool(lost.keys) or lost.reason == "timeout")
 
 
-def _tried(suspect: _Suspect, attempt: Callable[[WorkItem, int], Result | Lost]) -> Result | Lost:
+def _tried(suspect: _Suspect, attempt: Callable[[WorkItem, int], Result | LostWorker]) -> Result | LostWorker:
     """Try a part, a single row again after a death; one whose time was over has had enough of it. While it was only
     others that a worker died of, the part is tried again."""
     deaths, innocent = suspect.deaths, 0
     while True:
         outcome = attempt(suspect.part, suspect.rows)
-        if not isinstance(outcome, Lost):
+        if not isinstance(outcome, LostWorker):
             return outcome
         if outcome.keys == () and innocent < MAX_INNOCENT:
             innocent += 1
@@ -134,8 +134,8 @@ def quarantine_killers(
     item: WorkItem,
     job: Job,
     output: Output,
-    attempt: Callable[[WorkItem, int], list[Manifest] | Lost],
-    first: Lost | None = None,
+    attempt: Callable[[WorkItem, int], list[Manifest] | LostWorker],
+    first: LostWorker | None = None,
 ) -> list[Manifest]:
     """Run an item that may kill its worker; return manifests of its good rows and of a quarantine row for each killer.
 

@@ -18,7 +18,7 @@ from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run.fork_server import start_fork_server
 from pairmill.tasks.run.pace import Pace
 from pairmill.tasks.run.partition import Output
-from pairmill.tasks.run.poison import Lost, quarantine_killers
+from pairmill.tasks.run.poison import LostWorker, quarantine_killers
 from pairmill.tasks.run.process import Process
 from pairmill.tasks.run.worker import JobWorker
 
@@ -27,7 +27,7 @@ Piece = TypeVar("Piece")
 
 
 @dataclass(frozen=True)
-class Shape:
+class PoolShape:
     """How many processes a pool has at most, of which each sees the devices named by its place ('' none: a CPU's work),
     and how many items each has in flight.
 
@@ -42,14 +42,16 @@ class Shape:
     is_light: bool = False
 
 
-def run_in_pool(items: Sequence[WorkItem], worker: JobWorker, output: Output, shape: Shape) -> Iterator[list[Manifest]]:
+def run_in_pool(
+    items: Sequence[WorkItem], worker: JobWorker, output: Output, shape: PoolShape
+) -> Iterator[list[Manifest]]:
     """Run the job of ``worker`` on every item and yield its manifests.
 
     An item whose worker dies, or is ended because its time is over, is bisected by the process that takes the dead
     one's place; the others go on.
     """
     start_fork_server()  # also for a light job: what follows in the run needs it, and it imports meanwhile
-    crew = _Crew(_Work(worker, output, pickle.dumps(worker)), shape)
+    crew = _PoolCall(_Work(worker, output, pickle.dumps(worker)), shape)
     waiting, left, running = list(reversed(items)), len(items), 0
     try:
         while left:
@@ -73,14 +75,14 @@ def run_item(process: Process, worker: JobWorker, payload: bytes, item: WorkItem
     ``payload`` is ``worker``, pickled: the same bytes for each item, which are then sent once.
     """
     found = process.run(payload, item, output)
-    if not isinstance(found, Lost):
+    if not isinstance(found, LostWorker):
         return found
     return quarantine_killers(
         item, worker.job, output, lambda part, rows: process.run(payload, part, output, rows), found
     )
 
 
-def stream_apart(function: Callable[[Argument], Iterator[Piece]], argument: Argument) -> Iterator[Piece]:
+def stream_in_process(function: Callable[[Argument], Iterator[Piece]], argument: Argument) -> Iterator[Piece]:
     """Yield what ``function`` yields in a process of its own, which is kept for the next call.
 
     Raises what that raises, and PairmillError when the process dies or is silent for too long.
@@ -103,31 +105,31 @@ def pids() -> list[int]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Seat:
+class _CachedProcess:
     """A process that is kept, and how many more items it may have in flight, whichever calls they are of."""
 
     process: Process
     turns: threading.Semaphore
 
 
-_kept: list[_Seat] = []
+_kept: list[_CachedProcess] = []
 
 
 @functools.cache
-def _seat(kind: Shape, place: int) -> _Seat:
+def _seat(kind: PoolShape, place: int) -> _CachedProcess:
     """Return the process at a place, kept for the life of this one: it has loaded models, which serve later stages."""
     sees = {"CUDA_VISIBLE_DEVICES": kind.devices[place % len(kind.devices)]} if kind.devices else {}
     is_forked = not any(kind.devices)  # the libraries were imported without a GPU
-    return _keep(_Seat(Process(sees, is_forked), threading.Semaphore(kind.lanes)))
+    return _keep(_CachedProcess(Process(sees, is_forked), threading.Semaphore(kind.lanes)))
 
 
 @functools.lru_cache(maxsize=1)
-def _apart(reach: frozenset[tuple[str, str]]) -> _Seat:
+def _apart(reach: frozenset[tuple[str, str]]) -> _CachedProcess:
     """Return the process that lists sources. It is no fork: where nothing is new, no fork server is started."""
-    return _keep(_Seat(Process(is_forked=False), threading.Semaphore(1)))
+    return _keep(_CachedProcess(Process(is_forked=False), threading.Semaphore(1)))
 
 
-def _keep(seat: _Seat) -> _Seat:
+def _keep(seat: _CachedProcess) -> _CachedProcess:
     _kept.append(seat)
     return seat
 
@@ -138,7 +140,7 @@ def _reach() -> frozenset[tuple[str, str]]:
     return frozenset(each for each in named if each[0].startswith("AWS_") or each[0].lower().endswith("_proxy"))
 
 
-def _seat_of(shape: Shape, place: int) -> _Seat:
+def _seat_of(shape: PoolShape, place: int) -> _CachedProcess:
     """Return the process at ``place`` of a pool. Those on CPUs are the same for all pools, however large these are."""
     if shape.is_light and place == 0:
         return _apart(_reach())
@@ -159,13 +161,13 @@ class _Work:
     pace: Pace = field(default_factory=Pace)
 
 
-class _Crew:
+class _PoolCall:
     """The processes that do one call's work, each with a thread here for each item that it has in flight.
 
     The threads keep the workers busy while the caller commits. They end with the call.
     """
 
-    def __init__(self, work: _Work, shape: Shape) -> None:
+    def __init__(self, work: _Work, shape: PoolShape) -> None:
         self.work, self._shape, self.size = work, shape, 0
 
     def grow(self, left: int) -> None:
@@ -192,7 +194,7 @@ class _Crew:
             self.work.waiting.put(None)
 
 
-def _hand_out(work: _Work, seat: _Seat) -> None:
+def _hand_out(work: _Work, seat: _CachedProcess) -> None:
     """Give one process the items that wait, until a None does."""
     while (item := work.waiting.get()) is not None:
         if work.is_given_up.is_set():

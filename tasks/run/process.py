@@ -18,9 +18,9 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run import time_limit
 from pairmill.tasks.run.fork_server import one_thread_each, start_fork_server
-from pairmill.tasks.run.messages import Done, Found, Hold, Order
+from pairmill.tasks.run.messages import Done, Found, Order, RowLease
 from pairmill.tasks.run.partition import Output
-from pairmill.tasks.run.poison import Lost
+from pairmill.tasks.run.poison import LostWorker
 from pairmill.tasks.run.worker import BROKEN_DEVICE, serve
 
 LOG = logging.getLogger("pairmill.workers")
@@ -44,7 +44,7 @@ class Process:
     def __init__(self, environment: Mapping[str, str] | None = None, is_forked: bool = True) -> None:
         self._environment = dict(environment or {})
         self._is_forked = is_forked
-        self._life: _Life | None = None
+        self._life: _RunningProcess | None = None
         self._lock = threading.Lock()
         self._idle_deaths = 0
 
@@ -58,7 +58,7 @@ class Process:
         with self._lock:
             self._living()
 
-    def run(self, worker: bytes, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest] | Lost:
+    def run(self, worker: bytes, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest] | LostWorker:
         """Run one item by a pickled `JobWorker`; Lost when its process died or was ended. Raises what the job raises.
 
         ``rows`` 1 has a model job take its rows one by one, because one of them ended a process before.
@@ -101,20 +101,20 @@ class Process:
                 self._life.close()
                 self._life = None
 
-    def _order(self, worker: bytes, arguments: tuple, seconds: float) -> tuple[int, "_Life"]:
+    def _order(self, worker: bytes, arguments: tuple, seconds: float) -> tuple[int, "_RunningProcess"]:
         """Give the process an order, in a new life after a death; return its number and that life."""
         with self._lock:
             life = self._living()
             return life.send(worker, arguments, seconds), life
 
-    def _living(self) -> "_Life":
+    def _living(self) -> "_RunningProcess":
         """Return the process's life, a new one after a death. Raises PairmillError after too many."""
         if self._life is None or self._life.is_over():
-            self._bury()
-            self._life = _Life(self._environment, self._is_forked)
+            self._count_idle_death()
+            self._life = _RunningProcess(self._environment, self._is_forked)
         return self._life
 
-    def _bury(self) -> None:
+    def _count_idle_death(self) -> None:
         """Count a death that no row is to blame for. Raises PairmillError when there were too many of these."""
         self._idle_deaths = self._idle_deaths + 1 if self._life is not None and self._life.was_idle() else 0
         if self._idle_deaths == MAX_IDLE_DEATHS:
@@ -127,12 +127,12 @@ class Process:
 class _Ended(Exception):
     """The process is no more; ``lost`` says what that means for the order waited for."""
 
-    def __init__(self, lost: Lost) -> None:
+    def __init__(self, lost: LostWorker) -> None:
         super().__init__(lost.detail)
         self.lost = lost
 
 
-class _Life:
+class _RunningProcess:
     """A worker process from its start to its death, with what it holds and who waits for what it says."""
 
     def __init__(self, environment: Mapping[str, str], is_forked: bool) -> None:
@@ -150,7 +150,7 @@ class _Life:
         self._worker = b""
         self._numbers = itertools.count(1)
         self._inboxes: dict[int, queue.SimpleQueue[Any]] = {}
-        self._holds: dict[tuple[int, int], tuple[Hold, float]] = {}
+        self._holds: dict[tuple[int, int], tuple[RowLease, float]] = {}
         self._lock = threading.Lock()
         self._stuck: set[int] = set()
         self._ended = threading.Event()
@@ -168,7 +168,7 @@ class _Life:
         number = next(self._numbers)
         with self._lock:
             self._inboxes[number] = queue.SimpleQueue()
-            self._holds[number, 0] = Hold(number, 0, (), seconds), time.monotonic() + seconds
+            self._holds[number, 0] = RowLease(number, 0, (), seconds), time.monotonic() + seconds
         with suppress(OSError):  # it died: who waits is told
             self._pipe.send(Order(number, None if worker is self._worker else worker, arguments))
             self._worker = worker
@@ -198,7 +198,7 @@ class _Life:
         with self._lock:
             if said.number not in self._inboxes:
                 return
-            if not isinstance(said, Hold):
+            if not isinstance(said, RowLease):
                 self._inboxes[said.number].put(said)
             elif said.seconds:
                 self._holds[said.number, said.place] = said, time.monotonic() + said.seconds
@@ -236,17 +236,17 @@ class _Life:
             time.sleep(DUMP_SECONDS)
         self._process.kill()
 
-    def _lost(self, number: int) -> Lost:
+    def _lost(self, number: int) -> LostWorker:
         with self._lock:
             held = [hold.keys for (order, _), (hold, _) in self._holds.items() if order == number]
         keys = None if None in held else tuple(dict.fromkeys(key for each in held for key in each or ()))
         if number in self._stuck:
-            return Lost("timeout", STUCK, keys)
+            return LostWorker("timeout", STUCK, keys)
         broke = self._process.exitcode == BROKEN_DEVICE
-        return Lost("poison", f"{DIED}: {BROKE}" if broke else DIED, keys)
+        return LostWorker("poison", f"{DIED}: {BROKE}" if broke else DIED, keys)
 
 
-def _listen(pipe: Connection, life: _Life) -> None:
+def _listen(pipe: Connection, life: _RunningProcess) -> None:
     """Hear what a process says until it has ended. The pipe has this one reader."""
     with suppress(EOFError, OSError):
         while True:

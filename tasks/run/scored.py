@@ -12,8 +12,8 @@ from pairmill.tasks.run.payloads import CHUNK
 from pairmill.tasks.run.rows import measured, quarantine, score_rows
 
 
-class Halves(Protocol):
-    """An op that runs a model in halves, as `ops.models.device.engine.Halves`: ``fetch`` gives the columns that it adds and,
+class PhasedOp(Protocol):
+    """An op that runs a model in halves, as `ops.models.device.engine.PhasedOp`: ``fetch`` gives the columns that it adds and,
     where it may fail at a row, ``fault``: None, or the Fault of a row that it gives no values for."""
 
     def prepare(self, batch: Batch, /) -> Any: ...
@@ -124,6 +124,6 @@ class _Whole:
         return running
 
 
-def _halves(each: Bound) -> Halves:
+def _halves(each: Bound) -> PhasedOp:
     op: Any = each.op
     return op if hasattr(op, "infer") else _Whole(op)

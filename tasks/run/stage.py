@@ -87,7 +87,7 @@ class Stage:
             return items
         nodes = [this_machine()] if self._stays_here(items) else started(self._placement)
         asked = self._asked(nodes)
-        if not asked.gpus and not getattr(self._job, "elsewhere", 0):
+        if not asked.gpus and not getattr(self._job, "max_in_flight", 0):
             return items
         return join_small(items, self._job.item_rows, places(asked, nodes))
 
@@ -106,7 +106,7 @@ class Stage:
         most = min(asked.most, self._placement.n_workers) if self._placement.is_cluster else asked.most
         least = 0 if asked.gpus else asked.least
         light = getattr(self._job, "is_light", False)
-        shape = pool.Shape(most, devices_by_worker(asked.gpus), asked.lanes, least, light)
+        shape = pool.PoolShape(most, devices_by_worker(asked.gpus), asked.lanes, least, light)
         return pool.run_in_pool(items, self._worker(asked), output, shape)
 
     def _on_ray(self) -> OnRay:
@@ -120,7 +120,7 @@ class Stage:
         """Return what a worker takes, by the recipe's name of the model that the job runs, if any. Only a job in halves
         can be fed."""
         placement, model = self._placement, self.model
-        if getattr(self._job, "elsewhere", 0):
+        if getattr(self._job, "max_in_flight", 0):
             placement = replace(placement, models={model: at_a_server(placement.pool_of(model), nodes)})
         elif not isinstance(self._job, ModelJob):
             placement = replace(placement, models={model: replace(placement.pool_of(model), feeders=0)})

@@ -17,7 +17,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.commit import Manifest
 from pairmill.ops.models.device.engine import BrokenDevice
 from pairmill.tasks.run import time_limit
-from pairmill.tasks.run.messages import Done, Found, Hold, Order
+from pairmill.tasks.run.messages import Done, Found, Order, RowLease
 from pairmill.tasks.run.model_job import ModelJob, one_by_one
 from pairmill.tasks.run.model_line import ModelLine
 from pairmill.tasks.run.partition import Job, Output, timed_parts
@@ -56,7 +56,7 @@ class JobWorker:
 def serve(pipe: Connection, environment: dict[str, str]) -> None:
     """Do what comes by ``pipe``, until its other end is closed or None comes."""
     _set_up(environment)
-    desk = _Desk(pipe)
+    desk = _WorkerEnd(pipe)
     worker: Any = None
     with suppress(EOFError, OSError):
         while True:
@@ -73,7 +73,7 @@ def serve(pipe: Connection, environment: dict[str, str]) -> None:
                 desk.do(worker, order.number, order.arguments)
 
 
-class _Desk:
+class _WorkerEnd:
     """The worker's end of the pipe, for several threads."""
 
     def __init__(self, pipe: Connection) -> None:
@@ -99,8 +99,8 @@ class _Desk:
     def listen(self, number: int, item: Any) -> None:
         """Say of order ``number``, which is done alone, where it is in ``item``."""
         seconds = time_limit.of_item(len(item.keys)) if isinstance(item, WorkItem) else time_limit.ITEM_SECONDS
-        self.say(Hold(number, 0, None, seconds))
-        time_limit.listen(lambda key, seconds: self.say(Hold(number, 0, (key,) if key else None, seconds)))
+        self.say(RowLease(number, 0, None, seconds))
+        time_limit.listen(lambda key, seconds: self.say(RowLease(number, 0, (key,) if key else None, seconds)))
 
     def do(self, worker: Any, number: int, arguments: tuple) -> None:
         """Call ``worker``, and say what came of it."""

@@ -12,7 +12,7 @@ from pairmill.catalog.pending.training import IMAGES, SURVIVORS, Kind
 from pairmill.flows.settings import load_recipe
 from pairmill.flows.survey import Pending, survey
 from pairmill.tasks.out.html_report import write_report
-from pairmill.tasks.relate.cluster import Clustering
+from pairmill.tasks.relate.cluster import ClusterCount
 from pairmill.tasks.run import identity
 from tests.worlds.commands import Tell
 from tests.worlds.line import curate, rows, work_done
@@ -72,7 +72,7 @@ def test_balance_is_trained_on_what_duplicates_leave_and_their_search_on_all(
 
 @given(n=st.integers(0, 10**10), at_most=st.integers(1, 10**7), per_cluster=st.integers(1, 1000))
 def test_there_are_clusters_for_so_many_rows_each_and_no_more_than_asked_for(n: int, at_most: int, per_cluster: int):
-    k = Clustering(SURVIVORS, at_most, per_cluster).of(n)
+    k = ClusterCount(SURVIVORS, at_most, per_cluster).of(n)
     assert 1 <= k <= at_most
     assert k == 1 or k * per_cluster <= n
     assert k == at_most or (k + 1) * per_cluster > n

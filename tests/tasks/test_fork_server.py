@@ -13,7 +13,7 @@ from pairmill.tasks.run import pool
 from pairmill.tasks.run.fork_server import WITHOUT_CUDA
 from pairmill.tasks.run.pace import Pace, wanted
 from pairmill.tasks.run.partition import Output, Part
-from pairmill.tasks.run.pool import Shape, run_in_pool
+from pairmill.tasks.run.pool import PoolShape, run_in_pool
 from pairmill.tasks.run.preload import BY_MODEL, modules_for
 from pairmill.tasks.run.worker import ONE_THREAD, JobWorker
 from tests.tasks.test_pool import Notes, tries
@@ -145,7 +145,9 @@ def test_one_worker_does_what_is_not_worth_the_start_of_another(
 ):
     monkeypatch.setattr(Pace, "START_SECONDS", start)
     items = [WorkItem(f"{n}", ("a",)) for n in range(40)]
-    made = list(run_in_pool(items, JobWorker(Pids(str(notes))), Output(f"{tmp_path}/", "run", 1), Shape(2, least=1)))
+    made = list(
+        run_in_pool(items, JobWorker(Pids(str(notes))), Output(f"{tmp_path}/", "run", 1), PoolShape(2, least=1))
+    )
     assert len(made) == 40
     assert len(pool.pids()) == len(tries(notes)) == workers
 
@@ -164,9 +166,9 @@ def test_a_light_job_runs_in_the_process_that_lists_and_pools_of_any_size_share_
     notes: Path, tmp_path: Path
 ):
     items, output = [WorkItem("0", ("a",))], Output(f"{tmp_path}/", "run", 1)
-    list(run_in_pool(items, JobWorker(Notes(str(notes))), output, Shape(2, least=1, is_light=True)))
+    list(run_in_pool(items, JobWorker(Notes(str(notes))), output, PoolShape(2, least=1, is_light=True)))
     (listing,) = pool.pids()
     assert listing == pool._apart(pool._reach()).process.pid
-    for shape in (Shape(1), Shape(2, least=1), Shape(7, least=1)):
+    for shape in (PoolShape(1), PoolShape(2, least=1), PoolShape(7, least=1)):
         list(run_in_pool(items, JobWorker(Notes(str(notes))), output, shape))
     assert len(pool.pids()) == 2

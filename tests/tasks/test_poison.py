@@ -16,10 +16,10 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.run import poison
 from pairmill.tasks.run.partition import Output, Part
 from pairmill.tasks.run.placement import Placement
-from pairmill.tasks.run.poison import Lost
+from pairmill.tasks.run.poison import LostWorker
 from pairmill.tasks.run.stage import Stage
 
-DIED = Lost("poison", "a worker process that ran it alone died")
+DIED = LostWorker("poison", "a worker process that ran it alone died")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def test_exactly_the_killers_are_found_whatever_their_places(n: int, data: st.Da
     item = WorkItem("s", keys, inputs={"numbers": list(range(n))})
     deaths = 0
 
-    def attempt(part: WorkItem, rows: int) -> tuple[str, ...] | Lost:
+    def attempt(part: WorkItem, rows: int) -> tuple[str, ...] | LostWorker:
         nonlocal deaths
         assert [str(number) for number in part.inputs["numbers"]] == list(part.keys)
         died = bool(killers & set(part.keys))

@@ -16,7 +16,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run import time_limit
 from pairmill.tasks.run.partition import Output, Part
-from pairmill.tasks.run.pool import Shape, run_in_pool, stream_apart
+from pairmill.tasks.run.pool import PoolShape, run_in_pool, stream_in_process
 from pairmill.tasks.run.worker import JobWorker
 
 
@@ -60,7 +60,7 @@ def notes(tmp_path: Path) -> Path:
 
 def test_a_death_sends_back_what_that_process_held_and_nothing_else(notes: Path, tmp_path: Path):
     items = [WorkItem("bad", ("a", "dies", "b")), *(WorkItem(f"good-{n}", ("a", "b")) for n in range(8))]
-    results = list(run_in_pool(items, JobWorker(Notes(str(notes))), Output(f"{tmp_path}/", "run", 1), Shape(2)))
+    results = list(run_in_pool(items, JobWorker(Notes(str(notes))), Output(f"{tmp_path}/", "run", 1), PoolShape(2)))
     assert {name: n for name, n in tries(notes).items() if n > 1}.keys() == {"bad"}
     assert len(rows(results, "image_embedding")) == 18
     assert [(row["item"], row["reason"]) for row in rows(results, "quarantine")] == [("dies", "poison")]
@@ -68,7 +68,7 @@ def test_a_death_sends_back_what_that_process_held_and_nothing_else(notes: Path,
 
 def test_a_row_that_never_ends_is_ended_tried_once_more_alone_and_quarantined(notes: Path, tmp_path: Path):
     items = [WorkItem("stuck", ("a", "hangs", "b", "c")), WorkItem("good", ("a",))]
-    results = list(run_in_pool(items, JobWorker(Notes(str(notes))), Output(f"{tmp_path}/", "run", 1), Shape(2)))
+    results = list(run_in_pool(items, JobWorker(Notes(str(notes))), Output(f"{tmp_path}/", "run", 1), PoolShape(2)))
     told = rows(results, "quarantine")
     assert [(row["item"], row["reason"], row["stage"]) for row in told] == [("hangs", "timeout", "Notes")]
     assert sorted(row["sha256"] for row in rows(results, "image_embedding")) == ["a", "a", "b", "c"]
@@ -77,11 +77,11 @@ def test_a_row_that_never_ends_is_ended_tried_once_more_alone_and_quarantined(no
 
 def test_work_that_is_given_up_leaves_a_pool_that_works(notes: Path, tmp_path: Path):
     items = [WorkItem(f"{n}", ("a",)) for n in range(20)]
-    given_up = run_in_pool(items, JobWorker(Notes(str(notes))), Output(f"{tmp_path}/", "run", 1), Shape(2))
+    given_up = run_in_pool(items, JobWorker(Notes(str(notes))), Output(f"{tmp_path}/", "run", 1), PoolShape(2))
     next(given_up)
     given_up.close()  # type: ignore[attr-defined]
     assert (
-        len(list(run_in_pool(items[:3], JobWorker(Notes(str(notes))), Output(f"{tmp_path}/", "run2", 1), Shape(2))))
+        len(list(run_in_pool(items[:3], JobWorker(Notes(str(notes))), Output(f"{tmp_path}/", "run2", 1), PoolShape(2))))
         == 3
     )
     assert len(tries(notes)) < 20
@@ -96,9 +96,9 @@ def counting(n: int) -> Iterator[int]:
 
 
 def test_what_runs_apart_takes_nobody_with_it_and_is_started_again():
-    assert list(stream_apart(counting, 3)) == [0, 1, 2]
+    assert list(stream_in_process(counting, 3)) == [0, 1, 2]
     with pytest.raises(PairmillError, match="died"):
-        list(stream_apart(counting, 9))
-    assert list(stream_apart(counting, 5)) == [0, 1, 2, 3, 4]
-    assert next(stream_apart(counting, 6)) == 0  # given up after its first piece
-    assert list(stream_apart(counting, 2)) == [0, 1]
+        list(stream_in_process(counting, 9))
+    assert list(stream_in_process(counting, 5)) == [0, 1, 2, 3, 4]
+    assert next(stream_in_process(counting, 6)) == 0  # given up after its first piece
+    assert list(stream_in_process(counting, 2)) == [0, 1]

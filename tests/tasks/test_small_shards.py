@@ -32,7 +32,7 @@ SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=20)
 class Elsewhere(Sleeps):
     """The sleeping model behind a server."""
 
-    elsewhere = 8
+    max_in_flight = 8
 
 
 def shards(sizes: Sequence[int], tables: Sequence[tuple[str, ...]] = ()) -> list[WorkItem]:

@@ -17,7 +17,7 @@ from pairmill.catalog.write import lease
 from pairmill.catalog.write.lease import Writer
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
-from pairmill.tasks.generate.answers import AskOfPictures, RewriteCachedAnswers
+from pairmill.tasks.generate.answers import ImageQueries, RewriteCachedAnswers
 from pairmill.tasks.generate.fusion import FuseTexts
 from pairmill.tasks.run.partition import Output, write_parts
 from tests.worlds.published import IMAGE_RULES, plan_of, published
@@ -39,7 +39,7 @@ def pending(writer: Writer, rule: str) -> list[WorkItem]:
 
 
 def fuse(writer: Writer, rule: str, model: str) -> None:
-    ask = AskOfPictures(VisionLanguageModel(model), Decode(side=64), 4, FUSE["prompt"])
+    ask = ImageQueries(VisionLanguageModel(model), Decode(side=64), 4, FUSE["prompt"])
     job = FuseTexts(ask, FUSE["prompt"], "fused")
     output = Output(writer.lake.data_path, "run-2", writer.begin("fuse"))
     for item in pending(writer, rule):

@@ -2,11 +2,11 @@
 
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
-from pairmill.tasks.generate.answers import AskOfPictures
+from pairmill.tasks.generate.answers import ImageQueries
 from pairmill.tasks.generate.caption import CaptionPictures
 from pairmill.tasks.generate.fusion import FuseTexts
 
 MODEL = VisionLanguageModel("hf:nowhere")
-ASK = AskOfPictures(MODEL, Decode(), 8, "Describe.")
+ASK = ImageQueries(MODEL, Decode(), 8, "Describe.")
 CAPTIONS = CaptionPictures(ASK, "main", "Describe.", "c")
 FUSED = FuseTexts(ASK, "Combine {caption}", "f")

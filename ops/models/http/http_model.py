@@ -36,7 +36,7 @@ class HttpModel:
     batch_size: int = 1
     version: int = 1
 
-    elsewhere: ClassVar[int] = UNDER_WAY
+    max_in_flight: ClassVar[int] = UNDER_WAY
 
     def load(self) -> None:
         """Connect. Raises ModelError when the key is missing; whether anybody is there, the first request tells."""

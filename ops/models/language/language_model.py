@@ -33,7 +33,7 @@ class LanguageModel:
     batch_size: int = 16
     version: int = 1
 
-    elsewhere: ClassVar[int] = 0
+    max_in_flight: ClassVar[int] = 0
 
     def generate(self, prompts: list[str], max_tokens: int) -> list[Generation]:
         """Generate an answer a prompt, in the order given.

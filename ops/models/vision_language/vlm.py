@@ -28,7 +28,7 @@ class VisionLanguageModel:
     batch_size: int = 8
     version: int = 1
 
-    elsewhere: ClassVar[int] = 0
+    max_in_flight: ClassVar[int] = 0
 
     def generate(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
         """Generate an answer a row, in the order given. ``pictures``: (h, w, 3) uint8 RGB, or None for text alone.
