@@ -144,7 +144,7 @@ class _BatchFetch:
             return answer
 
     def _take(self, size: int) -> None:
-        """Count ``size`` bytes of a body that is being read; raise _Full above ``most_held``.
+        """Count ``size`` bytes of a body that is being read; raise _MemoryFull above ``most_held``.
 
         The oldest task goes on while the batch has no answer yet, so that at least one URL is answered.
         """

@@ -48,7 +48,7 @@ def test_it_agrees_with_transformers_own_tables(tmp_path: Path):
 
 def test_torch_is_not_imported_for_it():
     module = "pairmill.ops.models.vision_language.kind_of_model"
-    asked = f"from {module} import sees_pictures; sees_pictures('hf:{ROOT}/infra/demo/models/captioner')"
+    asked = f"from {module} import is_vision_language; is_vision_language('hf:{ROOT}/infra/demo/models/captioner')"
     imported = "import sys; print(bool({'torch', 'transformers'} & sys.modules.keys()))"
     command = [sys.executable, "-c", f"{asked}; {imported}"]
     assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == "False\n"
