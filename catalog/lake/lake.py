@@ -226,6 +226,6 @@ class Lake:
             yield sql
 
     def _run(self, body: Callable[[], Result]) -> Result:
-        """Run ``body`` and retry while the catalog is busy, after waits of 0.02 to 3 s, at most `busy_retry.SECONDS`."""
+        """Run ``body`` and retry while the catalog is busy, after waits of 0.02 to 3 s (`busy_retry.py`)."""
         with self._lock:
             return retry_while_busy(body, self.uri, is_inside=self._depth > 0, doublings=6)
