@@ -54,7 +54,9 @@ class Metadata:
                 Path(location.metadata).parent.mkdir(parents=True, exist_ok=True)
             # In SQLite's default journal two readers that open the lake again and again starve each other and a
             # committer (6 reads in 6 s beside 20 commits, measured); a write-ahead log gives 150 reads, 430 commits.
-            self._attach("TYPE sqlite" if read_only else "TYPE sqlite, JOURNAL_MODE 'wal'")
+            # A reader of a closed catalog (rows in a pager) keeps it in the journal that it has: DuckDB waits for 5 s.
+            mode = "TYPE sqlite" if read_only else "TYPE sqlite, JOURNAL_MODE 'wal'"
+            self._retrying(lambda: self._attach(mode))
         if not read_only and not (self._has_columns("waiting", "pairmill_lease") and self.has_checksums()):
             for statement in (LEASE_TABLE, LEASE_COLUMN, FILES_TABLE):
                 self.write(statement)
@@ -157,6 +159,7 @@ class Metadata:
 
     def _attach(self, options: str) -> None:
         options += ", READ_ONLY" if self._read_only else ""
+        self._connection.execute("DETACH DATABASE IF EXISTS pairmill_metadata")  # of an attempt that met a lock
         self._connection.execute(f"ATTACH {quoted(self._location.metadata)} AS pairmill_metadata ({options})")
         self._connection.execute("USE pairmill_metadata")
 

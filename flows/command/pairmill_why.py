@@ -32,7 +32,7 @@ IN_FULL = 1  # items printed in full; the others a line each
 def why(args: Namespace) -> int:
     """Print what the lake knows of ``args.item``. Raises PairmillError when it knows nothing."""
     screen = console()
-    with create_or_open(args.lake, read_only=True) as lake:
+    with create_or_open(args.lake, read_only=True) as lake, lake.one_snapshot():
         stored = _as_stored(args.item)
         found = _found(lake, stored)
         if not found and stored != args.item:  # a file here has the name of one in a source

@@ -16,8 +16,12 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import EXPORT_LISTS
 
 MANIFEST, PROGRESS = EXPORT_LISTS
-# Gives up after some 20 s without an answer.
-_S3: dict[str, Any] = {"config_kwargs": {"connect_timeout": 5, "retries": {"total_max_attempts": 4}}}
+# botocore asks 3 times, and s3fs S3_ROUNDS times as often, also for what breaks off: a place that falls silent is given
+# up after 3 minutes. By s3fs's own 5 rounds, and 60 s, it would be 20.
+_S3: dict[str, Any] = {
+    "config_kwargs": {"connect_timeout": 5, "read_timeout": 20, "retries": {"total_max_attempts": 3}}
+}
+S3_ROUNDS = 3
 # What is written as an address, or nearly: `s3:/bucket`, `S3://bucket`, `gs://bucket`. One letter is a drive.
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/|s3:", re.IGNORECASE)
 _TROUBLE = (OSError, BotoCoreError, ClientError)
@@ -70,6 +74,8 @@ class Destination:
         self.uri = uri.rstrip("/") if is_s3 else os.path.abspath(os.path.expanduser(uri))
         self._filesystem, self._root = fsspec.core.url_to_fs(self.uri, **(_S3 if is_s3 else {}))
         self._is_local = not is_s3
+        if is_s3:
+            self._filesystem.retries = S3_ROUNDS
 
     @contextmanager
     def _explaining_errors(self, *expected: type[Exception]) -> Iterator[None]:
@@ -114,6 +120,7 @@ class Destination:
             file.close()
             os.remove(place)
         else:
+            self._filesystem.retries = 1  # where nothing answers there is nothing to take back
             file.closed = True  # an fsspec file closes itself when it is forgotten: that would upload the half of it
             file.discard()
 

@@ -14,10 +14,13 @@ from pairmill.ops.image.decode import Decode
 from pairmill.tasks.run.payloads import payloads
 
 SIDE = 160  # pixels of the longer side: 24 of them are some 150 KB
+NONE = {"picture": "", "lost": ""}
 
 
-def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, str]:
-    """Make data: URLs by sha256 for ``wanted`` (sha256, shard); none for bytes that are no longer at their source.
+def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, dict[str, str]]:
+    """Make, by sha256, a ``picture`` (a data: URL) of each of ``wanted`` (sha256, shard), '' where there is none.
+
+    ``lost`` is the quarantine's reason where bytes are damaged or no longer at their source, else ''.
 
     A shard is read up to its last wanted picture. Raises SourceError when a source cannot be reached.
     """
@@ -25,14 +28,19 @@ def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, str]:
     for sha256, shard in wanted:
         keys[shard].append(sha256)
     paths = payload_paths(lake, "payloads", keys)
-    found: dict[str, str] = {}
+    found: dict[str, dict[str, str]] = {}
     for shard, shas in keys.items():
         for names, datas in payloads(WorkItem(shard, tuple(shas), paths.get(shard, ())), chunk=16):
-            shown = ((name, data) for name, data in zip(names, datas, strict=True) if not isinstance(data, Fault))
-            found |= {name: thumbnail(data) for name, data in shown}
+            found |= {name: _shown(data) for name, data in zip(names, datas, strict=True)}
             if found.keys() >= set(shas):
                 break
     return found
+
+
+def _shown(data: bytes | Fault) -> dict[str, str]:
+    if isinstance(data, Fault):
+        return NONE | {"lost": data.reason}
+    return NONE | {"picture": thumbnail(data)}
 
 
 def thumbnail(data: bytes) -> str:
