@@ -46,11 +46,12 @@ test-full: setup
 	$(PYTEST) -m hypothesis --hypothesis-profile full
 
 # Every format that is read, mutated for ten minutes, then every command on 500 lakes of which one file is damaged (200 of
-# killed runs too), then 10,000 rules; the bounded forms of all are in the tests.
+# killed runs too), 300 copies of a lake that is being written, 10,000 rules; the bounded forms of all are in the tests.
 fuzz: setup
 	$(BIN)/python -m tests.fuzz.inputs --seconds 600 --seed 1
 	$(BIN)/python -m tests.fuzz.corruption --times 500 --seed 1
 	$(BIN)/python -m tests.fuzz.corruption --times 200 --seed 1 --killed
+	$(BIN)/python -m tests.fuzz.power_loss --times 300 --seed 1
 	$(BIN)/python -m tests.fuzz.rules --times 10000 --seed 1
 
 # Every figure of infra/bench/README.md anew, peers included; how long each takes stands there.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import duckdb
 
 from pairmill.catalog.ask.confined import REMEDY, check_reads_only, confine
+from pairmill.catalog.lake.busy_retry import retry_while_busy
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.translation import in_a_line, translated
 from pairmill.catalog.terms.error import BadQuery, PairmillError
@@ -14,6 +15,7 @@ from pairmill.catalog.terms.error import BadQuery, PairmillError
 # an extension that is not loaded (`current_setting('s3_region')`).
 _REFUSED = re.compile(r"disabled (by|through) configuration")
 _ABSENT = re.compile(r"it exists in the (\w+) extension")
+LOCKED = "database is locked"  # while another process opens or closes the lake; DuckDB waits 5 s
 _EXTENSIONS = ("LOAD", "UPDATE_EXTENSIONS")  # DuckDB parses INSTALL as LOAD too
 
 
@@ -37,13 +39,20 @@ def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
     """
     _refuse_extensions(lake, sql)
     lake.check_tables_of(sql)
-    try:
-        cursor = lake.connection.execute(sql)
-    except duckdb.Error as error:
-        raise _as_user_error(error, lake) from error
+    cursor = retry_while_busy(lambda: _begun(lake, sql), lake.uri, is_inside=False, doublings=1)
     if cursor is None:  # only white space or a comment
         raise BadQuery('there is no statement; ask one, such as pairmill sql "SELECT count(*) FROM images".')
     return [column[0] for column in cursor.description or ()], _rows(lake, cursor)
+
+
+def _begun(lake: Lake, sql: str) -> duckdb.DuckDBPyConnection:
+    """Run ``sql``. Raises DuckDB's error for a catalog that is locked, else one for the user."""
+    try:
+        return lake.connection.execute(sql)
+    except duckdb.Error as error:
+        if LOCKED in str(error):
+            raise
+        raise _as_user_error(error, lake) from error
 
 
 def _refuse_extensions(lake: Lake, sql: str) -> None:

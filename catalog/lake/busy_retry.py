@@ -33,8 +33,10 @@ def retry_while_busy(body: Callable[[], Result], uri: str, *, is_inside: bool, d
         attempt += 1
         try:
             return body()
-        except RuntimeError as error:
-            raise stop_behind(error) from None
+        except RuntimeError as error:  # as DuckDB says what it meets while it registers a table: a full disk, too
+            if (behind := stop_behind(error)) is not error:
+                raise behind from None
+            raise translated(error, uri) from error
         except (duckdb.Error, OSError) as error:
             if not is_transient(error):
                 raise translated(error, uri) from error
@@ -42,7 +44,7 @@ def retry_while_busy(body: Callable[[], Result], uri: str, *, is_inside: bool, d
                 raise
             if time.monotonic() > deadline:
                 raise PairmillError(
-                    f"lake '{uri}': its catalog was busy for {SECONDS:.0f} s. See who writes "
-                    f"with `pairmill status`, wait for it and run again; nothing was lost. ({error})"
+                    f"lake '{uri}': its catalog was busy for {SECONDS:.0f} s. Wait for who writes (`pairmill status`) "
+                    f"or reads (a `pairmill sql` in a pager), or end it, and run again; nothing was lost. ({error})"
                 ) from error
         time.sleep(random.uniform(0.01, 0.05) * 2 ** min(attempt, doublings))

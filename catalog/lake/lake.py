@@ -173,6 +173,32 @@ class Lake:
         return self._run(once)
 
     @contextmanager
+    def one_snapshot(self) -> Iterator[None]:
+        """Read the tables at the current snapshot in the body, whatever is committed meanwhile; nothing is written.
+
+        For a few rows: see `pinned` for what is large. The lease row is still read as it is.
+        """
+
+        def begin() -> None:
+            try:
+                self.connection.execute("BEGIN")
+                self.connection.execute("SELECT id FROM ducklake_current_snapshot('lake')").fetchall()
+            except BaseException:
+                with suppress(duckdb.Error):
+                    self.connection.execute("ROLLBACK")
+                raise
+
+        with self._lock:
+            self._run(begin)
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                with suppress(duckdb.Error):
+                    self.connection.execute("ROLLBACK")
+
+    @contextmanager
     def pinned(self) -> Iterator[str]:
         """Pin reads to the current snapshot while others commit; yield the name of the attached catalog.
 

@@ -36,6 +36,7 @@ def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConne
     seal.check(location)
     nothing = PairmillError(f"there is no lake at '{location.uri}'. Check --lake, or make one with `pairmill run`.")
     if read_only and not location.on_postgres and not Path(location.metadata).is_file():
+        _refuse_orphaned(location)
         raise nothing
     if not read_only:
         check_new_place(location)
@@ -46,6 +47,7 @@ def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConne
     if metadata.has_lake():
         _attach(connection, location, read_only)
     elif read_only:
+        _refuse_orphaned(location)
         raise nothing
     else:
         with hold(metadata, location.uri, "-", "create the lake", WAIT_SECONDS):
@@ -59,10 +61,20 @@ def _refuse_to_orphan(connection: duckdb.DuckDBPyConnection, location: Location)
     """Raise PairmillError if there is data without its catalog: a new catalog would lack all of that data."""
     files = quoted(f"{location.data_path}main/**/*.parquet")
     if found := connection.execute(f"SELECT file FROM glob({files}) LIMIT 1").fetchall():
-        raise PairmillError(
-            f"lake '{location.uri}': there is data ({found[0][0]}), but its catalog {location.metadata} is missing or "
-            "empty. Put the catalog back from a copy, or make a new lake elsewhere; the data was not touched."
-        )
+        raise _orphaned(location, found[0][0])
+
+
+def _refuse_orphaned(location: Location) -> None:
+    """Raise PairmillError as `_refuse_to_orphan` does, where a reader finds no lake beside data on this machine."""
+    if not location.on_s3 and (file := next(Path(location.data_path, "main").rglob("*.parquet"), None)):
+        raise _orphaned(location, str(file))
+
+
+def _orphaned(location: Location, file: str) -> PairmillError:
+    return PairmillError(
+        f"lake '{location.uri}': there is data ({file}), but its catalog {location.metadata} is missing or "
+        "empty. Put the catalog back from a copy, or make a new lake elsewhere; the data was not touched."
+    )
 
 
 def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection:

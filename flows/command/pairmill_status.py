@@ -2,15 +2,16 @@
 
 import json
 from argparse import Namespace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from pairmill.catalog.ask import datasets, holdings
-from pairmill.catalog.ask.token_usage import by_step
+from pairmill.catalog.ask.token_usage import StepUsage, by_step
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.lake.lease_row import holder_of
+from pairmill.catalog.lake.lease_row import Holder, holder_of
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write import runs
 from pairmill.flows.command.terminal import console, shown, table
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
     from pairmill.catalog.recipe.recipe import Recipe
 
 RUNS = 5
+READS = 5  # of the lake's state, while runs begin and end
+
+
+@dataclass(frozen=True)
+class LakeState:
+    """One snapshot of a lake: rows by table, the newest version of each dataset, the last runs and their tokens."""
+
+    counts: dict[str, int]
+    newest: list[datasets.Dataset]
+    runs: list[runs.Run]
+    usage: list[StepUsage]
 
 
 def status(args: Namespace) -> int:
@@ -38,32 +50,47 @@ def status(args: Namespace) -> int:
 
 def _print_lake(lake: Lake, screen: Console) -> None:
     """Print the lake's row counts, datasets, lease and last runs."""
-    counts = [f"{n:,} {table}" for table, n in holdings.counts(lake).items()]
+    holder, state = _state(lake)
+    counts = [f"{n:,} {table}" for table, n in state.counts.items()]
     screen.print(f"[bold]lake {shown(lake.uri)}[/]  {', '.join(counts)}")
-    for dataset in _newest(lake):
+    for dataset in state.newest:
         screen.print(f"dataset  {shown(dataset)}  {dataset.n_pairs:,} pairs, {_time(dataset.created_at)}")
-    holder = holder_of(lake.metadata)
     writes = holder is not None and not holder.is_dead()
     left = f" (left behind by {shown(holder)})" if holder and not writes else ""
     screen.print(f"lease    {shown(holder)}" if writes else f"lease    free: nobody writes{left}")
     if holder and writes and holder.waiting:
         screen.print(f"now      {shown(holder.waiting)}")
-    for run in runs.latest(lake, RUNS):
+    for run in state.runs:
         killed = run.state == "running" and not (writes and holder and holder.run_id == run.run_id)
-        state = "killed" if killed else run.state
+        ended = "killed" if killed else run.state
         spent = f" in {(run.finished_at - run.started_at).total_seconds():.0f} s" if run.finished_at else ""
         said = f": {run.detail.splitlines()[0][:200]}" if run.detail else ""
         screen.print(
             f"run      {run.run_id}  {shown(f'{run.flow} {run.recipe}')}, {_time(run.started_at)}, "
-            f"{state}{spent}{shown(said)}"
+            f"{ended}{spent}{shown(said)}"
         )
-    _print_usage(lake, screen)
+    _print_usage(state.usage, screen)
 
 
-def _print_usage(lake: Lake, screen: Console) -> None:
+def _state(lake: Lake) -> tuple[Holder | None, LakeState]:
+    """Read the lease, and the rest at one snapshot.
+
+    Read again if a run begins or ends meanwhile: a run that has just begun would seem killed.
+    """
+    holder = holder_of(lake.metadata)
+    for _ in range(READS):
+        with lake.one_snapshot():
+            latest = runs.latest(lake, RUNS)
+            usage = by_step(lake, run_ids=tuple(run.run_id for run in latest)) if latest else []
+            state = LakeState(holdings.counts(lake), _newest(lake), latest, usage)
+        before, holder = holder, holder_of(lake.metadata)
+        if (before and before.token) == (holder and holder.token):
+            break
+    return holder, state
+
+
+def _print_usage(found: list[StepUsage], screen: Console) -> None:
     """Print the tokens and cost of generated texts in the last runs, if there are any."""
-    latest = tuple(run.run_id for run in runs.latest(lake, RUNS))
-    found = by_step(lake, run_ids=latest) if latest else []
     if not found:
         return
     texts = table("\ntexts made by these runs", ["run", "step"], ["texts", "tokens", "tokens/s", "retries", "cost"], [])

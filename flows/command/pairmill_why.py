@@ -32,7 +32,7 @@ IN_FULL = 1  # items printed in full; further items get a line each
 def why(args: Namespace) -> int:
     """Print all that the lake knows of ``args.item``. Raises PairmillError if the item is unknown."""
     screen = console()
-    with create_or_open(args.lake, read_only=True) as lake:
+    with create_or_open(args.lake, read_only=True) as lake, lake.one_snapshot():
         stored = _as_stored(args.item)
         found = _found(lake, stored)
         if not found and stored != args.item:  # a local file has the same name as a file in a source

@@ -10,6 +10,7 @@ from pairmill.catalog.pending.worklist import pending_vectors
 from pairmill.tasks.run.identity import Bound, bound
 from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.rows import measured, read_rows, score_rows, to_vectors
+from pairmill.tasks.run.scored import run_op
 from pairmill.tasks.run.session import Session
 
 
@@ -34,7 +35,7 @@ class ScoreVectors:
         rows = read_rows(item, [score.key, column], score.key)
         there = np.flatnonzero(rows[column].is_valid().to_numpy())
         vectors = to_vectors(rows[column].take(pa.array(there)))
-        found = measured(score, self.scorer.op({column: vectors}))
+        found = measured(score, run_op(self.scorer, {column: vectors}))
         values = {name: [None] * rows.num_rows for name in found}
         for name, numbers in found.items():
             for place, value in zip(there.tolist(), numbers, strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.tasks.out.html_report import template
-from pairmill.tasks.out.thumbnails import thumbnails
+from pairmill.tasks.out.thumbnails import NONE, thumbnails
 
 LONGEST = 2000  # characters shown of one caption
 
@@ -26,9 +26,7 @@ def write_strip(lake: Lake, recipe: Recipe, captions: list[dict[str, Any]], path
         prompt=captioner.prompt,
         max_tokens=captioner.max_tokens,
         statuses=dict(Counter(row["status"] for row in captions).most_common()),
-        captions=[
-            {**row, "text": row["text"][:LONGEST], "picture": pictures.get(row["sha256"], "")} for row in captions
-        ],
+        captions=[{**row, "text": row["text"][:LONGEST], **pictures.get(row["sha256"], NONE)} for row in captions],
     )
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     half = f"{path}.part"

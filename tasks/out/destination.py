@@ -16,8 +16,12 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import EXPORT_LISTS
 
 MANIFEST, PROGRESS = EXPORT_LISTS
-# Gives up after some 20 s without a response.
-_S3: dict[str, Any] = {"config_kwargs": {"connect_timeout": 5, "retries": {"total_max_attempts": 4}}}
+# botocore sends a request up to 3 times and s3fs repeats that up to S3_ROUNDS times, also for broken connections: a
+# silent server is given up after 3 minutes. With s3fs's own 5 rounds and 60 s it would take 20 minutes.
+_S3: dict[str, Any] = {
+    "config_kwargs": {"connect_timeout": 5, "read_timeout": 20, "retries": {"total_max_attempts": 3}}
+}
+S3_ROUNDS = 3
 # Looks like an address: `s3:/bucket`, `S3://bucket`, `gs://bucket`. A single letter would be a drive.
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/|s3:", re.IGNORECASE)
 _TROUBLE = (OSError, BotoCoreError, ClientError)
@@ -72,6 +76,8 @@ class Destination:
         self.uri = uri.rstrip("/") if is_s3 else os.path.abspath(os.path.expanduser(uri))
         self._filesystem, self._root = fsspec.core.url_to_fs(self.uri, **(_S3 if is_s3 else {}))
         self._is_local = not is_s3
+        if is_s3:
+            self._filesystem.retries = S3_ROUNDS
 
     @contextmanager
     def _explaining_errors(self, *expected: type[Exception]) -> Iterator[None]:
@@ -118,6 +124,7 @@ class Destination:
             file.close()
             os.remove(place)
         else:
+            self._filesystem.retries = 1  # an unreachable server has nothing to abort
             file.closed = True  # else fsspec closes the file when it is collected, which uploads the half of it
             file.discard()
 

@@ -17,7 +17,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.parts import RESERVED, Balance
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.tasks.out import charts
-from pairmill.tasks.out.thumbnails import thumbnails
+from pairmill.tasks.out.thumbnails import NONE, thumbnails
 
 PAIRS_SHOWN = 24
 _STEPS = {
@@ -149,7 +149,7 @@ def _gallery(lake: Lake, dataset: Dataset, seed: int) -> list[dict[str, Any]]:
     for pair in pairs:
         texts = [(pair[f"text{n}"], pair[f"similarity{n}"]) for n in (1, 2, 3)]
         pair["texts"] = [(text, similarity) for text, similarity in texts if text]
-        pair["picture"] = pictures.get(pair["sha256"], "")
+        pair.update(pictures.get(pair["sha256"], NONE))
         pair["is_link"] = (pair["raw_image_url"] or "").startswith(("https://", "http://"))
     return pairs
 

@@ -14,26 +14,33 @@ from pairmill.ops.image.decode import Decode
 from pairmill.tasks.run.payloads import payloads
 
 SIDE = 160  # pixels of the longer side; 24 thumbnails take some 150 KB
+NONE = {"picture": "", "lost": ""}
 
 
-def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, str]:
-    """Return data: URLs by sha256 for ``wanted`` (sha256, shard).
+def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, dict[str, str]]:
+    """Return, by sha256, a ``picture`` (data: URL, '' without one) for each of ``wanted`` (sha256, shard).
 
-    Images whose bytes are no longer at their source are left out. A shard is read up to its last wanted image. Raises
-    SourceError when a source cannot be reached.
+    ``lost`` is the quarantine reason of bytes that are damaged or no longer at their source, else ''.
+
+    A shard is read up to its last wanted image. Raises SourceError when a source cannot be reached.
     """
     keys: dict[str, list[str]] = defaultdict(list)
     for sha256, shard in wanted:
         keys[shard].append(sha256)
     paths = payload_paths(lake, "payloads", keys)
-    found: dict[str, str] = {}
+    found: dict[str, dict[str, str]] = {}
     for shard, shas in keys.items():
         for names, datas in payloads(WorkItem(shard, tuple(shas), paths.get(shard, ())), chunk=16):
-            shown = ((name, data) for name, data in zip(names, datas, strict=True) if not isinstance(data, Fault))
-            found |= {name: thumbnail(data) for name, data in shown}
+            found |= {name: _shown(data) for name, data in zip(names, datas, strict=True)}
             if found.keys() >= set(shas):
                 break
     return found
+
+
+def _shown(data: bytes | Fault) -> dict[str, str]:
+    if isinstance(data, Fault):
+        return NONE | {"lost": data.reason}
+    return NONE | {"picture": thumbnail(data)}
 
 
 def thumbnail(data: bytes) -> str:

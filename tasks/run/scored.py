@@ -1,15 +1,23 @@
 """Run declared scores over a batch in three phases: preprocessing on a CPU, model inference on the device, results."""
 
+import re
+import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.score import Score
 from pairmill.ops.batch import Batch
 from pairmill.ops.fault import Fault
+from pairmill.ops.models.model_digest import ModelError
 from pairmill.tasks.run.identity import Bound
 from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.payloads import CHUNK
-from pairmill.tasks.run.rows import measured, quarantine, score_rows
+from pairmill.tasks.run.rows import OWN, measured, quarantine, score_rows
+
+_OF_DEVICE = re.compile(r"OutOfMemory|out of memory|AcceleratorError|BrokenDevice|CUDA|ALLOC_FAILED")
 
 
 class PhasedOp(Protocol):
@@ -51,19 +59,55 @@ class Scored:
     of_models: list[tuple[Bound, Any]]
 
 
+def run_op(scorer: Bound, batch: Batch) -> Batch:
+    """Run an op without halves over ``batch``. Raises as `naming_package`."""
+    with naming_package(scorer.score):
+        return scorer.op(batch)
+
+
+@contextmanager
+def naming_package(score: Score) -> Iterator[None]:
+    """Turn what another package's op raises into a PairmillError that names the package, its line, and the remedy.
+
+    Without it a user gets a traceback of a program that is not theirs. What has a remedy of its own, no room, and a
+    device that broke are for others to see.
+    """
+    try:
+        yield
+    except (PairmillError, ModelError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        if score.package == OWN or _OF_DEVICE.search(f"{type(error).__name__}: {error}"):
+            raise
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise PairmillError(
+            f"package '{score.package}', score '{score.name}': its op failed ({said}; {at.filename}:{at.lineno}). "
+            "Update or uninstall the package."
+        ) from error
+
+
 def prepare(scorers: list[Bound], batch: Batch, keys: tuple[str, ...], good: list[int], bad: list[Fault]) -> Scored:
     """Run the scorers without a model over ``batch`` and prepare the models' inputs.
 
     ``batch`` has the rows at the positions ``good`` of ``keys``.
     """
-    found = {each.score.table: measured(each.score, each.op(batch)) for each in scorers if not each.score.model}
-    ready = [(each, _halves(each).prepare(batch)) for each in scorers if each.score.model]
+    found = {each.score.table: measured(each.score, run_op(each, batch)) for each in scorers if not each.score.model}
+    ready = []
+    for each in scorers:
+        if each.score.model:
+            with naming_package(each.score):
+                ready.append((each, _halves(each).prepare(batch)))
     return Scored(keys, good, bad, found, ready)
 
 
 def infer(ready: Scored) -> Scored:
     """Launch each model on its prepared input."""
-    return replace(ready, of_models=[(each, _halves(each).infer(given)) for each, given in ready.of_models])
+    begun = []
+    for each, given in ready.of_models:
+        with naming_package(each.score):
+            begun.append((each, _halves(each).infer(given)))
+    return replace(ready, of_models=begun)
 
 
 def fetch(running: Scored) -> Scored:
@@ -71,7 +115,8 @@ def fetch(running: Scored) -> Scored:
     found, bad = dict(running.found), list(running.bad)
     for each, given in running.of_models:
         counted = {name: range(len(running.good)) for name in each.score.reads}
-        columns = _halves(each).fetch(given)
+        with naming_package(each.score):
+            columns = _halves(each).fetch(given)
         faults: list[Fault | None] = columns.get("fault", [None] * len(running.good))
         found[each.score.table] = {
             name: [None if fault else value for value, fault in zip(values, faults, strict=True)]
@@ -106,7 +151,8 @@ def load(scorers: tuple[Bound, ...]) -> None:
     """Load the models of these scorers, if their ops have a ``load`` method."""
     for each in scorers:
         if each.score.model and hasattr(each.op, "load"):
-            each.op.load()  # type: ignore[attr-defined]
+            with naming_package(each.score):
+                each.op.load()  # type: ignore[attr-defined]
 
 
 def batch_size(scorers: list[Bound]) -> int:

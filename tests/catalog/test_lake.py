@@ -9,10 +9,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from pairmill.catalog.ask.sql_answer import LOCKED, answer
 from pairmill.catalog.lake import busy_retry, empty, schema
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.digest import file_stamp
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.metadata import Metadata
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import BadQuery, Damaged, NewerLake, PairmillError
 from pairmill.catalog.write import lease
@@ -197,6 +199,77 @@ def test_a_catalog_that_stays_locked_is_given_up_with_the_remedy(
         with pytest.raises(PairmillError, match=r"busy for 0 s.*pairmill status"):
             lake.retrying(locked)
         assert lake.query("SELECT 1") == [(1,)]
+
+
+@pytest.mark.parametrize("left", [None, b""])
+def test_a_reader_is_told_that_data_lost_its_catalog(tmp_path: Path, left: bytes | None) -> None:
+    """As a power cut may leave it; "make one with `pairmill run`" would be the wrong advice."""
+    place = tmp_path / "lake"
+    with opened_new(place) as lake, lease.writing(lake, "run", "work") as writer:
+        writer.commit([partition(lake, "p", ["a"], writer.begin("step"))])
+    (place / "catalog.sqlite.seal").unlink()
+    (place / "catalog.sqlite").unlink()
+    if left is not None:
+        (place / "catalog.sqlite").write_bytes(left)
+    for read_only in (True, False):
+        with pytest.raises(PairmillError, match=r"there is data .*/main/.*catalog.sqlite is missing.*Put the catalog"):
+            create_or_open(place, read_only)
+
+
+def test_a_full_disk_that_duckdb_calls_a_runtime_error_is_told(tmp_path: Path) -> None:
+    with opened_new(tmp_path / "lake") as lake:
+
+        def full() -> None:
+            raise RuntimeError('Failed to execute query "PRAGMA journal_mode=wal": disk I/O error')
+
+        def wrong() -> None:
+            raise RuntimeError("a fault of the program")
+
+        with pytest.raises(PairmillError, match=r"disk is full, or fails. Free some space and run again"):
+            lake.retrying(full)
+        with pytest.raises(RuntimeError, match=r"a fault of the program"):
+            lake.retrying(wrong)
+
+
+@pytest.fixture
+def _short_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB gives a lock up at once, not after 5 s."""
+    attach = Metadata._attach
+    monkeypatch.setattr(Metadata, "_attach", lambda self, options: attach(self, f"{options}, BUSY_TIMEOUT 10"))
+
+
+def test_a_writer_waits_for_a_reader_whose_rows_are_not_taken_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _short_locks: None
+) -> None:
+    """A reader of a closed catalog holds its journal: who writes cannot begin another one meanwhile."""
+    opened_new(tmp_path / "lake").close()
+    reader = create_or_open(tmp_path / "lake", read_only=True)
+    rows = answer(reader, "SELECT range, (SELECT count(*) FROM images) FROM range(10_000_000)")[1]
+    assert next(rows) == (0, 0)
+    waits: list[float] = []
+    monkeypatch.setattr(busy_retry.time, "sleep", lambda seconds: (waits.append(seconds), reader.close()))
+    with create_or_open(tmp_path / "lake") as lake:
+        assert waits and lake.query("SELECT count(*) FROM images") == [(0,)]
+
+
+def test_a_reader_that_never_ends_is_named_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _short_locks: None
+) -> None:
+    opened_new(tmp_path / "lake").close()
+    monkeypatch.setattr(busy_retry, "SECONDS", 0.1)
+    with create_or_open(tmp_path / "lake", read_only=True) as reader:
+        rows = answer(reader, "SELECT range, (SELECT count(*) FROM images) FROM range(10_000_000)")[1]
+        assert next(rows) == (0, 0)
+        with pytest.raises(PairmillError, match=r"catalog was busy.*`pairmill sql` in a pager"):
+            create_or_open(tmp_path / "lake")
+
+
+def test_a_statement_that_meets_a_lock_is_asked_again(tmp_path: Path) -> None:
+    """As DuckDB says it where another process closes the lake for longer than its 5 s."""
+    failing = f"SELECT CASE WHEN nextval('tries') < 3 THEN error('{LOCKED}') ELSE 'found' END"
+    with opened_new(tmp_path / "lake") as lake:
+        lake.execute("CREATE TEMP SEQUENCE tries")
+        assert [*answer(lake, failing)[1]] == [("found",)]
 
 
 def test_a_lake_of_a_newer_schema_is_refused_untouched(tmp_path: Path) -> None:

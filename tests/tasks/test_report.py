@@ -126,6 +126,16 @@ def test_the_gallery_is_drawn_by_the_hash_of_the_ids_and_each_pair_has_its_own_p
         assert "A coloured field." in text(pair) and "field" in text(pair)
 
 
+def test_a_picture_whose_bytes_are_damaged_is_said_to_be(tmp_path: Path):
+    published(tmp_path / "lake", pictures=2, image_rules=())
+    file = next(f for f in (tmp_path / "lake").rglob("payloads/**/*.parquet") if picture(0) in f.read_bytes())
+    whole = file.read_bytes()
+    at = whole.index(picture(0)) + 60
+    file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    pairs = reported(tmp_path).get_element_by_id("pairs").findall(".//article")
+    assert sorted(text(pair.find_class("picture")[0]) for pair in pairs) == ["", "no picture: damaged"]
+
+
 def test_a_thumbnail_is_a_small_jpeg_and_none_for_what_does_not_decode():
     data = base64.b64decode(thumbnail(picture(29)).removeprefix("data:image/jpeg;base64,"))
     with Image.open(io.BytesIO(data)) as image:

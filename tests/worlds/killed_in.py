@@ -3,6 +3,11 @@
 ``lease``: the run has the lease and is about to cut. ``publish``: its version is written but not committed.
 ``digests``: a version is committed, but the stamps of its files are not recorded. ``seal``: the catalog has changed and
 its seal is half written. ``export``: one file is finished; the second is written but not yet renamed to its final name.
+
+In a recaption: ``registered``: the first captions' files are registered but not committed. ``captioned``: only they are
+committed. ``mark``: the folder of the export is empty. ``sample``: its second tar breaks off. ``list``: its second tar
+is written but not listed. ``record``: all tars are written but not recorded in the lake. ``manifest``: they are
+recorded, and the folder has no manifest.
 """
 
 import os
@@ -10,15 +15,20 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from pairmill.catalog.lake import seal
 from pairmill.catalog.lake.checksums import Checksums
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.write import commit
 from pairmill.flows.command.cli import main
 from pairmill.tasks import publish
-from pairmill.tasks.out import export
+from pairmill.tasks.generate import caption_all
+from pairmill.tasks.out import caption_export, export, webdataset_tars
 from tests.worlds.line import kill
 
 STATES = ("lease", "publish", "digests", "seal", "export")
+CAPTION_STATES = ("registered", "captioned", "mark", "sample", "list", "record", "manifest")
 TAR_ROWS = 10
+FIRST, FIRST_ITEM = 8, 4  # of 40 pictures: some are first, most are not
 
 
 def killing(is_there: Callable[..., bool], call: Callable[..., Any], after: bool = False) -> Callable[..., Any]:
@@ -36,15 +46,25 @@ def killing(is_there: Callable[..., bool], call: Callable[..., Any], after: bool
     return called
 
 
+def at_call(n: int, ending: str = "") -> Callable[..., bool]:
+    """Whether this is the ``n``-th call; with ``ending``, of those whose second argument ends so."""
+    calls = 0
+
+    def counted(*arguments: Any) -> bool:
+        nonlocal calls
+        counts = not ending or str(arguments[1]).endswith(ending)
+        calls += counts
+        return counts and calls == n
+
+    return counted
+
+
 def arm(state: str) -> None:
     """Patch this process so that it is killed while ``state`` is written."""
-    tars = 0
-
-    def is_second_tar(_: str, to: str) -> bool:
-        nonlocal tars
-        tars += str(to).endswith(".tar")
-        return tars == 2
-
+    export.TAR_ROWS, caption_all.FIRST, caption_all.FIRST_ITEM = TAR_ROWS, FIRST, FIRST_ITEM
+    if state in CAPTION_STATES:
+        arm_recaption(state)
+        return
     if state == "lease":
         publish.cut = killing(lambda *_: True, publish.cut)
     elif state == "publish":
@@ -54,10 +74,32 @@ def arm(state: str) -> None:
     elif state == "seal":
         os.replace = killing(lambda _, to: str(to).endswith(".seal"), os.replace)
     else:
-        export.TAR_ROWS = TAR_ROWS
-        os.replace = killing(is_second_tar, os.replace)
+        os.replace = killing(at_call(2, ".tar"), os.replace)
+
+
+def arm_recaption(state: str) -> None:
+    """The same for the states of a recaption."""
+
+    def has_captions(_: Any, manifests: list[Any], *__: Any) -> bool:
+        return any(manifest.table == "captions" for manifest in manifests)
+
+    if state == "registered":
+        commit._insert_partitions = killing(has_captions, commit._insert_partitions, after=True)
+    elif state == "captioned":
+        Checksums.add = killing(lambda _, digests: any("/captions/" in path for path in digests), Checksums.add)
+    elif state == "mark":
+        os.replace = killing(at_call(1, ".pairmill"), os.replace)
+    elif state == "sample":
+        webdataset_tars._add_sample = killing(at_call(TAR_ROWS + 3), webdataset_tars._add_sample)
+    elif state == "list":
+        os.replace = killing(at_call(3, "progress.json"), os.replace)  # the first lists nothing
+    elif state == "record":
+        caption_export.caption_rows.record = killing(lambda *_: True, caption_export.caption_rows.record)
+    else:
+        os.replace = killing(at_call(1, "manifest.json"), os.replace)
 
 
 if __name__ == "__main__":
+    seal.SHARE = 0  # on a busy machine a short sealing takes long, and the last changes would go without
     arm(sys.argv[1])
     sys.exit(main(sys.argv[2:]))

@@ -1,4 +1,7 @@
-"""A proxy on loopback with injected failures: error statuses, delays, dropped connections."""
+"""A proxy on loopback with injected failures: error statuses, delays, silence, dropped connections.
+
+If a response is cut off ("cut"), the server may have received the whole request; after "reset" it received nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import http.client
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from time import sleep
@@ -15,6 +18,7 @@ from urllib.parse import urlsplit
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 SLOW_SECONDS = 0.2
 ILLS = ("500", "503", "reset", "cut", "slow")
+SILENT_SECONDS = 5.0
 
 
 class Unwell:
@@ -23,14 +27,28 @@ class Unwell:
     def __init__(self, share: float, seed: int) -> None:
         self.share, self._chance, self._lock = share, random.Random(seed), threading.Lock()
         self.done: Counter[str] = Counter()
+        self.after = 0  # so many requests are well in any case
+        self.over = threading.Event()
         self.address = ""
+        self.page = 0  # so many keys a page of a listing; 0: as many as S3 gives
+        self.before_page: Callable[[int], object] = lambda n: None  # called before page ``n`` of a listing, from 1
+        self._n_pages = 0
 
     def ill(self) -> str:
         """Draw the failure of the next request, 'well' for none."""
         with self._lock:
-            found = self._chance.choice(ILLS) if self._chance.random() < self.share else "well"
+            is_ill = self.done.total() >= self.after and self._chance.random() < self.share
+            found = self._chance.choice(ILLS) if is_ill else "well"
             self.done[found] += 1
             return found
+
+    def asked_as(self, path: str) -> str:
+        """What the server behind is asked: of a listing one small page."""
+        if not self.page or "list-type=2" not in path:
+            return path
+        self._n_pages = self._n_pages + 1 if "continuation-token" in path else 1
+        self.before_page(self._n_pages)
+        return f"{path}&max-keys={self.page}"
 
     @property
     def n_failed(self) -> int:
@@ -49,6 +67,7 @@ def unwell(behind: str, share: float, seed: int = 1) -> Iterator[Unwell]:
     try:
         yield state
     finally:
+        state.over.set()
         server.shutdown()
         server.server_close()
 
@@ -62,8 +81,10 @@ def _handler(state: Unwell, behind: str) -> type[BaseHTTPRequestHandler]:
         wbufsize = -1
 
         def do_GET(self) -> None:
+            self._body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             ill = state.ill()
-            if ill == "reset":
+            if ill in ("reset", "silent"):
+                state.over.wait(SILENT_SECONDS if ill == "silent" else 0)
                 self.close_connection = True
             elif ill in ("500", "503"):
                 self._answer(int(ill), [("Content-Type", "application/xml")], SLOW_DOWN if ill == "503" else b"")
@@ -71,12 +92,18 @@ def _handler(state: Unwell, behind: str) -> type[BaseHTTPRequestHandler]:
                 sleep(SLOW_SECONDS if ill == "slow" else 0)
                 self._pass_on(ill == "cut")
 
-        do_HEAD = do_GET
+        do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
+
+        def handle_expect_100(self) -> bool:
+            going_on = super().handle_expect_100()
+            self.wfile.flush()  # it waits for that before it sends its body
+            return going_on
 
         def _pass_on(self, cut: bool) -> None:
             if not hasattr(local, "connection"):
                 local.connection = http.client.HTTPConnection(behind)
-            local.connection.request(self.command, self.path, headers=dict(self.headers))
+            headers = {name: value for name, value in self.headers.items() if name != "Expect"}
+            local.connection.request(self.command, state.asked_as(self.path), self._body or None, headers)
             answer = local.connection.getresponse()
             body = answer.read()
             size = answer.headers.get("Content-Length", "0")
