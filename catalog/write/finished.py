@@ -7,14 +7,15 @@ of every copy of the catalog. Its rows may be deleted at any time; that costs on
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.metadata import FINISHED, FINISHED_TABLE
-from pairmill.catalog.write.lease import Writer
+
+if TYPE_CHECKING:
+    from pairmill.catalog.write.lease import Writer  # Arrow, 0.1 CPU s, which who only asks does without
 
 KEPT = 100
 # Tables that say what was done and that no work list and no cut reads: a run that finds nothing writes into two.
@@ -34,26 +35,32 @@ class Finished:
     notes: tuple[str, ...] = ()
 
 
-def remember(writer: Writer, finished: Finished) -> None:
-    """Remember a completed run with the state of the lake, in place of one that was asked the same. Call it last, under
-    the lease. Raises LeaseLost, and Damaged, since an answer would hide a damaged file."""
+def remember(writer: "Writer", *finished: Finished) -> None:
+    """Remember a completed run, by each way to ask for it, with the state of the lake; in place of what was asked the
+    same. Call it last, under the lease. Raises LeaseLost, and Damaged, since an answer would hide a damaged file."""
+    import pyarrow as pa
+
     for table in sorted(writer.lake.tables):  # those of a copy that the run did not read have no stamp on record yet
         writer.lake.check_files(table)
     metadata, now = writer.lake.metadata, datetime.now(UTC).isoformat()
-    row = {
-        "asked": finished.asked,
-        "inputs": finished.inputs,
-        "state": state(writer.lake),
-        "dataset": finished.dataset,
-        "version": finished.version,
-        "notes": json.dumps(finished.notes),
-        "run_id": writer.run_id,
-        "finished": now,
-    }
+    found = state(writer.lake)
+    rows = [
+        {
+            "asked": each.asked,
+            "inputs": each.inputs,
+            "state": found,
+            "dataset": each.dataset,
+            "version": each.version,
+            "notes": json.dumps(each.notes),
+            "run_id": writer.run_id,
+            "finished": now,
+        }
+        for each in finished
+    ]
     writer.check()  # after the state was read: what another holder does later has another state
     if not metadata.has_finished():
         metadata.write(FINISHED_TABLE)
-    metadata.replace(FINISHED, "asked", pa.Table.from_pylist([row]))
+    metadata.replace(FINISHED, "asked", pa.Table.from_pylist(rows))
     newest = f"SELECT asked FROM {FINISHED} ORDER BY finished DESC LIMIT {KEPT}"
     if metadata.read(f"SELECT count(*) FROM {FINISHED}")[0][0] > KEPT:
         metadata.write(f"DELETE FROM {FINISHED} WHERE asked NOT IN ({newest})")

@@ -51,6 +51,13 @@ class Decode:
     version: int = 2
 
     def __call__(self, data: bytes) -> np.ndarray | Fault:
+        return self._decoded(data, self._resize)
+
+    def preview(self, data: bytes) -> np.ndarray | Fault:
+        """Decode for the eye: resized by Pillow, without torch, which takes 3 CPU s to import."""
+        return self._decoded(data, self._resize_by_pillow)
+
+    def _decoded(self, data: bytes, resize: Callable[[np.ndarray, tuple[int, int]], np.ndarray]) -> np.ndarray | Fault:
         header = inspect(data, self.max_pixels, self.max_bytes)
         if isinstance(header, Fault):
             return header
@@ -65,7 +72,7 @@ class Decode:
         # Of other formats than JPEG the first frame may not fill the canvas.
         whole = (stored.height, stored.width) if header.format == "jpeg" else pixels.shape[:2]
         orientation = 1 if header.format == "tiff" else stored.orientation  # Pillow has turned a TIFF already
-        return np.ascontiguousarray(upright(self._resize(pixels, whole), orientation))
+        return np.ascontiguousarray(upright(resize(pixels, whole), orientation))
 
     def _jpeg(self, data: bytes, stored: StoredSize) -> np.ndarray | None:
         """Decode strictly (libjpeg otherwise fills what is missing with gray); None for CMYK, which Pillow must do."""
@@ -101,6 +108,11 @@ class Decode:
             scales = _scales(8 * pixels.shape[0] // whole[0], inner(*whole, self.max_aspect), size)
         small = torch.nn.functional.interpolate(planes, None if scales else size, scales, "bicubic", antialias=True)
         return small[0].permute(1, 2, 0).numpy()[: size[0], : size[1]]
+
+    def _resize_by_pillow(self, pixels: np.ndarray, whole: tuple[int, int]) -> np.ndarray:
+        height, width = target(*inner(*whole, self.max_aspect), self.side)
+        centre = Image.fromarray(np.ascontiguousarray(_centre(pixels, self.max_aspect)))
+        return np.asarray(centre.resize((width, height), Image.Resampling.BICUBIC))
 
 
 def _scales(eighths: int, whole: tuple[int, int], size: tuple[int, int]) -> list[float]:

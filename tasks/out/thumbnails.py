@@ -37,7 +37,7 @@ def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, str]:
 
 def thumbnail(data: bytes) -> str:
     """Make a JPEG data: URL with the longer side at most SIDE pixels; '' when ``data`` does not decode."""
-    pixels = Decode(side=SIDE, mode="scaled")(data)
+    pixels = Decode(side=SIDE, mode="scaled").preview(data)
     if isinstance(pixels, Fault):
         return ""
     image, out = Image.fromarray(pixels), io.BytesIO()
