@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.lake.opening import OPENING_ERRORS, create_or_open
 from pairmill.catalog.recipe.recipe import Recipe
@@ -18,10 +18,11 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.finished import Finished, recall, remember
 from pairmill.flows.outcome import Outcome, outcome_in
 from pairmill.flows.run_inputs import inputs_digest
-from pairmill.flows.settings import Compute
 
-if TYPE_CHECKING:  # a skipped run imports neither
+if TYPE_CHECKING:  # a skipped run imports none of them
     from pairmill.catalog.cut.publication import Published
+    from pairmill.catalog.lake.lake import Lake
+    from pairmill.flows.settings import Compute
     from pairmill.tasks.run.session import Session
 
 
@@ -42,11 +43,28 @@ class RunRequest:
     inputs: str
 
 
-def ask(recipe: Recipe, sources: Sequence[str], compute: Compute, notes: Sequence[str]) -> RunRequest:
+def ask(recipe: Recipe, sources: Sequence[str], compute: "Compute", notes: Sequence[str]) -> RunRequest:
     """Build the request of a `pairmill run`, to compare with completed runs; ``notes`` are those on its recipe."""
-    parts = [recipe.record(), list(sources), compute.model_dump(mode="json"), list(notes)]
-    asked = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    asked = _digest([recipe.record(), list(sources), compute.model_dump(mode="json"), list(notes)])
     return RunRequest(recipe, tuple(sources), asked, inputs_digest(recipe, sources))
+
+
+def _digest(parts: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def asked_of_pending(recipe: Recipe) -> str:
+    """Return the request digest of `pairmill status`: would a run of the recipe, on any machine, find work?"""
+    return _digest(["pending", recipe.record()])
+
+
+def notes_if_nothing_is_pending(lake: "Lake", recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the notes that last of the recipe's last run if it left nothing to do; None if something may be pending.
+
+    Only the sources' places count, not how they are named, nor where and with what workers the run was.
+    """
+    found = recall(lake, asked_of_pending(recipe))
+    return found.notes if found and found.inputs and found.inputs == inputs_digest(recipe, sources) else None
 
 
 def answer(question: RunRequest, uri: str) -> tuple[Outcome, list[str]] | None:
@@ -69,6 +87,9 @@ def answer(question: RunRequest, uri: str) -> tuple[Outcome, list[str]] | None:
 def keep(question: RunRequest, session: "Session", published: "Published") -> None:
     """Record the result of a completed run, unless an input has changed since the run began."""
     if question.inputs and question.inputs == inputs_digest(question.recipe, question.sources):
-        found = Finished(question.asked, question.inputs, published.name, published.version, session.lasting_notes)
+        dataset = (published.name, published.version, session.lasting_notes)
+        found = [
+            Finished(asked, question.inputs, *dataset) for asked in (question.asked, asked_of_pending(question.recipe))
+        ]
         with suppress(PairmillError, *OPENING_ERRORS):  # the run is complete; without a record the next run just runs
-            remember(session.writer, found)
+            remember(session.writer, *found)

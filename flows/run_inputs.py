@@ -54,8 +54,9 @@ def _lines(recipe: Recipe, sources: Sequence[str]) -> Iterator[str]:
         yield from _stamps(_model_folder(spec))
     if os.path.isfile(recipe.words.counts):
         yield file_stamp(recipe.words.counts)
-    for uri in sources:
-        yield from _listing(uri)
+    for format, tree in sorted(map(_tree, sources), key=lambda found: (found[0], found[1].place)):
+        yield f"{format}:{tree.place}"
+        yield from _listing(tree)
 
 
 def _stamps(folder: Path) -> Iterator[str]:
@@ -103,10 +104,8 @@ def _model_folder(spec: str) -> Path:
     raise _Unknown
 
 
-def _listing(uri: str) -> Iterator[str]:
+def _listing(tree: LocalTree) -> Iterator[str]:
     """Yield a source as ingest lists it, without opening files: each file's path, size and etag, and each fault."""
-    tree = _tree(uri)
-    yield f"{uri} {tree.place}"
     files = FileTable()
     for fault in tree.list_into(files):
         yield f"{fault.item} {fault.reason} {fault.detail}"
@@ -114,15 +113,16 @@ def _listing(uri: str) -> Iterator[str]:
         yield f"{entry.path} {entry.size} {entry.etag}"
 
 
-def _tree(uri: str) -> LocalTree:
+def _tree(uri: str) -> tuple[str, LocalTree]:
     """Open a local source as `open_source` does, without importing the readers of all formats.
 
-    Raises _Unknown for a source that is not local, SourceError for one that is missing.
+    Returns the format prefix of its name ('' for none) and the tree. Raises _Unknown for a source that is not local,
+    SourceError for one that is missing.
     """
     if "://" in uri or "${" in uri:
         raise _Unknown
     format, colon, place = uri.partition(":")
     if os.path.exists(uri) or not colon or not _FORMAT.fullmatch(format):
-        place = uri
+        format, place = "", uri
     there = os.path.exists(place) or not (ROOT / place).exists()
-    return local_tree(place if there else str(ROOT / place))
+    return format, local_tree(place if there else str(ROOT / place))

@@ -1,7 +1,7 @@
-"""Compute histograms of a dataset version's scores in SQL, with two passes over the columns of each histogram."""
+"""Compute histograms of a dataset version's scores in SQL, with two passes over the columns of each table."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pairmill.catalog.lake.lake import Lake
@@ -54,11 +54,14 @@ def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
         ("image", plan.image_checks, plan.image_tables),
         ("sentence", plan.sentence_checks, plan.sentence_tables),
     ):
-        for quantity in _wanted([check for check in checks if check.name != "readable"], tables):
-            source = _source(plan, quantity, kind, tables, upto)
-            drawn = _histogram(lake, source, quantity, kind)
-            if drawn is not None:
-                found.append(replace(drawn, n_near=_near(lake, source, quantity, tables)))
+        wanted = _wanted([check for check in checks if check.name != "readable"], tables)
+        by_source: dict[str, list[int]] = {}
+        for place, quantity in enumerate(wanted):
+            by_source.setdefault(_source(plan, quantity, kind, tables, upto), []).append(place)
+        drawn: dict[int, Histogram] = {}
+        for source, places in by_source.items():
+            drawn |= _histograms(lake, source, {place: wanted[place] for place in places}, kind, tables)
+        found += [drawn[place] for place in sorted(drawn)]
     return found
 
 
@@ -112,34 +115,74 @@ def _base(kind: str, quantity: Quantity, upto: int) -> str:
     return f"SELECT * FROM {'images' if of_occurrence else 'image_content'} WHERE commit <= {upto}"
 
 
-def _histogram(lake: Lake, source: str, quantity: Quantity, kind: str) -> Histogram | None:
-    """Compute one histogram of the SQL ``source``; None if no value is finite."""
-    values = f"SELECT try_cast(q AS DOUBLE) AS q, typeof(q) AS t FROM (SELECT ({quantity.sql}) AS q FROM ({source}))"
-    n_all, n, low, high, tails, sql_type = lake.query(
-        f"SELECT count(*), count(q) FILTER (isfinite(q)), min(q) FILTER (isfinite(q)), max(q) FILTER (isfinite(q)), "
-        f"approx_quantile(q, [{TAIL}, {1 - TAIL}]) FILTER (isfinite(q)), any_value(t) FROM ({values})"
-    )[0]
-    if not n:
-        return None
-    whole = "INT" in sql_type
-    start, width, n_bins = bins(quantity, (low, high), _axis(low, high, tails, whole), whole)
-    place = f"CAST(greatest(0, least({n_bins - 1}, floor((q - {start!r}) / {width!r}))) AS INTEGER)"
-    found = dict(lake.query(f"SELECT {place} AS bin, count(*) FROM ({values}) WHERE isfinite(q) GROUP BY bin"))
-    counts = tuple(found.get(bin, 0) for bin in range(n_bins))
-    end = start + n_bins * width
-    beyond = high >= end if whole else high > end + 1e-9 * width
-    return Histogram(quantity, kind, start, width, counts, n, n_all - n, whole, low < start, beyond, low, high)
+def _histograms(
+    lake: Lake, source: str, wanted: Mapping[int, Quantity], kind: str, tables: Sequence[ScoreColumns]
+) -> dict[int, Histogram]:
+    """Compute the histograms of all quantities of the SQL ``source`` in two statements.
+
+    Quantities without a finite value are left out. ``n_near`` counts a model's values that a repeat may move across a
+    threshold; it is 0 for other scores.
+    """
+    columns = ", ".join(f"({quantity.sql}) AS raw_{n}" for n, quantity in wanted.items())
+    typed = ", ".join(f"try_cast(raw_{n} AS DOUBLE) AS q_{n}, typeof(raw_{n}) AS t_{n}" for n in wanted)
+    values = f"SELECT {typed} FROM (SELECT {columns} FROM ({source}))"
+    drawn = _ranges(lake, values, wanted, kind)
+    if not drawn:
+        return {}
+    sql = ", ".join(
+        f"histogram(CASE WHEN isfinite(q_{n}) THEN {_bin(f'q_{n}', each)} END), "
+        f"count(*) FILTER (isfinite(q_{n}) AND ({_is_near(f'q_{n}', _near_edges(each.quantity, tables))}))"
+        for n, each in drawn.items()
+    )
+    found = iter(lake.query(f"SELECT {sql} FROM ({values})")[0])
+    for n, each in drawn.items():
+        by_bin, n_near = next(found), next(found)
+        counts = tuple(by_bin.get(bin, 0) for bin in range(len(each.counts)))
+        drawn[n] = replace(each, counts=counts, n_near=n_near)
+    return drawn
 
 
-def _near(lake: Lake, source: str, quantity: Quantity, tables: Sequence[ScoreColumns]) -> int:
-    """Count a model's values in the SQL ``source`` that a repeat may move across a threshold; 0 for other scores."""
+def _ranges(lake: Lake, values: str, wanted: Mapping[int, Quantity], kind: str) -> dict[int, Histogram]:
+    """Compute the axes of histograms, with empty bins; quantities without a finite value are left out."""
+    asked = ", ".join(
+        f"count(q_{n}) FILTER (isfinite(q_{n})), min(q_{n}) FILTER (isfinite(q_{n})), "
+        f"max(q_{n}) FILTER (isfinite(q_{n})), "
+        f"approx_quantile(q_{n}, [{TAIL}, {1 - TAIL}]) FILTER (isfinite(q_{n})), any_value(t_{n})"
+        for n in wanted
+    )
+    n_all, *rest = lake.query(f"SELECT count(*), {asked} FROM ({values})")[0]
+    found = {}
+    for (place, quantity), at in zip(wanted.items(), range(0, len(rest), 5), strict=True):
+        n, low, high, tails, sql_type = rest[at : at + 5]
+        if not n:
+            continue
+        whole = "INT" in sql_type
+        start, width, n_bins = bins(quantity, (low, high), _axis(low, high, tails, whole), whole)
+        end = start + n_bins * width
+        beyond = high >= end if whole else high > end + 1e-9 * width
+        empty = (0,) * n_bins
+        found[place] = Histogram(
+            quantity, kind, start, width, empty, n, n_all - n, whole, low < start, beyond, low, high
+        )
+    return found
+
+
+def _bin(value: str, drawn: Histogram) -> str:
+    """Return SQL for the number of the bin that holds ``value``."""
+    last = len(drawn.counts) - 1
+    return f"CAST(greatest(0, least({last}, floor(({value} - {drawn.start!r}) / {drawn.width!r}))) AS INTEGER)"
+
+
+def _is_near(value: str, edges: Sequence[float]) -> str:
+    """Return SQL that tests whether a repeat may move ``value`` across one of the thresholds ``edges``."""
+    return " OR ".join(f"abs({value} - {edge!r}) <= {REPEAT * max(1.0, abs(edge))!r}" for edge in edges) or "false"
+
+
+def _near_edges(quantity: Quantity, tables: Sequence[ScoreColumns]) -> list[float]:
+    """Return the thresholds of a quantity that a model measures: the values of a repeat differ a little."""
     read = [table for table in tables if not set(quantity.columns).isdisjoint(table.columns)]
     edges = [edge for edge in (quantity.low, quantity.high) if edge is not None]
-    if not edges or max((table.stage for table in read), default=Stage.INGEST) < Stage.LANGUAGE:
-        return 0
-    near = " OR ".join(f"abs(q - {edge!r}) <= {REPEAT * max(1.0, abs(edge))!r}" for edge in edges)
-    rows = f"SELECT try_cast({quantity.sql} AS DOUBLE) AS q FROM ({source})"
-    return lake.query(f"SELECT count(*) FROM ({rows}) WHERE isfinite(q) AND ({near})")[0][0]
+    return edges if max((table.stage for table in read), default=Stage.INGEST) >= Stage.LANGUAGE else []
 
 
 def _axis(low: float, high: float, tails: Sequence[float], whole: bool) -> tuple[float, float]:

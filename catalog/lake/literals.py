@@ -7,6 +7,7 @@ that read a lake need no pandas, so numbers and texts, which are nearly all para
 import math
 import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 LONGEST_LIST = 1_000  # parsing a million literals takes longer than importing pandas
@@ -43,6 +44,8 @@ def _literal(value: Any) -> str | None:
         return f"({value!r}::DOUBLE)"
     if isinstance(value, str) and "\0" not in value and _is_encodable(value):
         return quoted(value)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return f"'{value.isoformat()}'::TIMESTAMPTZ"
     if isinstance(value, list | tuple) and 0 < len(value) <= LONGEST_LIST and {*map(type, value)} in ({str}, {int}):
         each = [_literal(text) for text in value]
         return None if None in each else f"[{', '.join(map(str, each))}]"

@@ -7,14 +7,15 @@ alike, and part of every copy of the catalog. Its rows may be deleted at any tim
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.metadata import FINISHED, FINISHED_TABLE
-from pairmill.catalog.write.lease import Writer
+
+if TYPE_CHECKING:
+    from pairmill.catalog.write.lease import Writer  # imports Arrow, 0.1 CPU s, which a lookup does not need
 
 KEPT = 100
 # Tables that record what was done and that no work list and no cut reads; a run that finds no work writes into two of
@@ -38,8 +39,8 @@ class Finished:
     notes: tuple[str, ...] = ()
 
 
-def remember(writer: Writer, finished: Finished) -> None:
-    """Cache a completed run with the state of the lake, replacing a run with the same request.
+def remember(writer: "Writer", *finished: Finished) -> None:
+    """Cache a completed run under each of its requests with the state of the lake; replace equal requests.
 
     Call this last, under the lease.
 
@@ -47,24 +48,30 @@ def remember(writer: Writer, finished: Finished) -> None:
         LeaseLost: Another process took the lease over.
         Damaged: A file of the lake is damaged; a cached result would hide that.
     """
+    import pyarrow as pa
+
     # in a copied lake, the files of tables that the run did not read have no recorded stamp yet
     for table in sorted(writer.lake.tables):
         writer.lake.check_files(table)
     metadata, now = writer.lake.metadata, datetime.now(UTC).isoformat()
-    row = {
-        "asked": finished.asked,
-        "inputs": finished.inputs,
-        "state": state(writer.lake),
-        "dataset": finished.dataset,
-        "version": finished.version,
-        "notes": json.dumps(finished.notes),
-        "run_id": writer.run_id,
-        "finished": now,
-    }
+    found = state(writer.lake)
+    rows = [
+        {
+            "asked": each.asked,
+            "inputs": each.inputs,
+            "state": found,
+            "dataset": each.dataset,
+            "version": each.version,
+            "notes": json.dumps(each.notes),
+            "run_id": writer.run_id,
+            "finished": now,
+        }
+        for each in finished
+    ]
     writer.check()  # after reading the state: changes by a later lease holder lead to another state
     if not metadata.has_finished():
         metadata.write(FINISHED_TABLE)
-    metadata.replace(FINISHED, "asked", pa.Table.from_pylist([row]))
+    metadata.replace(FINISHED, "asked", pa.Table.from_pylist(rows))
     newest = f"SELECT asked FROM {FINISHED} ORDER BY finished DESC LIMIT {KEPT}"
     if metadata.read(f"SELECT count(*) FROM {FINISHED}")[0][0] > KEPT:
         metadata.write(f"DELETE FROM {FINISHED} WHERE asked NOT IN ({newest})")

@@ -55,6 +55,13 @@ class Decode:
 
     def __call__(self, data: bytes) -> np.ndarray | Fault:
         """Decode one encoded image."""
+        return self._decoded(data, self._resize)
+
+    def preview(self, data: bytes) -> np.ndarray | Fault:
+        """Decode one image for display: resized by Pillow, because torch takes 3 CPU s to import."""
+        return self._decoded(data, self._resize_by_pillow)
+
+    def _decoded(self, data: bytes, resize: Callable[[np.ndarray, tuple[int, int]], np.ndarray]) -> np.ndarray | Fault:
         header = inspect(data, self.max_pixels, self.max_bytes)
         if isinstance(header, Fault):
             return header
@@ -69,7 +76,7 @@ class Decode:
         # In other formats than JPEG the first frame may not fill the canvas.
         whole = (stored.height, stored.width) if header.format == "jpeg" else pixels.shape[:2]
         orientation = 1 if header.format == "tiff" else stored.orientation  # Pillow has already rotated a TIFF
-        return np.ascontiguousarray(upright(self._resize(pixels, whole), orientation))
+        return np.ascontiguousarray(upright(resize(pixels, whole), orientation))
 
     def _jpeg(self, data: bytes, stored: StoredSize) -> np.ndarray | None:
         """Decode a JPEG strictly; return None for CMYK, which Pillow must decode.
@@ -115,6 +122,11 @@ class Decode:
             scales = _scales(8 * pixels.shape[0] // whole[0], inner(*whole, self.max_aspect), size)
         small = torch.nn.functional.interpolate(planes, None if scales else size, scales, "bicubic", antialias=True)
         return small[0].permute(1, 2, 0).numpy()[: size[0], : size[1]]
+
+    def _resize_by_pillow(self, pixels: np.ndarray, whole: tuple[int, int]) -> np.ndarray:
+        height, width = target(*inner(*whole, self.max_aspect), self.side)
+        centre = Image.fromarray(np.ascontiguousarray(_centre(pixels, self.max_aspect)))
+        return np.asarray(centre.resize((width, height), Image.Resampling.BICUBIC))
 
 
 def _scales(eighths: int, whole: tuple[int, int], size: tuple[int, int]) -> list[float]:

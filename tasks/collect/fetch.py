@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -17,13 +17,15 @@ from pairmill.catalog.terms.secrets import without_users
 from pairmill.ops.fault import Fault
 from pairmill.ops.fetch.address import AllowedAddresses
 from pairmill.ops.fetch.answer import FetchResult
-from pairmill.ops.fetch.fetcher import Fetcher
 from pairmill.ops.fetch.refusal import Banned
 from pairmill.ops.image.exif import exif
 from pairmill.ops.image.header import Header, inspect
 from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.rows import quarantine
 from pairmill.tasks.run.session import Session
+
+if TYPE_CHECKING:
+    from pairmill.ops.fetch.fetcher import Fetcher
 
 
 def fetch(session: Session) -> None:
@@ -81,6 +83,8 @@ def fetch_job(session: Session, workers: int) -> "FetchPictures":
 
     The fetch limits hold for the whole run: its ``workers``, `most_workers` at most, share them.
     """
+    from pairmill.ops.fetch.fetcher import Fetcher  # aiohttp, 0.2 CPU s: most runs fetch nothing
+
     settings, ingest = session.recipe.fetch, session.recipe.ingest
     assert settings is not None
     return FetchPictures(
@@ -107,7 +111,7 @@ class FetchPictures:
 
     stage: ClassVar[str] = "fetch"
 
-    fetcher: Fetcher
+    fetcher: "Fetcher"
     max_pixels: int
     banned: frozenset[str]
 

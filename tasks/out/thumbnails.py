@@ -45,7 +45,7 @@ def _shown(data: bytes | Fault) -> dict[str, str]:
 
 def thumbnail(data: bytes) -> str:
     """Return a JPEG data: URL with the longer side at most SIDE pixels; '' if ``data`` does not decode."""
-    pixels = Decode(side=SIDE, mode="scaled")(data)
+    pixels = Decode(side=SIDE, mode="scaled").preview(data)
     if isinstance(pixels, Fault):
         return ""
     image, out = Image.fromarray(pixels), io.BytesIO()

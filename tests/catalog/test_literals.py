@@ -1,5 +1,7 @@
 """Parameters that are written into a statement's text are what DuckDB would have bound."""
 
+from datetime import UTC, datetime, timedelta, timezone
+
 import duckdb
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,8 +10,12 @@ from pairmill.catalog.lake.literals import with_literals
 
 TEXTS = st.text(alphabet=st.one_of(st.characters(codec="utf-8"), st.sampled_from("'\"?$-;\n")), max_size=20)
 NUMBERS = st.one_of(st.integers(-(2**63) + 1, 2**63 - 1), st.floats(allow_nan=True, allow_infinity=True))
+ZONES = st.integers(-720, 840).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+TIMES = st.datetimes(
+    min_value=datetime(1900, 1, 1), max_value=datetime(2200, 1, 1), timezones=st.one_of(st.just(UTC), ZONES)
+)
 VALUES = st.one_of(
-    st.none(), st.booleans(), NUMBERS, TEXTS, st.lists(TEXTS, max_size=4), st.lists(st.integers(-9, 2**40))
+    st.none(), st.booleans(), NUMBERS, TEXTS, TIMES, st.lists(TEXTS, max_size=4), st.lists(st.integers(-9, 2**40))
 )
 CONNECTION = duckdb.connect()
 

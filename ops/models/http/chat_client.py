@@ -17,7 +17,6 @@ from typing import Any
 
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.http.chat_answer import Refused, RetryableFailure
-from pairmill.ops.models.http.chat_connection import ChatConnection
 from pairmill.ops.models.http.concurrency import Concurrency
 from pairmill.ops.models.http.endpoint import Endpoint
 from pairmill.ops.models.http.http_spec import HttpSpec
@@ -79,6 +78,10 @@ class ChatClient:
         patience: Patience | None = None,
     ) -> None:
         self._spec, self._known, self._patience = spec, known, patience or Patience()
+        from pairmill.ops.models.http.chat_connection import (
+            ChatConnection,  # aiohttp, 0.25 CPU s: a flow only names models
+        )
+
         self._connection = ChatConnection(spec, key, self._patience.request)
         self.endpoints = [Endpoint(url, Concurrency(connections)) for url in spec.endpoints]
         self._over: ModelError | None = None

@@ -7,13 +7,16 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.http.chat_answer import Refused, RetryableFailure
-from pairmill.ops.models.http.chat_connection import ChatConnection
 from pairmill.ops.models.http.endpoint import Endpoint
 from pairmill.ops.models.http.probe import PROBE_TOKENS, check, questions
 from pairmill.ops.models.model_error import ModelError
+
+if TYPE_CHECKING:
+    from pairmill.ops.models.http.chat_connection import ChatConnection
 
 MOST_TRIES, MOST_PAUSE = 5, 30.0
 
