@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.backend import backend_of
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.ops.models.http.http_spec import PREFIX
 from pairmill.tasks.run.placement import ModelPool, Prices
 
 MOST_GPUS, MOST_REPLICAS, MOST_FEEDERS, MOST_CONNECTIONS = 8, 10_000, 64, 4096
@@ -118,7 +118,8 @@ def check_prices(models: dict[str, ModelSize], most: float, plan: Plan) -> None:
     fuser = [recipe.fuse.model] if recipe.fuse else []
     for name in dict.fromkeys([*(each.model for each in recipe.captioners), *fuser]):
         size = models.get(name, ModelSize.model_validate({}))
-        if most and recipe.models[name].startswith(PREFIX) and not (size.prompt_price or size.answer_price):
+        backend = backend_of(recipe.models[name])
+        if most and backend and backend.endpoints and not (size.prompt_price or size.answer_price):
             raise PairmillError(
                 f"--max-cost (compute.max_cost) cannot hold for '{name}', whose price is not known; name what a "
                 f"million of its tokens cost: --model {name}:prompt_price=0.15,answer_price=0.6"

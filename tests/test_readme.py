@@ -44,7 +44,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("script", ["module_map.py", "score_table.py", "scale.py"])
+@pytest.mark.parametrize("script", ["module_map.py", "score_table.py", "format_table.py", "scale.py"])
 def test_what_documents_take_from_the_code_is_up_to_date(script: str):
     done = subprocess.run([sys.executable, ROOT / "infra" / script, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -22,6 +22,7 @@ from pydantic import (
 from pairmill.catalog.recipe.calibration import THRESHOLD, compared, filled
 from pairmill.catalog.recipe.predicate import columns_of
 from pairmill.catalog.recipe.whole_number import WholeNumber
+from pairmill.catalog.terms.backend import OTHER_PREFIXES, declared_backends
 from pairmill.catalog.terms.error import BadPredicate
 
 # Names under which the cut itself drops an image or a sentence; no rule may use them.
@@ -44,7 +45,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 
 def _model_spec(spec: str) -> str:
     """Validate the prefix of a model spec. Raise ValueError with the accepted forms."""
-    if not spec.startswith(("open_clip:", "hf:", "spacy:", "http:")) or spec.endswith((":", "/")):
+    if not spec.startswith((*OTHER_PREFIXES, *declared_backends())) or spec.endswith((":", "/")):
         raise ValueError(
             f"'{spec}' names no model; write open_clip:MODEL/PRETRAINED, open_clip:local-dir:FOLDER, hf:NAME, "
             "hf:FOLDER, spacy:NAME, spacy:FOLDER or http:NAME@https://host:8000/v1"

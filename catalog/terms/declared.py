@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.foreign import foreign
 from pairmill.catalog.terms.score import INPUTS, RUN_AT, TYPES, Score, Stage
 from pairmill.catalog.terms.scores import OWN
 
@@ -35,8 +35,10 @@ _TAKEN = {"shard", "scorer", "commit", "input_digest", "sha256", "content", "key
 @cache
 def declared() -> tuple[Score, ...]:
     """Load all declared scores, Pairmill's own first, then by package and name. Raise PairmillError if invalid."""
-    found = sorted(entry_points(group=GROUP), key=lambda point: (_package(point), point.name))
-    return checked([*OWN, *(_loaded(point) for point in found)])
+    found = list(foreign(GROUP, "score", _as_score))
+    for package, score in found:
+        object.__setattr__(score, "package", package)
+    return checked([*OWN, *(score for _, score in found)])
 
 
 def checked(scores: Sequence[Score]) -> tuple[Score, ...]:
@@ -67,26 +69,11 @@ def find(table: str) -> Score:
     raise KeyError(table)
 
 
-def _package(point: EntryPoint) -> str:
-    """Return the name of the package that declares an entry point; '?' if unknown."""
-    return point.dist.name if point.dist else "?"
-
-
-def _loaded(point: EntryPoint) -> Score:
-    """Import the score of an entry point. Raise PairmillError if the import fails or yields no Score."""
-    try:
-        score = point.load()
-    except Exception as error:
-        raise PairmillError(
-            f"package '{_package(point)}' declares the score '{point.name}' as {point.value}, which cannot be "
-            f"imported: {type(error).__name__}: {error}. Update or uninstall it."
-        ) from error
-    if not isinstance(score, Score):
-        raise PairmillError(
-            f"package '{_package(point)}': {point.value} is no catalog.terms.score.Score. Update or uninstall it."
-        )
-    object.__setattr__(score, "package", _package(point))
-    return score
+def _as_score(loaded: object, value: str) -> Score:
+    """Return a loaded object that is a Score. Raise ValueError for any other."""
+    if not isinstance(loaded, Score):
+        raise ValueError(f"{value} is no catalog.terms.score.Score")
+    return loaded
 
 
 def _faults(score: Score) -> Iterator[str]:

@@ -50,10 +50,23 @@ class Answering(Protocol):
 
     Implementations are frozen dataclasses that are pickled to workers and load on first use. ``max_in_flight`` is the
     most batches in flight for a model outside this process. It is 0 for a model on this process's device, which only
-    one thread may call.
+    one thread may call. ``answer_settings`` names the recipe settings that change answers, besides prompt, token limit
+    and image side. ``shows_images`` is whether a fusing model's prompts include the image.
     """
 
     max_in_flight: ClassVar[int]
+    answer_settings: ClassVar[tuple[str, ...]]
+    shows_images: ClassVar[bool]
+
+    @property
+    def spec(self) -> str:
+        """The spec that the recipe names."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Version of this code, part of a scorer's identity: increase it when answers change."""
+        ...
 
     @property
     def batch_size(self) -> int:

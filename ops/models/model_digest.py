@@ -16,7 +16,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from pairmill.ops.models.http.http_spec import PREFIX, parse_http
+from pairmill.catalog.terms.backend import backend_of
+from pairmill.ops.models.backend_function import backend_function
 from pairmill.ops.models.model_error import ModelError
 
 # Files that decide a model's output: weights, config, tokenizer and processor. README, scripts and images do not.
@@ -61,11 +62,11 @@ def split_open_clip(spec: str) -> tuple[str, str]:
 def model_digest(spec: str) -> str:
     """Hash the files of ``spec`` (relative names, sizes, bytes; sorted by name) to 32 hex digits.
 
-    For a model behind an endpoint, hash its name. File hashes are cached in the process by (path, size, mtime). Raises
-    ModelError if the model is not found.
+    A backend may declare another digest, such as that of the name of a model behind endpoints. File hashes are cached
+    in the process by (path, size, mtime). Raises ModelError if the model is not found.
     """
-    if spec.startswith(PREFIX):
-        return parse_http(spec).digest
+    if (backend := backend_of(spec)) and backend.digest:
+        return str(backend_function(backend, "digest")(spec))
     path = resolve(spec)
     whole = hashlib.sha256()
     if path.is_file():  # a bare checkpoint, whose architecture is a config in open_clip's package

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from pairmill.catalog.terms.controls import printable
 from pairmill.catalog.terms.secrets import without_users
 from pairmill.ops.fault import Fault
+from pairmill.ops.read.example import Example
 from pairmill.ops.read.places.file_table import FileTable
 from pairmill.ops.read.places.tree import Place, Tree
 
@@ -111,7 +112,7 @@ class Format(Protocol):
     Formats claim their files in the order of ``turn``: a format that recognises its files by content comes before a
     format that accepts whatever is left. Increase ``version`` when a file yields other documents than before: its units
     are then read again. ``expects`` describes the format in error messages. ``suffixes`` are the file extensions that
-    suggest it.
+    suggest it. Of ``examples`` README's table, the tests, the fuzzer and the golden values are made.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Format(Protocol):
     version: int
     expects: str
     suffixes: frozenset[str]
+    examples: tuple[Example, ...]
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Yield this format's units, and take every file that they read.

@@ -1,11 +1,10 @@
 """Open a source of interleaved documents, list its units and read their documents and faults.
 
-To add a format, add one file to ``formats`` with a class that implements ``Format`` and its instance as ``FORMAT``.
+To add a format, see ``declared_formats``.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from collections.abc import Iterator
@@ -13,12 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 from pairmill.catalog.terms.secrets import without_secrets
 from pairmill.ops.fault import Fault
-from pairmill.ops.read import formats
+from pairmill.ops.read.declared_formats import FORMAT_NAME, formats
 from pairmill.ops.read.document import Document, Format, Picture, Text, Unit
 from pairmill.ops.read.formats import image_folder
 from pairmill.ops.read.places.file_table import Entry, FileTable, Kept
@@ -31,19 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Document", "Picture", "Source", "SourceError", "Text", "Unit", "open_source"]
 
 
-def _readers() -> tuple[Format, ...]:
-    """Load every format of the package ``formats``, sorted by turn."""
-    modules = [importlib.import_module(f"{formats.__name__}.{found.name}") for found in iter_modules(formats.__path__)]
-    return tuple(sorted((m.FORMAT for m in modules if hasattr(m, "FORMAT")), key=lambda reader: reader.turn))
-
-
-READERS = _readers()
-FORMATS = {reader.name: reader for reader in READERS}
-FORMAT_NAME = re.compile(r"[a-z][a-z0-9_]{2,31}")
 WEB = ("https://", "http://")
 VARIABLE = re.compile(r"\$\{(\w+)\}")
-# Suffixes that identify a format; compressed files ("gz") may be of any format.
-TELLING = frozenset().union(*(reader.suffixes for reader in READERS)) - {"gz"}
 IGNORED = "ignored"
 # If no file name suggests a format, this many files are opened to see whether any is an image.
 LOOKED_INTO = 64
@@ -90,12 +77,12 @@ class Source:
         n = 0
         for name in self.formats:
             files.begin_turn()
-            for unit in FORMATS[name].claim(self.tree, files):
+            for unit in formats()[name].claim(self.tree, files):
                 yield unit
                 n += 1
         files.begin_turn()
         if image_folder.FORMAT.name in self.formats and (n or _holds_a_picture(self.tree, files)):
-            yield from image_folder.claim_unnamed(self.tree, files, TELLING)
+            yield from image_folder.claim_unnamed(self.tree, files, _suffixes() - {"gz"})
 
     def check(self) -> None:
         """Raise SourceError if nothing can be read or the source cannot be reached; stop at the first unit."""
@@ -119,7 +106,7 @@ class Source:
         Raises:
             SourceError: The storage as a whole does not respond (S3, the web).
         """
-        return FORMATS[unit.format].read(self.tree, unit)
+        return formats()[unit.format].read(self.tree, unit)
 
 
 def row_of(found: Unit | Fault) -> Kept:
@@ -138,9 +125,14 @@ def listed_as(row: Kept) -> Unit | Fault:
     return Unit(uri, size, etag, kind) if detail is None else Fault(uri, kind, detail)
 
 
+def _suffixes() -> frozenset[str]:
+    """Return the suffixes that suggest a format; a compressed file ("gz") may be of any format."""
+    return frozenset().union(*(reader.suffixes for reader in formats().values()))
+
+
 def _readers_of(entry: Entry) -> list[Format]:
     """List the formats that a file's suffix suggests."""
-    return [reader for reader in READERS if entry.suffix in reader.suffixes and entry.suffix != "gz"]
+    return [reader for reader in formats().values() if entry.suffix in reader.suffixes and entry.suffix != "gz"]
 
 
 def _left_over(tree: Tree, entry: Entry) -> Fault:
@@ -154,7 +146,7 @@ def _left_over(tree: Tree, entry: Entry) -> Fault:
 def _holds_a_picture(tree: Tree, files: FileTable) -> bool:
     """Return whether any file without a telling suffix is an image; True if more than LOOKED_INTO files have none."""
     # A SQLite file may be this process's own catalog: closing it would release the locks that the process holds on it.
-    unnamed = (entry.path for entry in files.beyond(TELLING) if not entry.suffix.startswith("sqlite"))
+    unnamed = (entry.path for entry in files.beyond(_suffixes() - {"gz"}) if not entry.suffix.startswith("sqlite"))
     some = list(islice(unnamed, LOOKED_INTO + 1))
     if len(some) > LOOKED_INTO:
         return True
@@ -162,9 +154,9 @@ def _holds_a_picture(tree: Tree, files: FileTable) -> bool:
         return any(pool.map(lambda path: image_folder.is_picture(tree, path), some))
 
 
-def _nothing(uri: str, n_files: int, formats: tuple[str, ...]) -> str:
+def _nothing(uri: str, n_files: int, names: tuple[str, ...]) -> str:
     """Write the error message for a source without any unit."""
-    kinds = ", ".join(f"{name} ({FORMATS[name].expects})" for name in formats)
+    kinds = ", ".join(f"{name} ({formats()[name].expects})" for name in names)
     if not n_files:
         return f"source '{uri}' is empty; give a folder or prefix that holds documents: {kinds}"
     return f"source '{uri}': none of its {n_files} files is a document; known are {kinds}"
@@ -184,15 +176,14 @@ def open_source(uri: str) -> Source:
     """
     uri = _expanded(uri)
     format, place = split_format(uri)
-    if format and format not in FORMATS:
-        near = get_close_matches(format, FORMATS, n=1)
+    if format and format not in formats():
+        near = get_close_matches(format, formats(), n=1)
         remedy = f"did you mean '{near[0]}'? " if near else ""
         raise SourceError(
-            f"source '{without_secrets(uri)}': no format is called '{format}'; {remedy}known are {', '.join(FORMATS)}"
+            f"source '{without_secrets(uri)}': no format is called '{format}'; {remedy}known are {', '.join(formats())}"
         )
-    formats = (format,) if format else tuple(FORMATS)
     tree = _tree(place)
-    return Source(f"{format}:{tree.place}" if format else tree.place, tree, formats)
+    return Source(f"{format}:{tree.place}" if format else tree.place, tree, (format,) if format else tuple(formats()))
 
 
 def _expanded(uri: str) -> str:
@@ -208,7 +199,7 @@ def _expanded(uri: str) -> str:
 def split_format(uri: str) -> tuple[str, str]:
     """Split 'obelics:s3://bucket' into ('obelics', 's3://bucket'); return ('', uri) without a format's name."""
     name, marked, place = uri.partition(":")
-    is_scheme = place.startswith("//") and name not in FORMATS
+    is_scheme = place.startswith("//") and name not in formats()
     if not marked or is_scheme or not FORMAT_NAME.fullmatch(name) or os.path.exists(uri):
         return "", uri
     return name, place
@@ -220,7 +211,7 @@ def _tree(place: str) -> LocalTree | S3Tree | WebTree:
     if marked and scheme == "s3":
         from pairmill.ops.read.places.s3 import s3_tree  # importing s3fs takes 0.5 s, which a local source need not pay
 
-        return s3_tree(place, frozenset().union(*(reader.suffixes for reader in READERS)))
+        return s3_tree(place, _suffixes())
     if place.startswith(WEB):
         return web_tree(place)
     if marked and scheme != "file":

@@ -23,11 +23,12 @@ from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.catalog.terms.secrets import without_users
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.header import inspect
+from pairmill.ops.read.declared_formats import formats
 from pairmill.ops.read.document import Document, Picture, Text, Unit, storable_document, web_address
 from pairmill.ops.read.page.links import is_link
 from pairmill.ops.read.places import retries
 from pairmill.ops.read.places.tree import Place
-from pairmill.ops.read.source import FORMATS, Source, listed_as, open_source, row_of
+from pairmill.ops.read.source import Source, listed_as, open_source, row_of
 from pairmill.ops.text.split import SentenceSplitter, normalise
 from pairmill.tasks.collect.listing import listed
 from pairmill.tasks.collect.remember_places import remember
@@ -162,12 +163,12 @@ def cut_portions(sizes: np.ndarray, most: int, most_bytes: int) -> Iterator[tupl
 def reader_names(language: str) -> dict[str, str]:
     """Name the reader of each format: the code that turns a unit's bytes into rows, with its version."""
     splitter = SentenceSplitter.version
-    return {name: f"{name} {format.version}, {language} sentences {splitter}" for name, format in FORMATS.items()}
+    return {name: f"{name} {format.version}, {language} sentences {splitter}" for name, format in formats().items()}
 
 
 def first_readers(language: str) -> dict[str, str]:
     """Name the first reader of each format, which read the units that have no recorded reader."""
-    return {name: f"{name} 1, {language} sentences 1" for name in FORMATS}
+    return {name: f"{name} 1, {language} sentences 1" for name in formats()}
 
 
 def shard_item(listed: Sequence[Unit | Fault], *names: str) -> WorkItem:

@@ -14,7 +14,6 @@ from pairmill.catalog.pending.pending_texts import pending_fusion
 from pairmill.catalog.terms.scores import SYNTHETIC, SYNTHETIC_SIMILARITY
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.generation import Answering, Generation
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.ops.pair.fuse import fuse_prompt, instructions
 from pairmill.ops.text.unsupported import unsupported
 from pairmill.tasks.generate.answers import (
@@ -74,7 +73,7 @@ def fuse(session: Session) -> None:
     example = fuse_prompt(settings.prompt, *EXAMPLE)
 
     def job(model: Answering) -> "FuseTexts":
-        if isinstance(model, VisionLanguageModel):
+        if model.shows_images:
             ask = ImageQueries(model, decode, settings.max_tokens, example)
         else:
             ask = TextQueries(model, settings.max_tokens, example)

@@ -15,13 +15,10 @@ from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, SENTENCE_STRUCTURE
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.batch import Batch
 from pairmill.ops.image.decode import Decode
-from pairmill.ops.models.backends import answer_settings, fusion_backend, vision_backend
+from pairmill.ops.models.backends import accepts_images, fusion_backend, vision_backend
 from pairmill.ops.models.clip.clip import Clip
-from pairmill.ops.models.http.http_model import HttpModel
-from pairmill.ops.models.language.language_model import LanguageModel
+from pairmill.ops.models.generation import Answering
 from pairmill.ops.models.model_digest import ModelError, model_digest
-from pairmill.ops.models.vision_language.kind_of_model import is_vision_language
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.ops.pair import fuse
 from pairmill.ops.text import generation_status, unsupported
 from pairmill.ops.text.noun_phrases import NounPhrases
@@ -189,20 +186,20 @@ def _later_versions(**versions: int) -> dict[str, int]:
 def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
     """Return the scorer of one captioner: model, prompt, token limit, precision and image side, but not its name."""
     model = captioning(recipe, captioner)
-    named = ("prompt", "max_tokens", "side", *answer_settings(model))
+    named = ("prompt", "max_tokens", "side", *model.answer_settings)
     settings = {name: getattr(captioner, name) for name in named}
     settings |= _later_versions(status=generation_status.VERSION)
     return Scorer("caption", "captions", model.version, {**settings, "decode": Decode().version}, _digest(model.spec))
 
 
-def captioning(recipe: Recipe, captioner: Captioner) -> VisionLanguageModel | HttpModel:
+def captioning(recipe: Recipe, captioner: Captioner) -> Answering:
     """Return the model of a captioner."""
     return vision_backend(recipe.models[captioner.model], captioner.precision, captioner.batch_size, captioner.encoding)
 
 
 def requires_vision(captioner: str, spec: str) -> str:
     """Return ``spec``. Raises ModelError for a model without image input."""
-    if not is_vision_language(spec):
+    if not accepts_images(spec):
         raise ModelError(
             f"captioner '{captioner}': model '{spec}' works on text alone; name a vision-language model such as "
             "hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct"
@@ -210,7 +207,7 @@ def requires_vision(captioner: str, spec: str) -> str:
     return spec
 
 
-def fuser(recipe: Recipe) -> VisionLanguageModel | LanguageModel | HttpModel:
+def fuser(recipe: Recipe) -> Answering:
     """Return the model that fuses texts."""
     assert recipe.fuse is not None
     return fusion_backend(recipe.models[recipe.fuse.model], recipe.fuse.precision, recipe.fuse.batch_size)
@@ -223,9 +220,9 @@ def fuse_scorer(recipe: Recipe, made_from: tuple[str, ...]) -> Scorer:
     """
     assert recipe.fuse is not None
     model = fuser(recipe)
-    own = [name for name in answer_settings(model) if name in Fuse.model_fields]
+    own = [name for name in model.answer_settings if name in Fuse.model_fields]
     settings = recipe.fuse.model_dump(include={"prompt", "max_tokens", *own})
-    if isinstance(model, VisionLanguageModel):
+    if model.shows_images:
         settings |= {"side": recipe.fuse.side, "decode": Decode().version}
     settings |= _later_versions(status=generation_status.VERSION, filling=fuse.VERSION, unsupported=unsupported.VERSION)
     return Scorer("fuse", "synthetic", model.version, settings, _digest(model.spec), made_from)

@@ -21,6 +21,7 @@ from PIL import Image
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.header import inspect
+from pairmill.ops.read.declared_formats import formats
 from pairmill.ops.read.source import Document, Picture, SourceError, Text, open_source
 from tests.worlds.packed import sample, tar, zipped
 from tests.worlds.samples import jpeg, table_bytes
@@ -64,6 +65,15 @@ def seeds() -> dict[str, bytes]:
     head = b"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: https://x.example/p\r\nContent-Length: %d\r\n\r\n"
     record = head % len(http) + http + b"\r\n\r\n"
     return found | _growing() | {"c.warc": record * 3, "c.warc.gz": gzip.compress(record) * 3}
+
+
+def inputs() -> dict[str, bytes]:
+    """Return the seeds, and each file of the examples that formats declare."""
+    found = seeds()
+    for name, format in formats().items():
+        for example in format.examples:
+            found |= {f"{name}-{Path(path).name}": data for path, data in example.files().items()}
+    return found
 
 
 def _growing() -> dict[str, bytes]:
@@ -157,7 +167,7 @@ def _check_document(folder: Path, document: Document) -> None:
 
 def run(seconds: float, seed: int, at_most: int = 10**9) -> dict[str, int]:
     """Mutate and read inputs for ``seconds``; return the numbers of inputs and of rows."""
-    chance, good = random.Random(seed), seeds()
+    chance, good = random.Random(seed), inputs()
     names = sorted(good)
     until, before = time.monotonic() + seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     total = {"inputs": 0, "rows": 0}

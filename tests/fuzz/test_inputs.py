@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.fuzz.inputs import check, run, seeds
+from tests.fuzz.inputs import check, inputs, run
 
 
-@pytest.mark.parametrize("name", sorted(seeds()))
+@pytest.mark.parametrize("name", sorted(inputs()))
 def test_every_good_input_gives_rows(tmp_path, name):
-    assert check(tmp_path, name, seeds()[name]) >= 1
+    assert check(tmp_path, name, inputs()[name]) >= 1
 
 
 def test_mutated_inputs_end_as_rows_or_faults_and_never_raise_hang_or_leave_the_source():

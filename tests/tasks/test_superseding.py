@@ -14,7 +14,8 @@ from pairmill.catalog.cut.publication import sentence_funnel
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending.superseded import gone_documents, gone_sentences
 from pairmill.flows.survey import survey
-from pairmill.ops.read.source import FORMATS, open_source
+from pairmill.ops.read.declared_formats import formats
+from pairmill.ops.read.source import open_source
 from pairmill.ops.text.split import SentenceSplitter
 from pairmill.tasks.collect.reopen import replay
 from pairmill.tasks.run.session import Session
@@ -283,7 +284,7 @@ def test_a_mended_reader_reads_again_what_it_read_and_is_foretold(
             held.lake.execute("UPDATE inputs SET reader = NULL")
     with ingested(tmp_path) as held:
         assert (held.counts.get("ingest", 0), held.notes) == (0, [])
-    monkeypatch.setattr(FORMATS["html_folder"], "version", 2, raising=False)
+    monkeypatch.setattr(formats()["html_folder"], "version", 2, raising=False)
     told = "2 units are read again, by html_folder 2, en sentences 1; they were read by html_folder 1, en sentences 1."
     with create_or_open(tmp_path / "lake", read_only=True) as lake:
         seen = survey(lake, held.plan, [str(tmp_path / "pages")])

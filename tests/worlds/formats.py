@@ -1,10 +1,13 @@
-"""Map each format to the fuzz seeds that it reads, and show a source's content independently of its address."""
+"""Name small files of each format, and show a source's content independently of its address."""
 
 from pairmill.ops.fault import Fault
+from pairmill.ops.read.declared_formats import formats
 from pairmill.ops.read.source import Document, Picture, Text
+from tests.fuzz.inputs import seeds
 from tests.worlds.samples import everything
 
-GROUPS = {
+# More shapes of a format than its declared examples have: fuzz seeds that it reads.
+SHAPES = {
     "html_folder": ["page.html", "page16.html"],
     "html_archive": ["s.tar", "s.zip", "s0.zip"],
     "webdataset": ["w.tar", "w.tar.gz"],
@@ -16,6 +19,14 @@ GROUPS = {
     "url_list": ["u.parquet", "u.csv", "u.jsonl", "u.jsonl.gz", "u.jsonl.zip"],
     "image_folder": ["a.jpeg", "a.png", "a.webp"],
 }
+
+
+def files_of(format):
+    """Return small files of a format by path: those of SHAPES, else those of its declared examples."""
+    if format in SHAPES:
+        good = seeds()
+        return {name: good[name] for name in SHAPES[format]}
+    return {path: data for example in formats()[format].examples for path, data in example.files().items()}
 
 
 def shown(source, root):

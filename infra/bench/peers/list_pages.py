@@ -19,9 +19,10 @@ from pairmill.catalog.pending import contents
 from pairmill.catalog.terms.ids import text_id
 from pairmill.flows.settings import load_recipe
 from pairmill.ops.fault import Fault
+from pairmill.ops.read.declared_formats import formats
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import LocalTree
-from pairmill.ops.read.source import FORMATS, Source, row_of
+from pairmill.ops.read.source import Source, row_of
 from pairmill.tasks.collect.ingest import first_readers, new_rounds, reader_names, shard_item
 from pairmill.tasks.run.session import Session
 
@@ -63,7 +64,7 @@ def shards(source: Source, lake: str) -> int:
 if __name__ == "__main__":
     mode, n, place = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     MadeTree.n = n
-    pages = Source("/made", MadeTree("/made"), tuple(FORMATS))
+    pages = Source("/made", MadeTree("/made"), tuple(formats()))
     before = peak_mb()
     if mode == "names":
         kept = list(MadeTree("/made").entries())

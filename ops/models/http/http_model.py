@@ -41,6 +41,8 @@ class HttpModel:
     version: int = 1
 
     max_in_flight: ClassVar[int] = UNDER_WAY
+    answer_settings: ClassVar[tuple[str, ...]] = ("encoding",)
+    shows_images: ClassVar[bool] = False
 
     def load(self) -> None:
         """Open the client. Raises ModelError if the key is missing.

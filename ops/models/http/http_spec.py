@@ -25,6 +25,11 @@ class HttpSpec:
         return hashlib.sha256(f"{PREFIX}{self.name}".encode()).hexdigest()[:32]
 
 
+def http_digest(spec: str) -> str:
+    """Return the identity of the model behind ``spec``. Raises ModelError as `parse_http`."""
+    return parse_http(spec).digest
+
+
 def parse_http(spec: str) -> HttpSpec:
     """Parse ``spec``. Raises ModelError for a malformed spec, and for an address with a user, password or query."""
     name, at, places = spec.removeprefix(PREFIX).partition("@http")

@@ -35,6 +35,8 @@ class LanguageModel:
     version: int = 1
 
     max_in_flight: ClassVar[int] = 0
+    answer_settings: ClassVar[tuple[str, ...]] = ("precision",)
+    shows_images: ClassVar[bool] = False
 
     def generate(self, prompts: list[str], max_tokens: int) -> list[Generation]:
         """Generate one answer per prompt, in input order.

@@ -29,6 +29,8 @@ class VisionLanguageModel:
     version: int = 1
 
     max_in_flight: ClassVar[int] = 0
+    answer_settings: ClassVar[tuple[str, ...]] = ("precision",)
+    shows_images: ClassVar[bool] = True
 
     def generate(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
         """Generate one answer per row, in input order. Images are (h, w, 3) uint8 RGB, None for text alone.

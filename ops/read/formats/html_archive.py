@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Unit
+from pairmill.ops.read.example import PAGE, Example, picture, zip_of
 from pairmill.ops.read.formats.html_folder import SUFFIXES as PAGE_SUFFIXES
 from pairmill.ops.read.formats.html_folder import HtmlFolder
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
@@ -25,6 +26,14 @@ class HtmlArchive:
     version = 1
     suffixes: frozenset[str] = frozenset(("zip", "tar", "tgz", "gz"))
     expects = ".zip or .tar(.gz) archives of pages, .zip of pictures"
+    examples = (
+        Example(
+            "the same packed: `.zip .tar .tar.gz .tgz`",
+            "site.zip",
+            lambda: {"site.zip": zip_of({"s/p.html": PAGE, "s/a.jpg": picture()})},
+            images=1,
+        ),
+    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim zips of pages or images, and tars that hold pages."""

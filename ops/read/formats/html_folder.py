@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from pairmill.catalog.terms.ids import text_id
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
+from pairmill.ops.read.example import PAGE, Example, picture
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.page import page, reading_order
 from pairmill.ops.read.page.links import Link, resolve
@@ -33,6 +34,14 @@ class HtmlFolder:
     version = 1
     suffixes: frozenset[str] = SUFFIXES
     expects = ".html, .htm or .xhtml pages"
+    examples = (
+        Example(
+            "HTML pages with pictures beside them or embedded: `.html .htm .xhtml`; their main content",
+            "pages",
+            lambda: {"pages/p.html": PAGE, "pages/a.jpg": picture()},
+            images=1,
+        ),
+    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim pages and the image files they show; if there are image files, parse every page for this (0.3 ms)."""

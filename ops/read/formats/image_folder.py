@@ -15,6 +15,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.image.header import format_of
 from pairmill.ops.read.document import Document, Text, Unit, picture_of_file
 from pairmill.ops.read.document_metadata import as_storable, clean, parsed
+from pairmill.ops.read.example import Example, picture
 from pairmill.ops.read.page.charset import decode_text
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import Tree
@@ -41,6 +42,14 @@ class ImageFolder:
     version = 1
     suffixes: frozenset[str] = SUFFIXES
     expects = "pictures such as .jpg, .png or .webp, with captions in .txt and metadata in .json files of the same name"
+    examples = (
+        Example(
+            "pictures, with `.txt` captions and `.json` metadata of the same name",
+            "photos",
+            lambda: {"photos/a.jpg": picture(), "photos/a.txt": b"An a.", "photos/a.json": b"{}"},
+            images=1,
+        ),
+    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim each file with an image's suffix, with its caption and metadata files."""

@@ -11,6 +11,7 @@ from typing import Any
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Picture, Unit
 from pairmill.ops.read.document_metadata import clean
+from pairmill.ops.read.example import Example, parquet_of, picture
 from pairmill.ops.read.places.file_table import Entry, FileTable
 from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.records import columns, tables
@@ -24,6 +25,14 @@ class ImageTable:
     version = 1
     suffixes: frozenset[str] = tables.PARQUET
     expects = ".parquet with pictures in a binary column such as 'image', or a struct of 'bytes' and 'path'"
+    examples = (
+        Example(
+            "tables of pictures: Parquet with `{bytes, path}` or binary columns",
+            "train.parquet",
+            lambda: {"train.parquet": parquet_of({"image": {"bytes": picture(), "path": "a"}})},
+            images=1,
+        ),
+    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim Parquet tables with a column of image bytes."""

@@ -7,6 +7,7 @@ dataset's card (arXiv 2304.06939).
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
 from pairmill.ops.read.document_metadata import as_storable, clean
+from pairmill.ops.read.example import ADDRESS, Example, zip_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.file_table import Entry, FileTable
@@ -33,6 +35,14 @@ class Mmc4:
     version = 1
     suffixes: frozenset[str] = tables.LINES | {"gz", "zip"}
     expects = ".jsonl (or .jsonl.zip, .jsonl.gz) with 'text_list' and 'image_info'"
+    examples = (
+        Example(
+            "MMC4: `.jsonl`, also `.gz` and `.zip`, pictures beside it or by address",
+            "docs_shard_0.jsonl.zip",
+            lambda: {"docs_shard_0.jsonl.zip": zip_of({"d.jsonl": json.dumps(_released()).encode()})},
+            links=1,
+        ),
+    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim the tables and the image files that their lines name; if there are image files, read every line."""
@@ -108,6 +118,13 @@ def _picture(tree: Tree, path: str, uri: str, position: int, info: dict[str, Any
         return Picture(position, url, alt, b"", Fault(url, "missing", "neither a file beside it nor a raw_url"))
     fault = link.fault or (None if link.data else Fault(link.url, "missing", "the raw_url is no web address"))
     return Picture(position, link.url, alt, b"" if fault else link.data, fault)
+
+
+def _released() -> dict[str, object]:
+    """Return a line as MMC4 is released."""
+    about = {"image_name": "a.jpg", "raw_url": ADDRESS, "matched_text_index": 1, "matched_sim": 0.3}
+    texts = ["One.", "Two."]
+    return {"url": "https://x.example/", "text_list": texts, "similarity_matrix": [[0.1]], "image_info": [about]}
 
 
 FORMAT = Mmc4()

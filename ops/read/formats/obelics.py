@@ -8,6 +8,7 @@ text) are optional. The shape follows OBELICS (arXiv 2306.16527, section 3.4).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import IO, Any
@@ -18,6 +19,7 @@ from pairmill.catalog.terms.controls import printable
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Picture, Text, Unit, picture_of_file
 from pairmill.ops.read.document_metadata import as_storable, parsed
+from pairmill.ops.read.example import ADDRESS, CAPTION, Example, parquet_of
 from pairmill.ops.read.formats.image_folder import SUFFIXES as PICTURE_SUFFIXES
 from pairmill.ops.read.page.links import resolve
 from pairmill.ops.read.places.file_table import Entry, FileTable
@@ -38,6 +40,14 @@ class Obelics:
     version = 1
     suffixes: frozenset[str] = SUFFIXES
     expects = ".parquet tables with the list columns 'images' and 'texts'"
+    examples = (
+        Example(
+            "OBELICS: Parquet of parallel lists",
+            "obelics",
+            lambda: {"obelics/train-00000-of-00001.parquet": parquet_of(_released())},
+            links=1,
+        ),
+    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim all Parquet files if one has OBELICS' columns, and the image files that their rows name.
@@ -171,6 +181,17 @@ def _named(tree: Tree, path: str) -> set[str]:
         except tables.BAD_PARQUET:
             return set()
     return named
+
+
+def _released() -> dict[str, object]:
+    """Return a row as OBELICS is released: parallel lists with nulls, metadata as the JSON text of such a list."""
+    about = {"document_url": "https://x.example/", "src": ADDRESS, "alt_text": CAPTION, "formatted_filename": "a"}
+    return {
+        "images": [ADDRESS, None],
+        "metadata": json.dumps([about, None]),
+        "general_metadata": json.dumps({"url": "https://x.example/", "warc_filename": "x.warc.gz"}),
+        "texts": [None, "A first sentence."],
+    }
 
 
 FORMAT = Obelics()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Unit
+from pairmill.ops.read.example import Example, parquet_of
 from pairmill.ops.read.places.file_table import FileTable
 from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.records import columns, tables
@@ -21,6 +22,24 @@ class RealSyn:
     version = 1
     suffixes: frozenset[str] = tables.SUFFIXES
     expects = ".parquet, .csv or .jsonl with the columns raw_image_url, text1, text2, text3, syn_text"
+    examples = (
+        Example(
+            "RealSyn's release: `raw_image_url, text1, text2, text3, syn_text`",
+            "realsyn.parquet",
+            lambda: {
+                "realsyn.parquet": parquet_of(
+                    {
+                        ADDRESS: "https://x.example/a.jpg",
+                        "text1": "One.",
+                        "text2": "Two.",
+                        "text3": "Three.",
+                        "syn_text": "Made.",
+                    }
+                )
+            },
+            links=1,
+        ),
+    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim tables with the columns of RealSyn."""

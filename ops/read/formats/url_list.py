@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Unit
+from pairmill.ops.read.example import ADDRESS, CAPTION, Example
 from pairmill.ops.read.places.file_table import FileTable
 from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.records import columns, tables
@@ -22,6 +23,14 @@ class UrlList:
     version = 1
     suffixes: frozenset[str] = tables.SUFFIXES
     expects = ".parquet, .csv, .tsv or .jsonl with a column 'url' and captions such as 'caption' or 'TEXT'"
+    examples = (
+        Example(
+            "lists of addresses, LAION's columns and others: `.parquet .csv .tsv .jsonl`",
+            "list.csv",
+            lambda: {"list.csv": f"URL,TEXT\n{ADDRESS},{CAPTION}\n".encode()},
+            links=1,
+        ),
+    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim tables with a column of image addresses."""

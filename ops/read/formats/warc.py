@@ -7,12 +7,14 @@ a fetch.
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from typing import IO
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.document import Document, Picture, Text, Unit
+from pairmill.ops.read.example import ADDRESS, PAGE, Example, picture
 from pairmill.ops.read.formats.html_folder import fault_of
 from pairmill.ops.read.page import page, reading_order
 from pairmill.ops.read.page.links import NOT_FETCHED, REMOTE, resolve
@@ -37,6 +39,17 @@ class Warc:
     version = 1
     suffixes: frozenset[str] = frozenset(("warc", "gz"))
     expects = ".warc or .warc.gz with HTML responses"
+    examples = (
+        Example(
+            "Common Crawl: `.warc .warc.gz`, pages and what pictures the same file holds",
+            "crawl.warc.gz",
+            lambda: {
+                "crawl.warc.gz": _response("https://x.example/", "text/html", PAGE)
+                + _response(ADDRESS, "image/jpeg", picture())
+            },
+            images=1,
+        ),
+    )
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim .warc and .warc.gz files."""
@@ -182,6 +195,13 @@ def _address(url: str) -> str:
         return urldefrag(url).url.encode("utf-8", "replace").decode()
     except ValueError:
         return ""
+
+
+def _response(url: str, kind: str, body: bytes) -> bytes:
+    """Return a compressed WARC record of a server's answer."""
+    answer = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\n\r\n".encode() + body
+    head = f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: {url}\r\nContent-Length: {len(answer)}\r\n\r\n"
+    return gzip.compress(head.encode() + answer + b"\r\n\r\n")
 
 
 FORMAT = Warc()

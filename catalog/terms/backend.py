@@ -1,0 +1,93 @@
+"""Declare the backends of generative models, each by the prefix of its model specs: Pairmill's own and foreign ones."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.foreign import foreign
+
+GROUP = "pairmill.backends"
+# Prefixes of models that generate no text.
+OTHER_PREFIXES = ("open_clip:", "spacy:")
+_PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}:")
+_CHOICES = "pairmill.ops.models.backends"
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A backend of generative models. Functions are named as 'MODULE:FUNCTION' and imported at their first use.
+
+    Attributes:
+        prefix: The beginning of its model specs, with the colon: 'hf:'.
+        captioner: Makes the model of a captioner from (spec, precision, batch_size, encoding). It returns an
+            `Answering` of ops/models/generation.py: an `HttpModel` for a model behind endpoints.
+        fuser: Makes the model that fuses texts from (spec, precision, batch_size); '' if it fuses none.
+        sees: Returns whether the model of a spec accepts images; '' if all do.
+        digest: Returns the 32 hex digits of a spec that stand for the model's content; '' to hash its files, which
+            'hf:' alone can find.
+        endpoints: Whether servers run the model and may bill its tokens.
+        package: The package that declares it.
+    """
+
+    prefix: str
+    captioner: str
+    fuser: str = ""
+    sees: str = ""
+    digest: str = ""
+    endpoints: bool = False
+    package: str = "pairmill"
+
+
+OWN = (
+    Backend(
+        "hf:",
+        captioner=f"{_CHOICES}:hf_captioner",
+        fuser=f"{_CHOICES}:hf_fuser",
+        sees="pairmill.ops.models.vision_language.kind_of_model:is_vision_language",
+    ),
+    Backend(
+        "http:",
+        captioner=f"{_CHOICES}:http_captioner",
+        fuser=f"{_CHOICES}:http_fuser",
+        digest="pairmill.ops.models.http.http_spec:http_digest",
+        endpoints=True,
+    ),
+)
+
+
+@cache
+def declared_backends() -> dict[str, Backend]:
+    """Load all declared backends by prefix, Pairmill's own first.
+
+    Raises:
+        PairmillError: A package's backend cannot be imported or is invalid, or two declare one prefix.
+    """
+    found = {backend.prefix: backend for backend in OWN}
+    for package, backend in foreign(GROUP, "backend", _as_backend):
+        if backend.prefix in found or backend.prefix in OTHER_PREFIXES:
+            other = found[backend.prefix].package if backend.prefix in found else "pairmill"
+            raise PairmillError(
+                f"the packages '{package}' and '{other}' both declare the prefix '{backend.prefix}' of models. "
+                "Uninstall one."
+            )
+        found[backend.prefix] = replace(backend, package=package)
+    return found
+
+
+def backend_of(spec: str) -> Backend | None:
+    """Return the backend whose prefix ``spec`` has, or None."""
+    return declared_backends().get(spec.partition(":")[0] + ":")
+
+
+def _as_backend(loaded: object, value: str) -> Backend:
+    """Return a loaded object that is a Backend of another package. Raise ValueError for any other."""
+    if not isinstance(loaded, Backend):
+        raise ValueError(f"{value} is no catalog.terms.backend.Backend")
+    if not _PREFIX.fullmatch(loaded.prefix):
+        raise ValueError(f"'{loaded.prefix}' is no prefix of letters, digits and underscores with a colon behind")
+    if not loaded.captioner or not loaded.digest:
+        raise ValueError(f"its backend '{loaded.prefix}' names no `captioner`, or no `digest` of a model's content")
+    return loaded
