@@ -27,6 +27,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python -m infra.plain_words
 	$(BIN)/pyright
 
 # Two at a time, whatever the machine has: one that has loaded models holds 2 GB. Each begins with half of the list; who

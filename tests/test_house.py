@@ -1,5 +1,6 @@
 """Check naming rules of the source tree that no linter knows."""
 
+import ast
 from collections import defaultdict
 from pathlib import Path
 
@@ -19,6 +20,16 @@ def test_no_module_has_the_name_of_another():
             found[path.stem].append(str(path.relative_to(ROOT)))
     assert len(found) > 100
     assert not {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
+def test_no_class_has_the_name_of_another():
+    found = defaultdict(list)
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert len(found) > 100
+    assert not {name: places for name, places in found.items() if len(places) > 1}
 
 
 def test_packages_hold_nothing_themselves():

@@ -13,6 +13,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    JsonValue,
     SerializerFunctionWrapHandler,
     field_validator,
     model_serializer,
@@ -40,6 +41,8 @@ FUSE_PROMPT = (
 )
 # Upper limit of counts: more than any table has rows, and within BIGINT. A larger count is a typing error.
 MOST = 10**12
+# Marks a setting that no shipped recipe has (flows/recipes), so that a form can show the common ones first.
+ADVANCED: dict[str, JsonValue] = {"advanced": True}
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 
 
@@ -68,11 +71,17 @@ class Calibrate(Settings):
     The threshold is computed once, over the items that reach the rule, and then frozen in the lake.
     """
 
-    drop: float = Field(gt=0, lt=1, description="The share that falls: at most this, and less only by equal values.")
+    drop: float = Field(
+        gt=0,
+        lt=1,
+        description="The share that falls: at most this, and less only by equal values.",
+        json_schema_extra=ADVANCED,
+    )
     threshold: float | None = Field(
         None,
         allow_inf_nan=False,
         description="The number it came to: what a version's recipe has on record. Written here, it is used.",
+        json_schema_extra=ADVANCED,
     )
 
 
@@ -82,7 +91,9 @@ class Rule(Settings):
     name: Name = Field(description="Named in `decisions.dropped_by` and in the funnel.")
     keep: str = Field(description="A boolean SQL expression over score columns: `least(width, height) >= 100`.")
     calibrate: Calibrate | None = Field(
-        None, description="Sets `{threshold}` in `keep`, one comparison such as `corpus_entropy >= {threshold}`."
+        None,
+        description="Sets `{threshold}` in `keep`, one comparison such as `corpus_entropy >= {threshold}`.",
+        json_schema_extra=ADVANCED,
     )
 
     @property
@@ -135,14 +146,28 @@ class Duplicates(Settings):
         1_000_000, ge=1, le=MOST, description="Clusters of pictures, fewer when there are few pictures."
     )
     per_cluster: int = Field(
-        40, ge=1, le=MOST, description="Pictures to a cluster, or more where there are too few clusters."
+        40,
+        ge=1,
+        le=MOST,
+        description="Pictures to a cluster, or more where there are too few clusters.",
+        json_schema_extra=ADVANCED,
     )
     phash: int = Field(4, ge=0, le=16, description="Largest Hamming distance of two 64-bit perceptual hashes.")
     cosine: float = Field(0.96, gt=0, le=1, description="Smallest cosine of two image embeddings.")
     max_group: int = Field(
-        1000, ge=2, le=MOST, description="A larger group is cut again by tighter edges, and reported."
+        1000,
+        ge=2,
+        le=MOST,
+        description="A larger group is cut again by tighter edges, and reported.",
+        json_schema_extra=ADVANCED,
     )
-    probes: int = Field(2, ge=1, le=MOST, description="Nearest image clusters in which a picture looks for its like.")
+    probes: int = Field(
+        2,
+        ge=1,
+        le=MOST,
+        description="Nearest image clusters in which a picture looks for its like.",
+        json_schema_extra=ADVANCED,
+    )
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
@@ -166,7 +191,11 @@ class SentenceDuplicates(Settings):
         0.95, gt=0, le=1, description="Smallest cosine of two sentence embeddings; null: only strings are compared."
     )
     max_group: int = Field(
-        1000, ge=2, le=MOST, description="A larger group is cut again by tighter edges, and reported."
+        1000,
+        ge=2,
+        le=MOST,
+        description="A larger group is cut again by tighter edges, and reported.",
+        json_schema_extra=ADVANCED,
     )
 
 
@@ -185,7 +214,10 @@ class Association(Settings):
         None, ge=1, le=MOST, description="Pictures that may share one sentence; none: any number, as in RealSyn."
     )
     retrain_at: float = Field(
-        2.0, gt=1, description="Clusters are trained anew once there are this many times the rows of their training."
+        2.0,
+        gt=1,
+        description="Clusters are trained anew once there are this many times the rows of their training.",
+        json_schema_extra=ADVANCED,
     )
 
 
@@ -205,7 +237,9 @@ class Balance(Settings):
         None, ge=1, le=MOST, description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M."
     )
     target: WholeNumber | None = Field(
-        None, description="Pictures to keep in all, 30M say, in the place of a cap: the smallest cap that reaches it."
+        None,
+        description="Pictures to keep in all, 30M say, in the place of a cap: the smallest cap that reaches it.",
+        json_schema_extra=ADVANCED,
     )
 
     @model_validator(mode="before")
@@ -243,12 +277,14 @@ class Captioner(Settings):
         USUAL_ENCODING,
         pattern=r"^(png|jpeg-([1-9][0-9]?|100))$",
         description="How pictures are sent to a model behind an endpoint: png, or jpeg-90 for that quality.",
+        json_schema_extra=ADVANCED,
     )
     weight: float = Field(
         1.0,
         ge=0,
         le=1e6,
         description="For `captions.choose: mixture`: with 3 beside 1 it describes three of four pictures.",
+        json_schema_extra=ADVANCED,
     )
 
     @model_serializer(mode="wrap")
@@ -269,11 +305,13 @@ class Captions(Settings):
         description="first: the first captioner's. best: of the texts with status ok the one that fits the picture "
         "best by CLIP, the earlier captioner's where two fit equally. mixture: of one captioner a picture, drawn by "
         "the picture, the seed and the captioners' weights.",
+        json_schema_extra=ADVANCED,
     )
     ask: Literal["chosen", "every"] = Field(
         "chosen",
         description="For mixture: every has all captioners describe every picture, for `export --captions all`, where "
         "chosen asks the drawn one alone. With first and best every one is asked.",
+        json_schema_extra=ADVANCED,
     )
 
     @model_validator(mode="after")
@@ -344,7 +382,13 @@ class Fuse(Settings):
     model: str = Field("captioner", description="A key of `models`.")
     prompt: str = Field(FUSE_PROMPT, description="What the model is asked; may hold {caption}, {tags}, {sentence}.")
     max_tokens: int = Field(160, ge=1, le=4096, description="The longest text, in the model's tokens.")
-    side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture in pixels, for models that see.")
+    side: int = Field(
+        448,
+        ge=32,
+        le=2048,
+        description="Shorter side of the picture in pixels, for models that see.",
+        json_schema_extra=ADVANCED,
+    )
     precision: Literal["fp32", "bf16"] = Field("bf16", description="bf16 halves the memory and is fast on GPUs.")
     batch_size: int = Field(16, ge=1, le=MOST, description="Placement: it changes the speed, not the digest.")
 
@@ -365,9 +409,13 @@ class Words(Settings):
         "",
         description="Empty: the lake's own words. Else a file of counts (Parquet with word, n; or lines "
         "'word<TAB>count'), or wordfreq:LANGUAGE where that package is installed.",
+        json_schema_extra=ADVANCED,
     )
     refresh_at: float = Field(
-        2.0, gt=1, description="Own words are counted anew once there are this many times the sentences counted."
+        2.0,
+        gt=1,
+        description="Own words are counted anew once there are this many times the sentences counted.",
+        json_schema_extra=ADVANCED,
     )
 
 
@@ -378,16 +426,27 @@ class Ingest(Settings):
         1000, ge=1, le=MOST, description="Documents per shard, the unit of work and of resuming."
     )
     language: str = Field(
-        "en", min_length=2, max_length=8, description="For splitting texts into sentences; changed, all is read again."
+        "en",
+        min_length=2,
+        max_length=8,
+        description="For splitting texts into sentences; changed, all is read again.",
+        json_schema_extra=ADVANCED,
     )
     max_pixels: int = Field(
-        100_000_000, ge=1, le=MOST, description="A larger picture is quarantined as a bomb, undecoded."
+        100_000_000,
+        ge=1,
+        le=MOST,
+        description="A larger picture is quarantined as a bomb, undecoded.",
+        json_schema_extra=ADVANCED,
     )
-    max_bytes: int = Field(50_000_000, ge=1, le=MOST, description="A larger file is quarantined as too_large.")
+    max_bytes: int = Field(
+        50_000_000, ge=1, le=MOST, description="A larger file is quarantined as too_large.", json_schema_extra=ADVANCED
+    )
     payload: Literal["copy", "reference"] = Field(
         "copy",
         description="reference leaves pictures in the source's own files and plain tars, which must then last as long "
         "as the lake; what is packed, in a table or on the web is copied.",
+        json_schema_extra=ADVANCED,
     )
 
 
@@ -402,7 +461,9 @@ class Fetch(Settings):
     seconds: float = Field(20.0, gt=0, le=600, description="For one attempt at an address, its redirects included.")
     retries: int = Field(2, ge=0, le=10, description="More attempts after time-outs, lost connections, 429 and 5xx.")
     banned: list[str] | str = Field(
-        [], description="Hosts (with their subdomains) or beginnings of addresses never asked; or a file, one per line."
+        [],
+        description="Hosts (with their subdomains) or beginnings of addresses never asked; or a file, one per line.",
+        json_schema_extra=ADVANCED,
     )
 
 
@@ -410,7 +471,9 @@ class Decoding(Settings):
     """Settings for decoding images, once for all image scorers."""
 
     side: int = Field(224, ge=32, le=1024, description="The shorter side after decoding, in pixels: what CLIP takes.")
-    mode: Literal["exact", "scaled"] = Field("exact", description="scaled reduces JPEGs while decoding: faster.")
+    mode: Literal["exact", "scaled"] = Field(
+        "exact", description="scaled reduces JPEGs while decoding: faster.", json_schema_extra=ADVANCED
+    )
 
 
 class ClipSettings(Settings):
@@ -420,4 +483,6 @@ class ClipSettings(Settings):
         "fp32",
         description="bf16 is two to five times as fast on CPUs with bf16 instructions, three times slower on others.",
     )
-    batch_size: int = Field(64, ge=1, le=MOST, description="Placement: it changes the speed, not the digest.")
+    batch_size: int = Field(
+        64, ge=1, le=MOST, description="Placement: it changes the speed, not the digest.", json_schema_extra=ADVANCED
+    )

@@ -12,6 +12,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, mode
 from pairmill.catalog.lake.yaml_text import parsed
 from pairmill.catalog.recipe.overrides import explain_fault, override, replace_alternatives
 from pairmill.catalog.recipe.parts import (
+    ADVANCED,
     Association,
     Balance,
     Captioner,
@@ -40,14 +41,18 @@ class Recipe(Settings):
 
     name: Name = Field(description="The dataset's name.")
     scores: dict[Name, dict[str, Any]] = Field(
-        {}, description="Scores to compute although no rule reads them, with settings of theirs."
+        {},
+        description="Scores to compute although no rule reads them, with settings of theirs.",
+        json_schema_extra=ADVANCED,
     )
-    seed: int = Field(0, ge=0, lt=2**63, description="Of samples, orders and cluster training.")
+    seed: int = Field(
+        0, ge=0, lt=2**63, description="Of samples, orders and cluster training.", json_schema_extra=ADVANCED
+    )
     sources: list[str] = Field([], description="Places to ingest when a run names none, as after --source.")
     models: dict[str, ModelSpec] = Field(description="`clip` and whatever captioners and fusion name.")
     images: list[Rule] = Field([], description="Rules for pictures, in order.")
     sentences: list[Rule] = Field([], description="Rules for sentences, in order.")
-    words: Words = Words()  # pyright: ignore[reportCallIssue]
+    words: Words = Field(Words(), json_schema_extra=ADVANCED)  # pyright: ignore[reportCallIssue]
     duplicates: Duplicates = Duplicates()  # pyright: ignore[reportCallIssue]
     sentence_duplicates: SentenceDuplicates | None = Field(
         None, description="Drop near copies of sentences, if wanted."
@@ -55,7 +60,7 @@ class Recipe(Settings):
     association: Association = Association()  # pyright: ignore[reportCallIssue]
     balance: Balance = Balance()  # pyright: ignore[reportCallIssue]
     captioners: list[Captioner] = Field([], description="Models that describe the pictures that the rules keep.")
-    captions: Captions = Captions()  # pyright: ignore[reportCallIssue]
+    captions: Captions = Field(Captions(), json_schema_extra=ADVANCED)  # pyright: ignore[reportCallIssue]
     tags: Tags | None = Field(None, description="Zero-shot labels, if wanted.")
     fuse: Fuse | None = Field(None, description="A synthetic text, if wanted; it needs a captioner.")
     ingest: Ingest = Ingest()  # pyright: ignore[reportCallIssue]

@@ -29,7 +29,7 @@ from pairmill.ops.image.decode import Decode
 from pairmill.tasks.run.model_job import Piece, one_by_one
 from pairmill.tasks.run.partition import Output, Part
 from pairmill.tasks.run.placement import ModelPool, Placement
-from pairmill.tasks.run.stage import Stage
+from pairmill.tasks.run.stage import JobStage
 
 BATCH, ITEMS, BATCHES = 16, 12, 10
 # Seconds a batch. Decoding one takes some 60 ms of a CPU, so two feeders keep up with the model.
@@ -105,7 +105,7 @@ def batches(folder: str) -> list[tuple[str, float, float]]:
 def busy(where: Placement) -> float:
     """Run the stage; return the share of wall time, from the first batch to the last, in which the model works."""
     with tempfile.TemporaryDirectory() as folder:
-        with Stage(Sleeping(folder), where) as stage:
+        with JobStage(Sleeping(folder), where) as stage:
             assert len(list(stage.run(items(), Output(f"{folder}/", "run", 1)))) == ITEMS
         made = batches(folder)
     wall = max(end for _, _, end in made) - min(start for _, start, _ in made)
@@ -123,7 +123,7 @@ def repeated(where: Placement) -> int:
 
         killer = threading.Thread(target=kill)
         killer.start()
-        with Stage(Sleeping(folder), where) as stage:
+        with JobStage(Sleeping(folder), where) as stage:
             assert len(list(stage.run(items(), Output(f"{folder}/", "run", 1)))) == ITEMS
         killer.join()
         return sum(n - 1 for n in Counter(key for key, _, _ in batches(folder)).values())

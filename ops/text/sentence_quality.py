@@ -92,7 +92,7 @@ class SentenceQuality:
 
 
 def text_entropy(words: list[str]) -> float:
-    """Compute the Shannon entropy of the casefolded words in bits, rounded to 4 decimals; 0 without a word."""
+    """Compute the Shannon entropy of the casefolded words in bits, rounded to 4 decimals; 0 without words."""
     counts = Counter(word.casefold() for word in words)
     total = sum(counts.values())
     entropy = -sum(count / total * math.log2(count / total) for count in sorted(counts.values()))

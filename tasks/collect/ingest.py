@@ -65,7 +65,7 @@ def ingest(session: Session) -> int:
             session.note(
                 f"source '{source.uri}': {n:,} units are read again, by {now}; they were read by {was}.", once=True
             )
-        job = Ingest(source, ingest_settings(session))
+        job = IngestUnits(source, ingest_settings(session))
         for items in new_rounds(session, source):
             shards += session.work("ingest", items, job)
         if gone := contents.vanished(session.lake, source.uri):
@@ -207,7 +207,7 @@ class IngestSettings:
 
 
 @dataclass(frozen=True)
-class Ingest:
+class IngestUnits:
     """Job: read the units of one shard into documents, images, sentences, payloads, inputs and quarantine.
 
     An image that is only named by a web address becomes a row of ``links``, for a later fetch.
@@ -215,6 +215,7 @@ class Ingest:
 
     stage: ClassVar[str] = "ingest"
     is_light: ClassVar[bool] = True
+    shown_as: ClassVar[str] = "Ingest"  # the name in the quarantine details of every lake so far
 
     source: Source
     settings: IngestSettings

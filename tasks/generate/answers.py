@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.generation import Answering, Generation
 from pairmill.ops.text.generation_status import generation_status
 from pairmill.tasks.run.identity import decoder
-from pairmill.tasks.run.model_job import ModelJob, Piece
+from pairmill.tasks.run.model_job import Piece
 from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.payloads import CHUNK, batches
 from pairmill.tasks.run.rows import quarantine
@@ -137,46 +137,6 @@ def joined(item: WorkItem, pieces: list[Answers]) -> Answers:
     found = {sha: answer for piece in pieces for sha, answer in piece.found.items()}
     in_order = {sha: found[sha] for sha in item.keys if sha in found}
     return Answers(in_order, [fault for piece in pieces for fault in piece.bad])
-
-
-class Generative(ModelJob, Protocol):
-    """Model job that turns the answers of a generative model into rows of ``table``."""
-
-    table: ClassVar[str]
-
-    @property
-    def scorer(self) -> str:
-        """Digest of the scorer of the rows."""
-        ...
-
-    def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table:
-        """Turn answers by key into rows of ``table``."""
-        ...
-
-
-@dataclass(frozen=True)
-class RewriteCachedAnswers:
-    """Job: rewrite cached answers (``known``) as rows of ``job``, judged by its current rules, without the model."""
-
-    job: Generative
-
-    def __call__(self, item: WorkItem) -> list[Part]:
-        """Write one item's cached answers."""
-        known = dict(zip(item.keys, map(_remembered, item.inputs["known"]), strict=True))
-        return [Part(self.job.table, self.job.rows(item, known), self.job.scorer)]
-
-
-def _remembered(row: dict[str, Any]) -> Generation:
-    """Restore an answer from a stored row.
-
-    Rows from before finish reasons were stored have none: the status then tells whether the answer was cut off.
-    """
-    told = {name.removeprefix("synthetic_"): value for name, value in row.items()}
-    finish = told["finish_reason"] or ("length" if told["status"] == "cut_off" else "stop")
-    prompt_tokens, retries = told["prompt_tokens"] or 0, told["retries"] or 0
-    return Generation(
-        told["text"], told["n_tokens"], finish, told["seconds"], prompt_tokens=prompt_tokens, retries=retries
-    )
 
 
 def empty_answers(table: str, item: WorkItem, text: str, status: str, scorer: str, **constants: list) -> list[Part]:

@@ -1,8 +1,8 @@
 """Caption the images of a wave, the most expensive step, and score by CLIP how well each caption fits."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -14,20 +14,11 @@ from pairmill.catalog.recipe.parts import Captioner
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS
 from pairmill.ops.models.generation import Answering, Generation
-from pairmill.tasks.generate.answers import (
-    Answers,
-    ImageQueries,
-    empty_answers,
-    generated_columns,
-    joined,
-    quarantine_parts,
-    shown,
-    usage,
-)
-from pairmill.tasks.generate.endpoints import ITEM_ROWS, generate_in_rounds
+from pairmill.tasks.generate.answers import ImageQueries, empty_answers, generated_columns, shown
+from pairmill.tasks.generate.endpoints import generate_in_rounds
+from pairmill.tasks.generate.generative_job import GenerativeJob
 from pairmill.tasks.generate.text_similarity import score_texts, text_similarity_scorer
 from pairmill.tasks.run.identity import caption_scorer, captioning
-from pairmill.tasks.run.model_job import Piece, one_by_one
 from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.session import Session
 
@@ -71,60 +62,26 @@ def run_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem
 def caption_job(recipe: Recipe, captioner: Captioner, model: Answering, digest: str) -> "CaptionPictures":
     """Make the job of a captioner with this model."""
     ask = ImageQueries(model, shown(recipe, captioner.side), captioner.max_tokens, captioner.prompt)
-    return CaptionPictures(ask, captioner.name, captioner.prompt, digest, captioner.model)
+    return CaptionPictures(ask, captioner.prompt, digest, captioner.model, name=captioner.name)
 
 
 @dataclass(frozen=True)
-class CaptionPictures:
+class CaptionPictures(GenerativeJob):
     """Model job: caption images of one shard into ``captions``; ``status`` marks empty, repetitive or cut-off texts.
 
-    ``model`` is the recipe's name of the model.
+    Attributes:
+        name: The captioner's name in the recipe.
     """
 
     stage: ClassVar[str] = CAPTIONS.step
     table: ClassVar[str] = CAPTIONS.table
-    item_rows: ClassVar[int] = ITEM_ROWS
 
-    ask: ImageQueries
-    name: str
-    prompt: str
-    scorer: str
     model: str = "captioner"
+    name: str = field(kw_only=True)
 
-    @property
-    def max_in_flight(self) -> int:
-        """The most pieces in flight where a server runs the model, else 0."""
-        return self.ask.model.max_in_flight
-
-    def __call__(self, item: WorkItem) -> Iterable[Part]:
-        """Caption an item piece after piece, in this thread."""
-        return one_by_one(self, item)
-
-    def load(self) -> None:
-        """Load the model."""
-        self.ask.load()
-
-    def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
-        """Yield the item's images in batches, all with the same prompt."""
-        return self.ask.pieces(item, dict.fromkeys(item.keys, self.prompt), rows)
-
-    def prepare(self, piece: Piece) -> Any:
-        """Decode the images and prepare the model's input."""
-        return self.ask.prepare(piece)
-
-    def infer(self, ready: Any) -> Any:
-        """Launch the model."""
-        return self.ask.infer(ready)
-
-    def fetch(self, running: Any) -> Answers:
-        """Wait for the answers."""
-        return self.ask.fetch(running)
-
-    def parts(self, item: WorkItem, found: list[Answers]) -> list[Part]:
-        """Turn the answers of all pieces into rows of ``captions``, and the failures into quarantine rows."""
-        answers = joined(item, found)
-        made = Part(self.table, self.rows(item, answers.found), self.scorer, usage(answers.found.values()))
-        return [made, *quarantine_parts(answers.bad, CAPTIONS.step)]
+    def prompts(self, item: WorkItem) -> dict[str, str]:
+        """Return the captioner's prompt for each image."""
+        return dict.fromkeys(item.keys, self.prompt)
 
     def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table:
         """Turn answers by sha256 into rows of ``captions``."""

@@ -13,11 +13,8 @@ from pairmill.ops.models.http.chat_client import ChatClient, EndpointSilent
 from pairmill.ops.models.http.http_model import HttpModel
 from pairmill.ops.models.http.http_spec import parse_http
 from pairmill.ops.models.http.probe import agreement, check
-from pairmill.tasks.generate.answers import Generative, RewriteCachedAnswers
+from pairmill.tasks.generate.generative_job import ITEM_ROWS, GenerativeJob, RewriteCachedAnswers
 from pairmill.tasks.run.session import Session
-
-# The most rows of an item: 20 to 50 s of a GPU at 10 to 25 texts a second, which is what a crash costs.
-ITEM_ROWS = 512
 
 
 def generate_in_rounds(
@@ -26,7 +23,7 @@ def generate_in_rounds(
     rounds: Iterable[Sequence[WorkItem]],
     model: Answering,
     name: str,
-    job_of: Callable[[Answering], Generative],
+    job_of: Callable[[Answering], GenerativeJob],
 ) -> None:
     """Run a generative model's job over each round, in items of ITEM_ROWS; rewrite cached answers without the model.
 

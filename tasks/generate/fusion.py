@@ -1,8 +1,7 @@
 """Fuse an image's caption, tags and best sentence into one text, and score by CLIP how well it fits."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -16,21 +15,11 @@ from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.generation import Answering, Generation
 from pairmill.ops.pair.fuse import fuse_prompt, instructions
 from pairmill.ops.text.unsupported import unsupported
-from pairmill.tasks.generate.answers import (
-    Answers,
-    ImageQueries,
-    TextQueries,
-    empty_answers,
-    generated_columns,
-    joined,
-    quarantine_parts,
-    shown,
-    usage,
-)
-from pairmill.tasks.generate.endpoints import ITEM_ROWS, generate_in_rounds
+from pairmill.tasks.generate.answers import ImageQueries, TextQueries, empty_answers, generated_columns, shown
+from pairmill.tasks.generate.endpoints import generate_in_rounds
+from pairmill.tasks.generate.generative_job import GenerativeJob
 from pairmill.tasks.generate.text_similarity import score_texts, text_similarity_scorer
 from pairmill.tasks.run.identity import fuse_scorer, fuser
-from pairmill.tasks.run.model_job import Piece, one_by_one
 from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.session import Session
 
@@ -85,56 +74,22 @@ def fuse(session: Session) -> None:
 
 
 @dataclass(frozen=True)
-class FuseTexts:
-    """Model job: fuse the texts of images into ``synthetic``. ``model`` is the recipe's name of the model."""
+class FuseTexts(GenerativeJob):
+    """Model job: fuse the caption, tags and best sentence of images of one shard into ``synthetic``."""
 
     stage: ClassVar[str] = SYNTHETIC.step
     table: ClassVar[str] = SYNTHETIC.table
-    item_rows: ClassVar[int] = ITEM_ROWS
 
-    ask: ImageQueries | TextQueries
-    prompt: str
-    scorer: str
     model: str = "fuser"
 
-    @property
-    def max_in_flight(self) -> int:
-        """The most pieces in flight where a server runs the model, else 0."""
-        return self.ask.model.max_in_flight
-
-    def __call__(self, item: WorkItem) -> Iterable[Part]:
-        """Fuse an item's texts piece after piece, in this thread."""
-        return one_by_one(self, item)
-
-    def load(self) -> None:
-        """Load the model."""
-        self.ask.load()
-
-    def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
-        """Yield the item's prompts in batches, with images if the model takes them."""
-        return self.ask.pieces(item, self._prompts(item), rows)
-
-    def prepare(self, piece: Piece) -> Any:
-        """Prepare the model's input."""
-        return self.ask.prepare(piece)
-
-    def infer(self, ready: Any) -> Any:
-        """Launch the model."""
-        return self.ask.infer(ready)
-
-    def fetch(self, running: Any) -> Answers:
-        """Wait for the answers."""
-        return self.ask.fetch(running)
-
-    def parts(self, item: WorkItem, found: list[Answers]) -> list[Part]:
-        """Turn the answers of all pieces into rows of ``synthetic``, and the failures into quarantine rows."""
-        answers = joined(item, found)
-        made = Part(self.table, self.rows(item, answers.found), self.scorer, usage(answers.found.values()))
-        return [made, *quarantine_parts(answers.bad, SYNTHETIC.step)]
+    def prompts(self, item: WorkItem) -> dict[str, str]:
+        """Fill the prompt template for each image; return prompts by sha256."""
+        texts = zip(*(item.inputs[name] for name in ("captions", "tags", "sentences")), strict=True)
+        return {sha: fuse_prompt(self.prompt, *each) for sha, each in zip(item.keys, texts, strict=True)}
 
     def rows(self, item: WorkItem, found: dict[str, Generation]) -> pa.Table:
         """Turn answers by sha256 into rows of ``synthetic``."""
-        prompts = self._prompts(item)
+        prompts = self.prompts(item)
         digests = dict(zip(item.keys, item.inputs["input_digests"], strict=True))
         rows = {
             "sha256": pa.array(found, pa.string()),
@@ -151,11 +106,6 @@ class FuseTexts:
         same = {"input_digest": list(item.inputs["input_digests"]), "prompt": [self.prompt] * n}
         same["synthetic_unsupported"] = [0] * n
         return empty_answers("synthetic", item, "synthetic_text", "synthetic_status", self.scorer, **same)
-
-    def _prompts(self, item: WorkItem) -> dict[str, str]:
-        """Fill the prompt template for each image; return prompts by sha256."""
-        texts = zip(*(item.inputs[name] for name in ("captions", "tags", "sentences")), strict=True)
-        return {sha: fuse_prompt(self.prompt, *each) for sha, each in zip(item.keys, texts, strict=True)}
 
     def _unsupported(self, item: WorkItem, found: dict[str, Generation]) -> list[int]:
         """Count the numbers and quotations of each fused text that its caption, tags and sentence do not contain."""

@@ -71,7 +71,7 @@ def _with_vectors(session: Session) -> Plan:
     """Return a plan that reads the tagger's vectors of the wave's images, after computing missing ones."""
     plan, bound = _tagger_plan(session)
     if bound is not None:
-        job = ScoreImages(decoder(session.recipe), (bound,))
+        job = ScoreImages((bound,), decoder(session.recipe))
         rounds = pending_in_wave(session.lake, plan, IMAGE_EMBEDDING.table, bound.digest)
         tables = (IMAGE_EMBEDDING.table,)
         session.work_rounds(EMBED, ([replace(item, tables=tables) for item in items] for items in rounds), job)

@@ -1,6 +1,6 @@
 """Score images: decode each image once for every score that it lacks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -14,12 +14,12 @@ from pairmill.ops.image.luma import with_luma
 from pairmill.ops.models.model_digest import image_size
 from pairmill.tasks.measure.calibrate import calibrate
 from pairmill.tasks.measure.score_vectors import score_vectors
+from pairmill.tasks.measure.scoring_job import ScoringJob
 from pairmill.tasks.run import scored
 from pairmill.tasks.run.identity import Bound, bound, decoder
-from pairmill.tasks.run.model_job import Piece, one_by_one
-from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.model_job import Piece
 from pairmill.tasks.run.payloads import batches
-from pairmill.tasks.run.scored import Scored, model_of, null_parts, score_parts
+from pairmill.tasks.run.scored import Scored
 from pairmill.tasks.run.session import Session
 
 
@@ -59,11 +59,11 @@ def has_pixel_rule(plan: Plan) -> bool:
 def image_job(session: Session) -> "ScoreImages":
     """Return the job with all scores of the plan that are computed from pixels."""
     scorers = tuple(each for each in bound(session.plan, "image") if not each.score.vector_table)
-    return ScoreImages(decoder(session.recipe), scorers)
+    return ScoreImages(scorers, decoder(session.recipe))
 
 
 @dataclass(frozen=True)
-class ScoreImages:
+class ScoreImages(ScoringJob):
     """Model job: decode each image once and run all pending scorers on its pixels.
 
     Only a model's inference runs on the device, all else on CPUs. An image that does not decode, or whose bytes are no
@@ -71,28 +71,18 @@ class ScoreImages:
     row. An image that does not fit a model's memory gets NULLs of that model only.
     """
 
-    stage: ClassVar[str] = "score images"
     item_rows: ClassVar[int] = 16_384  # 8 s of a GPU at 2,125 images a second (ViT-L-14 on an H200)
 
     decode: Decode
-    scorers: tuple[Bound, ...]
 
     @property
-    def model(self) -> str:
-        """The recipe's name of the model, '' without one."""
-        return model_of(self.scorers)
-
-    def __call__(self, item: WorkItem) -> Iterable[Part]:
-        """Score an item piece after piece, in this thread."""
-        return one_by_one(self, item)
-
-    def load(self) -> None:
-        """Load the models."""
-        scored.load(self.scorers)
+    def stage(self) -> str:
+        """The step's name."""
+        return "score images"
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
         """Yield the bytes of the item's images in batches of ``rows``, 0 for the model's batch size."""
-        for shas, datas in batches(item, rows or scored.batch_size(self._wanted(item.tables))):
+        for shas, datas in batches(item, rows or scored.batch_size(self.wanted(item.tables))):
             yield Piece(tuple(shas), (datas, item.tables))
 
     def prepare(self, piece: Piece) -> Scored:
@@ -103,27 +93,7 @@ class ScoreImages:
         bad = [pixels.about(sha) for sha, pixels in named if isinstance(pixels, Fault)]
         good = [n for n, pixels in enumerate(decoded) if not isinstance(pixels, Fault)]
         batch: dict[str, Any] = {"pixels": [decoded[n] for n in good]}
-        wanted = self._wanted(tables)
+        wanted = self.wanted(tables)
         if any("luma" in each.score.reads for each in wanted):
             batch = with_luma(batch)
         return scored.prepare(wanted, batch, piece.keys, good, bad)
-
-    def infer(self, ready: Scored) -> Scored:
-        """Launch the models."""
-        return scored.infer(ready)
-
-    def fetch(self, running: Scored) -> Scored:
-        """Wait for the models."""
-        return scored.fetch(running)
-
-    def parts(self, item: WorkItem, found: list[Scored]) -> Iterable[Part]:
-        """Turn all pieces into one part per score, and the faults into quarantine rows."""
-        return score_parts(self._wanted(item.tables), found, self.stage)
-
-    def poisoned(self, item: WorkItem) -> list[Part]:
-        """Make rows of NULLs for images that kill their worker, so that they are not pending again."""
-        return null_parts(self._wanted(item.tables), item.keys)
-
-    def _wanted(self, tables: tuple[str, ...]) -> list[Bound]:
-        """Return the scorers of these tables."""
-        return [each for each in self.scorers if each.score.table in tables]

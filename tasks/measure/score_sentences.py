@@ -1,6 +1,6 @@
 """Score sentences stage by stage (flags, parser, language model, CLIP), each on what passes the rules so far."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,12 +9,12 @@ from pairmill.catalog.pending.worklist import pending_sentences
 from pairmill.catalog.terms.score import RUN_AT
 from pairmill.tasks.measure.calibrate import calibrate
 from pairmill.tasks.measure.score_vectors import score_vectors
+from pairmill.tasks.measure.scoring_job import ScoringJob
 from pairmill.tasks.run import scored
-from pairmill.tasks.run.identity import Bound, bound
-from pairmill.tasks.run.model_job import Piece, one_by_one
-from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.identity import bound
+from pairmill.tasks.run.model_job import Piece
 from pairmill.tasks.run.rows import read_rows
-from pairmill.tasks.run.scored import Scored, model_of, null_parts, score_parts
+from pairmill.tasks.run.scored import Scored
 from pairmill.tasks.run.session import Session
 
 
@@ -41,7 +41,7 @@ PIECE = 16_384
 
 
 @dataclass(frozen=True)
-class ScoreSentences:
+class ScoreSentences(ScoringJob):
     """Model job: score the sentences of one shard into the tables that lack them.
 
     A sentence that does not fit a model's memory gets NULLs (so that it is not pending again) and a quarantine row.
@@ -49,25 +49,10 @@ class ScoreSentences:
 
     item_rows: ClassVar[int] = PIECE
 
-    scorers: tuple[Bound, ...]
-
     @property
     def stage(self) -> str:
         """The step's name."""
         return self.scorers[0].score.step
-
-    @property
-    def model(self) -> str:
-        """The recipe's name of the model, '' without one."""
-        return model_of(self.scorers)
-
-    def __call__(self, item: WorkItem) -> Iterable[Part]:
-        """Score an item piece after piece, in this thread."""
-        return one_by_one(self, item)
-
-    def load(self) -> None:
-        """Load the models."""
-        scored.load(self.scorers)
 
     def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
         """Yield the item's texts in batches of ``rows``, 0 for PIECE."""
@@ -79,24 +64,4 @@ class ScoreSentences:
     def prepare(self, piece: Piece) -> Scored:
         """Run the scorers without a model and prepare the models' input."""
         batch, tables = piece.data
-        return scored.prepare(self._wanted(tables), batch, piece.keys, list(range(len(piece.keys))), [])
-
-    def infer(self, ready: Scored) -> Scored:
-        """Launch the models."""
-        return scored.infer(ready)
-
-    def fetch(self, running: Scored) -> Scored:
-        """Wait for the models."""
-        return scored.fetch(running)
-
-    def parts(self, item: WorkItem, found: list[Scored]) -> Iterable[Part]:
-        """Turn all pieces into one part per score, and the faults into quarantine rows."""
-        return score_parts(self._wanted(item.tables), found, self.stage)
-
-    def poisoned(self, item: WorkItem) -> list[Part]:
-        """Make rows of NULLs for sentences that kill their worker, so that they are not pending again."""
-        return null_parts(self._wanted(item.tables), item.keys)
-
-    def _wanted(self, tables: tuple[str, ...]) -> list[Bound]:
-        """Return the scorers of these tables."""
-        return [each for each in self.scorers if each.score.table in tables]
+        return scored.prepare(self.wanted(tables), batch, piece.keys, list(range(len(piece.keys))), [])

@@ -237,7 +237,7 @@ class _Queue:
     """Ray actor that holds the unfinished work items and records which supervising actor works on each.
 
     An actor without a heartbeat for SILENT_SECONDS is lost with its machine. Its items are queued again, and so are
-    items that may have been waiting inside it. A second actor that takes the same item is told to skip it.
+    items that may have been waiting inside it. A second actor that takes the same item must skip it.
     """
 
     def __init__(self) -> None:

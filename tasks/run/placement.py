@@ -24,7 +24,7 @@ class ModelPool:
     Attributes:
         gpus: GPUs of each replica; None: one where there are GPUs, else none.
         replicas: The fewest and the most replicas; 0: as many as fit.
-        feeders: Threads that prepare batches for each replica; None: as many as the CPUs allow.
+        feeders: Threads that prepare batches for each replica; None: the most that the CPUs allow.
         key: The environment variable with the API key, for a model behind endpoints.
         connections: The most concurrent requests to each endpoint.
         prices: The prices of the endpoints' tokens.

@@ -157,6 +157,7 @@ def quarantine_killers(
     """Run an item that may kill its worker; return the manifests of its good rows and of a quarantine row per killer.
 
     A job may define ``poisoned(item) -> list[Part]``: further rows for the killers, so that they are not pending again.
+    Details name the job's class, or its ``shown_as`` where that is set.
 
     Args:
         item: The item to run.
@@ -168,7 +169,7 @@ def quarantine_killers(
     Raises:
         PairmillError: Single rows are not to blame; the message has the remedy.
     """
-    name = type(job).__name__
+    name = getattr(job, "shown_as", type(job).__name__)
     try:
         found = isolate(item, attempt, first)
     except PairmillError as error:

@@ -16,7 +16,7 @@ from pairmill.catalog.write.stream import commit_stream
 from pairmill.tasks.run.budget import Budget
 from pairmill.tasks.run.partition import Job, Output, Part, write_parts
 from pairmill.tasks.run.placement import Placement
-from pairmill.tasks.run.stage import Stage
+from pairmill.tasks.run.stage import JobStage
 
 
 def _no_progress(step: str, done: int, total: int) -> None:
@@ -111,10 +111,10 @@ class Session:
     def work(self, step: str, items: Sequence[WorkItem], job: Job, most_workers: int = 0) -> int:
         """Run ``job`` over ``items``, commit results every few seconds, and return the number of items.
 
-        ``most_workers`` limits the workers, 0 for no limit. Raises what `Stage.run` raises, and LeaseLost.
+        ``most_workers`` limits the workers, 0 for no limit. Raises what `JobStage.run` raises, and LeaseLost.
         """
         placement = replace(self.placement, workers=most_workers) if most_workers else self.placement
-        with Stage(job, placement, partial(self._show_waiting, step)) as stage:
+        with JobStage(job, placement, partial(self._show_waiting, step)) as stage:
             return self.work_round(step, items, stage)
 
     def work_rounds(self, step: str, rounds: Iterable[Sequence[WorkItem]], job: Job) -> None:
@@ -123,12 +123,12 @@ class Session:
         Raises PairmillError when the run's budget is spent.
         """
         prices = self.placement.pool_of(getattr(job, "model", "")).prices
-        with Stage(job, self.placement, partial(self._show_waiting, step)) as stage:
+        with JobStage(job, self.placement, partial(self._show_waiting, step)) as stage:
             for items in rounds:
                 for portion in self.budget.affordable(step, items, prices):
                     self.work_round(step, portion, stage)
 
-    def work_round(self, step: str, items: Sequence[WorkItem], stage: Stage) -> int:
+    def work_round(self, step: str, items: Sequence[WorkItem], stage: JobStage) -> int:
         """Run a stage over one round of items and commit the results; return the number of items."""
         items = stage.sized(items)
         self.counts[step] = self.counts.get(step, 0) + len(items)
@@ -156,7 +156,7 @@ class Session:
         return False
 
     def _run_with_progress(
-        self, step: str, items: Sequence[WorkItem], stage: Stage, output: Output
+        self, step: str, items: Sequence[WorkItem], stage: JobStage, output: Output
     ) -> Iterator[list[Manifest]]:
         """Run the items; yield their priced manifests and report progress."""
         self.progress(step, 0, len(items))

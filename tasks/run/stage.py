@@ -45,7 +45,7 @@ def _not_shown(text: str) -> None:
     return None
 
 
-class Stage:
+class JobStage:
     """A job and its workers, for all its rounds. Use it in a ``with`` statement.
 
     ``show(text)`` is called when the stage waits for a machine of a cluster, and with '' when the wait ends.
@@ -60,7 +60,7 @@ class Stage:
         """The recipe's name of the job's model, '' without one."""
         return getattr(self._job, "model", "")
 
-    def __enter__(self) -> "Stage":
+    def __enter__(self) -> "JobStage":
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:

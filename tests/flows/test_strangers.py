@@ -23,7 +23,7 @@ from pairmill.ops.fetch.fetcher import Fetcher
 from pairmill.ops.read.places.tree import LocalTree
 from pairmill.ops.read.source import SourceError, open_source
 from pairmill.tasks.collect.fetch import FetchPictures
-from pairmill.tasks.collect.ingest import Ingest, IngestSettings, reader_names, shard_item
+from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, reader_names, shard_item
 from pairmill.tasks.run.partition import Output, write_parts
 from tests.worlds.packed import sample, tar
 from tests.worlds.samples import jpeg, write
@@ -65,7 +65,7 @@ def hostile(folder: Path) -> Path:
 
 def ingest(lake: Lake, source: str) -> None:
     read = open_source(source)
-    job = Ingest(read, IngestSettings(10**6, 10**6, "en", "copy", frozenset(), reader_names("en")))
+    job = IngestUnits(read, IngestSettings(10**6, 10**6, "en", "copy", frozenset(), reader_names("en")))
     with lease.writing(lake, "run", "test") as writer:
         item = shard_item(list(read.listed()), "shard")
         writer.commit(write_parts(job(item), item, Output(lake.data_path, "run", writer.begin("ingest"))))

@@ -9,7 +9,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.scorer import Scorer, register
 from pairmill.ops.text import generation_status
-from pairmill.tasks.generate.answers import RewriteCachedAnswers
+from pairmill.tasks.generate.generative_job import RewriteCachedAnswers
 from tests.worlds.jobs import CAPTIONS, FUSED
 from tests.worlds.line import curate, rows
 from tests.worlds.shared import opened_new

@@ -215,7 +215,7 @@ def measured(folder: Path) -> dict[str, object]:
     from pairmill.ops.fault import Fault
     from pairmill.ops.image.decode import Decode
     from pairmill.ops.read.source import open_source
-    from pairmill.tasks.collect.ingest import Ingest, IngestSettings, reader_names, shard_item
+    from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, reader_names, shard_item
     from pairmill.tasks.run.partition import Output
     from pairmill.tasks.run.payloads import payloads
     from pairmill.tasks.run.worker import JobWorker
@@ -227,7 +227,9 @@ def measured(folder: Path) -> dict[str, object]:
     item = shard_item(listed, source.uri)
     forget_peak()
     with tempfile.TemporaryDirectory() as out:
-        job = Ingest(source, IngestSettings(100_000_000, 50_000_000, "en", "copy", frozenset(), reader_names("en")))
+        job = IngestUnits(
+            source, IngestSettings(100_000_000, 50_000_000, "en", "copy", frozenset(), reader_names("en"))
+        )
         manifests = JobWorker(job)(item, Output(f"{out}/", "run", 1))
         ingest_mb = round(peak_mb())
         tables = {each.table: each.path for each in manifests if each.path}

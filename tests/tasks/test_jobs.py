@@ -21,7 +21,7 @@ from pairmill.ops.models.language.language_model import LanguageModel
 from pairmill.ops.pair.tags import ZeroShotTags
 from pairmill.ops.read.places import retries
 from pairmill.ops.read.source import open_source
-from pairmill.tasks.collect.ingest import Ingest, IngestSettings, reader_names, shard_item
+from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, reader_names, shard_item
 from pairmill.tasks.generate.answers import Answers, ImageQueries, TextQueries
 from pairmill.tasks.generate.fusion import FuseTexts
 from pairmill.tasks.generate.tag import TagPictures
@@ -43,7 +43,7 @@ MODELS = Path(__file__).resolve().parents[2] / "infra/demo/models"
 CLIP = Clip("open_clip:local-dir:nowhere")
 EMBED = EmbedImages("open_clip:local-dir:nowhere")
 OPS = ((IMAGE_QUALITY, ImageQuality()), (IMAGE_HASH, PerceptualHash()), (IMAGE_EMBEDDING, EMBED))
-IMAGES = ScoreImages(Decode(), tuple(Bound(score, op, score.name) for score, op in OPS))
+IMAGES = ScoreImages(tuple(Bound(score, op, score.name) for score, op in OPS), Decode())
 TAGGED = TagPictures(ZeroShotTags(("dog",)), CLIP, "t", "clip")
 COMPARED = ScoreTexts(CLIP, "caption_similarity", "s", "score captions")
 INPUTS = {"input_digests": ("d", "d"), "captions": ["", ""], "tags": [[], []], "sentences": ["", ""]}
@@ -129,7 +129,7 @@ def test_a_poisoned_page_counts_as_read(tmp_path: Path):
     (tmp_path / "page.html").write_text("<p>Some words.</p>")
     source = open_source(str(tmp_path))
     (unit,) = listed = list(source.units())
-    (part,) = Ingest(source, SETTINGS).poisoned(shard_item(listed, "shard"))
+    (part,) = IngestUnits(source, SETTINGS).poisoned(shard_item(listed, "shard"))
     assert part.table == "inputs"
     row = {"uri": unit.uri, "size": unit.size, "etag": unit.etag, "reader": "html_folder 1, en sentences 1"}
     assert part.rows.select(list(row)).to_pylist() == [row]
@@ -143,7 +143,7 @@ def test_what_had_to_be_asked_again_is_counted_with_its_unit(server, bucket, qui
         source = open_source("s3://corpus")
         listed = list(source.listed())
         before = retries.made()
-        parts = list(Ingest(source, SETTINGS)(shard_item(listed, "shard")))
+        parts = list(IngestUnits(source, SETTINGS)(shard_item(listed, "shard")))
         counted = next(part.rows["retries"].to_pylist() for part in parts if part.table == "inputs")
         assert len(counted) == 60 and sum(counted) == retries.made() - before > 0
     fresh_filesystem()

@@ -18,7 +18,7 @@ from pairmill.tasks.run import pool
 from pairmill.tasks.run.partition import Output
 from pairmill.tasks.run.placement import Placement
 from pairmill.tasks.run.resources import LANES
-from pairmill.tasks.run.stage import Stage
+from pairmill.tasks.run.stage import JobStage
 from tests.worlds.placements import FED
 from tests.worlds.sleeping_model import Sleeps, noted
 
@@ -41,7 +41,7 @@ def items(n: int, rows: int = 10, special: tuple[str, ...] = ()) -> list[WorkIte
 
 
 def run(work: list[WorkItem], job: Sleeps, out: Path, where: Placement = FED) -> list[list[Manifest]]:
-    with Stage(job, where) as stage:
+    with JobStage(job, where) as stage:
         return list(stage.run(work, Output(f"{out}/", "run", 1)))
 
 
@@ -94,7 +94,7 @@ def test_a_bug_fails_the_stage_and_is_no_poison(tmp_path: Path):
 
 def test_a_model_is_loaded_once_a_replica_and_death_over_three_rounds(tmp_path: Path):
     job = Sleeps(str(tmp_path), infers=0.01)
-    with Stage(job, FED) as stage:
+    with JobStage(job, FED) as stage:
         for n in range(3):
             work = [WorkItem(f"{n}-{item.shard}", item.keys) for item in items(6, special=("dies",) if n == 1 else ())]
             assert len(list(stage.run(work, Output(f"{tmp_path}/out/", "run", n)))) == 6

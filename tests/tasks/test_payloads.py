@@ -160,7 +160,7 @@ def test_kept_and_referred_to_pictures_may_stand_side_by_side(photos: Path):
 @pytest.mark.parametrize(
     ("job", "inputs", "text", "status"),
     [
-        (CaptionPictures(ASK, "main", "Describe the picture.", "c"), {}, "text", "status"),
+        (CaptionPictures(ASK, "Describe the picture.", "c", name="main"), {}, "text", "status"),
         (FuseTexts(ASK, "Describe {caption}", "f"), TEXTS, "synthetic_text", "synthetic_status"),
     ],
     ids=["caption", "fuse"],

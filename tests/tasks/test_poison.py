@@ -17,7 +17,7 @@ from pairmill.tasks.run import poison
 from pairmill.tasks.run.partition import Output, Part
 from pairmill.tasks.run.placement import Placement
 from pairmill.tasks.run.poison import LostWorker
-from pairmill.tasks.run.stage import Stage
+from pairmill.tasks.run.stage import JobStage
 
 DIED = LostWorker("poison", "a worker process that ran it alone died")
 
@@ -50,7 +50,7 @@ class DiesOn:
 def test_a_key_of_64_that_kills_its_worker_leaves_63_good_rows_and_one_poison_row(where: Placement, tmp_path: Path):
     keys = tuple(f"{n:03}" for n in range(64))
     items = [WorkItem("good", ("a", "b")), WorkItem("bad", keys), WorkItem("last", ("c",))]
-    with Stage(DiesOn("041"), where) as stage:
+    with JobStage(DiesOn("041"), where) as stage:
         results = list(stage.run(items, Output(f"{tmp_path}/", "run", 1)))
     assert sorted(manifests[0].shard for manifests in results) == ["bad", "good", "last"]
     manifests = next(each for each in results if each[0].shard == "bad")

@@ -27,7 +27,7 @@ from pairmill.tasks.run.resources import (
     resources,
     this_machine,
 )
-from pairmill.tasks.run.stage import Stage
+from pairmill.tasks.run.stage import JobStage
 from tests.worlds.sleeping_model import Sleeps, note, noted
 
 CPUS, CARD, POOR = [Node(16, 0)], [Node(16, 1)], [Node(1, 1)]
@@ -197,7 +197,7 @@ def test_a_machine_without_the_gpus_that_are_asked_for_is_told_so_and_what_to_ch
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     where = Placement(models={"clip": ModelPool(gpus=1)})
     told = r"asks for \d+ CPUs and 1 GPUs, and no machine has as many \(\d+ CPUs, 0 GPUs\)\. Give its model fewer GPUs"
-    with Stage(Sleeps(str(tmp_path)), where) as stage, pytest.raises(PairmillError, match=told):
+    with JobStage(Sleeps(str(tmp_path)), where) as stage, pytest.raises(PairmillError, match=told):
         list(stage.run([WorkItem("s", ("a",))], Output(f"{tmp_path}/", "run", 1)))
 
 
@@ -218,7 +218,7 @@ def test_a_job_that_runs_a_model_but_not_in_halves_has_a_gpu_and_no_feeders(
 ):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     items = [WorkItem(f"s{n}", ("a",)) for n in range(4)]
-    with Stage(EmbedsOneByOne(str(tmp_path)), Placement()) as stage:
+    with JobStage(EmbedsOneByOne(str(tmp_path)), Placement()) as stage:
         assert len(list(stage.run(items, Output(f"{tmp_path}/", "run", 1)))) == 4
         asked = stage._asked([Node(16, 1)])
     assert noted(tmp_path, "seen") == ["7"] * 4

@@ -9,7 +9,7 @@ from pairmill.tasks.run.partition import Output
 from pairmill.tasks.run.placement import ModelPool, Placement
 from pairmill.tasks.run.resources import Node
 from pairmill.tasks.run.small_rounds import CLUSTER_ROWS, SMALL_ROWS, is_small, may_stay_here
-from pairmill.tasks.run.stage import Stage
+from pairmill.tasks.run.stage import JobStage
 from tests.worlds.sleeping_model import Sleeps
 
 LOCAL, CLUSTERS = ("", "local"), ("auto", "10.0.0.1:6379", "ray://head:10001")
@@ -75,5 +75,5 @@ def test_a_small_round_of_a_model_goes_where_its_placement_says(
 ):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     places.append(Node(8, gpus))
-    with Stage(Sleeps("nowhere"), where) as held, pytest.raises(Placed, match=goes):
+    with JobStage(Sleeps("nowhere"), where) as held, pytest.raises(Placed, match=goes):
         held.run(items(2, 3), Output("/nowhere/", "run", 1))

@@ -20,7 +20,7 @@ from pairmill.tasks.run.placement import Placement
 from pairmill.tasks.run.resources import Node, Resources, places
 from pairmill.tasks.run.rows import quarantine
 from pairmill.tasks.run.small_shards import LEAST_ROWS, join_small
-from pairmill.tasks.run.stage import Stage
+from pairmill.tasks.run.stage import JobStage
 from tests.examples import examples
 from tests.worlds.noise import picture
 from tests.worlds.placements import FED
@@ -138,9 +138,9 @@ def test_shares_of_tokens_are_whole_and_add_up(sizes: list, prompt: int, tokens:
 
 def test_a_model_behind_a_server_has_small_shards_together_and_one_on_a_cpu_each_alone(tmp_path: Path):
     items = [WorkItem(f"shard-{n}", (f"{n}-a", f"{n}-b")) for n in range(66)]
-    with Stage(Sleeps(str(tmp_path)), Placement(workers=2)) as stage:
+    with JobStage(Sleeps(str(tmp_path)), Placement(workers=2)) as stage:
         assert stage.sized(items) == items
-    with Stage(Elsewhere(str(tmp_path)), Placement(workers=2)) as stage:
+    with JobStage(Elsewhere(str(tmp_path)), Placement(workers=2)) as stage:
         found = stage.sized(items)
         assert len(found) == 3 and [home for item in found for home in item.by_shard] == items
         results = [each for made in stage.run(found, Output(f"{tmp_path}/out/", "run", 1)) for each in made]
@@ -154,7 +154,7 @@ def test_a_model_behind_a_server_has_small_shards_together_and_one_on_a_cpu_each
 def test_a_row_that_kills_its_worker_in_a_joined_item_costs_its_neighbours_of_other_shards_nothing(tmp_path: Path):
     items = [WorkItem(f"shard-{n}", (f"{n}-a", "dies" if n == 5 else f"{n}-b")) for n in range(30)]
     (joined,) = join_small(items, 64, 1)
-    with Stage(Sleeps(str(tmp_path)), FED) as stage:
+    with JobStage(Sleeps(str(tmp_path)), FED) as stage:
         results = [each for made in stage.run([joined], Output(f"{tmp_path}/out/", "run", 1)) for each in made]
     rows = {table: [] for table in ("image_embedding", "quarantine")}
     for each in results:

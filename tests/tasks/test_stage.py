@@ -22,7 +22,7 @@ from pairmill.tasks.run import pool
 from pairmill.tasks.run.identity import Bound
 from pairmill.tasks.run.partition import Job, Output, Part, write_parts
 from pairmill.tasks.run.placement import ModelPool, Placement
-from pairmill.tasks.run.stage import Stage
+from pairmill.tasks.run.stage import JobStage
 
 JOB = ScoreSentences((Bound(SENTENCE_QUALITY, SentenceQuality(), "a-scorer"),))
 SENTENCES = ["A red fox sleeps.", "See www.example.com now", "Nothing", "The old bridge crosses the river twice."]
@@ -40,7 +40,7 @@ def items(tmp_path: Path) -> list[WorkItem]:
 
 
 def run(items: list[WorkItem], job: Job, output: Output, placement: Placement) -> Iterator[list[Manifest]]:
-    with Stage(job, placement) as stage:
+    with JobStage(job, placement) as stage:
         yield from stage.run(items, output)
 
 
@@ -138,9 +138,9 @@ def test_a_ray_of_its_own_is_started_whatever_another_left_behind(items: list[Wo
     program = (
         "import pickle, sys\n"
         "from pairmill.tasks.run.placement import Placement\n"
-        "from pairmill.tasks.run.stage import Stage\n"
+        "from pairmill.tasks.run.stage import JobStage\n"
         "items, job, output = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
-        "with Stage(job, Placement(workers=1, ray_address='local', small_rounds='ray')) as stage:\n"
+        "with JobStage(job, Placement(workers=1, ray_address='local', small_rounds='ray')) as stage:\n"
         "    print(sum(len(made) for made in stage.run(items, output)))\n"
     )
     given = pickle.dumps((items[:2], JOB, output(tmp_path))).hex()

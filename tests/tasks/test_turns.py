@@ -17,8 +17,9 @@ from pairmill.catalog.write import lease
 from pairmill.catalog.write.lease import Writer
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
-from pairmill.tasks.generate.answers import ImageQueries, RewriteCachedAnswers
+from pairmill.tasks.generate.answers import ImageQueries
 from pairmill.tasks.generate.fusion import FuseTexts
+from pairmill.tasks.generate.generative_job import RewriteCachedAnswers
 from pairmill.tasks.run.partition import Output, write_parts
 from tests.worlds.published import IMAGE_RULES, plan_of, published
 

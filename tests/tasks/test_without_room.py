@@ -74,7 +74,7 @@ def picture_case(folder: Path, spec: str) -> tuple[ModelJob, WorkItem, dict[str,
     taken = inputs(op, {"pixels": [decode(data) for data in datas[:-1]]})
     scorers = (Bound(IMAGE_QUALITY, ImageQuality(), "q"), Bound(IMAGE_EMBEDDING, Cramped(op), "v"))
     item = WorkItem("shard", tuple(shas), (str(folder / "payloads.parquet"),), ("image_quality", "image_embedding"))
-    return ScoreImages(decode, scorers), item, {shas[row]: each for row, each in taken.items()}
+    return ScoreImages(scorers, decode), item, {shas[row]: each for row, each in taken.items()}
 
 
 def sentence_case(folder: Path, bound: Bound) -> tuple[ModelJob, WorkItem, dict[str, str]]:

@@ -8,5 +8,5 @@ from pairmill.tasks.generate.fusion import FuseTexts
 
 MODEL = VisionLanguageModel("hf:nowhere")
 ASK = ImageQueries(MODEL, Decode(), 8, "Describe.")
-CAPTIONS = CaptionPictures(ASK, "main", "Describe.", "c")
+CAPTIONS = CaptionPictures(ASK, "Describe.", "c", name="main")
 FUSED = FuseTexts(ASK, "Combine {caption}", "f")

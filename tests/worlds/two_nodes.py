@@ -21,7 +21,7 @@ from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run.model_job import Piece, one_by_one
 from pairmill.tasks.run.partition import Output, Part
 from pairmill.tasks.run.placement import ModelPool, Placement
-from pairmill.tasks.run.stage import Stage
+from pairmill.tasks.run.stage import JobStage
 from tests.worlds.sleeping_model import note, noted
 
 
@@ -87,7 +87,7 @@ def node_of(node: Any) -> str:
     return str(node.all_processes["raylet"][0].process.pid)
 
 
-def results(stage: Stage, work: list[WorkItem], out: str) -> Iterator[tuple[str, list[str]]]:
+def results(stage: JobStage, work: list[WorkItem], out: str) -> Iterator[tuple[str, list[str]]]:
     """Yield (key, where it was made) of each row, as items finish."""
     for manifests in stage.run(work, Output(f"{out}/", "run", 1)):
         for manifest in manifests:
@@ -112,7 +112,7 @@ def table(out: str, where: Placement, names: dict[str, str]) -> list[dict]:
         ("on CPUs", OnCpus(0.4), items("cpu", 40)),
         ("on a GPU", OnGpu(out, 0.1), items("gpu", 12, rows=4)),
     ):
-        with Stage(job, where) as stage:
+        with JobStage(job, where) as stage:
             made = list(results(stage, work, out))
         assert len({key for key, _ in made}) == len(made) == sum(len(item.keys) for item in work)
         told += [{"stage": name, "node": names[node], "saw": saw} for _, (node, _, saw) in made]
@@ -122,7 +122,7 @@ def table(out: str, where: Placement, names: dict[str, str]) -> list[dict]:
 def rounds(out: str, where: Placement) -> dict:
     """Run three rounds of one stage; return how often the model was loaded."""
     before = len(noted_in(out))
-    with Stage(OnGpu(out, 0.05), where) as stage:
+    with JobStage(OnGpu(out, 0.05), where) as stage:
         for n in range(3):
             assert len(list(results(stage, items(f"round{n}", 6, rows=3), out))) == 18
     return {"loads": len(noted_in(out)) - before}
@@ -142,7 +142,7 @@ def nodes_come_and_go(cluster: Any, first: Any, out: str, where: Placement) -> d
     started = time.monotonic()
     state: dict[str, Any] = {}
 
-    with Stage(OnGpu(out, 0.25), where) as stage:
+    with JobStage(OnGpu(out, 0.25), where) as stage:
         for n, (key, (node, _, _)) in enumerate(results(stage, items("come", 60, rows=4), out)):
             made.append((key, [node]))
             if n == 12:
@@ -161,7 +161,7 @@ def refused(out: str, where: Placement) -> dict:
     """Request resources that no node has; return the error and its delay."""
     started = time.monotonic()
     try:
-        with Stage(OnGpu(out, 0.1), where) as stage:
+        with JobStage(OnGpu(out, 0.1), where) as stage:
             list(results(stage, items("never", 2), out))
     except PairmillError as error:
         return {"said": str(error), "seconds": time.monotonic() - started}

@@ -9,7 +9,7 @@ import torch
 from transformers.cache_utils import Cache, StaticLayer
 
 
-class Decoding(Protocol):
+class BufferedDecoder(Protocol):
     """The decoder that buffers belong to.
 
     Attributes:
@@ -66,7 +66,7 @@ class Buffers:
     """
 
     def __init__(
-        self, decoder: Decoding, rows: int, length: int, prefilled: Any, positions: torch.Tensor, seen: Any
+        self, decoder: BufferedDecoder, rows: int, length: int, prefilled: Any, positions: torch.Tensor, seen: Any
     ) -> None:
         self.decoder = decoder
         device = positions.device

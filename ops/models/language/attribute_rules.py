@@ -49,7 +49,7 @@ class Test(NamedTuple):
         return (getattr(state, self.field) in self.values) is self.among
 
 
-class Rule(NamedTuple):
+class AttributeRule(NamedTuple):
     """A rule that writes the attributes ``sets`` to a token if all ``tests`` hold.
 
     ``tests`` maps a distance from that token (0: the token itself, -1: the token before) to the tests at that distance.
@@ -85,8 +85,8 @@ class AttributeRules:
     ``fitting`` and ``alone`` cache results per token state.
     """
 
-    rules: tuple[Rule, ...]
-    fitting: dict[State, tuple[Rule, ...]] = field(default_factory=dict)
+    rules: tuple[AttributeRule, ...]
+    fitting: dict[State, tuple[AttributeRule, ...]] = field(default_factory=dict)
     alone: dict[State, Attributes | None] = field(default_factory=dict)
 
     @property
@@ -111,7 +111,7 @@ class AttributeRules:
         return _written(states[at], (rule for rule in self.fitting[states[at]] if rule.matches(states, at)))
 
 
-def _written(state: State, rules: Iterable[Rule]) -> Attributes:
+def _written(state: State, rules: Iterable[AttributeRule]) -> Attributes:
     """Apply the writes of ``rules`` in order to a token in ``state``."""
     found = {"POS": "", "TAG": state.tag, "DEP": state.dep}
     for rule in rules:
@@ -127,7 +127,7 @@ def compile_rules(patterns: Iterable[Mapping[str, Any]]) -> AttributeRules:
             uses another operator than equality, IN and NOT_IN; or any rule writes an attribute that could change how
             later texts are parsed.
     """
-    rules: list[Rule] = []
+    rules: list[AttributeRule] = []
     for each in patterns:
         sets = each["attrs"]
         if not sets.keys() <= {*WRITTEN, *UNREAD} or not all(isinstance(value, str) for value in sets.values()):
@@ -138,12 +138,12 @@ def compile_rules(patterns: Iterable[Mapping[str, Any]]) -> AttributeRules:
     return AttributeRules(tuple(rules))
 
 
-def _rule(pattern: list[dict[str, Any]], index: int, sets: dict[str, str]) -> Rule:
+def _rule(pattern: list[dict[str, Any]], index: int, sets: dict[str, str]) -> AttributeRule:
     """Compile one pattern. Raises Unsupported if ``index`` lies outside the pattern."""
     target = index if index >= 0 else len(pattern) + index
     if not 0 <= target < len(pattern):
         raise Unsupported(f"index {index} of a pattern of {len(pattern)} tokens")
-    return Rule({at - target: tuple(_tests(token)) for at, token in enumerate(pattern)}, sets)
+    return AttributeRule({at - target: tuple(_tests(token)) for at, token in enumerate(pattern)}, sets)
 
 
 def _tests(token: dict[str, Any]) -> Iterable[Test]:
