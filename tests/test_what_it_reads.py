@@ -1,4 +1,4 @@
-"""Run each command of README's table of formats on files of its format, through the real parser and ingest."""
+"""Run each command of the docs' table of formats on files of its format, through the real parser and ingest."""
 
 import io
 import json
@@ -30,8 +30,8 @@ from tests.worlds.shared import new_lake
 
 __all__ = ["server"]  # a fixture
 ROOT = Path(__file__).resolve().parents[1]
-SECTION = re.search(r"## What it reads\n(.*?)\n## ", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-COMMANDS = re.findall(r"\| `(pairmill run [^`]+)`(?= \|)", SECTION[1] if SECTION else "")
+PAGE_OF_FORMATS = (ROOT / "infra/docs/sources.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"\| `(pairmill run [^`]+)`(?= \|)", PAGE_OF_FORMATS)
 WEB = "https://x.example/a.jpg"
 PAGE = "<title>T</title><p>A first sentence.</p><img src=a.jpg alt='An a.'><p>A second sentence.</p>"
 
@@ -83,7 +83,7 @@ MINT = {"texts": ["Before.", None], "images": [None, "page_0_image_1"], "image_m
 INFO = {"image_name": "a.jpg", "raw_url": WEB, "matched_text_index": 1, "matched_sim": 0.3}
 MMC4 = {"url": "https://x.example/", "text_list": ["One.", "Two."], "similarity_matrix": [[0.1]], "image_info": [INFO]}
 REALSYN = {"raw_image_url": WEB, "text1": "One.", "text2": "Two.", "text3": "Three.", "syn_text": "Made."}
-# For each source that README names: its files, then its format, the images stored and the images left to fetch.
+# For each source that the table names: its files, then its format, the images stored and the images left to fetch.
 PLACES: dict[str, tuple[dict[str, str | bytes], tuple[str, int, int]]] = {
     "pages": ({"pages/p.html": PAGE, "pages/a.jpg": jpeg()}, ("html_folder", 1, 0)),
     "site.zip": ({"site.zip": zipped({"s/p.html": PAGE, "s/a.jpg": jpeg()})}, ("html_archive", 1, 0)),
