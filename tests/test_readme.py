@@ -46,6 +46,17 @@ def section_of(page: str, heading: str) -> str:
     return re.findall(rf"## {heading}\n(.*?)(?:\n## |\Z)", PAGES[page], re.DOTALL)[0]
 
 
+def shown_outputs() -> dict[str, list[str]]:
+    """Return the lines that README shows below each command."""
+    blocks = re.findall(r"```sh\n([^\n]*)\n```\n\n```text\n(.*?)```", README, re.DOTALL)
+    return {command: [line for line in text.splitlines() if line != "  …"] for command, text in blocks}
+
+
+def without_numbers(text: str) -> str:
+    """Replace ids and numbers, which differ a little between CPUs, and runs of spaces."""
+    return " ".join(re.sub(r"\b[0-9a-f]{32}\b|\d+", "#", text).split())
+
+
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a shell command with this environment's programs on the path."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -57,6 +68,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_the_readme_fits_on_a_screen_and_has_a_line_for_every_page():
     assert len(README.encode()) <= 6000 and len(README.split()) <= 900
     assert sorted(NAMES) == sorted(path.name for path in DOCS.glob("*.md"))
+    assert len(shown_outputs()) == 3 and set(shown_outputs()) <= set(commands())
     assert (DOCS / "report.webp").stat().st_size <= 120_000
 
 
@@ -135,6 +147,9 @@ def test_every_command_of_the_documents_runs(tmp_path: Path):
         done = shell(command, tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
         assert done.stdout.strip(), command
+        if command.startswith(("pairmill demo", "pairmill why")):
+            said = without_numbers(done.stdout)
+            assert [line for line in shown_outputs().get(command, []) if without_numbers(line) not in said] == []
 
 
 def test_a_copied_lake_attached_as_the_docs_say_reads_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
