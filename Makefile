@@ -38,7 +38,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 test: setup lint
 	$(PYTEST) -m "not slow"
 
-# What takes long: kills in every stage, the line on Ray, README's commands, the demo world's truth.
+# What takes long: kills in every stage, the line on Ray, the commands of README and infra/docs, the demo world's truth.
 test-slow: setup
 	$(PYTEST) -m slow
 

@@ -1,4 +1,4 @@
-"""Write README's table of the formats that are read, from the formats' declarations: ``python infra/format_table.py``.
+"""Write the docs' table of the formats that are read, from the formats' declarations: ``python infra/format_table.py``.
 
 ``--check`` changes nothing and fails if the table is not up to date.
 """
@@ -26,4 +26,4 @@ def format_table() -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(rewrite(ROOT / "README.md", START, END, format_table(), sys.argv[1:]))
+    raise SystemExit(rewrite(ROOT / "infra/docs/sources.md", START, END, format_table(), sys.argv[1:]))

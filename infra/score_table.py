@@ -1,4 +1,4 @@
-"""Write README's table of the columns that rules read, from the scores' declarations: ``python infra/score_table.py``.
+"""Write the docs' table of the columns that rules read, from the scores' declarations: ``python infra/score_table.py``.
 
 ``--check`` changes nothing and fails if the table is not up to date.
 """
@@ -31,4 +31,4 @@ def score_table() -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(rewrite(ROOT / "README.md", START, END, score_table(), sys.argv[1:]))
+    raise SystemExit(rewrite(ROOT / "infra/docs/scores.md", START, END, score_table(), sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Run each command of README's table of formats on files of its format, through the real parser and ingest."""
+"""Run each command of the docs' table of formats on files of its format, through the real parser and ingest."""
 
 import re
 import shlex
@@ -23,9 +23,9 @@ from tests.worlds.shared import new_lake
 
 __all__ = ["server"]  # a fixture
 ROOT = Path(__file__).resolve().parents[1]
-SECTION = re.search(r"## What it reads\n(.*?)\n## ", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-COMMANDS = re.findall(r"\| `(pairmill run [^`]+)`(?= \|)", SECTION[1] if SECTION else "")
-# The example of each source that README names, and its format.
+PAGE_OF_FORMATS = (ROOT / "infra/docs/sources.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"\| `(pairmill run [^`]+)`(?= \|)", PAGE_OF_FORMATS)
+# The example of each source that the table names, and its format.
 PLACES = {example.source: (example, name) for name, format in formats().items() for example in format.examples}
 
 
