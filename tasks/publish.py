@@ -1,9 +1,12 @@
 """Publish: cut with all scores, measure recall, and write a new dataset version unless the newest one is equal."""
 
+from pairmill.catalog.ask.datasets import find
+from pairmill.catalog.ask.heavy_losses import heavy_losses
 from pairmill.catalog.ask.idle_rules import idle_rules
 from pairmill.catalog.cut import publication
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import Published
+from pairmill.catalog.recipe.parts import Association
 from pairmill.catalog.terms.score import Stage
 from pairmill.tasks.measure.calibrate import calibrate
 from pairmill.tasks.relate.recall import measure_recall
@@ -19,15 +22,14 @@ def publish(session: Session) -> Published:
     cap = cut(session.lake, session.plan)
     recall = measure_recall(session)
     if recall is not None and recall < LOW_RECALL:
-        probes = session.recipe.association.probes
-        session.note(
-            f"recall@{session.recipe.association.top_k} of the retrieval is {recall:.2f}: a picture misses some of its "
-            f"nearest sentences. Raise association.probes (now {probes}); it costs search alone."
-        )
+        session.note(_low_recall(session.recipe.association, recall))
     published = publication.publish(
         session.lake, session.plan, session.writer.run_id, recall, lambda: session.begin("publish").commit
     )
     _tell_cap(session, cap)
+    dataset = find(session.lake, f"{published.name}@{published.version}")
+    for note in heavy_losses(session.lake, session.plan, dataset, cap):
+        session.note(note)
     if published.is_new:
         for rule in idle_rules(session.lake, session.plan, published.name, published.version, _newest(session)):
             session.note(str(rule), once=True)
@@ -41,6 +43,17 @@ def publish(session: Session) -> Published:
                 f"{sum(counts.values()):,} {kind} are left out of their pairs, by their status: {why}.{remedy}"
             )
     return published
+
+
+def _low_recall(association: Association, recall: float) -> str:
+    """Return the note on a recall below LOW_RECALL."""
+    remedy = f"Raise association.probes (now {association.probes})"
+    if association.recall is not None:
+        remedy = f"association.recall asks for {association.recall:g}: set association.probes instead"
+    return (
+        f"recall@{association.top_k} of the retrieval is {recall:.2f}: a picture misses some of its nearest sentences. "
+        f"{remedy}; it costs search alone."
+    )
 
 
 def _tell_cap(session: Session, cap: int) -> None:

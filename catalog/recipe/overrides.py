@@ -36,15 +36,16 @@ def override(content: dict[str, Any], key: str, text: str) -> None:
 def replace_alternatives(content: dict[str, Any], keys: Collection[str]) -> None:
     """Remove the setting that an override among ``keys`` replaces.
 
-    `balance.target` replaces a recipe's cap, and vice versa.
+    `balance.target` replaces a recipe's cap, `association.recall` replaces its probes, and vice versa.
 
     If both are overridden, both stay, and the recipe's own validation refuses them.
     """
-    balance = content.get("balance")
-    for name, other in (("cap", "target"), ("target", "cap")):
-        asked = f"balance.{name}" in keys and f"balance.{other}" not in keys
-        if asked and isinstance(balance, dict) and balance.get(name) is not None:
-            balance.pop(other, None)
+    for section, one, two in (("balance", "cap", "target"), ("association", "probes", "recall")):
+        settings = content.get(section)
+        for name, other in ((one, two), (two, one)):
+            asked = f"{section}.{name}" in keys and f"{section}.{other}" not in keys
+            if asked and isinstance(settings, dict) and settings.get(name) is not None:
+                settings.pop(other, None)
 
 
 def _step(at: Any, part: str, key: str) -> Any:

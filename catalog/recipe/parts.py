@@ -209,6 +209,13 @@ class Association(Settings):
         420, ge=1, le=MOST, description="Sentences to a cluster, or more: RealSyn has 0.84 billion in 2 million."
     )
     probes: int = Field(1, ge=1, le=MOST, description="Nearest sentence clusters searched for each picture.")
+    recall: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="In the place of probes: the fewest probes that find this share of the exact top_k, measured on "
+        "a sample of the lake's own pictures.",
+    )
     top_k: int = Field(3, ge=1, le=3, description="Sentences a picture gets at most: text1 to text3.")
     max_uses: int | None = Field(
         None, ge=1, le=MOST, description="Pictures that may share one sentence; none: any number, as in RealSyn."
@@ -219,6 +226,20 @@ class Association(Settings):
         description="Clusters are trained anew once there are this many times the rows of their training.",
         json_schema_extra=ADVANCED,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _probes_once(cls, given: object) -> object:
+        """Refuse `probes` together with `recall`."""
+        if isinstance(given, dict) and given.get("probes") is not None and given.get("recall") is not None:
+            raise ValueError("`probes` and `recall` both say how many clusters are searched; leave one of them out")
+        return given
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
+        """Omit `recall` when unset, so that digests older than it stay valid, and `probes` when `recall` is set."""
+        unused = "recall" if self.recall is None else "probes"
+        return {name: value for name, value in write(self).items() if name != unused}
 
 
 class Balance(Settings):

@@ -86,7 +86,7 @@ def _run(commands: Any) -> None:
     """Add the `run` command."""
     command = _command(commands, "run", "pairmill_run:run", "curate a dataset in this process")
     command.set_defaults(interrupted=INTERRUPTED)
-    command.add_argument("recipe", metavar="RECIPE", help="a recipe's name (15m, 30m, 100m, demo) or a YAML file")
+    command.add_argument("recipe", metavar="RECIPE", help="a recipe (folder, 15m, 30m, 100m, demo) or a YAML file")
     _recipe_options(command)
     _compute_options(command)
 

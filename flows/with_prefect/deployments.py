@@ -34,7 +34,7 @@ def curate(
     """Curate a dataset: ingest, score, group, associate, balance, caption, publish. Completed work is not repeated.
 
     Args:
-        recipe: One of 100m, 15m, 30m and demo, or the path of a recipe's YAML file.
+        recipe: One of 100m, 15m, 30m, demo and folder, or the path of a recipe's YAML file.
         sources: Folders, files, s3://bucket/prefix or https://host/list to ingest, also as FORMAT:PLACE; none means the
             recipe's own. Write an address with a secret as ${NAME}, a variable of the worker's environment.
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.

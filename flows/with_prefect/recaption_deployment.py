@@ -39,7 +39,7 @@ def recaption(
         sources: Folders, files, s3://bucket/prefix or https://host/list to ingest, also as FORMAT:PLACE; none means the
             lake's own images. Write an address with a secret as ${NAME}, a variable of the worker's environment.
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
-        recipe: One of 100m, 15m, 30m and demo, or the path of a recipe's YAML file.
+        recipe: One of 100m, 15m, 30m, demo and folder, or the path of a recipe's YAML file.
         to: A folder or s3://bucket/prefix to export the captions to; empty means no export.
         format: webdataset is tars of picture, caption and JSON; parquet is captions without pictures.
         retry: A quarantine reason, whose items are tried again.

@@ -31,6 +31,7 @@ from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.pair import similarity
 from pairmill.ops.whole.search import VERSION, top_k_apart
 from pairmill.tasks.relate.cluster import range_name
+from pairmill.tasks.relate.probe_search import route
 from pairmill.tasks.run.identity import clip
 from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.rows import read_range, read_rows, scalars, to_halves, to_vectors
@@ -39,6 +40,7 @@ from pairmill.tasks.run.session import Session
 
 def associate(session: Session) -> None:
     """Search every cluster range with new rows, then score each image against its best texts."""
+    route(session)
     search(session)
     score_similarity(session)
 

@@ -12,6 +12,7 @@ that many opens cost more than the search, merge the files of a range (one full 
 """
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -58,13 +59,20 @@ def cluster(session: Session) -> None:
     calibrate(session, "image", Stage.ASSOCIATE)
     calibrate(session, "sentence", Stage.ASSOCIATE)
     among, alike = session.recipe.association, session.recipe.duplicates
-    sentences = trained(session, ClusterCount(SENTENCES, among.clusters, among.per_cluster))
+    sentences = trained(session, sentence_clustering(session))
     images = trained(session, ClusterCount(IMAGES, alike.clusters, alike.per_cluster))
     if sentences is not None:
         index(session, SENTENCES, sentences, SENTENCES.clusters, probes=1)
-        index(session, IMAGES, sentences, "image_routes", probes=among.probes)
+        if among.recall is None:  # otherwise `route` finds the probes once sentences are grouped
+            index(session, IMAGES, sentences, "image_routes", probes=among.probes)
     if images is not None:
         index(session, IMAGES, images, IMAGES.clusters, probes=alike.probes)
+
+
+def sentence_clustering(session: Session) -> ClusterCount:
+    """Return the number of sentence clusters to train by the recipe's `association`."""
+    among = session.recipe.association
+    return ClusterCount(SENTENCES, among.clusters, among.per_cluster)
 
 
 def trained(session: Session, clustering: ClusterCount) -> Trained | None:
@@ -138,16 +146,23 @@ def train(session: Session, kind: Kind, scorer: Scorer, k: int, n: int) -> None:
     session.store(f"train {kind.kind} centroids", item, [Part("centroids", rows, scorer.digest)])
 
 
-def index(session: Session, kind: Kind, model: Trained, name: str, probes: int) -> None:
-    """Assign each unassigned vector of ``kind`` to its ``probes`` nearest centroids of ``model``, and index it."""
-    digest = assigned_by(session, kind, model, name, probes)
+def index(
+    session: Session, kind: Kind, model: Trained, name: str, probes: int, found_by: Mapping[str, float] | None = None
+) -> None:
+    """Assign each unassigned vector of ``kind`` to its ``probes`` nearest centroids of ``model``, and index it.
+
+    ``found_by`` is how the probes were found; it is stored with the scorer's settings.
+    """
+    digest = assigned_by(session, kind, model, name, probes, found_by)
     assign(session, kind, name, digest, Index(Nearest(kind, model.path, probes), digest))
 
 
-def assigned_by(session: Session, kind: Kind, model: Trained, name: str, probes: int) -> str:
+def assigned_by(
+    session: Session, kind: Kind, model: Trained, name: str, probes: int, found_by: Mapping[str, float] | None = None
+) -> str:
     """Make the plan read only clusters ``name`` that ``model`` assigned; return the digest of their scorer."""
     made_from = (session.plan.scorer(kind.table), model.digest)
-    settings = {"probes": probes, "routed": model.k > kmeans.FLAT_LIMIT}
+    settings = {"probes": probes, "routed": model.k > kmeans.FLAT_LIMIT, **(found_by or {})}
     return session.use(name, Scorer(name, "clusters", kmeans.ASSIGN_VERSION, settings, "", made_from))
 
 

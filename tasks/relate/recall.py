@@ -27,12 +27,8 @@ def measure_recall(session: Session) -> float | None:
         return None
     queries = to_vectors(pictures["vector"])
     paths = index_ranges.index_paths(session.lake, index)
-    keys, values = _nearest(queries, paths, CROWD * k)
-    contents, content = np.unique(keys, return_inverse=True)
-    known: list[str] = contents.tolist()
-    groups = duplicate_edges.groups_of(session.lake, session.plan.scorer("sentence_groups"), known)
-    _, group = np.unique(np.array([groups.get(key, key) for key in known], str), return_inverse=True)
-    of = np.where(np.isneginf(values), -1, group[content].reshape(values.shape))
+    keys, values = nearest_sentences(queries, paths, CROWD * k)
+    of = group_numbers(session, keys, values)
     _, exact = first_of_groups(of, values, of, k)
     found = np.full((len(queries), k), -np.inf, np.float32)
     place = {key: n for n, key in enumerate(pictures["key"].to_pylist())}
@@ -42,7 +38,16 @@ def measure_recall(session: Session) -> float | None:
     return round(recall_at_k(found, exact, k), 4)
 
 
-def _nearest(queries: np.ndarray, paths: tuple[str, ...], k: int) -> tuple[np.ndarray, np.ndarray]:
+def group_numbers(session: Session, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the duplicate group of each result of `nearest_sentences`, (n, k) int64 >= 0; -1 for padding."""
+    contents, content = np.unique(keys, return_inverse=True)
+    known: list[str] = contents.tolist()
+    groups = duplicate_edges.groups_of(session.lake, session.plan.scorer("sentence_groups"), known)
+    _, group = np.unique(np.array([groups.get(key, key) for key in known], str), return_inverse=True)
+    return np.where(np.isneginf(values), -1, group[content].reshape(values.shape))
+
+
+def nearest_sentences(queries: np.ndarray, paths: tuple[str, ...], k: int) -> tuple[np.ndarray, np.ndarray]:
     """Search the files of an index exactly; return keys and similarities, each (n, k), best first.
 
     Rows with fewer than ``k`` results are padded with '' and -inf.

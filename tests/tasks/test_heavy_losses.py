@@ -1,0 +1,44 @@
+"""A small lake that loses most pictures to the cap, or has no sentence, is told so with numbers and a remedy."""
+
+from pathlib import Path
+
+from pairmill.catalog.ask.datasets import find
+from pairmill.catalog.ask.heavy_losses import heavy_losses
+from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.lake.opening import create_or_open
+from tests.worlds.published import IMAGE_RULES, plan_of, published
+
+
+def notes(lake: Path, cap: int) -> list[str]:
+    plan, _ = plan_of(cap, IMAGE_RULES, False, False)
+    with create_or_open(lake) as opened:
+        return heavy_losses(opened, plan, find(opened, "small"), cut(opened, plan))
+
+
+def test_a_cap_that_takes_most_pictures_is_told_with_the_cap_that_keeps_all(tmp_path: Path):
+    published(tmp_path / "lake", pictures=13, clusters=1, cap=3, caption="", tags=())
+    assert notes(tmp_path / "lake", 3) == [
+        "1 cluster, cap 3: 9 of 12 pictures fall to balance. Keep all with --set balance.cap=12, or use the recipe "
+        "folder."
+    ]
+
+
+def test_a_cap_that_takes_few_pictures_is_not_told(tmp_path: Path):
+    published(tmp_path / "lake", pictures=13, clusters=1, cap=9, caption="", tags=())
+    assert notes(tmp_path / "lake", 9) == []
+
+
+def test_pictures_alone_are_told_what_they_lack(tmp_path: Path):
+    published(tmp_path / "lake", pictures=5, sentences=(), similarity=None, alt_text="", caption="", tags=())
+    assert notes(tmp_path / "lake", 3) == [
+        "no sentences in these sources: nothing can be associated with the 5 pictures. Add pages or captions, or "
+        "describe the pictures with `pairmill recaption`."
+    ]
+
+
+def test_captions_that_all_fall_to_one_rule_are_told_with_that_rule(tmp_path: Path):
+    published(tmp_path / "lake", pictures=5, sentences=("fox",), similarity=None, alt_text="", caption="", tags=())
+    assert notes(tmp_path / "lake", 3) == [
+        "none of 1 different sentences is left: 1 by 'length'. Change sentences.length.keep, or describe the pictures "
+        "with `pairmill recaption`."
+    ]
