@@ -1,13 +1,15 @@
 """The command line: what it understands, what it says of bad input, and that it starts at once."""
 
+import shlex
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from pairmill.catalog.recipe.recipe import changed
-from pairmill.flows.command.cli import main, parser
+from pairmill.flows.command.cli import GROUPS, main, parser
 from pairmill.flows.settings import RECIPES, load_recipe
 from tests.worlds.line import rows
 from tests.worlds.shared import new_lake
@@ -48,6 +50,42 @@ def imported(*arguments: str) -> set[str]:
 
 def test_help_imports_the_standard_library_alone():
     assert not imported("--help") & {"catalog", "duckdb", "rich", *FRAMES, *RECIPES_NEED, *HEAVY}
+
+
+def test_the_version_is_that_of_the_installed_package(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"pairmill {version('pairmill')}\n"
+
+
+def test_without_a_command_the_help_is_shown(capsys):
+    assert main([]) == 0
+    assert "usage: pairmill" in capsys.readouterr().out
+
+
+def test_help_lists_each_command_in_one_group_and_shows_an_example_of_it(capsys):
+    (commands,) = (action for action in parser()._actions if isinstance(action.choices, dict))
+    assert sorted(commands.choices) == sorted(name for group in GROUPS.values() for name in group)
+    for name, command in commands.choices.items():
+        _, example = command.format_help().split("example: pairmill ")
+        assert parser().parse_args(shlex.split(example)).command and example.startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [(["rum", "demo"], "run"), (["exprot", "demo"], "export"), (["datasets", "--format", "cvs"], "csv")],
+)
+def test_a_misspelt_command_or_choice_is_told_with_the_nearest(capsys, arguments: list[str], nearest: str):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert f"did you mean '{nearest}'?" in capsys.readouterr().err
+
+
+def test_a_misspelt_reason_is_told_with_the_nearest(capsys, tmp_path: Path):
+    told = said(capsys, "replay", "--reason", "blocked_adress", "--lake", str(tmp_path / "lake"))
+    assert "did you mean 'blocked_address'?" in told and "out_of_memory" not in told
 
 
 def test_commands_that_read_import_what_they_show_alone(curated: Path, tmp_path: Path):

@@ -103,4 +103,4 @@ def test_a_lake_that_is_not_there_is_not_made(command: tuple[str, ...], tmp_path
 def test_a_reason_that_is_none_is_refused(tmp_path: Path, capsys):
     (tmp_path / "lake").mkdir()
     assert main(["replay", "--reason", "posion", "--lake", str(tmp_path / "lake")]) == 1
-    assert "'posion' is not a quarantine reason; they are" in capsys.readouterr().err
+    assert "'posion' is not a quarantine reason; did you mean 'poison'?" in capsys.readouterr().err
