@@ -42,7 +42,7 @@ def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
     except duckdb.Error as error:
         raise _as_user_error(error, lake) from error
     if cursor is None:  # only white space or a comment
-        raise BadQuery('there is no statement; ask one, such as pairmill sql "SELECT count(*) FROM images".')
+        raise BadQuery('the statement is empty; write one, such as pairmill sql "SELECT count(*) FROM images".')
     return [column[0] for column in cursor.description or ()], _rows(lake, cursor)
 
 

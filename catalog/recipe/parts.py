@@ -67,11 +67,11 @@ class Calibrate(Settings):
     The threshold is computed once, over the items that reach the rule, and then frozen in the lake.
     """
 
-    drop: float = Field(gt=0, lt=1, description="The share that falls: at most this, and less only by equal values.")
+    drop: float = Field(gt=0, lt=1, description="Largest share to drop; less only if values are equal.")
     threshold: float | None = Field(
         None,
         allow_inf_nan=False,
-        description="The number it came to: what a version's recipe has on record. Written here, it is used.",
+        description="The calibrated number, which a version's recipe records. If set, `drop` is ignored.",
     )
 
 
@@ -141,7 +141,7 @@ class Duplicates(Settings):
     max_group: int = Field(
         1000, ge=2, le=MOST, description="A larger group is cut again by tighter edges, and reported."
     )
-    probes: int = Field(2, ge=1, le=MOST, description="Nearest image clusters in which a picture looks for its like.")
+    probes: int = Field(2, ge=1, le=MOST, description="Nearest image clusters searched for near copies of a picture.")
 
     @model_serializer(mode="wrap")
     def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:

@@ -42,7 +42,7 @@ class Recipe(Settings):
     scores: dict[Name, dict[str, Any]] = Field(
         {}, description="Scores to compute although no rule reads them, with settings of theirs."
     )
-    seed: int = Field(0, ge=0, lt=2**63, description="Of samples, orders and cluster training.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Random seed of samples, orders and cluster training.")
     sources: list[str] = Field([], description="Places to ingest when a run names none, as after --source.")
     models: dict[str, ModelSpec] = Field(description="`clip` and whatever captioners and fusion name.")
     images: list[Rule] = Field([], description="Rules for pictures, in order.")
