@@ -164,7 +164,7 @@ def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, f
         raise BadRecipe(f"recipe '{file}' cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
         raise BadRecipe(f"recipe '{file}' holds no settings by name; it begins with `name: ...`.")
-    return _overridden(content, overrides or {}, str(content.get("name", file.stem)))
+    return _overridden(content, overrides or {}, str(content.get("name", file.name)))
 
 
 def changed(recipe: Recipe, overrides: Mapping[str, str]) -> Recipe:
