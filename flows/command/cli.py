@@ -137,7 +137,7 @@ def _grouped(descriptions: dict[str, str]) -> str:
 
 def _demo(commands: Any) -> None:
     command = _command(commands, "demo", "pairmill_demo:demo", "make a small world of pages and curate it, in a minute")
-    command.set_defaults(interrupted=INTERRUPTED)
+    command.set_defaults(interrupted=INTERRUPTED, dry_run=False)
     command.add_argument("--to", default="pairmill-demo", metavar="DIR",
                          help="a new folder for the pages and the lake; default: pairmill-demo")  # fmt: skip
     _setting_options(command)
@@ -148,6 +148,7 @@ def _run(commands: Any) -> None:
     """Add the `run` command."""
     command = _command(commands, "run", "pairmill_run:run", "curate a dataset in this process")
     command.set_defaults(interrupted=INTERRUPTED)
+    command.add_argument("--dry-run", action="store_true", help="count what is pending, by step, and do no work")
     command.add_argument("recipe", metavar="RECIPE", help="a recipe's name (15m, 30m, 100m, demo) or a YAML file")
     _recipe_options(command)
     _compute_options(command)

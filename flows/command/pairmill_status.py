@@ -30,7 +30,9 @@ def status(args: Namespace) -> int:
         recipes = [chosen] if chosen else [_recipe_of(each) for each in _newest(lake)]
         for recipe in recipes:
             sources = args.source or (recipe.sources if chosen else []) or holdings.sources(lake)
-            _print_pending(lake, recipe, list(sources), screen)
+            from pairmill.flows.command.pending_text import print_pending
+
+            print_pending(lake, recipe, list(sources), screen)
         if not recipes:
             screen.print("\nno dataset yet; `pairmill status RECIPE` says what a run of it would do.")
     return 0
@@ -74,24 +76,6 @@ def _print_usage(lake: Lake, screen: Console) -> None:
             each.run_id[:8], shown(each.step), f"{each.rows:,}", f"{each.tokens:,}", rate, f"{each.retries:,}", cost
         )
     screen.print(texts)
-
-
-def _print_pending(lake: Lake, recipe: "Recipe", sources: list[str], screen: Console) -> None:
-    """Print the pending work of a recipe, counted by a survey."""
-    from pairmill.flows.settings import resolve_source
-    from pairmill.flows.survey import survey  # all steps, 1 s
-    from pairmill.tasks.run import identity
-
-    plan, _ = identity.plan(recipe)
-    seen = survey(lake, plan, [resolve_source(uri) for uri in sources])
-    pending = table(f"\npending for recipe {recipe.name}", ["step"], ["rows", "work items"], [""])
-    for each in seen.found:
-        pending.add_row(shown(each.work), *(f"{n:,}" if n else "·" for n in (each.rows, each.items)), shown(each.due))
-    screen.print(pending)
-    if not any(each.rows for each in seen.found):
-        screen.print("nothing is pending: a run would do no work.")
-    for note in seen.notes:
-        screen.print(f"[yellow]note:[/] {shown(note)}")
 
 
 def _newest(lake: Lake) -> list[datasets.Dataset]:

@@ -65,9 +65,9 @@ def test_without_a_command_the_help_is_shown(capsys):
 
 
 def test_help_lists_each_command_in_one_group_and_shows_an_example_of_it(capsys):
-    (commands,) = (action for action in parser()._actions if isinstance(action.choices, dict))
-    assert sorted(commands.choices) == sorted(name for group in GROUPS.values() for name in group)
-    for name, command in commands.choices.items():
+    (commands,) = (action.choices for action in parser()._actions if isinstance(action.choices, dict))
+    assert sorted(commands) == sorted(name for group in GROUPS.values() for name in group)
+    for name, command in commands.items():
         _, example = command.format_help().split("example: pairmill ")
         assert parser().parse_args(shlex.split(example)).command and example.startswith(name)
 
@@ -222,6 +222,20 @@ def test_sources_and_overrides_may_repeat():
 def test_up_names_the_deployments_there_are(capsys, tmp_path: Path):
     told = said(capsys, "up", "--once", "curate/dmo", "--lake", str(tmp_path / "lake"))
     assert "no deployment 'curate/dmo'; did you mean 'curate/demo'?" in told
+
+
+def test_a_dry_run_counts_the_pending_work_and_makes_no_lake(capsys, tmp_path: Path, settings: dict[str, str]):
+    models = [f"--set={key}={value}" for key, value in settings.items()]
+    lake, source = tmp_path / "lake", page(tmp_path / "pages")
+    assert main(["run", "demo", "--dry-run", "--source", source, "--lake", str(lake), *models]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.split()[:1] == ["ingest"])
+    assert line.split()[1:3] == ["1", "1"]
+    assert not lake.exists()
+
+
+def test_a_fetch_without_a_recipe_is_told_that_it_loads_no_model(capsys, tmp_path: Path):
+    told = said(capsys, "fetch", "--retry-failed", "--models", "demo", "--lake", str(tmp_path / "lake"))
+    assert "a fetch loads no model, so leave --models out" in told
 
 
 def test_what_is_set_by_hand_wins_over_the_demo_models_and_their_settings():
