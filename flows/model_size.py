@@ -1,5 +1,6 @@
 """Define the resources of each model of a run: GPUs, replicas, feeders, keys, prices. They do not change a dataset."""
 
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -25,28 +26,29 @@ class ModelSize(BaseModel):
 
     gpus: PartOfACard | Cards | None = Field(
         None,
-        description="GPUs that each process takes: 0.25 for a quarter of one, or 1 to 8; 0 for CPUs alone. Empty: one, "
-        "where there are any.",
+        description="GPUs per process: 0.25 for a quarter of one, or 1 to 8; 0 for the CPU alone. Empty: one, if "
+        "there is any.",
     )
     replicas: Replicas | Annotated[list[Replicas], Field(min_length=2, max_length=2)] | None = Field(
         None,
-        description="How many processes there are: a number, or [least, most]. Empty: as many as there is room for.",
+        description="Number of processes: a number, or [least, most]. Empty: as many as fit.",
     )
     feeders: Annotated[int, Field(ge=0, le=MOST_FEEDERS)] | None = Field(
-        None, description="Threads that prepare batches for each process. Empty: by the CPUs that there are for a GPU."
+        None,
+        description="Threads that prepare batches for each process. Empty: derived from the number of CPUs per GPU.",
     )
 
     key: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,99})?$")] = Field(
-        "", description="Of a model behind endpoints: the NAME of the workers' variable that holds their key."
+        "", description="For a model behind endpoints: name of the workers' environment variable that holds the key."
     )
     connections: Annotated[int, Field(ge=1, le=MOST_CONNECTIONS)] = Field(
-        256, description="Requests at once at each endpoint, at most; fewer where more do not make it faster."
+        256, description="Most requests at the same time to each endpoint; fewer are used if more are not faster."
     )
     prompt_price: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        0.0, description="What a million tokens that the model reads cost, in any one currency."
+        0.0, description="Price of a million prompt tokens, in any one currency."
     )
     answer_price: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        0.0, description="What a million tokens that the model makes cost, in the same currency."
+        0.0, description="Price of a million answer tokens, in the same currency."
     )
 
     @field_validator("gpus", mode="before")
@@ -88,7 +90,11 @@ def parse_size(text: str) -> tuple[str, ModelSize]:
     for setting in settings.split(","):
         key, equals, value = (part.strip() for part in setting.partition("="))
         if key not in ModelSize.model_fields or not equals:
-            raise ValueError(f"'{setting}' is no size; there are {', '.join(ModelSize.model_fields)}: {AN_EXAMPLE}")
+            near = get_close_matches(key, ModelSize.model_fields, n=1)
+            remedy = f"did you mean '{near[0]}'?" if near and key != near[0] else f"write it as {AN_EXAMPLE}"
+            raise ValueError(
+                f"'{setting}' is no setting of a model; {remedy} (there are {', '.join(ModelSize.model_fields)})"
+            )
         if key in given:
             raise ValueError(f"'{key}' is given twice for '{name}'; give it once: {AN_EXAMPLE}")
         given[key] = _read(key, value)
@@ -106,10 +112,9 @@ def check_names(models: dict[str, ModelSize], plan: Plan) -> None:
     known = list(dict.fromkeys([*recipe.models, *(score.model for score in plan.scores if score.model)]))
     for name in models:
         if name not in known:
-            raise PairmillError(
-                f"recipe '{recipe.name}' has no model '{name}' to give GPUs, replicas or feeders to; it has "
-                f"{', '.join(known)}. Name one of these (--model, or compute.models in Prefect)."
-            )
+            near = get_close_matches(name, known, n=1)
+            remedy = f"did you mean '{near[0]}'?" if near else f"name one of {', '.join(known)}."
+            raise PairmillError(f"--model (compute.models): recipe '{recipe.name}' has no model '{name}'; {remedy}")
 
 
 def check_prices(models: dict[str, ModelSize], most: float, plan: Plan) -> None:
@@ -121,8 +126,8 @@ def check_prices(models: dict[str, ModelSize], most: float, plan: Plan) -> None:
         backend = backend_of(recipe.models[name])
         if most and backend and backend.endpoints and not (size.prompt_price or size.answer_price):
             raise PairmillError(
-                f"--max-cost (compute.max_cost) cannot hold for '{name}', whose price is not known; name what a "
-                f"million of its tokens cost: --model {name}:prompt_price=0.15,answer_price=0.6"
+                f"--max-cost (compute.max_cost) cannot hold for '{name}', whose price is not known; give the "
+                f"price of a million tokens: --model {name}:prompt_price=0.15,answer_price=0.6"
             )
 
 

@@ -98,7 +98,7 @@ class Survey(Session):
     def saw(self, work: str, rows: int, items: int) -> None:
         """Add to the counts of the current step, merged with another round of the same work."""
         above = any(each.rows for each in self.found if each.step != self.step)
-        due = "everything that reaches it" if self.unresolved else "and what comes from above" if above else ""
+        due = "all rows that reach it" if self.unresolved else "plus rows from earlier steps" if above else ""
         if self.found and (self.found[-1].step, self.found[-1].work) == (self.step, work):  # a later round
             last = self.found.pop()
             rows, items, due = last.rows + rows, last.items + items, last.due

@@ -57,6 +57,7 @@ READING = frozenset(
     ]
 )
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?:ANALYZE\s+)?", re.IGNORECASE)
+_CHANGE = re.compile(r"\s*(DELETE|UPDATE|INSERT|MERGE|TRUNCATE|ALTER|DROP)\b", re.IGNORECASE)
 REMEDY = "--allow-files lets a statement read and write any file that you may."
 
 
@@ -77,7 +78,10 @@ def check_reads_only(lake: Lake, sql: str) -> None:
     if tree["error"] and tree["error_type"] == "not implemented":
         tree = _parsed(lake, _EXPLAIN.sub("", sql, count=1))
         if tree["error"]:
-            raise BadQuery(f"only a SELECT (or DESCRIBE, SHOW, SUMMARIZE, EXPLAIN of one) is run here. {REMEDY}")
+            reads = "only a SELECT (or DESCRIBE, SHOW, SUMMARIZE, EXPLAIN of one) is run here"
+            if _CHANGE.match(sql):
+                raise BadQuery(f"{reads}; the lake is opened for reading, and no option lets SQL change it.")
+            raise BadQuery(f"{reads}. {REMEDY}")
     for name in _table_functions(tree.get("statements", [])):
         if name not in READING and not name.startswith("duckdb_"):
             raise BadQuery(f"{name}() may do more than read this lake. {REMEDY}")

@@ -41,7 +41,7 @@ def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
     lake.check_tables_of(sql)
     cursor = retry_while_busy(lambda: _begun(lake, sql), lake.uri, is_inside=False, doublings=1)
     if cursor is None:  # only white space or a comment
-        raise BadQuery('there is no statement; ask one, such as pairmill sql "SELECT count(*) FROM images".')
+        raise BadQuery('the statement is empty; write one, such as pairmill sql "SELECT count(*) FROM images".')
     return [column[0] for column in cursor.description or ()], _rows(lake, cursor)
 
 

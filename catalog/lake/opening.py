@@ -149,7 +149,7 @@ def _version_for_reader(lake: Lake) -> int:
         time.sleep(0.05)
     if version == 0:
         raise PairmillError(
-            f"lake '{lake.uri}' has no tables yet: its making was cut short. `pairmill run` finishes it."
+            f"lake '{lake.uri}' has no tables yet: the run that creates it was stopped. `pairmill run` finishes it."
         )
     return version
 

@@ -6,6 +6,12 @@ import yaml
 from yaml.composer import ComposerError
 
 # Besides its own errors, yaml raises those of int() and dates ('2024-99-99'), of wrong tags and of deep nesting.
+_PLAIN = {
+    "expected <block end>": "this line does not fit the indentation of the lines above it; align it with them",
+    "expected ',' or": "a bracket or a quote is not closed; close it, or put the value into quotes",
+    "found character '\\t'": "a tab stands where a value begins; indent with spaces",
+    "mapping values are not allowed": "a second colon stands in one line; put the value into quotes",
+}  # the beginning of PyYAML's message: what a user can do
 _FAULTS = (yaml.YAMLError, ValueError, TypeError, OverflowError)
 
 
@@ -47,5 +53,9 @@ def _in_a_line(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return " ".join(str(error).split())
+    where, problem = f"line {mark.line + 1}, column {mark.column + 1}", getattr(error, "problem", None) or ""
+    for beginning, plain in _PLAIN.items():
+        if problem.startswith(beginning):
+            return f"{where}: {plain}"
     context = f"{context} " if (context := getattr(error, "context", None)) else ""
-    return f"line {mark.line + 1}, column {mark.column + 1}: {context}{getattr(error, 'problem', '')}"
+    return f"{where}: {context}{problem}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from pairmill.catalog.lake.lake import Lake
@@ -51,7 +52,9 @@ def fault_counts(lake: Lake) -> list[FaultCount]:
 def check_reason(reason: str) -> None:
     """Raise PairmillError if ``reason`` is not a quarantine reason."""
     if reason not in REASONS:
-        raise PairmillError(f"'{reason}' is not a quarantine reason; they are {', '.join(REASONS)}.")
+        near = get_close_matches(reason, REASONS, n=1)
+        remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(REASONS)}."
+        raise PairmillError(f"'{reason}' is not a quarantine reason; {remedy}")
 
 
 def refused_by_lower_limits(lake: Lake, max_pixels: int, max_bytes: int) -> dict[str, int]:

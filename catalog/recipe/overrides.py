@@ -10,6 +10,22 @@ from pydantic import BaseModel
 from pairmill.catalog.lake.yaml_text import parsed
 from pairmill.catalog.terms.error import BadRecipe
 
+_KINDS = {
+    "int": "a whole number; write one, such as 20",
+    "float": "a number; write one, such as 0.5",
+    "string": "a text; put it into quotes",
+    "bool": "true or false; write one of the two",
+    "list": "a list; write [first, second]",
+    "dict": "a group of settings; write name: value lines",
+    "model": "a group of settings; write name: value lines",
+}  # the first part of pydantic's error types, such as int_parsing
+_BOUNDS = {
+    "greater_than_equal": ("ge", "is too small; write {} or more"),
+    "greater_than": ("gt", "is too small; write a number above {}"),
+    "less_than_equal": ("le", "is too large; write at most {}"),
+    "less_than": ("lt", "is too large; write a number below {}"),
+}
+
 
 def override(content: dict[str, Any], key: str, text: str) -> None:
     """Set a dotted key in the content of a recipe before validation; ``text`` is YAML.
@@ -81,10 +97,29 @@ def explain_fault(fault: Any, content: Mapping[str, Any], model: type[BaseModel]
         return f"{where}: there is no such setting; {remedy}"
     if fault["type"] == "missing":
         return f"{where}: it is missing; add it."
+    if plain := _plain(fault):
+        return f"{where}: {plain}"
     message = fault["msg"].removeprefix("Value error, ")
     given = fault["input"]
     shown = f" (it is {given!r})" if isinstance(given, str | int | float | bool) and len(str(given)) <= 80 else ""
     return f"{where}: {message}{shown if fault['type'] != 'value_error' else ''}"
+
+
+def _plain(fault: Any) -> str:
+    """Format a value of the wrong type, beyond a bound, or not among the choices; return '' for other errors."""
+    given = fault["input"]
+    shown = "this" if isinstance(given, (dict, list)) or len(str(given)) > 80 else repr(given)
+    shown = "an empty value" if given is None else shown
+    if fault["type"] in _BOUNDS:
+        name, text = _BOUNDS[fault["type"]]
+        bound = fault["ctx"][name]
+        return f"{shown} {text.format(int(bound) if bound == int(bound) else bound)}"
+    if fault["type"] == "literal_error":
+        return f"{shown} is not a choice; write {fault['ctx']['expected']}"
+    kind, _, problem = fault["type"].partition("_")
+    if kind in _KINDS and problem in ("parsing", "type", "from_float"):
+        return f"{shown} is not {_KINDS[kind]}"
+    return ""
 
 
 def _where(loc: Sequence[str | int], content: Any) -> str:

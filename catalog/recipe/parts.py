@@ -74,13 +74,13 @@ class Calibrate(Settings):
     drop: float = Field(
         gt=0,
         lt=1,
-        description="The share that falls: at most this, and less only by equal values.",
+        description="Largest share to drop; less only if values are equal.",
         json_schema_extra=ADVANCED,
     )
     threshold: float | None = Field(
         None,
         allow_inf_nan=False,
-        description="The number it came to: what a version's recipe has on record. Written here, it is used.",
+        description="The calibrated number, which a version's recipe records. If set, `drop` is ignored.",
         json_schema_extra=ADVANCED,
     )
 
@@ -165,7 +165,7 @@ class Duplicates(Settings):
         2,
         ge=1,
         le=MOST,
-        description="Nearest image clusters in which a picture looks for its like.",
+        description="Nearest image clusters searched for near copies of a picture.",
         json_schema_extra=ADVANCED,
     )
 

@@ -46,7 +46,11 @@ class Recipe(Settings):
         json_schema_extra=ADVANCED,
     )
     seed: int = Field(
-        0, ge=0, lt=2**63, description="Of samples, orders and cluster training.", json_schema_extra=ADVANCED
+        0,
+        ge=0,
+        lt=2**63,
+        description="Random seed of samples, orders and cluster training.",
+        json_schema_extra=ADVANCED,
     )
     sources: list[str] = Field([], description="Places to ingest when a run names none, as after --source.")
     models: dict[str, ModelSpec] = Field(description="`clip` and whatever captioners and fusion name.")
@@ -169,7 +173,7 @@ def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, f
         raise BadRecipe(f"recipe '{file}' cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
         raise BadRecipe(f"recipe '{file}' holds no settings by name; it begins with `name: ...`.")
-    return _overridden(content, overrides or {}, str(content.get("name", file.stem)))
+    return _overridden(content, overrides or {}, str(content.get("name", file.name)))
 
 
 def changed(recipe: Recipe, overrides: Mapping[str, str]) -> Recipe:

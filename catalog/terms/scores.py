@@ -56,7 +56,7 @@ CAPTIONS = Score(
     "image",
     (
         Column("captioner", "VARCHAR", "name of the captioner in the recipe", rule=""),
-        Column("prompt", "VARCHAR", "what the model was asked", rule=""),
+        Column("prompt", "VARCHAR", "the prompt that the model received", rule=""),
         Column("text", "VARCHAR", "the text of the captioner that the recipe's `captions` choose", rule="caption"),
         Column("status", "VARCHAR", "ok, empty, refusal, repeating, copied_prompt or cut_off", rule="caption_status"),
         Column("n_tokens", "INTEGER", "tokens generated", rule="caption_tokens"),
@@ -102,7 +102,7 @@ SYNTHETIC = Score(
     "fuse",
     "image",
     (
-        Column("prompt", "VARCHAR", "what the model was asked", rule=""),
+        Column("prompt", "VARCHAR", "the prompt that the model received", rule=""),
         Column("synthetic_text", "VARCHAR", "the fused text"),
         Column("synthetic_status", "VARCHAR", "ok, empty, refusal, repeating, copied_prompt or cut_off"),
         Column("n_tokens", "INTEGER", "tokens generated", rule="synthetic_tokens"),

@@ -11,6 +11,7 @@ from pairmill.catalog.recipe.parts import Fetch
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.controls import visible
+from pairmill.catalog.terms.error import BadRecipe
 from pairmill.catalog.write import runs
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.flows.command.pairmill_run import compute_of, named_recipe
@@ -21,7 +22,15 @@ from pairmill.tasks.run.session import Session
 
 
 def fetch_addresses(args: Namespace) -> int:
-    """Ingest ``--source``, then fetch new addresses, or with ``--retry-failed`` those with a transient failure."""
+    """Ingest ``--source``, then fetch new addresses, or with ``--retry-failed`` those with a transient failure.
+
+    With ``--allow-address``, also retry the addresses that were blocked.
+    """
+    if args.models != "recipe" and not args.recipe:
+        raise BadRecipe(
+            "--set and --models change a recipe; a fetch loads no model, so leave --models out, or name it before "
+            "them: RECIPE --models …"
+        )
     with _open_session(args, "fetch", _without_models) as session:
         from pairmill.flows.command.display import Display
         from pairmill.tasks.collect.fetch import fetch, fetch_again
@@ -34,6 +43,8 @@ def fetch_addresses(args: Namespace) -> int:
             n = fetch_again(session) if args.retry_failed else new
             if not args.retry_failed:
                 fetch(session)
+            if args.allow_address:
+                n += fetch_again(session, "blocked_address")
         print(f"asked for {n:,} addresses" + ("" if n else ": none is left to ask for"))
         for note in session.notes:
             print(visible(f"note: {note}"))

@@ -1,9 +1,12 @@
 """Implement `pairmill run`: the curate flow in this process, with its progress in the terminal."""
 
 from argparse import Namespace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import ValidationError
+from rich.console import Console
 
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
@@ -21,6 +24,8 @@ def run(args: Namespace) -> int:
     """
     screen = console()
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
+    if args.dry_run:
+        return _dry_run(recipe, args, screen)
     notes, compute = notes_on(recipe, args.recipe, overrides(args.set), args.models), compute_of(args)
     question = nothing_to_do.ask(recipe, args.source, compute, notes)
     if answered := nothing_to_do.answer(question, args.lake):
@@ -48,6 +53,22 @@ def run(args: Namespace) -> int:
     published = found[0]
     shown_at_end = outcome(args.lake, f"{published.name}@{published.version}")
     print_outcome(screen, shown_at_end, opened.notes, published.is_new)
+    return 0
+
+
+def _dry_run(recipe: Recipe, args: Namespace, screen: Console) -> int:
+    """Print the pending work of each step and write nothing; a missing lake counts as an empty one."""
+    from pairmill.catalog.lake.opening import create_or_open
+    from pairmill.flows.command.pending_text import print_pending
+    from pairmill.flows.run_start import resolve_sources
+
+    sources = resolve_sources(recipe, args.source)
+    with TemporaryDirectory(prefix="pairmill-dry-run-") as folder:
+        exists = Path(args.lake).expanduser().exists()
+        if not exists:
+            create_or_open(f"{folder}/lake").close()
+        with create_or_open(args.lake if exists else f"{folder}/lake", read_only=True) as lake:
+            print_pending(lake, recipe, list(sources), screen)
     return 0
 
 

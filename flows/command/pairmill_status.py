@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 
 from pairmill.catalog.ask import datasets, holdings
 from pairmill.catalog.ask.token_usage import StepUsage, by_step
@@ -18,10 +17,7 @@ from pairmill.catalog.write import runs
 from pairmill.flows.command.terminal import console, shown, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pairmill.catalog.recipe.recipe import Recipe
-    from pairmill.flows.survey import Pending
 
 RUNS = 5
 READS = 5  # of the lake's state, while runs begin and end
@@ -46,7 +42,9 @@ def status(args: Namespace) -> int:
         recipes = [chosen] if chosen else [_recipe_of(each) for each in _newest(lake)]
         for recipe in recipes:
             sources = args.source or (recipe.sources if chosen else []) or holdings.sources(lake)
-            _print_pending(lake, recipe, list(sources), screen)
+            from pairmill.flows.command.pending_text import print_pending
+
+            print_pending(lake, recipe, list(sources), screen)
         if not recipes:
             screen.print("\nno dataset yet; `pairmill status RECIPE` says what a run of it would do.")
     return 0
@@ -105,35 +103,6 @@ def _print_usage(found: list[StepUsage], screen: Console) -> None:
             each.run_id[:8], shown(each.step), f"{each.rows:,}", f"{each.tokens:,}", rate, f"{each.retries:,}", cost
         )
     screen.print(texts)
-
-
-def _print_pending(lake: Lake, recipe: "Recipe", sources: list[str], screen: Console) -> None:
-    """Print the pending work of a recipe, counted by a survey unless nothing has changed since a completed run."""
-    from pairmill.flows.nothing_to_do import notes_if_nothing_is_pending
-
-    title = f"\npending for recipe {recipe.name}"
-    notes = notes_if_nothing_is_pending(lake, recipe, sources)
-    found, notes = ([], notes) if notes is not None else _survey(lake, recipe, sources)
-    pending = table(title, ["step"], ["rows", "work items"], [""])
-    for each in found:
-        numbers = (f"{n:,}" if n else "·" for n in (each.rows, each.items))
-        pending.add_row(shown(each.work), *numbers, shown(each.due))
-    screen.print(pending if found else escape(title))
-    if not any(each.rows for each in found):
-        screen.print("nothing is pending: a run would do no work.")
-    for note in notes:
-        screen.print(f"[yellow]note:[/] {shown(note)}")
-
-
-def _survey(lake: Lake, recipe: "Recipe", sources: list[str]) -> "tuple[list[Pending], Sequence[str]]":
-    """Count the pending work of each step; return the counts and the notes."""
-    from pairmill.flows.settings import resolve_source
-    from pairmill.flows.survey import survey  # all steps, 1 s
-    from pairmill.tasks.run import identity
-
-    plan, _ = identity.plan(recipe)
-    seen = survey(lake, plan, [resolve_source(uri) for uri in sources])
-    return seen.found, seen.notes
 
 
 def _newest(lake: Lake) -> list[datasets.Dataset]:

@@ -70,7 +70,9 @@ class AllowedAddresses:
         if any(inner in network for network in networks if network.version == inner.version):
             return
         if "%" in text or not is_public(inner):
-            raise BlockedAddress(f"{text} is not a public address")
+            raise BlockedAddress(
+                f"{text} is not a public address; to allow its network, run pairmill fetch --allow-address CIDR"
+            )
 
 
 def numeric(host: str) -> str:

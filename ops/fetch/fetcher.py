@@ -274,7 +274,7 @@ def _failed(url: str, error: Exception, seconds: float) -> FetchResult:
     if isinstance(cause, BlockedAddress):
         return FetchResult(url, Fault(url, "blocked_address", str(cause)))
     if isinstance(error, TimeoutError):
-        return FetchResult(url, Fault(url, "timeout", f"no whole answer within {seconds:g} s"), passing=True)
+        return FetchResult(url, Fault(url, "timeout", f"no complete response within {seconds:g} s"), passing=True)
     if isinstance(error, aiohttp.ClientPayloadError):
         return FetchResult(url, Fault(url, "truncated", f"the connection was lost: {error}"[:300]), passing=True)
     if isinstance(error, aiohttp.InvalidURL | ValueError):

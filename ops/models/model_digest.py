@@ -9,7 +9,9 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 import socket
+import textwrap
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -227,7 +229,8 @@ def _go_offline_if_hub_is_unreachable() -> None:
 
 def _missing(spec: str, repo: str, error: Exception) -> ModelError:
     """Return the error for a model that cannot be downloaded, with the remedies."""
-    reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+    said = " ".join(str(error).split()) or type(error).__name__
+    reason = textwrap.shorten(re.split(r"(?<=[.!?]) ", said)[0], 200, placeholder=" …").rstrip(".")  # one sentence
     return ModelError(
         f"model '{spec}' is not on this machine and could not be downloaded ({reason}); with a network, run "
         f"'hf download {repo}' (unset HF_HUB_OFFLINE if it is set); without one, copy the model's folder here and name "

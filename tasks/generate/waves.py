@@ -63,7 +63,7 @@ def _keep_record(session: Session) -> None:
     """Write the outcome of the previous wave to ``waves``. Idempotent, because the step may be retried."""
     seen = wanted.seen(session.lake)
     if not seen.known:
-        raise RuntimeError(f"wave {session.waves} asked for texts of {seen.asked:,} pictures, and has none of them")
+        raise RuntimeError(f"wave {session.waves} requested texts for {seen.asked:,} pictures, and none was committed")
     commit = session.begin(WAVE).commit
     row = (session.writer.run_id, session.waves, seen.asked, seen.passed, seen.kept, commit)
 

@@ -51,8 +51,8 @@ class Budget:
         while done < len(items):
             if self._a_row.get(step) == 0.0:
                 raise PairmillError(
-                    f"stopped at a commit: the server tells no tokens (usage) of the texts of '{step}', so that what "
-                    "they cost cannot be kept within --max-cost. Have it tell them, or run again without."
+                    f"stopped at a commit: the server reports no token usage for '{step}', so that --max-cost "
+                    "cannot hold. Have the server report `usage`, or run again without --max-cost."
                 )
             if self.spent >= self.most or not self._has_room(step, len(items[done].keys)):
                 raise PairmillError(

@@ -90,8 +90,8 @@ class Process:
                     yield said.found
         except _Ended as ended:
             if ended.lost.reason == "timeout":
-                raise PairmillError(f"nothing came of it within {time_limit.ITEM_SECONDS:g} s") from None
-            raise PairmillError("the process that does it died (killed, or out of memory); run again") from None
+                raise PairmillError(f"no result within {time_limit.ITEM_SECONDS:g} s") from None
+            raise PairmillError("its worker process died (killed, or out of memory); run again") from None
         finally:
             life.forget(number)
             if not isinstance(said, Done):

@@ -382,7 +382,7 @@ def test_a_reader_of_a_lake_whose_making_was_cut_short_is_told(tmp_path: Path, m
     monkeypatch.setattr(schema, "migrate", lambda lake: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         create_or_open(tmp_path / "lake")
-    with pytest.raises(PairmillError, match="its making was cut short"):
+    with pytest.raises(PairmillError, match="the run that creates it was stopped"):
         create_or_open(tmp_path / "lake", read_only=True)
 
 

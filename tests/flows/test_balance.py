@@ -103,7 +103,7 @@ def test_a_lake_of_one_clustering_is_told_read_and_given_the_other(
     todo = pending(lake, settings, pages)
     assert todo["train balance centroids"].rows == n
     # Without clusters no cap is known: the pictures of all survivors would be counted.
-    assert (todo["caption main"].rows, todo["caption main"].due) == (0, "everything that reaches it")
+    assert (todo["caption main"].rows, todo["caption main"].due) == (0, "all rows that reach it")
     published, counts = curate(lake, pages, settings=settings)
     assert set(work_done(counts)) == {"train balance centroids", "assign balance clusters"}
     assert (published.version, published.is_new) == (2, True)

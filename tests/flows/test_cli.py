@@ -1,13 +1,15 @@
 """The command line: what it understands, what it says of bad input, and that it starts at once."""
 
+import shlex
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from pairmill.catalog.recipe.recipe import changed
-from pairmill.flows.command.cli import main, parser
+from pairmill.flows.command.cli import GROUPS, main, parser
 from pairmill.flows.settings import RECIPES, load_recipe
 from tests.worlds.line import rows
 from tests.worlds.shared import new_lake
@@ -48,6 +50,42 @@ def imported(*arguments: str) -> set[str]:
 
 def test_help_imports_the_standard_library_alone():
     assert not imported("--help") & {"catalog", "duckdb", "rich", *FRAMES, *RECIPES_NEED, *HEAVY}
+
+
+def test_the_version_is_that_of_the_installed_package(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"pairmill {version('pairmill')}\n"
+
+
+def test_without_a_command_the_help_is_shown(capsys):
+    assert main([]) == 0
+    assert "usage: pairmill" in capsys.readouterr().out
+
+
+def test_help_lists_each_command_in_one_group_and_shows_an_example_of_it(capsys):
+    (commands,) = (action.choices for action in parser()._actions if isinstance(action.choices, dict))
+    assert sorted(commands) == sorted(name for group in GROUPS.values() for name in group)
+    for name, command in commands.items():
+        _, example = command.format_help().split("example: pairmill ")
+        assert parser().parse_args(shlex.split(example)).command and example.startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [(["rum", "demo"], "run"), (["exprot", "demo"], "export"), (["datasets", "--format", "cvs"], "csv")],
+)
+def test_a_misspelt_command_or_choice_is_told_with_the_nearest(capsys, arguments: list[str], nearest: str):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert f"did you mean '{nearest}'?" in capsys.readouterr().err
+
+
+def test_a_misspelt_reason_is_told_with_the_nearest(capsys, tmp_path: Path):
+    told = said(capsys, "replay", "--reason", "blocked_adress", "--lake", str(tmp_path / "lake"))
+    assert "did you mean 'blocked_address'?" in told and "out_of_memory" not in told
 
 
 def test_commands_that_read_import_what_they_show_alone(curated: Path, tmp_path: Path):
@@ -184,6 +222,20 @@ def test_sources_and_overrides_may_repeat():
 def test_up_names_the_deployments_there_are(capsys, tmp_path: Path):
     told = said(capsys, "up", "--once", "curate/dmo", "--lake", str(tmp_path / "lake"))
     assert "no deployment 'curate/dmo'; did you mean 'curate/demo'?" in told
+
+
+def test_a_dry_run_counts_the_pending_work_and_makes_no_lake(capsys, tmp_path: Path, settings: dict[str, str]):
+    models = [f"--set={key}={value}" for key, value in settings.items()]
+    lake, source = tmp_path / "lake", page(tmp_path / "pages")
+    assert main(["run", "demo", "--dry-run", "--source", source, "--lake", str(lake), *models]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.split()[:1] == ["ingest"])
+    assert line.split()[1:3] == ["1", "1"]
+    assert not lake.exists()
+
+
+def test_a_fetch_without_a_recipe_is_told_that_it_loads_no_model(capsys, tmp_path: Path):
+    told = said(capsys, "fetch", "--retry-failed", "--models", "demo", "--lake", str(tmp_path / "lake"))
+    assert "a fetch loads no model, so leave --models out" in told
 
 
 def test_what_is_set_by_hand_wins_over_the_demo_models_and_their_settings():

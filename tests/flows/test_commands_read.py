@@ -278,6 +278,12 @@ def test_sql_that_is_allowed_files_writes_an_export_and_leaves_the_lakes_tables(
     assert first(lake, "SELECT count(*) FROM images") == N
 
 
+def test_sql_that_would_change_the_lake_is_not_sent_to_an_option_that_does_not_help(capsys, lake: str):
+    assert main(["sql", "DELETE FROM images", "--lake", lake]) == 1
+    told = capsys.readouterr().err
+    assert "no option lets SQL change it" in told and "--allow-files" not in told
+
+
 LONG = "SELECT range, 'a sentence of some length' FROM range(100000)"
 
 

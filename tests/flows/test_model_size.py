@@ -59,8 +59,8 @@ def test_prefect_and_the_command_line_place_alike():
         ("clip", "'clip' does not say a model's size; write it as clip:gpus=0.25,"),
         ("clip:", "write it as clip:gpus=0.25,"),
         (":gpus=1", "write it as clip:gpus=0.25,"),
-        ("clip:gpu=1", "'gpu=1' is no size; there are gpus, replicas, feeders"),
-        ("clip:gpus", "'gpus' is no size; there are gpus, replicas, feeders"),
+        ("clip:gpu=1", "'gpu=1' is no setting of a model; did you mean 'gpus'?"),
+        ("clip:gpus", "'gpus' is no setting of a model; write it as clip:gpus=0.25"),
         ("clip:gpus=1,gpus=2", "'gpus' is given twice for 'clip'; give it once"),
         ("clip:gpus=one", "'one' is no number of gpus; give 0.25 or 1"),
         ("clip:gpus=1.5", "gpus of 'clip': 1.5 is neither a part of one card nor whole cards; give a number below 1"),
@@ -113,8 +113,8 @@ def test_a_model_that_the_recipe_does_not_name_is_refused_before_a_lake_is_made(
     models = [f"--set={key}={value}" for key, value in settings.items()]
     where = ["--source", str(tmp_path / "pages")] if command[0] != "replay" else []
     told = refused(capsys, *command, *where, "--lake", str(tmp_path / "lake"), *models, "--model", "clap:gpus=1")
-    assert "recipe 'demo' has no model 'clap' to give GPUs, replicas or feeders to; it has clip, captioner, " in told
-    assert "(--model, or compute.models in Prefect)" in told
+    assert "recipe 'demo' has no model 'clap'; did you mean 'clip'?" in told
+    assert "--model (compute.models)" in told
     assert not (tmp_path / "lake").exists()
 
 
@@ -123,5 +123,5 @@ def test_a_model_that_only_a_scores_declaration_names_has_a_size_where_the_recip
     clip = {"name": "own", "models": {"clip": "open_clip:local-dir:a"}}
     asking = clip | {"sentences": [{"name": "action", "keep": "has_action"}]}
     check_names(size, compile_plan(validated(asking, "own"), {}))
-    with pytest.raises(PairmillError, match=r"no model 'parser' .*; it has clip\. Name one of these"):
+    with pytest.raises(PairmillError, match=r"no model 'parser'; name one of clip\."):
         check_names(size, compile_plan(validated(clip, "own"), {}))

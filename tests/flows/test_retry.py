@@ -103,4 +103,16 @@ def test_a_lake_that_is_not_there_is_not_made(command: tuple[str, ...], tmp_path
 def test_a_reason_that_is_none_is_refused(tmp_path: Path, capsys):
     (tmp_path / "lake").mkdir()
     assert main(["replay", "--reason", "posion", "--lake", str(tmp_path / "lake")]) == 1
-    assert "'posion' is not a quarantine reason; they are" in capsys.readouterr().err
+    assert "'posion' is not a quarantine reason; did you mean 'poison'?" in capsys.readouterr().err
+
+
+def test_an_allowed_network_has_its_blocked_addresses_fetched(
+    tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path
+):
+    lake = ("--lake", str(tmp_path / "lake"))
+    assignments = [f"--set={k}={v}" for k, v in {**settings, "fetch.retries": "0"}.items()]
+    assert "blocked_address" in tell("fetch", "demo", "--source", source, *lake, *assignments)
+    assert not server.asked and "run pairmill fetch --allow-address" in tell("quarantine", *lake, "--format", "csv")
+    told = tell("fetch", "demo", *lake, LOOPBACK, *assignments)
+    assert "asked for 24 addresses" in told and "blocked_address" not in told
+    assert rows(lake[1], "SELECT count(*) FROM images") == [(21,)]

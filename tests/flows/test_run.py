@@ -105,9 +105,9 @@ def test_an_empty_lake_has_everything_before_it(tmp_path: Path, pages: Path, set
     assert ingest.rows >= 18
     after = {each.work: each for each in found[1:]}
     assert all(each.rows == 0 or each.work.startswith("train") for each in after.values())
-    assert after["score images"].due == "and what comes from above"
+    assert after["score images"].due == "plus rows from earlier steps"
     for work in ("group duplicates", "caption main", "tag", "fuse"):
-        assert after[work].due == "everything that reaches it"
+        assert after[work].due == "all rows that reach it"
 
 
 def test_a_changed_prompt_is_foretold_as_it_is_then_run(lake: str, pages: Path, settings: dict[str, str]):
@@ -124,7 +124,7 @@ def test_a_changed_prompt_is_foretold_as_it_is_then_run(lake: str, pages: Path, 
 def test_new_documents_are_foretold(lake: str, pages: Path, more_pages: Path, settings: dict[str, str]):
     found = surveyed(lake, settings, pages, more_pages).found
     assert [(each.work, each.items) for each in found if each.items] == [("ingest", 2)]
-    assert {each.due for each in found[2:]} == {"and what comes from above"}
+    assert {each.due for each in found[2:]} == {"plus rows from earlier steps"}
 
 
 def test_a_survey_changes_nothing(lake: str, pages: Path, more_pages: Path, settings: dict[str, str]):

@@ -50,7 +50,7 @@ def test_a_server_that_tells_no_tokens_cannot_be_kept_within_a_cap():
     budget = Budget(most=1.0)
     portions = budget.affordable("captions", items(10, 10), PRICES)
     spend(budget, "captions", list(next(portions)), 0)
-    with pytest.raises(PairmillError, match="tells no tokens"):
+    with pytest.raises(PairmillError, match="reports no token usage"):
         next(portions)
 
 

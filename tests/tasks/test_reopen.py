@@ -62,9 +62,11 @@ def test_what_is_in_quarantine_is_told_by_reason_and_source_with_an_example(plac
         assert kinds[0].item.endswith("2.jpg") and "256 x 256" in kinds[0].detail
 
 
-def test_a_reason_that_is_none_is_refused_with_those_that_are():
-    with pytest.raises(PairmillError, match=r"bomb.*http_status"):
+def test_a_reason_that_is_none_is_refused_with_the_nearest_or_with_those_that_are():
+    with pytest.raises(PairmillError, match=r"did you mean 'bomb'\?$"):
         quarantine.check_reason("bombs")
+    with pytest.raises(PairmillError, match=r"bomb.*http_status"):
+        quarantine.check_reason("sadness")
 
 
 def test_replayed_pictures_join_their_documents_and_nothing_else_changes(place: Path):

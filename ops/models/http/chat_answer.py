@@ -93,21 +93,18 @@ def read(
     said, code = _error(body, cleaner)
     if status in (401, 403):
         raise ModelError(
-            f"{where} does not let us ask ({status}: {said}); name the variable that holds its key: "
+            f"{where} refuses the request ({status}: {said}); name the variable that holds its key: "
             "--model NAME:key=VARIABLE"
         )
     if status == 404:
         raise ModelError(
-            f"{where} is not there (404: {said}); correct the model's name as the server has it, or the address, which "
-            "mostly ends in /v1"
+            f"{where} does not exist (404: {said}); correct the model's name, or the address, which usually ends in /v1"
         )
     if status == 402 or (status == 429 and code in NO_MONEY):
         raise ModelError(f"{where}: the account is empty ({status}: {said}); what is finished is committed: run again")
     if 300 <= status < 400:
         to = headers.get("Location", "another address").partition("?")[0].rpartition("@")[2]
-        raise ModelError(
-            f"{where} redirects ({status}) to {cleaner.line(to, 200)}; write the address of that into the spec"
-        )
+        raise ModelError(f"{where} redirects ({status}) to {cleaner.line(to, 200)}; write that address into the spec")
     if status in OVERLOADED:
         return RetryableFailure(
             f"{status}: {said}", "overload", max(0.0, seconds_until(headers.get("Retry-After", "")))
@@ -125,15 +122,15 @@ def _completion(body: bytes, cleaner: Cleaner, bounds: Bounds) -> Generation | R
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
-        return RetryableFailure("an answer that is cut off or no JSON")
+        return RetryableFailure("the response is truncated or not JSON")
     if not isinstance(answer, dict):
-        return RetryableFailure("an answer without choices")
+        return RetryableFailure("the response has no choices")
     usage = _usage(answer.get("usage"), bounds)
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
     message = choice.get("message") if choice else None
     if choice is None or not isinstance(message, dict):
-        why = _error(body, cleaner)[0] if "error" in answer else "an answer without choices"
+        why = _error(body, cleaner)[0] if "error" in answer else "the response has no choices"
         return RetryableFailure(
             why, discarded=usage.read + usage.made, unbelieved=usage.read_beyond + usage.made_beyond
         )

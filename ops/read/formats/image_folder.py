@@ -91,7 +91,7 @@ def is_picture(tree: Tree, path: str) -> bool:
 
 def no_picture(uri: str, path: str) -> Fault:
     """Build the Fault of a file that no format reads."""
-    detail = f"neither a page, a table of documents nor a picture that is read ('{path}'): left alone"
+    detail = f"'{path}' is skipped: it is no page, no table of documents, and no picture of a supported format"
     return Fault(uri, "not_an_image", detail)
 
 
@@ -135,11 +135,11 @@ def _made(tree: Tree, path: str, data: bytes | Fault, said: dict[str, object], c
 def readable(uri: str, data: bytes) -> str | Fault:
     """Decode a caption or metadata file; return a Fault if it is not text."""
     if format_of(data[:HEAD_BYTES]):
-        detail = "a picture, although it is named as the text of the one beside it: rename it and it is read"
+        detail = "a picture with the name of a caption file; rename it to have it read"
         return Fault(uri, "bad_encoding", detail)
     found = decode_text(data)
     if found.n_bad > MAX_BAD * len(found.text):
-        return Fault(uri, "bad_encoding", f"{found.n_bad} letters of this text are none in {found.charset}")
+        return Fault(uri, "bad_encoding", f"{found.n_bad} characters are not {found.charset}; save it as UTF-8")
     return found.text
 
 

@@ -12,7 +12,7 @@ from pairmill.ops.read.places.tree import SourceError
 
 REMEDY = (
     "mount or restore it and run again, what is finished is kept; if it is gone for good, put a folder with any file "
-    "in its place: its pictures fall as missing then"
+    "in its place: then its pictures are quarantined as missing"
 )
 
 

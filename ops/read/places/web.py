@@ -59,7 +59,7 @@ class WebTree:
     def read(self, path: str, most: int = MAX_BYTES) -> bytes | Fault:
         """Read the file if it has at most ``most`` bytes, or return a Fault. Raises SourceError if a request fails."""
         if not self.exists(path):
-            return Fault(self.uri(path), "missing", "of an address on the web only the list itself is read")
+            return Fault(self.uri(path), "missing", "at a web address only the list itself is read")
         state = state_of(self._address)
         fault = refused(self.uri(path), state.size, most) if state.size >= 0 else None
         if fault:

@@ -1,3 +1,4 @@
+import re
 import shutil
 from pathlib import Path
 
@@ -135,5 +136,7 @@ def test_a_hub_model_that_is_not_here_says_how_to_get_it(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ModelError, match=r"hf download pairmill-tests/no-such-model.*--models demo"):
+    with pytest.raises(ModelError, match=r"hf download pairmill-tests/no-such-model.*--models demo") as refused:
         resolve(spec)
+    (quoted,) = re.findall(r"could not be downloaded \((.*?)\); with", str(refused.value))
+    assert quoted.count("'") % 2 == 0 and len(quoted) <= 200

@@ -1,0 +1,42 @@
+"""Print the pending work of a recipe as a table, for `pairmill status` and `pairmill run --dry-run`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.flows.command.terminal import shown, table
+from pairmill.flows.nothing_to_do import notes_if_nothing_is_pending
+
+if TYPE_CHECKING:
+    from pairmill.flows.survey import Pending
+
+
+def print_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Console) -> None:
+    """Print the pending work of a recipe, counted by a survey unless nothing has changed since a completed run."""
+    title = f"\npending for recipe {recipe.name}"
+    notes = notes_if_nothing_is_pending(lake, recipe, sources)
+    found, notes = ([], notes) if notes is not None else _survey(lake, recipe, sources)
+    pending = table(title, ["step"], ["rows", "work items"], [""])
+    for each in found:
+        numbers = (f"{n:,}" if n else "·" for n in (each.rows, each.items))
+        pending.add_row(shown(each.work), *numbers, shown(each.due))
+    screen.print(pending if found else escape(title))
+    if not any(each.rows for each in found):
+        screen.print("nothing is pending: a run would do no work.")
+    for note in notes:
+        screen.print(f"[yellow]note:[/] {shown(note)}")
+
+
+def _survey(lake: Lake, recipe: Recipe, sources: list[str]) -> "tuple[list[Pending], Sequence[str]]":
+    """Count the pending work of each step; return the counts and the notes."""
+    from pairmill.flows.settings import resolve_source
+    from pairmill.flows.survey import survey  # all steps, 1 s
+    from pairmill.tasks.run import identity
+
+    plan, _ = identity.plan(recipe)
+    seen = survey(lake, plan, [resolve_source(uri) for uri in sources])
+    return seen.found, seen.notes
