@@ -12,8 +12,8 @@ lakes).
 
 A lake of up to LISTED_AT_ONCE files is listed whole at the first check, a larger lake table by table: at 2M files in 40
 tables that is 50,000 stats (0.2 s) and as many rows of the cache per table. To check only the files that survive a
-predicate would save little: keys are hashes, so the minimum and maximum of a file of 100 rows exclude almost no key, and
-DuckDB opens each file for 310 CPU µs where its check takes 25 (profiled at 6,000 files).
+predicate would save little: keys are hashes, so the minimum and maximum of 100 rows exclude almost no key, and DuckDB
+opens each file for 310 CPU µs where its check takes 25 (profiled at 6,000 files).
 """
 
 import os
