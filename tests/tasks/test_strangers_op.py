@@ -75,7 +75,7 @@ class Scores:
 
 
 def run(folder: Path, *keys: str) -> list[dict]:
-    with stage.Stage(Scores(scorer()), Placement(workers=1)) as made:
+    with stage.JobStage(Scores(scorer()), Placement(workers=1)) as made:
         found = list(made.run([WorkItem("shard", keys)], Output(f"{folder}/", "run", 1)))
     return [row for part in found for each in part for row in pq.ParquetFile(each.path).read().to_pylist()]
 

@@ -9,7 +9,7 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.read.places import retries, s3_requests
 from pairmill.ops.read.source import SourceError, open_source
 from tests.fuzz.inputs import seeds
-from tests.worlds.formats import GROUPS, shown
+from tests.worlds.formats import SHAPES, shown
 from tests.worlds.s3 import bucket, fresh_filesystem, server
 from tests.worlds.s3_fast import fill, quick
 from tests.worlds.samples import everything, jpeg, write
@@ -21,7 +21,7 @@ __all__ = ["bucket", "quick", "server"]  # fixtures
 def tree_of(n_keys: int) -> dict[str, bytes]:
     """Every format once, and captioned pictures up to ``n_keys``."""
     good = seeds()
-    files = {f"{format}/{name}": good[name] for format, names in GROUPS.items() for name in names}
+    files = {f"{format}/{name}": good[name] for format, names in SHAPES.items() for name in names}
     n = 0
     while len(files) < n_keys:
         files[f"photos/{n % 50:02}/{n:05}.jpg"] = jpeg(f"#{n:06x}")

@@ -209,4 +209,4 @@ def test_an_answer_that_comes_a_byte_at_a_time_is_ended(site, monkeypatch, ill):
     monkeypatch.setattr(web_bytes, "ATTEMPTS", 2)
     site.ills = [ill] * 2
     with pytest.raises(SourceError, match="less than 65536 bytes a second"):
-        web_bytes.range_of(f"{site.address}/u.csv", 0, 50, web_bytes.State(100, '"1"', True))
+        web_bytes.range_of(f"{site.address}/u.csv", 0, 50, web_bytes.RemoteFileState(100, '"1"', True))

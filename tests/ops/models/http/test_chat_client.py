@@ -115,7 +115,7 @@ def test_what_a_server_always_says_of_one_picture_is_that_rows_alone(
     ("how", "said"),
     [
         ("quota", "account is empty"),
-        ("404", "is not there"),
+        ("404", "does not exist"),
         ("403", "refuses the request"),
         ("bad_request", "one request after the other"),
         ("too_long", "prompts of this length"),
