@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from pairmill.catalog.recipe.parts import check_vocabulary
+from pairmill.catalog.recipe.parts_of_texts import check_vocabulary
 from pairmill.catalog.recipe.recipe import Recipe, changed, load
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.demo_models import dropped_rule_notes, with_demo_defaults, with_demo_models

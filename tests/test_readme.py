@@ -16,7 +16,7 @@ from PIL import Image
 
 from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.location import Location, locate
-from pairmill.flows.command.cli import parser
+from pairmill.flows.command.arguments import parser
 from pairmill.flows.command.pairmill_run import compute_of
 from pairmill.flows.settings import RECIPES
 from pairmill.tasks.run.placement import ModelPool, Placement

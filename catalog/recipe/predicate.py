@@ -86,9 +86,9 @@ def type_of(rule_name: str, sql: str, known: Mapping[str, str]) -> str:
 
 
 def normal_form(rule_name: str, sql: str) -> str:
-    """Rewrite a predicate in DuckDB's normal form.
+    """Return a predicate as DuckDB writes its parse tree: on one line, without comments.
 
-    The result has no comments or line ends, so it is safe between parentheses in a longer statement.
+    The result can stand between parentheses in a longer statement.
 
     Raises:
         BadPredicate: The predicate is not one scalar expression.

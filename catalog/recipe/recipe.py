@@ -15,22 +15,15 @@ from pairmill.catalog.recipe.parts import (
     ADVANCED,
     Association,
     Balance,
-    Captioner,
-    Captions,
-    ClipSettings,
-    Decoding,
     Duplicates,
-    Fetch,
-    Fuse,
-    Ingest,
     ModelSpec,
     Name,
     Rule,
     SentenceDuplicates,
     Settings,
-    Tags,
-    Words,
 )
+from pairmill.catalog.recipe.parts_of_reading import ClipSettings, Decoding, Fetch, Ingest, Words
+from pairmill.catalog.recipe.parts_of_texts import Captioner, Captions, Fuse, Tags
 from pairmill.catalog.recipe.thresholds import refuse_empty
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.catalog.terms.secrets import without_secrets

@@ -33,9 +33,8 @@ def demo(args: Namespace) -> int:
         with screen.status(f"making {DOCUMENTS} pages with pictures"):
             _generate(world)
     if not all(find_spec(name) for name in PARSER):
-        screen.print(
-            "[yellow]note:[/] spaCy is not installed: the rules 'complexity' and 'action' and mined tags are left out."
-        )
+        left_out = "the rules 'complexity' and 'action' and mined tags are left out"
+        screen.print(f"[yellow]note:[/] the parser is not installed (spaCy and a pipeline): {left_out}.")
         args.set = [*WITHOUT_PARSER, *args.set]
     args.recipe, args.source, args.lake = "demo", [str(world / "pages")], str(lake)
     status = run(args)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.pending import fetches, quarantine
-from pairmill.catalog.recipe.parts import Fetch
+from pairmill.catalog.recipe.parts_of_reading import Fetch
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.controls import visible

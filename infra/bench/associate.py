@@ -82,7 +82,7 @@ def write(path: Path, vectors: np.ndarray, nearest: np.ndarray, start: int) -> N
 
 
 def kept(folder: Path | None, name: str, n: int, make: Callable[[int], np.ndarray]) -> np.ndarray:
-    """Return ``make(n)``, cached as a .npy file in ``folder`` if a folder is given."""
+    """Return the array ``make(n)``. With ``folder``, read it from there if an earlier call saved it, else save it."""
     if folder is None:
         return make(n)
     folder.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,7 @@ import re
 import sys
 import time
 from collections import defaultdict
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,9 @@ def main() -> None:
     if CPUS:
         os.sched_getaffinity = lambda pid: set(range(CPUS))
         os.cpu_count = lambda: CPUS
-    from pairmill.flows.command.cli import main as pairmill
+    # By the installed command, because a checkout to compare with may have its modules under other names.
+    (command,) = entry_points(group="console_scripts", name="pairmill")
+    pairmill = command.load()
 
     try:
         status = pairmill(words)

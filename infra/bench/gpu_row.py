@@ -70,7 +70,7 @@ def machine() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure the row, and write FILE after each measure."""
+    """Measure one row of the GPU benches; write ``--out`` after each measure, so that a kill loses one."""
     parser = argparse.ArgumentParser(description="Measure one row of the GPU benches.")
     parser.add_argument("name")
     parser.add_argument("--size", choices=("real", "toy"), default="real")

@@ -49,7 +49,7 @@ def _gif(data: bytes) -> bool:
 
 
 def _palette(flags: int) -> int:
-    """Return the size in bytes of the colour table that a descriptor's ``flags`` announce."""
+    """Return the bytes of a GIF's colour table, by the ``flags`` of its descriptor: 3 per colour, 0 without a table."""
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0
 
 
@@ -71,7 +71,7 @@ def _png(data: bytes) -> bool:
 
 
 def _webp(data: bytes) -> bool:
-    """Return whether a WebP file is extended, has the animation flag and two ANMF chunks (RFC 9649)."""
+    """Return whether a WebP file is animated: a VP8X header with the animation flag, and two ANMF frames (RFC 9649)."""
     if data[12:16] != b"VP8X" or not data[20] & 2:
         return False
     at, frames = 12, 0

@@ -110,7 +110,7 @@ class TextQueries:
             yield Piece(tuple(keys[n] for n in batch), [prompts[keys[n]] for n in batch])
 
     def prepare(self, piece: Piece) -> tuple[list[str], Any]:
-        """Prepare the model's input from the prompts."""
+        """Tokenize the prompts of a piece; return their keys and the input tensors."""
         return list(piece.keys), self.model.prepare([None] * len(piece.keys), piece.data)
 
     def infer(self, prepared: tuple[list[str], Any]) -> tuple[list[str], Any]:

@@ -10,7 +10,7 @@ from pairmill.catalog.pending.answer_cache import same_request_scorers, with_cac
 from pairmill.catalog.pending.chosen_captions import wave_of_captioner
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.pending_texts import pending_in_wave
-from pairmill.catalog.recipe.parts import Captioner
+from pairmill.catalog.recipe.parts_of_texts import Captioner
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS
 from pairmill.ops.models.generation import Answering, Generation

@@ -19,7 +19,7 @@ from pairmill.catalog.pending import tag_words, training
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.tag_words import Vocabulary
 from pairmill.catalog.pending.training import IMAGES
-from pairmill.catalog.recipe.parts import Tags
+from pairmill.catalog.recipe.parts_of_texts import Tags
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.clip.clip import Clip

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache, reduce
 from typing import Any
 
-from pairmill.catalog.recipe.parts import Captioner, Fuse
+from pairmill.catalog.recipe.parts_of_texts import Captioner, Fuse
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import BadRecipe, PairmillError

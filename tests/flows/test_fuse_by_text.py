@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.catalog.recipe.parts import FUSE_PROMPT
+from pairmill.catalog.recipe.parts_of_texts import FUSE_PROMPT
 from pairmill.catalog.terms.controls import printable
 from pairmill.flows.settings import load_recipe
 from pairmill.ops.image.decode import Decode

@@ -35,7 +35,10 @@ class LoadedClip:
         self.dimension = int(self.embed_tokens(tokenizer(["a"])).shape[1])
 
     def prepare_pictures(self, pictures: list[np.ndarray], batch_size: int) -> RowBatches:
-        """Fit images (h, w, 3) uint8 of any size into batches (n, 3, s, s), in pinned memory if there is a GPU."""
+        """Resize images (h, w, 3) uint8 to the model's side s and stack them to batches (n, 3, s, s) uint8.
+
+        On a GPU the batches are in pinned memory.
+        """
         found = []
         for start in range(0, len(pictures), batch_size):
             fitted = torch.stack([self.fit(picture) for picture in pictures[start : start + batch_size]])

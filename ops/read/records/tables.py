@@ -58,7 +58,7 @@ class TableHeader(NamedTuple):
 
 
 class RowBatch(NamedTuple):
-    """Some rows of a Parquet file; ``first`` is the number in the file of the first row."""
+    """Consecutive rows of a Parquet file; ``first`` is the row number, from 0 in the file, of the first of them."""
 
     first: int
     rows: pa.RecordBatch
@@ -100,7 +100,7 @@ def shaped(tree: Tree, files: FileTable, fits: Callable[[dict[str, str]], bool])
 
 
 def kinds(schema: pa.Schema) -> dict[str, str]:
-    """Map each column of an Arrow schema to its kind, one of those that Header lists."""
+    """Map each column name of an Arrow schema to its kind; `TableHeader` lists the kinds."""
     return {field.name: _kind(field.type) for field in schema}
 
 

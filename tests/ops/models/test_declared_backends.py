@@ -1,7 +1,5 @@
 """Backends that other packages declare, from the recipe to answers, and the refusal of broken ones."""
 
-import importlib
-import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from pairmill.catalog.recipe.parts import Captioner, ModelSpec
+from pairmill.catalog.recipe.parts import ModelSpec
+from pairmill.catalog.recipe.parts_of_texts import Captioner
 from pairmill.catalog.terms.backend import GROUP, OWN, backend_of, declared_backends
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.settings import load_recipe
@@ -20,7 +19,7 @@ from pairmill.ops.models.model_error import ModelError
 from pairmill.tasks.generate.answers import ImageQueries
 from pairmill.tasks.run.identity import caption_scorer
 from pairmill.tasks.run.model_job import Piece
-from tests.worlds.installed import install
+from tests.worlds.installed import declaring
 from tests.worlds.samples import jpeg, write
 
 PALETTE = Path(__file__).parents[2] / "packages" / "palette"
@@ -31,17 +30,8 @@ Declare = Callable[[str, str], None]
 @pytest.fixture
 def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Declare]:
     """``declare(package, entry)`` declares one backend; ``palette`` is importable."""
-    monkeypatch.syspath_prepend(str(PALETTE))
-
-    def put(package: str, value: str) -> None:
-        monkeypatch.delitem(sys.modules, value.partition(":")[0], raising=False)
-        importlib.invalidate_caches()
-        install(monkeypatch, tmp_path / "site", package, GROUP, {"one": value})
-        declared_backends.cache_clear()
-
-    yield put
-    monkeypatch.undo()
-    declared_backends.cache_clear()
+    with declaring(monkeypatch, tmp_path / "site", PALETTE, GROUP, declared_backends.cache_clear) as put:
+        yield put
 
 
 @pytest.fixture

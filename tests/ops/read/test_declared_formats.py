@@ -1,7 +1,5 @@
 """Formats that other packages declare, and the refusal of broken ones."""
 
-import importlib
-import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.ops.read.declared_formats import GROUP, formats, own_formats
 from pairmill.ops.read.source import SourceError, open_source
-from tests.worlds.installed import install
+from tests.worlds.installed import declaring
 from tests.worlds.samples import documents, faults, pictures, write
 
 BOOKS = Path(__file__).parents[2] / "packages" / "books"
@@ -22,17 +20,8 @@ Declare = Callable[[str, str], None]
 @pytest.fixture
 def declare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Declare]:
     """``declare(package, entry)`` declares one format; ``books`` is importable."""
-    monkeypatch.syspath_prepend(str(BOOKS))
-
-    def put(package: str, value: str) -> None:
-        monkeypatch.delitem(sys.modules, value.partition(":")[0], raising=False)
-        importlib.invalidate_caches()
-        install(monkeypatch, tmp_path / "site", package, GROUP, {"epub": value})
-        formats.cache_clear()
-
-    yield put
-    monkeypatch.undo()
-    formats.cache_clear()
+    with declaring(monkeypatch, tmp_path / "site", BOOKS, GROUP, formats.cache_clear) as put:
+        yield put
 
 
 def test_a_format_of_another_package_reads_as_those_of_pairmill_until_it_is_gone(tmp_path: Path, declare: Declare):
@@ -57,7 +46,7 @@ def test_a_format_that_no_installed_package_declares_is_unknown(tmp_path: Path):
 @pytest.mark.parametrize(
     ("body", "wrong"),
     [
-        ("1 / 0", "declares the format 'epub' as tales_format:FORMAT, which cannot be imported: ZeroDivisionError"),
+        ("1 / 0", "declares the format 'one' as tales_format:FORMAT, which cannot be imported: ZeroDivisionError"),
         ("examples = []", "tales_format:FORMAT is no ops.read.document.Format: it has no `examples` of type tuple"),
         ("read = None", "tales_format:FORMAT is no instance of an ops.read.document.Format with a method `read`"),
         ("name = 'E-Book'", "'E-Book' is no name of 3 to 32 letters, digits and underscores"),

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.catalog.recipe.parts import CAPTION_PROMPT, FUSE_PROMPT
+from pairmill.catalog.recipe.parts_of_texts import CAPTION_PROMPT, FUSE_PROMPT
 from pairmill.ops.pair.fuse import fuse_prompt, instructions
 from pairmill.ops.text.generation_status import generation_status
 

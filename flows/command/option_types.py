@@ -1,0 +1,49 @@
+"""Parse the values of command-line options; each raises ArgumentTypeError with the accepted form."""
+
+import argparse
+from typing import Any
+
+
+def worker_count(text: str) -> int:
+    """Parse a number of workers, 0 to 999,999."""
+    if not (text.isascii() and text.isdigit() and len(text) < 7):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of workers; give 0 (one per CPU) or more")
+    return int(text)
+
+
+def above_0(text: str) -> int:
+    """Parse a number from 1 to 65,535."""
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
+        raise argparse.ArgumentTypeError(f"'{text}' is no such number; give one from 1 to 65535")
+    return int(text)
+
+
+def cost(text: str) -> float:
+    """Parse a finite sum above 0."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is no sum; give one above 0, such as 25")
+    return found
+
+
+def network(text: str) -> str:
+    """Parse a network in CIDR notation."""
+    from ipaddress import ip_network
+
+    try:
+        return str(ip_network(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}; give a network such as 10.1.0.0/16") from None
+
+
+def model_sizes(text: str) -> tuple[str, Any]:
+    """Parse the resources of a model, as `parse_size` does."""
+    from pairmill.flows.model_size import parse_size
+
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
