@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE
 from pairmill.flows.settings import ROOT
 from pairmill.ops.models.model_digest import ModelError, resolve
+from pairmill.ops.read.declared_formats import GROUP
 from pairmill.ops.read.places.file_table import FileTable
 from pairmill.ops.read.places.tree import LocalTree, SourceError, local_tree
 
@@ -73,8 +75,11 @@ def _libraries() -> Iterator[str]:
 
 
 def _declarations() -> Iterator[str]:
-    """Yield the declaration of each score, and the file stamps of other packages that declare scores."""
-    packages = set()
+    """Yield the declaration of each score, and the file stamps of other packages that declare scores or formats.
+
+    A package with a backend needs none: of its models `_model_folder` knows no folder.
+    """
+    packages = {point.value.partition(":")[0].partition(".")[0] for point in entry_points(group=GROUP)}
     for score in declared():
         yield repr(score)
         if score.package != "pairmill":

@@ -22,6 +22,8 @@ from pairmill.catalog.write.lease import Writer, writing
 from pairmill.catalog.write.sweep import checkpoint
 from pairmill.flows import nothing_to_do, run_inputs
 from pairmill.flows.settings import Compute, load_recipe
+from pairmill.ops.read.declared_formats import GROUP, formats
+from tests.worlds.installed import declaring
 from tests.worlds.shared import copied
 
 FORBIDDEN = ("torch", "ray", "prefect", "transformers", "pandas")
@@ -153,6 +155,20 @@ def test_a_foreign_score_and_its_code_are_run(given: Given, tmp_path: Path, monk
     declares = run_inputs.inputs_digest(recipe, sources)
     (package / "op.py").write_text("VERSION = 2\n")
     assert len({"", before, declares, run_inputs.inputs_digest(recipe, sources)}) == 4
+
+
+def test_a_foreign_format_and_its_code_are_run(given: Given, tmp_path: Path, monkeypatch):
+    (tmp_path / "sources").mkdir()
+    reader = tmp_path / "sources" / "foreign_format.py"
+    reader.write_text("VERSION = 1\n")
+    recipe, sources = load_recipe("demo", given.settings), [str(given.pages)]
+    found = [run_inputs.inputs_digest(recipe, sources)]
+    with declaring(monkeypatch, tmp_path / "site", tmp_path / "sources", GROUP, formats.cache_clear) as declare:
+        declare("foreign-format", "foreign_format:FORMAT")
+        found.append(run_inputs.inputs_digest(recipe, sources))
+        reader.write_text("VERSION = 2\n")
+        found.append(run_inputs.inputs_digest(recipe, sources))
+    assert len({"", *found}) == 4
 
 
 def _begin(lake: Lake, writer: Writer) -> None:
