@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import webdataset
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -94,7 +95,6 @@ def test_each_sample_is_the_original_bytes_the_first_text_and_all_columns(lake: 
 
 
 def test_the_webdataset_library_reads_it(lake: Lake, tmp_path: Path):
-    webdataset = pytest.importorskip("webdataset")
     export(lake, "small", 1, str(tmp_path / "out"))
     tars = [str(path) for path in sorted((tmp_path / "out").glob("*.tar"))]
     read = list(webdataset.WebDataset(tars, shardshuffle=False).decode())

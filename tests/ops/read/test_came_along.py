@@ -5,6 +5,8 @@ import json
 
 import pyarrow as pa
 import pytest
+from warcio.statusandheaders import StatusAndHeaders
+from warcio.warcwriter import WARCWriter
 
 from pairmill.ops.read.source import open_source
 from tests.worlds.packed import tar, zipped
@@ -27,12 +29,10 @@ def column(value: object) -> pa.Array:
 
 def warc() -> bytes:
     """By the library that archives use to write them."""
-    writer_of = pytest.importorskip("warcio.warcwriter").WARCWriter
-    headers_of = pytest.importorskip("warcio.statusandheaders").StatusAndHeaders
     out = io.BytesIO()
-    writer = writer_of(out, gzip=True)
+    writer = WARCWriter(out, gzip=True)
     for url, kind, body in [(URL, "image/jpeg", jpeg()), ("https://x.example/", "text/html", PAGE.encode())]:
-        head = headers_of("200 OK", [("Content-Type", kind)], protocol="HTTP/1.1")
+        head = StatusAndHeaders("200 OK", [("Content-Type", kind)], protocol="HTTP/1.1")
         record = writer.create_warc_record(
             url, "response", payload=io.BytesIO(body), http_headers=head, warc_headers_dict={"WARC-Date": DATE}
         )

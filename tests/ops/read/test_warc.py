@@ -5,6 +5,8 @@ import zlib
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from warcio.statusandheaders import StatusAndHeaders
+from warcio.warcwriter import WARCWriter
 
 from pairmill.ops.fault import Fault
 from pairmill.ops.read.source import Document, open_source
@@ -61,11 +63,8 @@ def test_pages_with_the_pictures_that_the_same_file_holds(tmp_path, name):
 
 
 def test_a_file_of_the_warcio_library_is_read(tmp_path):
-    warcwriter = pytest.importorskip("warcio.warcwriter")
-    from warcio.statusandheaders import StatusAndHeaders
-
     with open(tmp_path / "x.warc.gz", "wb") as out:
-        writer = warcwriter.WARCWriter(out, gzip=True)
+        writer = WARCWriter(out, gzip=True)
         for url, kind, body in [
             ("https://x.example/p", "text/html", PAGE),
             ("https://x.example/img/a.jpg", "image/jpeg", jpeg("red")),

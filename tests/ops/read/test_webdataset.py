@@ -4,6 +4,7 @@ import random
 
 import pyarrow as pa
 import pytest
+import webdataset
 from PIL import Image
 
 from pairmill.ops.fault import Fault
@@ -44,8 +45,7 @@ def test_the_members_of_a_sample_may_stand_anywhere(tmp_path):
 
 
 def test_a_tar_of_the_webdataset_library_is_read(tmp_path):
-    wds = pytest.importorskip("webdataset")
-    with wds.TarWriter(str(tmp_path / "x.tar")) as writer:
+    with webdataset.TarWriter(str(tmp_path / "x.tar")) as writer:
         for n, colour in enumerate(COLOURS):
             writer.write({"__key__": f"deep/{n}", "png": Image.new("RGB", (9, 7), colour), "txt": colour, "cls": n})
     found = documents(open_source(str(tmp_path)))
