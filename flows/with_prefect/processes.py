@@ -135,7 +135,7 @@ def _stop(child: Child) -> None:
 def _signals_ignored() -> Iterator[None]:
     """Ignore SIGINT and SIGTERM during the body.
 
-    Only the main thread may set signal handlers; another thread runs the body without.
+    Only the main thread may set signal handlers: in another thread the body runs with the handlers as they are.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -69,7 +69,7 @@ class ImageFolder:
 
 
 def claim_unnamed(tree: Tree, files: FileTable, named: Collection[str]) -> Iterator[Unit]:
-    """Claim the files without a suffix of ``named``, each as a unit.
+    """Claim each file whose suffix is not among ``named`` as a unit.
 
     A unit becomes a document if its file begins like an image.
     """
