@@ -110,6 +110,13 @@ class Recipe(Settings):
         usual = self.captions == type(self).model_fields["captions"].default
         return {name: value for name, value in write(self).items() if name != "captions" or not usual}
 
+    def with_(self, changes: Mapping[str, Any]) -> "Recipe":
+        """Return the recipe with other values at dotted keys: ``with_({"balance.cap": 20, "images.0.keep": "…"})``.
+
+        Raises BadRecipe for a key that does not exist and a value that is not valid.
+        """
+        return changed(self, {key: json.dumps(value) for key, value in changes.items()})
+
     def captions_chosen_by(self) -> tuple[str, ...]:
         """Return everything that determines which captioner's text becomes an image's caption.
 

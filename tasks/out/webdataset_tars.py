@@ -8,12 +8,8 @@ from itertools import groupby
 from typing import Any
 
 from pairmill.catalog.ask.exports import PAIR_COLUMNS
-from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.terms.error import PairmillError
-from pairmill.ops.fault import Fault
-from pairmill.ops.read.places.tree import SourceError
 from pairmill.tasks.out.destination import HashingFile
-from pairmill.tasks.run.payloads import payloads
+from pairmill.tasks.out.pictures import pictures
 
 _EXTENSION = {"jpeg": "jpg", "tiff": "tif"}
 
@@ -42,29 +38,9 @@ def write_tar(
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
         for shard, group in groupby(rows, key=lambda row: row["shard"]):
             pairs = list(group)
-            pictures = _pictures(shard, pairs, paths)
+            found = pictures(shard, (pair["sha256"] for pair in pairs), paths)
             for pair in pairs:
-                _add_sample(tar, pair, pictures[pair["sha256"]], sample)
-
-
-def _pictures(shard: str | None, pairs: list[dict[str, Any]], paths: dict[str, tuple[str, ...]]) -> dict[str, bytes]:
-    """Read the images of one shard's pairs, by sha256."""
-    keys = tuple(sorted({pair["sha256"] for pair in pairs}))
-    found: dict[str, bytes] = {}
-    try:
-        for shas, datas in payloads(WorkItem(shard or "", keys, paths.get(shard or "", ()))):
-            for sha, data in zip(shas, datas, strict=True):
-                if isinstance(data, Fault):
-                    raise PairmillError(f"{data.detail}. Put them back, then run the same export again.")
-                found[sha] = data
-            if len(found) == len(keys):
-                break
-    except (OSError, SourceError) as error:
-        raise PairmillError(
-            f"the pictures of shard '{shard}' cannot be read ({type(error).__name__}: {error}). Check the lake's data "
-            "path, or the source where the lake only refers to it, then run the same export again."
-        ) from error
-    return found
+                _add_sample(tar, pair, found[pair["sha256"]], sample)
 
 
 def _add_sample(tar: tarfile.TarFile, pair: dict[str, Any], picture: bytes, sample: Sample) -> None:

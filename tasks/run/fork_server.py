@@ -2,10 +2,12 @@
 
 import multiprocessing
 import os
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import forkserver
+from types import ModuleType
 
 from pairmill.tasks.run.preload import modules_for
 from pairmill.tasks.run.remains import sweep
@@ -16,6 +18,7 @@ from pairmill.tasks.run.worker import ONE_THREAD
 WITHOUT_CUDA = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_VISIBLE_DEVICES": ""}
 _modules: list[str] = []
 _lock = threading.Lock()
+_main_lock = threading.Lock()
 
 
 def preload(specs: Sequence[str]) -> None:
@@ -50,3 +53,19 @@ def one_thread_each(more: dict[str, str] | None = None) -> Iterator[None]:
         finally:
             os.environ.clear()
             os.environ.update(before)
+
+
+@contextmanager
+def without_main() -> Iterator[None]:
+    """Start a process in the body that does not import the main module of this one.
+
+    A worker needs nothing of it. `multiprocessing` would run the user's script again in each worker: without an
+    ``if __name__ == "__main__"`` each would start a run of its own, and fail.
+    """
+    with _main_lock:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main

@@ -70,7 +70,7 @@ def test_a_lake_that_refers_to_its_pictures_publishes_the_same_dataset_and_expor
     )
     (uri,) = rows(referring, f"{places} HAVING count(DISTINCT p.uri) = 1 AND count(p.bytes) = 0 ORDER BY ALL")[0]
     Path(uri).unlink()
-    gone = pytest.raises(PairmillError, match=r"no longer at '.*Put them back, then run the same export again")
+    gone = pytest.raises(PairmillError, match=r"no longer at '.*Put them back, then run the same again")
     with create_or_open(referring) as opened, gone:
         export(opened, "demo", 1, str(tmp_path / "again"))
 
