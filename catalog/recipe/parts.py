@@ -39,10 +39,8 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 def _model_spec(spec: str) -> str:
     """Validate the prefix of a model spec. Raise ValueError with the accepted forms."""
     if not spec.startswith((*OTHER_PREFIXES, *declared_backends())) or spec.endswith((":", "/")):
-        raise ValueError(
-            f"'{spec}' names no model; write open_clip:MODEL/PRETRAINED, open_clip:local-dir:FOLDER, "
-            f"spacy:NAME_OR_FOLDER, {forms()}"
-        )
+        others = ("open_clip:MODEL/PRETRAINED", "open_clip:local-dir:FOLDER", "spacy:NAME_OR_FOLDER")
+        raise ValueError(f"'{spec}' names no model; write {forms(*others)}")
     return spec
 
 

@@ -96,9 +96,13 @@ def backend_of(spec: str) -> Backend | None:
     return declared_backends().get(spec.partition(":")[0] + ":")
 
 
-def forms() -> str:
-    """Return how specs of generative models are written, for messages: 'hf:NAME_OR_FOLDER or http:…'."""
-    return " or ".join(backend.form or f"{backend.prefix}NAME" for backend in declared_backends().values())
+def forms(*others: str) -> str:
+    """Return how specs of models are written, for messages: ``others``, then those of generative models."""
+    *all_but_last, last = (
+        *others,
+        *(backend.form or f"{backend.prefix}NAME" for backend in declared_backends().values()),
+    )
+    return f"{', '.join(all_but_last)} or {last}"
 
 
 def _as_backend(loaded: object, value: str) -> Backend:
