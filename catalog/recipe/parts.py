@@ -140,6 +140,17 @@ class Rule(Settings):
         return self
 
 
+MaxGroup = Annotated[
+    int,
+    Field(
+        ge=2,
+        le=MOST,
+        description="A larger group is cut again by tighter edges, and reported.",
+        json_schema_extra=ADVANCED,
+    ),
+]
+
+
 class Duplicates(Settings):
     """Settings for finding duplicate images. The best surviving member of each group is kept."""
 
@@ -157,13 +168,7 @@ class Duplicates(Settings):
     )
     phash: int = Field(4, ge=0, le=16, description="Largest Hamming distance of two 64-bit perceptual hashes.")
     cosine: float = Field(0.96, gt=0, le=1, description="Smallest cosine of two image embeddings.")
-    max_group: int = Field(
-        1000,
-        ge=2,
-        le=MOST,
-        description="A larger group is cut again by tighter edges, and reported.",
-        json_schema_extra=ADVANCED,
-    )
+    max_group: MaxGroup = 1000
     probes: int = Field(
         2,
         ge=1,
@@ -186,13 +191,7 @@ class SentenceDuplicates(Settings):
     cosine: float | None = Field(
         0.95, gt=0, le=1, description="Smallest cosine of two sentence embeddings; null: only strings are compared."
     )
-    max_group: int = Field(
-        1000,
-        ge=2,
-        le=MOST,
-        description="A larger group is cut again by tighter edges, and reported.",
-        json_schema_extra=ADVANCED,
-    )
+    max_group: MaxGroup = 1000
 
 
 class Association(Settings):
@@ -234,7 +233,7 @@ class Association(Settings):
         return given
 
     def omitted(self) -> set[str]:
-        """Return `probes` if `recall` is set, else `recall`: a recipe may have only one of them."""
+        """Leave out `recall` while it is unset, and `probes` once `recall` is set: a recipe may have only one."""
         return super().omitted() or {"probes"}
 
 

@@ -51,6 +51,13 @@ def resolve(spec: str) -> Path:
     return _open_clip_checkpoint(spec, *split_open_clip(spec))
 
 
+def transformers_folder(spec: str, kind: str) -> str:
+    """Return the folder of an 'hf:' model. Raises ModelError for another spec; ``kind`` names the models it wants."""
+    if not spec.startswith("hf:"):
+        raise ModelError(f"model '{spec}': transformers loads {kind}; write 'hf:NAME_OR_FOLDER'")
+    return str(resolve(spec))
+
+
 def split_open_clip(spec: str) -> tuple[str, str]:
     """Split 'open_clip:MODEL/PRETRAINED' in two; PRETRAINED is a tag of open_clip or a file path. Raises ModelError."""
     model, _, pretrained = spec.removeprefix("open_clip:").partition("/")
