@@ -107,13 +107,13 @@ class Process:
                 self._life = None
 
     def _order(self, worker: bytes, arguments: tuple, seconds: float) -> tuple[int, "_RunningProcess"]:
-        """Send an order, to a new process after a death; return its number and the process's life."""
+        """Send an order, to a new process if the last one has died; return the order's number and the process."""
         with self._lock:
             life = self._living()
             return life.send(worker, arguments, seconds), life
 
     def _living(self) -> "_RunningProcess":
-        """Return the running process's life, starting a new process after a death.
+        """Return the running process; start a new one if the last one has died.
 
         Raises PairmillError after too many deaths.
         """
