@@ -28,12 +28,13 @@ def publish(session: Session) -> Published:
     )
     _tell_cap(session, cap)
     dataset = find(session.lake, f"{published.name}@{published.version}")
-    for note in heavy_losses(session.lake, session.plan, dataset, cap):
+    losses = heavy_losses(session.lake, session.plan, dataset, cap)
+    for note in losses:
         session.note(note)
     if published.is_new:
         for rule in idle_rules(session.lake, session.plan, published.name, published.version, _newest(session)):
             session.note(str(rule), once=True)
-    if not published.n_pairs:
+    if not (published.n_pairs or losses):
         session.note("no pair is left: the funnel shows which rule took the last ones, `pairmill why` each picture's.")
     for kind, counts in publication.withheld(session.lake).items():
         if counts:

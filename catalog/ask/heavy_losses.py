@@ -25,10 +25,9 @@ def _lost_to_cap(lake: Lake, plan: Plan, steps: list[FunnelStep], cap: int) -> s
     if plan.recipe.balance.cap is None or step is None or step.n_in > SMALL or step.n_dropped <= MOST * step.n_in:
         return ""
     clusters = lake.query("SELECT count(DISTINCT cluster) FROM cut_capped WHERE cluster IS NOT NULL")[0][0]
-    largest = lake.query("SELECT max(size) FROM cut_capped WHERE cluster IS NOT NULL")[0][0]
     return (
         f"{clusters:,} cluster{'s' * (clusters > 1)}, cap {cap:,}: {step.n_dropped:,} of {step.n_in:,} pictures fall "
-        f"to balance. Keep all with --set balance.cap={largest}, or use the recipe folder."
+        "to balance. Keep all with --set balance.cap=none, or use the recipe folder."
     )
 
 

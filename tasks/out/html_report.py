@@ -87,7 +87,7 @@ def _content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
     plan = report.plan_of(lake, dataset)
     recipe = plan.recipe
     scorers = [_scorer(row) for row in report.scorers(lake, dataset)]
-    n_clusters, sizes = report.cluster_sizes(lake, dataset, plan)
+    n_clusters, sizes = report.cluster_sizes(lake, dataset, plan) if recipe.balance.is_on else (0, [])
     return {
         "dataset": dataset,
         "recipe": recipe,

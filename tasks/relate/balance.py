@@ -22,7 +22,7 @@ from pairmill.tasks.run.session import Session
 
 
 def cluster_survivors(session: Session) -> None:
-    """Update the centroids and clusters of balance.
+    """Update the centroids and clusters of balance, if the recipe caps them.
 
     New images are assigned before the cut that counts survivors. Clusters are among the cut's facts, which are then the
     same in every later cut of the run and are joined once.
@@ -30,6 +30,8 @@ def cluster_survivors(session: Session) -> None:
     calibrate(session, "image", Stage.CAPTION)
     calibrate(session, "sentence", Stage.CAPTION)
     settings = session.recipe.balance
+    if not settings.is_on:
+        return
     clustering = ClusterCount(SURVIVORS, settings.clusters, settings.per_cluster)
     found = frozen(session, clustering)
     if found is not None:
