@@ -1,5 +1,7 @@
 """Replace a recipe's models by the small shipped ones, and drop the rules that these models cannot judge."""
 
+from collections.abc import Sequence
+
 from pairmill.catalog.recipe.parts import Rule
 from pairmill.catalog.recipe.plan import compile_plan, tables_of
 from pairmill.catalog.recipe.predicate import columns_of
@@ -71,6 +73,16 @@ def dropped_rule_notes(asked: Recipe, recipe: Recipe) -> list[str]:
         for rule in (*asked.images, *asked.sentences)
         if rule.name not in names
     ]
+
+
+def demo_note(models: Sequence[str]) -> str:
+    """Return the line that a run by these small models begins with, '' without any."""
+    if not models:
+        return ""
+    return (
+        f"demo: this run uses the small models that ship ({', '.join(models)}). They know drawn pictures alone: scores "
+        "and texts show the mechanics, not quality."
+    )
 
 
 def with_demo_defaults(recipe: Recipe) -> Recipe:

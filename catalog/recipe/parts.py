@@ -247,7 +247,10 @@ class Balance(Settings):
         168, ge=1, le=MOST, description="Pictures to a cluster, or more: RealSyn has 168.3 million in 1 million."
     )
     cap: int | None = Field(
-        None, ge=1, le=MOST, description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M. `none` keeps all."
+        None,
+        ge=1,
+        le=MOST,
+        description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M. `none` keeps all.",
     )
     target: WholeNumber | None = Field(
         None,

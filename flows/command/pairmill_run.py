@@ -13,6 +13,7 @@ from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.flows import nothing_to_do
 from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console, shown
+from pairmill.flows.demo_models import demo_note
 from pairmill.flows.model_size import AN_EXAMPLE
 from pairmill.flows.settings import Compute, load_recipe, notes_on
 
@@ -47,6 +48,8 @@ def run(args: Namespace) -> int:
         ) as opened,
         Display(screen) as display,
     ):
+        if line := demo_note(opened.demo_weights):
+            screen.print(f"[yellow]{line}[/]")
         opened.notes += notes
         opened.progress, opened.waiting = display.progress, display.waiting
         found.append(curate_steps(opened, display.run_step))

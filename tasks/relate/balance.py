@@ -10,6 +10,7 @@ less for survivors alone). Vectors are not written again, because nothing is sea
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pairmill.catalog.cut.cut import survivors
 from pairmill.catalog.pending.item import WorkItem
@@ -51,6 +52,8 @@ def _assign(session: Session, model: Trained) -> None:
 @dataclass(frozen=True)
 class AssignNearest:
     """Job: assign vectors of one shard to their nearest centroid, into ``clusters``."""
+
+    unit: ClassVar[str] = "pictures"
 
     nearest: Nearest
     scorer: str

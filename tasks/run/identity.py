@@ -9,6 +9,7 @@ from typing import Any
 from pairmill.catalog.recipe.parts_of_texts import Captioner, Fuse
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms import demo_weights as demo_terms
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.catalog.terms.score import Score
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, SENTENCE_STRUCTURE
@@ -77,6 +78,14 @@ def model_specs(plan: Plan) -> list[str]:
     """List the specs of the models that a run of the plan may load."""
     defaults = [score.default_model for score in plan.scores if score.model not in plan.recipe.models]
     return [spec for spec in (*plan.recipe.models.values(), *defaults) if spec]
+
+
+def demo_weights(recipe: Recipe, captioners: Sequence[Captioner], known: Sequence[Scorer]) -> tuple[str, ...]:
+    """Return which of the small shipped models a run uses: of ``captioners``, fusion and the scorers ``known``."""
+    specs = {recipe.models[each.model] for each in captioners}
+    if recipe.fuse is not None and known:
+        specs.add(recipe.models[recipe.fuse.model])
+    return demo_terms.demo_weights([*(scorer.model for scorer in known), *map(_digest, sorted(specs))])
 
 
 def _scorer(plan: Plan, score: Score) -> Scorer:
