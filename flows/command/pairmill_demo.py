@@ -25,8 +25,10 @@ def demo(args: Namespace) -> int:
     Raises PairmillError for a folder that holds other files, and where the world cannot be written.
     """
     folder = Path(args.to)
+    if folder.exists() and not folder.is_dir():
+        raise PairmillError(f"--to '{folder}' is a file; name a new folder.")
     others = sorted(path.name for path in folder.iterdir() if path.name not in OWN) if folder.is_dir() else []
-    if others or folder.is_file():
+    if others:
         raise PairmillError(f"--to '{folder}' holds other files ({', '.join(others[:3])}); name a new folder.")
     screen, world, lake = console(), folder / "world", folder / "lake"
     if not (world / "truth" / "sentences.parquet").exists():  # the last file that is written

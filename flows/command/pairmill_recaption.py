@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from pairmill.catalog.pending.quarantine import check_reason, fault_counts
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.pairmill_run import compute_of, overrides
@@ -23,10 +24,11 @@ PRINTED = 12  # first captions in the terminal; the HTML strip has all
 def recaption(args: Namespace) -> int:
     """Check the captioner and the sources, caption, export, and print the results."""
     screen = console()
+    if args.retry:
+        check_reason(args.retry)
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
     with screen.status(f"recipe '{shown(recipe.name)}': checking its captioner and the sources"):
         from pairmill.catalog.ask.captioned import by_status
-        from pairmill.catalog.pending.quarantine import fault_counts
         from pairmill.flows.caption_rate import CaptionRate
         from pairmill.flows.command.display import Display
         from pairmill.flows.recaption import recaption_session, recaption_steps  # torch, 3 s

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
@@ -88,6 +89,8 @@ def _open_session(args: Namespace, flow: str, plan: Callable[[Recipe], tuple[Pla
     named, compute = named_recipe(args), compute_of(args)
     checked = _checked(named, plan, compute) if named else None
     uris = resolve_sources(named, args.source) if named and args.source else tuple(args.source)
+    if uris and not named and not Path(args.lake).expanduser().exists():
+        raise BadRecipe(f"there is no lake at '{args.lake}' with a recipe to use; name one: pairmill {flow} 30m …")
     if not (named and uris):
         check_is_lake(args.lake)
     with create_or_open(args.lake) as lake:

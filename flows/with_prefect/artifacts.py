@@ -115,7 +115,7 @@ def create_first_captions(found: "CaptionOutcome") -> None:
     create_markdown_artifact("\n".join(lines), key="first-captions", description=f"The first captions: {found.said}")
     if found.strip:
         link = Path(found.strip).absolute().as_uri()
-        create_link_artifact(link, link_text=_plain(found.strip), key="first-captions-strip", description="The strip")
+        create_link_artifact(link, link_text=Path(link).name, key="first-captions-strip", description="The strip")
 
 
 def create_artifacts(found: Outcome) -> None:
@@ -131,7 +131,7 @@ def create_artifacts(found: Outcome) -> None:
     create_markdown_artifact(_markdown(found), key=pairs, description=f"Pairs of {name}")
     if found.report:
         link = Path(found.report).absolute().as_uri()
-        create_link_artifact(link, link_text=_plain(found.report), key=report, description=name)
+        create_link_artifact(link, link_text=Path(link).name, key=report, description=name)
 
 
 def _markdown(found: Outcome) -> str:

@@ -259,16 +259,6 @@ def test_parquet_has_a_row_a_caption_without_bytes_and_another_folder(
     assert "does not hold these captions as webdataset" in capsys.readouterr().err
 
 
-def test_a_recaption_without_pictures_or_captioner_is_told_before_a_lake_is_made(tmp_path: Path, capsys):
-    lake = tmp_path / "lake"
-    assert main(["recaption", "demo", "--lake", str(lake)]) == 1
-    assert "there is no lake at" in capsys.readouterr().err
-    without = ["--set", "captioners=[]", "--set", "fuse=null", "--set", "images=[]"]
-    assert main(["recaption", "demo", "--source", str(tmp_path), "--lake", str(lake), *without]) == 1
-    assert "has no captioner" in capsys.readouterr().err
-    assert not lake.exists()
-
-
 def test_figures_are_those_of_the_committed_captions_over_the_time_they_took():
     text, share = figures(Spent(10, 100, 5.0), Spent(60, 1100, 50.0), pending=200, wall=100.0)
     assert text == "50 of 200 pictures, 10 tokens/s, 2 s a picture, model busy 45 %, 5 min left" and share == 0.25
