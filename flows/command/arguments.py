@@ -10,7 +10,7 @@ GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "sql", "why", "datasets", "quarantine"),
     "export": ("export",),
-    "operate": ("up", "serve-model"),
+    "operate": ("up", "serve-model", "completion"),
 }
 EXAMPLES = {
     "demo": "pairmill demo --to first-try",
@@ -25,6 +25,7 @@ EXAMPLES = {
     "quarantine": "pairmill quarantine",
     "export": "pairmill export 30m --to out/tars",
     "up": "pairmill up --once curate/demo",
+    "completion": "pairmill completion bash",
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
 }
 READERS = ("sql", "status", "why", "datasets", "quarantine")  # exit when their output is closed; the others continue
@@ -101,6 +102,7 @@ def parser() -> argparse.ArgumentParser:
     _serve_model(commands)
     _again(commands)
     _readers(commands)
+    _completion(commands)
     top.epilog = _grouped({name: command.description or "" for name, command in commands.choices.items()})
     return top
 
@@ -264,6 +266,14 @@ def _readers(commands: Any) -> None:
     for command in (sql, datasets, quarantine):
         command.add_argument("--format", choices=("table", "csv", "spreadsheet", "json"), default="table",
                              help="spreadsheet: CSV in which no text can be a formula")  # fmt: skip
+
+
+def _completion(commands: Any) -> None:
+    """Add the `completion` command."""
+    command = _command(
+        commands, "completion", "completion:completion", "print a script that completes commands in a shell"
+    )
+    command.add_argument("shell", choices=("bash", "zsh"), help="eval its output in ~/.bashrc or ~/.zshrc")
 
 
 def _command(commands: Any, name: str, function: str, text: str) -> argparse.ArgumentParser:

@@ -10,9 +10,8 @@ from rich.console import Console
 from pairmill.catalog.pending.quarantine import check_reason, fault_counts
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.command.pairmill_run import compute_of, overrides
+from pairmill.flows.command.pairmill_run import compute_of, overrides, warn_of_demo
 from pairmill.flows.command.terminal import DEMO, console, shown
-from pairmill.flows.demo_models import demo_note
 from pairmill.flows.settings import load_recipe
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ def recaption(args: Namespace) -> int:
         from pairmill.flows.command.display import Display
         from pairmill.flows.recaption import recaption_session, recaption_steps  # torch, 3 s
     with recaption_session(recipe, args.source, args.lake, compute_of(args)) as session, Display(screen) as display:
-        if line := demo_note(session.demo_weights):
-            screen.print(f"[yellow]{line}[/]")
+        warn_of_demo(screen, session.demo_weights)
         every = 5.0 if screen.is_terminal else Display.EVERY_SECONDS  # in a log each report is a line
         session.progress = CaptionRate(session, display.progress, lambda text, _: display.say(text), every)
         session.waiting = display.waiting

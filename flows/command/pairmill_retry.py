@@ -15,9 +15,8 @@ from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.catalog.write import runs
 from pairmill.catalog.write.scorer import Scorer
-from pairmill.flows.command.pairmill_run import compute_of, named_recipe
+from pairmill.flows.command.pairmill_run import compute_of, named_recipe, warn_of_demo
 from pairmill.flows.command.terminal import console, shown, table
-from pairmill.flows.demo_models import demo_note
 from pairmill.flows.model_size import check_names, check_prices
 from pairmill.flows.settings import Compute
 from pairmill.tasks.run.session import Session
@@ -66,8 +65,7 @@ def replay(args: Namespace) -> int:
         from pairmill.flows.outcome import outcome
         from pairmill.flows.replay import replay_steps
 
-        if line := demo_note(session.demo_weights):
-            screen.print(f"[yellow]{line}[/]")
+        warn_of_demo(screen, session.demo_weights)
         before = _count_quarantined(session.lake, args.reason)
         with Display(screen) as display:
             session.progress, session.waiting = display.progress, display.waiting

@@ -1,6 +1,7 @@
 """Implement `pairmill run`: the curate flow in this process, with its progress in the terminal."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,6 +31,7 @@ def run(args: Namespace) -> int:
     notes, compute = notes_on(recipe, args.recipe, overrides(args.set), args.models), compute_of(args)
     question = nothing_to_do.ask(recipe, args.source, compute, notes)
     if answered := nothing_to_do.answer(question, args.lake):
+        warn_of_demo(screen, answered[0].demo_weights)
         print_outcome(screen, *answered, is_new=False)
         return 0
     with screen.status(f"recipe '{shown(recipe.name)}': checking rules, models and sources"):
@@ -48,8 +50,7 @@ def run(args: Namespace) -> int:
         ) as opened,
         Display(screen) as display,
     ):
-        if line := demo_note(opened.demo_weights):
-            screen.print(f"[yellow]{line}[/]")
+        warn_of_demo(screen, opened.demo_weights)
         opened.notes += notes
         opened.progress, opened.waiting = display.progress, display.waiting
         found.append(curate_steps(opened, display.run_step))
@@ -57,6 +58,12 @@ def run(args: Namespace) -> int:
     shown_at_end = outcome(args.lake, f"{published.name}@{published.version}")
     print_outcome(screen, shown_at_end, opened.notes, published.is_new)
     return 0
+
+
+def warn_of_demo(screen: Console, models: Sequence[str]) -> None:
+    """Print a line about the small shipped models that a run uses, if there are any."""
+    if line := demo_note(models):
+        screen.print(f"[yellow]{line}[/]")
 
 
 def _dry_run(recipe: Recipe, args: Namespace, screen: Console) -> int:

@@ -108,8 +108,8 @@ class Source:
             readers = [formats()[self.formats[0]]]
         name = first.path.rpartition("/")[2]
         if not readers:
-            files_ = f"'{name}' is" if n == 1 else f"none of its {n:,} files ({name}, …) is"
-            return f"source '{self.uri}': {files_} nothing that is read; give {READ}"
+            what = f"'{name}' is nothing" if n == 1 else f"none of its {n:,} files ({name}, …) is anything"
+            return f"source '{self.uri}': {what} that is read; give {READ}"
         known = tables.header(self.tree, first)
         columns = f"; its columns are {', '.join(list(known.columns)[:SHOWN])}" if known and known.columns else ""
         expected = "; or ".join(each.expects for each in readers)

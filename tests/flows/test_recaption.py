@@ -92,6 +92,8 @@ def test_every_distinct_picture_is_captioned_shown_and_handed_out(photos: Path, 
     strip = next(line for line in told.splitlines() if line.startswith("strip")).split()[1]
     page = Path(strip).read_text()
     assert page.count("<article>") == N + 1 and page.count("data:image/jpeg") >= N
+    assert told.startswith("demo: this run uses the small models that ship (captioner).") and "jpg  demo " in told
+    assert "by the demo's weights" in told and page.count('<span class="bad">demo</span>') == N + 1
     assert rows(lake, "SELECT stage, item FROM quarantine WHERE stage = 'caption'")
     assert rows(lake, "SELECT count(*) FROM partitions WHERE \"table\" IN ('image_quality', 'image_embedding')") == [
         (0,)
