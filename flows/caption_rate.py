@@ -74,6 +74,6 @@ def figures(before: Spent, now: Spent, pending: int, wall: float) -> tuple[str, 
     left = max(0, pending - pictures) * each
     text = (
         f"{pictures:,} of {pending:,} pictures, {tokens / wall:,.0f} tokens/s, {each:.3g} s a picture, model busy "
-        f"{100 * (now.seconds - before.seconds) / wall:.0f} %, {duration(left)} left"
+        f"{100 * (now.seconds - before.seconds) / wall:.0f} %" + (f", {duration(left)} left" if left else "")
     )
     return text, min(1.0, pictures / max(1, pending))

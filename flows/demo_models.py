@@ -66,13 +66,13 @@ def _judged(rules: list[Rule], demo: list[Rule], kind: str, stages: set[Stage]) 
 
 
 def dropped_rule_notes(asked: Recipe, recipe: Recipe) -> list[str]:
-    """Return a note for each rule of ``asked`` that is missing in ``recipe``, the same recipe with the small models."""
+    """Return a note on the rules that ``asked`` has and ``recipe``, the same with the small models, lacks."""
     names = {rule.name for rule in (*recipe.images, *recipe.sentences)}
-    return [
-        f"with the small models the rule '{rule.name}' is left out: they know the demo's pictures and sentences alone."
-        for rule in (*asked.images, *asked.sentences)
-        if rule.name not in names
-    ]
+    left = [f"'{rule.name}'" for rule in (*asked.images, *asked.sentences) if rule.name not in names]
+    if not left:
+        return []
+    rules = f"rules {', '.join(left[:-1])} and {left[-1]} are" if left[1:] else f"rule {left[0]} is"
+    return [f"with the small models the {rules} left out: they know the demo's pictures and sentences alone."]
 
 
 def demo_note(models: Sequence[str]) -> str:

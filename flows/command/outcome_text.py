@@ -17,7 +17,8 @@ def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bo
     by = f", by [yellow]{MARK}[/]" if found.demo_weights else ""
     console.print(f"\n[bold]{shown(dataset)}[/]  {dataset.n_pairs:,} pairs ({said}){recall}{by}")
     for kind in ("image", "sentence"):
-        console.print(funnel_table(found.funnel, kind))
+        if any(step.n_in for step in found.funnel if step.kind == kind):
+            console.print(funnel_table(found.funnel, kind))
     for rule, keep in found.calibrated:
         console.print(f"rule    {shown(rule)}: {shown(keep)}")
     for pair in found.samples:
@@ -26,7 +27,8 @@ def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bo
         console.print(f"[yellow]note:[/] {shown(note)}")
     if found.report:
         console.print(f"\nreport  {shown(found.report)}")
-    console.print(f"go on   {shown(found.sql)}")
+    if dataset.n_pairs:
+        console.print(f"go on   {shown(found.sql)}")
 
 
 def funnel_table(steps: list[FunnelStep], kind: str) -> Table:

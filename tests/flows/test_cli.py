@@ -157,7 +157,7 @@ def test_a_dry_run_counts_the_pending_work_and_makes_no_lake(capsys, tmp_path: P
     lake, source = tmp_path / "lake", page(tmp_path / "pages")
     assert main(["run", "demo", "--dry-run", "--source", source, "--lake", str(lake), *models]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.split()[:1] == ["ingest"])
-    assert line.split()[1:3] == ["1", "1"]
+    assert line.split()[1:3] == ["1", "file"]
     assert not lake.exists()
 
 

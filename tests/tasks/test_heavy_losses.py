@@ -44,13 +44,13 @@ def test_pictures_alone_are_told_what_they_lack(tmp_path: Path):
     published(tmp_path / "lake", pictures=5, sentences=(), similarity=None, alt_text="", caption="", tags=())
     assert notes(tmp_path / "lake", 3) == [
         "no sentences in these sources: nothing can be associated with the 5 pictures. Add pages or captions, or "
-        "describe the pictures with `pairmill recaption`."
+        f"describe the pictures: pairmill recaption --lake {tmp_path / 'lake'} --to captions"
     ]
 
 
 def test_captions_that_all_fall_to_one_rule_are_told_with_that_rule(tmp_path: Path):
     published(tmp_path / "lake", pictures=5, sentences=("fox",), similarity=None, alt_text="", caption="", tags=())
     assert notes(tmp_path / "lake", 3) == [
-        "none of 1 different sentences is left: 1 by 'length'. Change sentences.length.keep, or describe the pictures "
-        "with `pairmill recaption`."
+        "none of 1 different sentences is left: 1 by 'length'. Change sentences.length.keep, or describe the pictures: "
+        f"pairmill recaption --lake {tmp_path / 'lake'} --to captions"
     ]

@@ -55,7 +55,8 @@ def test_rows_are_counted_by_shard_whatever_tables_an_item_fills():
 @pytest.mark.parametrize(
     ("done", "seconds", "text"),
     [
-        (0, 9.0, "0 of 1,200 pictures"),
+        (0, 0.0, "0 of 1,200 pictures"),
+        (0, 300.0, "0 of 1,200 pictures, 5 min so far"),
         (600, 30.0, "600 of 1,200 pictures, 20/s, 30 s left"),
         (3, 30.0, "3 of 1,200 pictures, 10 s each, 3 h 20 min left"),
         (1200, 30.0, "1,200 pictures"),
@@ -63,6 +64,11 @@ def test_rows_are_counted_by_shard_whatever_tables_an_item_fills():
 )
 def test_progress_is_told_in_rows_with_the_rate_and_the_time_left(done: int, seconds: float, text: str):
     assert progress_text(Progress("captions", done, 1200), seconds) == text
+
+
+def test_one_is_told_in_the_singular():
+    told = [progress_text(Progress("a", 1, 1, unit), 1.0) for unit in ("pictures", "addresses", "cluster ranges")]
+    assert told == ["1 picture", "1 address", "1 cluster range"]
 
 
 def test_a_log_gets_a_line_at_a_steps_end_and_one_when_nothing_was_told_for_long(monkeypatch: pytest.MonkeyPatch):
