@@ -33,7 +33,8 @@ def publish(session: Session) -> Published:
         session.note(note)
     if published.is_new:
         for rule in idle_rules(session.lake, session.plan, published.name, published.version, _newest(session)):
-            session.note(str(rule), once=True)
+            if not (losses and rule.kind == "sentence" and rule.n_dropped == rule.n_in):  # told by the losses
+                session.note(str(rule), once=True)
     if not (published.n_pairs or losses):
         session.note("no pair is left: the funnel shows which rule took the last ones, `pairmill why` each picture's.")
     for kind, counts in publication.withheld(session.lake).items():

@@ -79,8 +79,9 @@ class Recipe(Settings):
             users["`fuse`"] = self.fuse.model
         for user, model in users.items():
             if model not in self.models:
-                known = ", ".join(self.models) or "empty"
-                raise ValueError(f"{user} needs the model '{model}'; add it to `models` ({known})")
+                known, near = ", ".join(self.models) or "empty", get_close_matches(model, self.models, n=1)
+                guess = f"; did you mean '{near[0]}'? Else" if near else ";"
+                raise ValueError(f"{user} needs the model '{model}'{guess} add it to `models` ({known})")
         return self
 
     @model_validator(mode="after")
@@ -217,7 +218,7 @@ def _find(name: str, folder: Path | None) -> Path:
 def _as_source(name: str) -> str:
     """Return the remedy for a folder or file that stands where a recipe is due; '' if there is none of that name."""
     place = Path(name).expanduser()
-    if not place.exists():
+    if not (name and place.exists()):
         return ""
     kind = "folder" if place.is_dir() else "file"
     return f"this is a {kind}, which a run reads by --source; name a recipe before it, such as: folder --source {name}"

@@ -73,7 +73,9 @@ def _unknown(given: str, parser: argparse.ArgumentParser) -> str:
 
     options = [option for action in parser._actions for option in action.option_strings]
     if given.startswith("-"):
-        near = get_close_matches(given.partition("=")[0], options, n=1)
+        name = given.partition("=")[0]
+        near = [option for option in options if option.startswith(name)]
+        near = near or get_close_matches(name, options, n=1, cutoff=0.7)  # '--set' is not near '--source'
         return f"there is no option '{given}'" + (f"; did you mean '{near[0]}'?" if near else "")
     source = f"; did you mean --source {given}?" if "--source" in options and os.path.exists(given) else ""
     return f"'{given}' is one argument too many{source}"

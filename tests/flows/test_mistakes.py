@@ -22,6 +22,7 @@ MISTAKES = {
     "exprot small": "there is no 'exprot'; did you mean 'export'?",
     "run": "the following arguments are required: RECIPE. Example: pairmill run 30m --source pages --lake lake",
     "run 30m --sourc pages": "there is no option '--sourc'; did you mean '--source'?",
+    "fetch --retry": "there is no option '--retry'; did you mean '--retry-failed'?",
     "run 30m pages": "'pages' is one argument too many; did you mean --source pages?",
     "demo first": "'first' is one argument too many. Example: pairmill demo --to first-try",
     "datasets --format cvs": "there is no 'cvs'; did you mean 'csv'?",
@@ -51,7 +52,9 @@ MISTAKES = {
     f"{RUN} --set 'sentences.length.keep=n_words between 81 and 3'": "no value of n_words passes, which is to be above",
     f"{RUN} --set 'images.short_side.keep=width > 300 and width < 100'": "no value of width passes, which is",
     f"{RUN} --set tags.vocabulary=words.txt": "words.txt' holds cat more than once; keep one of each",
+    f"{RUN} --set 'name=My set'": "'name': 'My set' is no name; write small letters, digits, '-' and '_'",
     # models
+    f"{RUN} --set fuse.model=fusr": "`fuse` needs the model 'fusr'; did you mean 'fuser'? Else add it to `models`",
     "run 30m --source pages --lake new --set models.clip=ViT-B-32": "names no model; write open_clip:MODEL/PRETRAINED",
     f"{RUN} --set models.captioner=hf:./captioner": "captioner; correct the path, or use --models demo",
     f"{RUN} --model clp:gpus=1": "recipe '30m' has no model 'clp'; did you mean 'clip'?",
