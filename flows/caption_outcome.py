@@ -22,12 +22,14 @@ class CaptionOutcome:
         statuses: Number of captions by status.
         left: Number of images without a caption.
         strip: Path of the HTML strip with images and captions, '' without captions.
+        is_demo: Whether the small shipped captioner made them.
     """
 
     captions: list[dict[str, Any]]
     statuses: dict[str, int]
     left: int
     strip: str
+    is_demo: bool
 
     @property
     def said(self) -> str:
@@ -52,6 +54,7 @@ def caption_outcome(session: Session, scorer: str) -> CaptionOutcome:
     folder.mkdir(parents=True, exist_ok=True)
     mark(str(folder))
     path = folder / f"captions-{scorer[:12]}.html"
-    strip = write_strip(session.lake, session.recipe, found, str(path)) if found else ""
+    is_demo = captioned.has_demo_weights(session.lake, scorer)
+    strip = write_strip(session.lake, session.recipe, found, str(path), is_demo) if found else ""
     statuses = captioned.by_status(session.lake, scorer)
-    return CaptionOutcome(found, statuses, count_uncaptioned(session.lake, scorer), strip)
+    return CaptionOutcome(found, statuses, count_uncaptioned(session.lake, scorer), strip, is_demo)

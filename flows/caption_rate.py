@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from pairmill.catalog.ask.captioned import Spent, spent
 from pairmill.catalog.pending.uncaptioned import count_uncaptioned
+from pairmill.flows.progress_text import duration
+from pairmill.tasks.run.progress import Progress, ShowProgress
 from pairmill.tasks.run.session import Session
 
 SHARE = 0.02  # maximum share of a run's time spent on these queries
@@ -24,20 +26,20 @@ class CaptionRate:
         every: Minimum seconds between two reports.
     """
 
-    def __init__(self, session: Session, then: Callable[[str, int, int], None], say: Say, every: float) -> None:
+    def __init__(self, session: Session, then: ShowProgress, say: Say, every: float) -> None:
         self._session, self._then, self._say, self._every = session, then, say, every
         self._asked, self._took = 0.0, 0.0
         self._begun: _Begun | None = None
 
-    def __call__(self, step: str, done: int, total: int) -> None:
+    def __call__(self, progress: Progress) -> None:
         """Forward the progress of a step, and report the rate if it is due."""
-        self._then(step, done, total)
-        if step not in ("first captions", "captions"):
+        self._then(progress)
+        if progress.step not in ("first captions", "captions"):
             return
-        if done == 0 or self._begun is None:
+        if progress.is_begin or self._begun is None:
             before = self._spent()
             self._begun = _Begun(time.monotonic(), before, count_uncaptioned(self._session.lake, self._scorer))
-        elif done == total or time.monotonic() - self._asked >= max(self._every, self._took / SHARE):
+        elif progress.is_end or time.monotonic() - self._asked >= max(self._every, self._took / SHARE):
             self._asked = time.monotonic()
             now = self._spent()
             self._took = time.monotonic() - self._asked
@@ -72,16 +74,6 @@ def figures(before: Spent, now: Spent, pending: int, wall: float) -> tuple[str, 
     left = max(0, pending - pictures) * each
     text = (
         f"{pictures:,} of {pending:,} pictures, {tokens / wall:,.0f} tokens/s, {each:.3g} s a picture, model busy "
-        f"{100 * (now.seconds - before.seconds) / wall:.0f} %, {duration(left)} left"
+        f"{100 * (now.seconds - before.seconds) / wall:.0f} %" + (f", {duration(left)} left" if left else "")
     )
     return text, min(1.0, pictures / max(1, pending))
-
-
-def duration(seconds: float) -> str:
-    """Format seconds for people: 40 s, 12 min, 3 h 20 min, 2 d 4 h."""
-    minutes = round(seconds / 60)
-    if minutes < 2:
-        return f"{seconds:.0f} s"
-    if minutes < 120:
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min" if minutes < 2880 else f"{minutes // 1440} d {minutes // 60 % 24} h"

@@ -1,5 +1,7 @@
 """Replace a recipe's models by the small shipped ones, and drop the rules that these models cannot judge."""
 
+from collections.abc import Sequence
+
 from pairmill.catalog.recipe.parts import Rule
 from pairmill.catalog.recipe.plan import compile_plan, tables_of
 from pairmill.catalog.recipe.predicate import columns_of
@@ -64,13 +66,23 @@ def _judged(rules: list[Rule], demo: list[Rule], kind: str, stages: set[Stage]) 
 
 
 def dropped_rule_notes(asked: Recipe, recipe: Recipe) -> list[str]:
-    """Return a note for each rule of ``asked`` that is missing in ``recipe``, the same recipe with the small models."""
+    """Return a note on the rules that ``asked`` has and ``recipe``, the same with the small models, lacks."""
     names = {rule.name for rule in (*recipe.images, *recipe.sentences)}
-    return [
-        f"with the small models the rule '{rule.name}' is left out: they know the demo's pictures and sentences alone."
-        for rule in (*asked.images, *asked.sentences)
-        if rule.name not in names
-    ]
+    left = [f"'{rule.name}'" for rule in (*asked.images, *asked.sentences) if rule.name not in names]
+    if not left:
+        return []
+    rules = f"rules {', '.join(left[:-1])} and {left[-1]} are" if left[1:] else f"rule {left[0]} is"
+    return [f"with the small models the {rules} left out: they know the demo's pictures and sentences alone."]
+
+
+def demo_note(models: Sequence[str]) -> str:
+    """Return the line that a run by these small models begins with, '' without any."""
+    if not models:
+        return ""
+    return (
+        f"demo: this run uses the small models that ship ({', '.join(models)}). They know drawn pictures alone: scores "
+        "and texts show the mechanics, not quality."
+    )
 
 
 def with_demo_defaults(recipe: Recipe) -> Recipe:

@@ -15,7 +15,7 @@ from pairmill.catalog.recipe.recipe import Recipe
 class Outcome:
     """A published dataset version with its funnel and sample pairs.
 
-    ``report`` is the path of its HTML report, '' without one.
+    ``report`` is the path of its HTML report, '' without one. ``demo_weights``: the small shipped models that made it.
     """
 
     lake: str
@@ -23,6 +23,7 @@ class Outcome:
     funnel: list[FunnelStep]
     samples: list[dict]
     report: str
+    demo_weights: tuple[str, ...] = ()
 
     @property
     def calibrated(self) -> list[tuple[str, str]]:
@@ -52,7 +53,7 @@ def outcome_in(lake: Lake, name: str) -> Outcome:
     """Read the outcome of a dataset in an open lake, as `outcome` does."""
     dataset = datasets.find(lake, name)
     steps, samples = datasets.funnel(lake, dataset), datasets.sample_pairs(lake, dataset)
-    return Outcome(lake.uri, dataset, steps, samples, written_report(lake, dataset))
+    return Outcome(lake.uri, dataset, steps, samples, written_report(lake, dataset), dataset.demo_weights(lake))
 
 
 def written_report(lake: Lake, dataset: Dataset) -> str:

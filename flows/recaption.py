@@ -21,6 +21,7 @@ from pairmill.tasks.generate.caption_all import caption_first, caption_rest, sel
 from pairmill.tasks.out.caption_export import CaptionsExported, check_captions_place, export_captions
 from pairmill.tasks.out.export import Format
 from pairmill.tasks.run import identity
+from pairmill.tasks.run.progress import Progress
 from pairmill.tasks.run.session import Session
 
 Look = Callable[[CaptionOutcome], None]
@@ -77,7 +78,11 @@ def recaption_steps(
 
 def _export(session: Session, scorer: str, to: str, format: Format) -> CaptionsExported:
     """Export the captions of ``scorer``."""
-    return export_captions(session.lake, scorer, to, format, partial(session.progress, "export captions"))
+
+    def show(done: int, total: int) -> None:
+        session.progress(Progress("export captions", done, total, "captions"))
+
+    return export_captions(session.lake, scorer, to, format, show)
 
 
 def _named(step: Callable[[Session], CaptionsExported]) -> Callable[[Session], CaptionsExported]:

@@ -87,10 +87,20 @@ def session_on(
     with writing(lake, run_id, f"{flow} {plan.recipe.name}") as writer:
         session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
         session.budget.most = compute.max_cost
+        session.demo_weights = _demo_weights(checked, flow)
         session.register_later(known)
         with runs.recorded(lake, run_id, flow, plan.recipe, shown):
             yield session
         completed(session)
+
+
+def _demo_weights(checked: tuple[Plan, list[Scorer]], flow: str) -> tuple[str, ...]:
+    """Return which of the small shipped models a flow uses."""
+    plan, known = checked
+    if flow == "fetch":
+        return ()
+    captioners = plan.recipe.captioners[:1] if flow == "recaption" else plan.recipe.captioners
+    return identity.demo_weights(plan.recipe, captioners, known)
 
 
 def _specs_loaded(plan: Plan, flow: str) -> list[str]:

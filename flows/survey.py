@@ -33,6 +33,7 @@ class Pending:
         work: Description of the work.
         rows: Number of rows.
         items: Number of work items.
+        unit: What a row is, in the plural; '' for a step whose rows mean nothing to people.
         due: Why the counts are a lower bound, '' if they are exact.
     """
 
@@ -40,6 +41,7 @@ class Pending:
     work: str
     rows: int
     items: int
+    unit: str
     due: str
 
 
@@ -76,12 +78,12 @@ class Survey(Session):
     def work_round(self, step: str, items: Sequence[WorkItem], stage: Any) -> int:
         """Count a round of work items; return their number."""
         todo = items if self.capped else ()
-        self.saw(step, sum(len(item.keys) for item in todo), len(todo))
+        self.saw(step, sum(len(item.keys) for item in todo), len(todo), stage.unit)
         return len(items)
 
     def compute(self, step: str, rows: int, run: Callable[[], Any], items: int = 1) -> bool:
         """Count a computation of ``rows`` rows; return False: it was not done."""
-        self.saw(step, rows if step != WAVE or self.capped else 0, items)
+        self.saw(step, rows if step != WAVE or self.capped else 0, items, "pictures" if step == WAVE else "")
         return False
 
     def follow(self, run: Callable[[], Any]) -> None:
@@ -95,14 +97,14 @@ class Survey(Session):
         """Raise AssertionError: a survey never writes."""
         raise AssertionError(f"'{step}' would write")
 
-    def saw(self, work: str, rows: int, items: int) -> None:
+    def saw(self, work: str, rows: int, items: int, unit: str = "") -> None:
         """Add to the counts of the current step, merged with another round of the same work."""
         above = any(each.rows for each in self.found if each.step != self.step)
         due = "all rows that reach it" if self.unresolved else "plus rows from earlier steps" if above else ""
         if self.found and (self.found[-1].step, self.found[-1].work) == (self.step, work):  # a later round
             last = self.found.pop()
             rows, items, due = last.rows + rows, last.items + items, last.due
-        self.found.append(Pending(self.step, work, rows, items, due))
+        self.found.append(Pending(self.step, work, rows, items, unit, due))
 
 
 def survey(lake: Lake, plan: Plan, sources: Sequence[str]) -> Survey:

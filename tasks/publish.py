@@ -28,12 +28,14 @@ def publish(session: Session) -> Published:
     )
     _tell_cap(session, cap)
     dataset = find(session.lake, f"{published.name}@{published.version}")
-    for note in heavy_losses(session.lake, session.plan, dataset, cap):
+    losses = heavy_losses(session.lake, session.plan, dataset, cap)
+    for note in losses:
         session.note(note)
     if published.is_new:
         for rule in idle_rules(session.lake, session.plan, published.name, published.version, _newest(session)):
-            session.note(str(rule), once=True)
-    if not published.n_pairs:
+            if not (losses and rule.kind == "sentence" and rule.n_dropped == rule.n_in):  # told by the losses
+                session.note(str(rule), once=True)
+    if not (published.n_pairs or losses):
         session.note("no pair is left: the funnel shows which rule took the last ones, `pairmill why` each picture's.")
     for kind, counts in publication.withheld(session.lake).items():
         if counts:
@@ -47,7 +49,7 @@ def publish(session: Session) -> Published:
 
 def _low_recall(association: Association, recall: float) -> str:
     """Return the note on a recall below LOW_RECALL."""
-    remedy = f"Raise association.probes (now {association.probes})"
+    remedy = f"--set association.recall=0.95 finds the probes for it (now association.probes={association.probes})"
     if association.recall is not None:
         remedy = f"association.recall asks for {association.recall:g}: set association.probes instead"
     return (

@@ -6,6 +6,7 @@ from typing import Any
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.superseded import gone_documents
+from pairmill.catalog.terms.demo_weights import demo_weights
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,11 @@ def spent(lake: Lake, run_id: str, scorer: str) -> Spent:
     )
     pictures, tokens, seconds = lake.query(sql, (run_id, scorer))[0]
     return Spent(int(pictures), int(tokens), float(seconds))
+
+
+def has_demo_weights(lake: Lake, scorer: str) -> bool:
+    """Return whether the small shipped captioner made the captions of ``scorer``."""
+    return bool(demo_weights(model for (model,) in lake.query("SELECT model FROM scorers WHERE digest = ?", (scorer,))))
 
 
 def by_status(lake: Lake, scorer: str) -> dict[str, int]:

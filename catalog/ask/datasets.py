@@ -6,6 +6,7 @@ from datetime import datetime
 from difflib import get_close_matches
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms.demo_weights import demo_weights
 from pairmill.catalog.terms.error import PairmillError
 
 _COLUMNS = "name, version, recipe, commit, content_digest, amended, n_pairs, recall, run_id, created_at, scorers"
@@ -33,6 +34,11 @@ class Dataset:
 
     def __str__(self) -> str:
         return f"{self.name}@{self.version}"
+
+    def demo_weights(self, lake: Lake) -> tuple[str, ...]:
+        """Return which of the small shipped models made this version."""
+        sql = "SELECT DISTINCT model FROM scorers WHERE list_contains(?, digest)"
+        return demo_weights(model for (model,) in lake.query(sql, (self.scorers,)))
 
 
 @dataclass(frozen=True)

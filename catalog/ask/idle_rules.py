@@ -11,7 +11,8 @@ from pairmill.catalog.recipe.plan import Check, Plan
 from pairmill.catalog.recipe.thresholds import quantities
 
 # With fewer than LEAST items, a share means nothing unless all are dropped. Dropping nine of ten is rarely intended.
-LEAST, MOST = 100, 0.9
+# Dropping none of fewer than LEAST_KEPT items is no surprise: a first folder would have a note for half of its rules.
+LEAST, LEAST_KEPT, MOST = 100, 1000, 0.9
 SHOWN = (0.01, 0.1, 0.5, 0.9, 0.99)
 
 
@@ -45,14 +46,16 @@ def idle_rules(lake: Lake, plan: Plan, name: str, version: int, upto: int) -> li
     """Return the rules of a version that drop all items, nothing, or more than MOST, over rows of commits <= ``upto``.
 
     Rules that drop all are returned however few items there are. The other rules are returned only if they have a
-    threshold and at least LEAST items: dropping nothing is no fault of a rule without a number (`not has_url`).
+    threshold and at least LEAST items, or LEAST_KEPT where they drop nothing: that is no fault of a rule without a
+    number (`not has_url`).
     """
     sql = "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? ORDER BY position"
     found = []
     for kind, rule, n_in, n_dropped in lake.query(sql, (name, version)):
         check = _check(plan, kind, rule)
         takes_all = n_in == n_dropped > 0
-        if check is None or (not takes_all and (n_in < LEAST or 0 < n_dropped <= MOST * n_in)):
+        least = LEAST if n_dropped else LEAST_KEPT
+        if check is None or (not takes_all and (n_in < least or 0 < n_dropped <= MOST * n_in)):
             continue
         values = _values(lake, plan, kind, check, upto)
         if values or takes_all:

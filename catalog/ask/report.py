@@ -78,7 +78,7 @@ def cluster_sizes(lake: Lake, dataset: Dataset, plan: Plan) -> tuple[int, list[t
 
 
 def cap(lake: Lake, dataset: Dataset, recipe: Recipe) -> int:
-    """Return the cap of the version: the recipe's, or the cap computed for its target."""
+    """Return the cap of the version: the recipe's, or the cap computed for its target; 1 without both."""
     if recipe.balance.cap is not None:
         return recipe.balance.cap
     solved = "CAST(nullif(regexp_extract(value, 'cap=(\\d+)$', 1), '') AS INTEGER)"

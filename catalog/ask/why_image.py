@@ -151,6 +151,8 @@ def _cluster(lake: Lake, sha256: str, scope: Scope, decision: Facts) -> Facts:
     If the cap decided on the image, also its rank among the survivors, and the cap computed for the target.
     """
     asked = scope.plan.recipe.balance if scope.plan else None
+    if asked is not None and not asked.is_on:
+        return {}
     cap = {} if asked is None else {"target": asked.target} if asked.target else {"cap": asked.cap}
     if at := re.fullmatch(r"cluster=(\d+) place=(\d+) of (\d+)(?: cap=(\d+))?", decision.get("value") or ""):
         cap |= {"cap": int(at[4])} if at[4] else {}

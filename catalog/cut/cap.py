@@ -17,6 +17,8 @@ BEFORE = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
 def balance(lake: Lake, plan: Plan) -> int:
     """Rank the images of each cluster into table ``cut_capped``, mark those past the cap, and return the cap.
 
+    Without a cap in the recipe no image is past it, and 0 is returned.
+
     Creates ``cut_capped(n, cluster, place, size, draw, state, value, past)`` from ``cut_survivors``. ``place`` is the
     rank, from 1, among the ``size`` images of the cluster, regardless of the rules on generated texts, so it does not
     depend on the number of generated texts. ``past``: the cluster was full before this image; always false without a
@@ -28,10 +30,11 @@ def balance(lake: Lake, plan: Plan) -> int:
         f"count(*) FILTER (coalesce(state, '') = '') OVER ({DRAWN} {BEFORE}) AS passed "
         "FROM cut_survivors s LEFT JOIN cut_late l ON l.n = s.n"
     )
-    cap = plan.recipe.balance.cap or _solved(lake, plan.recipe.balance.target or 0)
+    settings = plan.recipe.balance
+    cap = settings.cap or (_solved(lake, settings.target) if settings.target else 0)
+    past = f"cluster IS NOT NULL AND passed >= {cap}" if settings.is_on else "false"
     lake.execute(
-        "CREATE OR REPLACE TEMP TABLE cut_capped AS SELECT * EXCLUDE (passed), "
-        f"cluster IS NOT NULL AND passed >= {cap} AS past FROM cut_ranked"
+        f"CREATE OR REPLACE TEMP TABLE cut_capped AS SELECT * EXCLUDE (passed), {past} AS past FROM cut_ranked"
     )
     lake.execute("DROP TABLE cut_ranked")
     return cap

@@ -204,7 +204,8 @@ def image_funnel(lake: Lake, plan: Plan) -> list[tuple[str, int, int]]:
     early = [check.name for check in plan.image_checks if check.stage < Stage.CAPTION]
     late = [check.name for check in plan.image_checks if check.stage >= Stage.CAPTION]
     used_up = ["max_uses"] if plan.recipe.association.max_uses else []
-    steps = [*early, "exact_duplicate", "duplicate", "no_text", *late, "balance", *used_up]
+    capped = ["balance"] if plan.recipe.balance.is_on else []
+    steps = [*early, "exact_duplicate", "duplicate", "no_text", *late, *capped, *used_up]
     return _steps(steps, dropped, sum(dropped.values()))
 
 

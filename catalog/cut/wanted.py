@@ -67,7 +67,12 @@ def select_wave(lake: Lake, plan: Plan, cap: int, wave: int) -> int:
 
 
 def in_reach(lake: Lake, plan: Plan, cap: int, wave: int) -> str:
-    """Return SQL for ``n``: the unknown images, in hash order, that are expected to fill their cluster."""
+    """Return SQL for ``n``: the unknown images, in hash order, that are expected to fill their cluster.
+
+    Without a cap these are all unknown images.
+    """
+    if not plan.recipe.balance.is_on:
+        return "SELECT n FROM cut_capped WHERE state IS NULL"
     excess = 2 ** max(0, wave - 2) - 1
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE wave_rates AS WITH known AS (SELECT cluster, "

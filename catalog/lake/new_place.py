@@ -26,8 +26,7 @@ def check_new_place(location: Location) -> None:
             more = f" and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
             raise PairmillError(
                 f"lake '{location.uri}': there is no lake at {folder}, which holds other things "
-                f"({', '.join(found[:SHOWN])}{more}). Name a new or an empty folder, such as "
-                f"{os.path.join(folder, 'lake')}."
+                f"({', '.join(found[:SHOWN])}{more}). Name a new or an empty folder, such as {folder.rstrip('/')}-lake."
             )
 
 

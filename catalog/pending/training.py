@@ -31,6 +31,11 @@ class Kind:
     content: str
 
     @property
+    def unit(self) -> str:
+        """What its vectors are of, in the plural."""
+        return "sentences" if self.key == "content" else "pictures"
+
+    @property
     def centroids(self) -> str:
         """The key of its centroids among a plan's scorers."""
         return f"{self.kind}_centroids"

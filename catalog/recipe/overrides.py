@@ -116,6 +116,8 @@ def _plain(fault: Any) -> str:
         return f"{shown} {text.format(int(bound) if bound == int(bound) else bound)}"
     if fault["type"] == "literal_error":
         return f"{shown} is not a choice; write {fault['ctx']['expected']}"
+    if fault["type"] == "string_pattern_mismatch":
+        return f"{shown} is no name; write small letters, digits, '-' and '_', a letter or digit first"
     kind, _, problem = fault["type"].partition("_")
     if kind in _KINDS and problem in ("parsing", "type", "from_float"):
         return f"{shown} is not {_KINDS[kind]}"

@@ -29,6 +29,7 @@ from pairmill.catalog.terms.error import BadPredicate
 # Names under which the cut itself drops an image or a sentence; no rule may use them.
 RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "no_text", "balance", "max_uses", "same_text"})
 USUAL_CAP = 35  # RealSyn's cap for its 30M dataset
+NO_CAP = "none"  # the cap of a recipe that balances nothing
 # Upper limit of counts: more than any table has rows, and within BIGINT. A larger count is a typing error.
 MOST = 10**12
 # Marks a setting that no shipped recipe has (flows/recipes), so that a form can show the common ones first.
@@ -240,10 +241,9 @@ class Association(Settings):
 class Balance(Settings):
     """Settings for limiting the images per cluster, so that no kind of image dominates: a cap, or a total to keep.
 
-    Without either setting the cap is 35 images per cluster.
+    Without either setting the cap is 35 images per cluster. `cap: none` drops no image and trains no clusters; then
+    both fields are None.
     """
-
-    added_later = frozenset({"cap", "target"})  # one of them is always unset
 
     clusters: int = Field(
         1_000_000, ge=1, le=MOST, description="Clusters of pictures, fewer when there are few pictures."
@@ -252,7 +252,10 @@ class Balance(Settings):
         168, ge=1, le=MOST, description="Pictures to a cluster, or more: RealSyn has 168.3 million in 1 million."
     )
     cap: int | None = Field(
-        None, ge=1, le=MOST, description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M."
+        None,
+        ge=1,
+        le=MOST,
+        description="Pictures kept of each cluster: RealSyn has 20, 35, 180 for 15M, 30M, 100M. `none` keeps all.",
     )
     target: WholeNumber | None = Field(
         None,
@@ -263,8 +266,12 @@ class Balance(Settings):
     @model_validator(mode="before")
     @classmethod
     def _has_a_cap(cls, given: object) -> object:
-        """Add the default cap if neither `cap` nor `target` is set."""
-        if isinstance(given, dict) and given.get("cap") is None and given.get("target") is None:
+        """Replace the cap `none` by None; add the default cap if neither `cap` nor `target` is set."""
+        if not isinstance(given, dict):
+            return given
+        if given.get("cap") == NO_CAP:
+            return {**given, "cap": None}
+        if given.get("cap") is None and given.get("target") is None:
             return {**given, "cap": USUAL_CAP}
         return given
 
@@ -274,3 +281,14 @@ class Balance(Settings):
         if self.cap is not None and self.target is not None:
             raise ValueError("`cap` and `target` both say how many pictures are kept; leave one of them out")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_omitted(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Serialise the section with one of `cap` and `target`; without a cap it is `cap: none`."""
+        written = {name: value for name, value in write(self).items() if value is not None}
+        return written if self.is_on else {**written, "cap": NO_CAP}
+
+    @property
+    def is_on(self) -> bool:
+        """Whether clusters are capped at all."""
+        return self.cap is not None or self.target is not None

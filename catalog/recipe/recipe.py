@@ -81,8 +81,9 @@ class Recipe(Settings):
             users["`fuse`"] = self.fuse.model
         for user, model in users.items():
             if model not in self.models:
-                known = ", ".join(self.models) or "empty"
-                raise ValueError(f"{user} needs the model '{model}'; add it to `models` ({known})")
+                known, near = ", ".join(self.models) or "empty", get_close_matches(model, self.models, n=1)
+                guess = f"; did you mean '{near[0]}'? Else" if near else ";"
+                raise ValueError(f"{user} needs the model '{model}'{guess} add it to `models` ({known})")
         return self
 
     @model_validator(mode="after")
@@ -199,10 +200,21 @@ def _find(name: str, folder: Path | None) -> Path:
                 return file
         except (OSError, RuntimeError, ValueError) as error:  # path too long, or ~USER of an unknown user
             raise BadRecipe(f"recipe {ascii(name)[:200]}: there is no such file ({error}).") from error
-        raise BadRecipe(f"recipe '{name}': there is no such file.")
+        raise BadRecipe(f"recipe '{name}': {_as_source(name) or 'there is no such file; check the path.'}")
     known = sorted(file.stem for file in folder.glob("*.yaml")) if folder else []
     if folder and name in known:
         return folder / f"{name}.yaml"
+    if as_source := _as_source(name):
+        raise BadRecipe(f"there is no recipe '{name}'; {as_source}")
     near = get_close_matches(name, known, n=1)
     remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known) or 'none'}; or give a file's path."
     raise BadRecipe(f"there is no recipe '{name}'; {remedy}")
+
+
+def _as_source(name: str) -> str:
+    """Return the remedy for a folder or file that stands where a recipe is due; '' if there is none of that name."""
+    place = Path(name).expanduser()
+    if not (name and place.exists()):
+        return ""
+    kind = "folder" if place.is_dir() else "file"
+    return f"this is a {kind}, which a run reads by --source; name a recipe before it, such as: folder --source {name}"

@@ -1,7 +1,7 @@
 """Run a recipe from Python, as `pairmill run` does."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,10 @@ from pairmill.flows.api.opened_lake import open_lake
 from pairmill.flows.api.pair_dataset import PairDataset
 from pairmill.flows.run_recipe import Curated, curate_anew, last_result
 from pairmill.flows.settings import Compute, load_recipe, with_resolved_paths
+from pairmill.tasks.run.progress import ShowProgress, not_shown
 
 if TYPE_CHECKING:  # torch, 3 s
     from pairmill.tasks.run.session import Session
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -27,12 +26,14 @@ class RunResult:
         notes: What the run found worth saying, a line each.
         is_new: Whether it published a new version; False if the content equals the newest one's.
         report: Path of the version's HTML report.
+        demo_weights: Which of the small shipped models made it: they show the mechanics, not quality.
     """
 
     dataset: PairDataset
     notes: list[str]
     is_new: bool
     report: str
+    demo_weights: tuple[str, ...]
 
 
 def load(name_or_path: str | os.PathLike[str], models: str = "recipe") -> Recipe:
@@ -49,7 +50,7 @@ def run(
     sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
     lake: str | os.PathLike[str] = "lake",
     compute: Compute | None = None,
-    progress: Progress | None = None,
+    progress: ShowProgress = not_shown,
 ) -> RunResult:
     """Curate ``sources`` by a recipe into ``lake``, from documents to a published version.
 
@@ -60,7 +61,7 @@ def run(
         sources: Folders, files, s3:// or https:// addresses; by default the recipe's own.
         lake: A folder, made if it is missing, or a lake.yaml.
         compute: Workers, devices and cluster; by default this machine's.
-        progress: Called as ``progress(step, done, total)`` after each finished work item.
+        progress: Called with a `Progress` (step, done, total, rows) after each finished work item.
 
     Raises:
         PairmillError: A setting, model or source is not usable; the message names the remedy. LeaseHeld if another
@@ -76,9 +77,8 @@ def run(
     )
 
 
-def _curate(request: nothing_to_do.RunRequest, lake: str, compute: Compute, progress: Progress | None) -> Curated:
+def _curate(request: nothing_to_do.RunRequest, lake: str, compute: Compute, progress: ShowProgress) -> Curated:
     def begin(session: "Session") -> None:
-        if progress is not None:
-            session.progress = progress
+        session.progress = progress
 
     return curate_anew(request, lake, compute, [], lambda step, session: step(session), begin)

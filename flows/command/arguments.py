@@ -10,7 +10,7 @@ GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "sql", "why", "datasets", "quarantine"),
     "export": ("export",),
-    "operate": ("up", "serve-model"),
+    "operate": ("up", "serve-model", "completion"),
 }
 EXAMPLES = {
     "demo": "pairmill demo --to first-try",
@@ -25,6 +25,7 @@ EXAMPLES = {
     "quarantine": "pairmill quarantine",
     "export": "pairmill export 30m --to out/tars",
     "up": "pairmill up --once curate/demo",
+    "completion": "pairmill completion bash",
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
 }
 READERS = ("sql", "status", "why", "datasets", "quarantine")  # exit when their output is closed; the others continue
@@ -32,10 +33,27 @@ INTERRUPTED = "stopped. What was finished is committed; the same command again g
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser that names the nearest choice for a misspelt one, and keeps the line breaks of its epilog."""
+    """Parser that names the nearest choice for a misspelt one, and keeps the line breaks of its epilog.
+
+    An error is one line with an example instead of the list of all options.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with status 2 and one line: what is wrong, an example, and where the options are listed."""
+        command = self.prog.removeprefix("pairmill").strip()
+        example = f" Example: {EXAMPLES[command]}" if command in EXAMPLES else ""
+        end = "" if message.endswith((".", "?")) else "."
+        self.exit(2, f"{self.prog}: {message}{end}{example} (options: {self.prog} --help)\n")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the command line; an argument that the command does not have is named with its remedy."""
+        found, extra = self.parse_known_args(args, namespace)
+        if extra:
+            found.parser.error(_unknown(extra[0], found.parser))
+        return found
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Raise ArgumentError for a value that is not among the action's choices, with the nearest of them."""
@@ -47,6 +65,20 @@ class _Parser(argparse.ArgumentParser):
         near = get_close_matches(str(value), choices, n=1)
         remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(choices)}."
         raise argparse.ArgumentError(action, f"there is no '{value}'; {remedy}")
+
+
+def _unknown(given: str, parser: argparse.ArgumentParser) -> str:
+    """Return what is wrong with an argument that ``parser`` does not have."""
+    from difflib import get_close_matches
+
+    options = [option for action in parser._actions for option in action.option_strings]
+    if given.startswith("-"):
+        name = given.partition("=")[0]
+        near = [option for option in options if option.startswith(name)]
+        near = near or get_close_matches(name, options, n=1, cutoff=0.7)  # '--set' is not near '--source'
+        return f"there is no option '{given}'" + (f"; did you mean '{near[0]}'?" if near else "")
+    source = f"; did you mean --source {given}?" if "--source" in options and os.path.exists(given) else ""
+    return f"'{given}' is one argument too many{source}"
 
 
 class _Version(argparse.Action):
@@ -72,6 +104,7 @@ def parser() -> argparse.ArgumentParser:
     _serve_model(commands)
     _again(commands)
     _readers(commands)
+    _completion(commands)
     top.epilog = _grouped({name: command.description or "" for name, command in commands.choices.items()})
     return top
 
@@ -237,11 +270,19 @@ def _readers(commands: Any) -> None:
                              help="spreadsheet: CSV in which no text can be a formula")  # fmt: skip
 
 
+def _completion(commands: Any) -> None:
+    """Add the `completion` command."""
+    command = _command(
+        commands, "completion", "completion:completion", "print a script that completes commands in a shell"
+    )
+    command.add_argument("shell", choices=("bash", "zsh"), help="eval its output in ~/.bashrc or ~/.zshrc")
+
+
 def _command(commands: Any, name: str, function: str, text: str) -> argparse.ArgumentParser:
     """Add a command that calls ``function`` ('module:function'); ``text`` is its help."""
     about = text[0].upper() + text[1:] + "."
     command = commands.add_parser(name, description=about, epilog=f"example: {EXAMPLES[name]}", allow_abbrev=False)
-    command.set_defaults(command=function, interrupted="stopped.", lasts=name not in READERS)
+    command.set_defaults(command=function, parser=command, interrupted="stopped.", lasts=name not in READERS)
     return command
 
 

@@ -1,18 +1,41 @@
-"""Show a run's progress as live bars in a terminal, or as one line per finished step in other output."""
+"""Show a run's progress as live bars in a terminal, or as a line now and then in other output."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 
+from pairmill.flows.progress_text import duration, progress_text
+from pairmill.tasks.run.progress import Progress
 from pairmill.tasks.run.session import Session
 
 
+@dataclass
+class _Open:
+    """The round of a step that is being worked at: its bar, its start, its newest progress."""
+
+    bar: TaskID
+    began: float
+    newest: Progress
+
+    def text(self) -> str:
+        """Format the progress."""
+        return progress_text(self.newest, time.monotonic() - self.began)
+
+
 class Display:
-    """Progress bars, one per step, in work items. A step without work gets no bar."""
+    """Progress bars, one per step, in pictures, sentences or files. A step without work gets no bar.
+
+    Output that is no terminal gets a line when a step ends, and one after every EVERY_SECONDS without a line.
+    """
+
+    EVERY_SECONDS: ClassVar[float] = 30.0
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -22,16 +45,23 @@ class Display:
             BarColumn(),
             TextColumn("{task.fields[done]}"),
         )
-        live = console.is_terminal
-        self._bars = Progress(*columns, TimeElapsedColumn(), console=console, disable=not live)
-        self._open: dict[str, tuple[TaskID, float]] = {}
+        self._bars = Bars(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal)
+        self._open: dict[str, _Open] = {}
         self._now = self._bars.add_task("", total=None, visible=False, done="")
+        self._step, self._began, self._told = "", time.monotonic(), time.monotonic()
+        self._lock, self._ended = threading.RLock(), threading.Event()
+        self._clock = threading.Thread(target=self._tell_now_and_then, name="progress", daemon=True)
 
     def __enter__(self) -> Self:
         self._bars.start()
+        if not self._console.is_terminal:
+            self._clock.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._clock.is_alive():
+            self._clock.join()
         self._bars.update(self._now, visible=False)
         self._bars.stop()
 
@@ -40,34 +70,61 @@ class Display:
         if self._console.is_terminal:
             self._bars.update(self._now, done=text)
         else:
-            self._console.print(text, highlight=False, markup=False)
+            self._print(text)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Stop the live display during the body, which may print or read input."""
         self._bars.stop()
         try:
-            yield
+            with self._lock:
+                yield
+                self._told = time.monotonic()
         finally:
             self._bars.start()
 
     def run_step(self, step: Callable[[Session], Any], session: Session) -> Any:
         """Run a step, with its name below the bars."""
-        self._bars.update(self._now, done="", description=step.__name__.replace("_", " "), visible=True)
+        self._step, self._began = step.__name__.replace("_", " "), time.monotonic()
+        self._bars.update(self._now, done="", description=self._step, visible=True)
         return step(session)
 
     def waiting(self, step: str, text: str) -> None:
         """Show below the bars what ``step`` waits for. If the output is no terminal, the log already has the text."""
         self._bars.update(self._now, done=text)
 
-    def progress(self, step: str, done: int, total: int) -> None:
-        """Update the bar of ``step``. Called at the step's start and after each finished work item."""
-        if done == 0 or step not in self._open:
-            self._open[step] = (self._bars.add_task(step, total=total, done=""), time.monotonic())
-        bar, started = self._open[step]
-        self._bars.update(bar, completed=done, done=f"{done}/{total}")
-        if done == total:
-            del self._open[step]
-            self._bars.stop_task(bar)
-            if not self._console.is_terminal:
-                self._console.print(f"{step}: {total} items, {time.monotonic() - started:.1f} s", highlight=False)
+    def progress(self, progress: Progress) -> None:
+        """Update the bar of a step. Called at a round's start and after each finished work item."""
+        with self._lock:
+            if progress.is_begin or progress.step not in self._open:
+                bar = self._bars.add_task(progress.step, total=progress.total, done="")
+                self._open[progress.step] = _Open(bar, time.monotonic(), progress)
+            shown = self._open[progress.step]
+            shown.newest = progress
+            self._bars.update(shown.bar, completed=progress.done, done=shown.text())
+            if progress.is_end:
+                del self._open[progress.step]
+                self._bars.stop_task(shown.bar)
+                if not self._console.is_terminal:
+                    rows = f"{shown.text()}, " if progress.unit else ""
+                    self._print(f"{progress.step}: {rows}{time.monotonic() - shown.began:.1f} s")
+
+    def _print(self, text: str) -> None:
+        """Print a line of output that is no terminal."""
+        with self._lock:
+            self._console.print(text, highlight=False, markup=False)
+            self._told = time.monotonic()
+
+    def _tell_now_and_then(self) -> None:
+        """Print the state of the step at work when nothing was printed for EVERY_SECONDS, until the display ends."""
+        while not self._ended.wait(min(1.0, self.EVERY_SECONDS / 4)):
+            with self._lock:
+                if time.monotonic() - self._told >= self.EVERY_SECONDS:
+                    self._print(self._state())
+
+    def _state(self) -> str:
+        """Return the progress of the newest round, else the step and its time."""
+        if self._open:
+            step, shown = list(self._open.items())[-1]
+            return f"{step}: {shown.text()}"
+        return f"{self._step or 'at work'}: {duration(time.monotonic() - self._began)} so far"

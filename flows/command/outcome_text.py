@@ -4,7 +4,8 @@ from rich.console import Console
 from rich.table import Table
 
 from pairmill.catalog.ask.datasets import FunnelStep
-from pairmill.flows.command.terminal import shown, table
+from pairmill.catalog.terms.demo_weights import MARK
+from pairmill.flows.command.terminal import DEMO, shown, table
 from pairmill.flows.outcome import Outcome
 
 
@@ -13,18 +14,21 @@ def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bo
     dataset = found.dataset
     said = "published" if is_new else "unchanged: the newest version already is this dataset"
     recall = "" if dataset.recall is None else f", recall of the retrieval {dataset.recall:.3f}"
-    console.print(f"\n[bold]{shown(dataset)}[/]  {dataset.n_pairs:,} pairs ({said}){recall}")
+    by = f", by [yellow]{MARK}[/]" if found.demo_weights else ""
+    console.print(f"\n[bold]{shown(dataset)}[/]  {dataset.n_pairs:,} pairs ({said}){recall}{by}")
     for kind in ("image", "sentence"):
-        console.print(funnel_table(found.funnel, kind))
+        if any(step.n_in for step in found.funnel if step.kind == kind):
+            console.print(funnel_table(found.funnel, kind))
     for rule, keep in found.calibrated:
         console.print(f"rule    {shown(rule)}: {shown(keep)}")
     for pair in found.samples:
-        console.print(_pair(pair))
+        console.print(_pair(pair, found.demo_weights))
     for note in notes:
         console.print(f"[yellow]note:[/] {shown(note)}")
     if found.report:
         console.print(f"\nreport  {shown(found.report)}")
-    console.print(f"go on   {shown(found.sql)}")
+    if dataset.n_pairs:
+        console.print(f"go on   {shown(found.sql)}")
 
 
 def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
@@ -36,11 +40,13 @@ def funnel_table(steps: list[FunnelStep], kind: str) -> Table:
     return made
 
 
-def _pair(pair: dict) -> str:
-    """Format a pair: address, size, texts with similarities, generated texts."""
+def _pair(pair: dict, demo_weights: tuple[str, ...]) -> str:
+    """Format a pair: address, size, texts with similarities, generated texts, those of the demo's models marked."""
     lines = [f"\n[bold]{shown(pair['raw_image_url'] or pair['image_id'])}[/]  {pair['width']} x {pair['height']}"]
     for n in (1, 2, 3):
         if pair[f"text{n}"]:
             lines.append(f"  text{n}     {shown(pair[f'text{n}'])}  [dim]{pair[f'similarity{n}']:.3f}[/]")
-    lines += [f"  {name:<8}  {shown(pair[name])}" for name in ("caption", "syn_text") if pair[name]]
+    for name, model in (("caption", "captioner"), ("syn_text", "fuser")):
+        mark = DEMO if model in demo_weights else ""
+        lines += [f"  {name:<8}  {mark}{shown(pair[name])}"] if pair[name] else []
     return "\n".join(lines)

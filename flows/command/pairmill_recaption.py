@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from pairmill.catalog.pending.quarantine import check_reason, fault_counts
+from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.command.pairmill_run import compute_of, overrides
-from pairmill.flows.command.terminal import console, shown
+from pairmill.flows.command.pairmill_run import compute_of, overrides, warn_of_demo
+from pairmill.flows.command.terminal import DEMO, console, shown
 from pairmill.flows.settings import load_recipe
 
 if TYPE_CHECKING:
@@ -21,15 +23,17 @@ PRINTED = 12  # first captions in the terminal; the HTML strip has all
 def recaption(args: Namespace) -> int:
     """Check the captioner and the sources, caption, export, and print the results."""
     screen = console()
+    if args.retry:
+        check_reason(args.retry)
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
     with screen.status(f"recipe '{shown(recipe.name)}': checking its captioner and the sources"):
         from pairmill.catalog.ask.captioned import by_status
-        from pairmill.catalog.pending.quarantine import fault_counts
         from pairmill.flows.caption_rate import CaptionRate
         from pairmill.flows.command.display import Display
         from pairmill.flows.recaption import recaption_session, recaption_steps  # torch, 3 s
     with recaption_session(recipe, args.source, args.lake, compute_of(args)) as session, Display(screen) as display:
-        every = 5.0 if screen.is_terminal else 60.0  # in a log each report is a line
+        warn_of_demo(screen, session.demo_weights)
+        every = 5.0 if screen.is_terminal else Display.EVERY_SECONDS  # in a log each report is a line
         session.progress = CaptionRate(session, display.progress, lambda text, _: display.say(text), every)
         session.waiting = display.waiting
 
@@ -43,7 +47,8 @@ def recaption(args: Namespace) -> int:
         statuses = by_status(session.lake, session.plan.scorer(session.plan.captioner(0)))
         faults = fault_counts(session.lake)
     made = ", ".join(f"{n:,} {status}" for status, n in statuses.items()) or "none: there is no picture"
-    screen.print(f"\ncaptions in {shown(args.lake)}: {shown(made)}")
+    by = f", by [yellow]{MARK}[/]" if session.demo_weights else ""
+    screen.print(f"\ncaptions in {shown(args.lake)}: {shown(made)}{by}")
     for note in session.notes:
         screen.print(f"[yellow]note:[/] {shown(note)}")
     if faults:
@@ -61,6 +66,7 @@ def _print_first(screen: Console, found: "CaptionOutcome") -> None:
     """Print the first captions and the path of their HTML strip."""
     for row in found.captions[:PRINTED]:
         flag = "" if row["status"] == "ok" else f"[yellow]{shown(row['status'])}[/] "
+        flag = DEMO + flag if found.is_demo else flag
         screen.print(f"  [dim]{shown(row['address'] or row['sha256'])}[/]  {flag}{shown(row['text'])}")
     screen.print(f"the first {len(found.captions):,} captions: {shown(found.said)}; {found.left:,} pictures are left")
     if found.strip:

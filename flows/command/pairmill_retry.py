@@ -3,6 +3,7 @@
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
@@ -14,7 +15,7 @@ from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.catalog.write import runs
 from pairmill.catalog.write.scorer import Scorer
-from pairmill.flows.command.pairmill_run import compute_of, named_recipe
+from pairmill.flows.command.pairmill_run import compute_of, named_recipe, warn_of_demo
 from pairmill.flows.command.terminal import console, shown, table
 from pairmill.flows.model_size import check_sizes
 from pairmill.flows.settings import Compute
@@ -66,6 +67,7 @@ def replay(args: Namespace) -> int:
         from pairmill.flows.outcome import outcome
         from pairmill.flows.replay import replay_steps
 
+        warn_of_demo(screen, session.demo_weights)
         before = _count_quarantined(session.lake, args.reason)
         with Display(screen) as display:
             session.progress, session.waiting = display.progress, display.waiting
@@ -87,6 +89,8 @@ def _open_session(args: Namespace, flow: str, identify: Identify) -> Iterator[Se
     named, compute = named_recipe(args), compute_of(args)
     checked = _checked(named, identify, compute) if named else None
     uris = resolve_sources(named, args.source) if named and args.source else tuple(args.source)
+    if uris and not named and not Path(args.lake).expanduser().exists():
+        raise BadRecipe(f"there is no lake at '{args.lake}' with a recipe to use; name one: pairmill {flow} 30m …")
     if not (named and uris):
         check_is_lake(args.lake)
     with create_or_open(args.lake) as lake:

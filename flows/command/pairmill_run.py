@@ -1,6 +1,7 @@
 """Implement `pairmill run`: the curate flow in this process, with its progress in the terminal."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.flows import nothing_to_do
 from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console, shown
+from pairmill.flows.demo_models import demo_note
 from pairmill.flows.model_size import AN_EXAMPLE
 from pairmill.flows.run_recipe import Curated, curate_anew, last_result
 from pairmill.flows.settings import Compute, load_recipe, notes_on
@@ -32,7 +34,11 @@ def run(args: Namespace) -> int:
         return _dry_run(recipe, args, screen)
     notes, compute = notes_on(recipe, args.recipe, overrides(args.set), args.models), compute_of(args)
     request = nothing_to_do.ask(recipe, args.source, compute, notes)
-    found = last_result(request, args.lake) or _curate(request, args.lake, compute, notes, screen)
+    found = last_result(request, args.lake)
+    if found is not None:
+        warn_of_demo(screen, found.outcome.demo_weights)
+    else:
+        found = _curate(request, args.lake, compute, notes, screen)
     print_outcome(screen, found.outcome, found.notes, found.is_new)
     return 0
 
@@ -48,9 +54,16 @@ def _curate(
     with Display(screen) as display:
 
         def begin(session: "Session") -> None:
+            warn_of_demo(screen, session.demo_weights)
             session.progress, session.waiting = display.progress, display.waiting
 
         return curate_anew(request, lake, compute, notes, display.run_step, begin)
+
+
+def warn_of_demo(screen: Console, models: Sequence[str]) -> None:
+    """Print a line about the small shipped models that a run uses, if there are any."""
+    if line := demo_note(models):
+        screen.print(f"[yellow]{line}[/]")
 
 
 def _dry_run(recipe: Recipe, args: Namespace, screen: Console) -> int:

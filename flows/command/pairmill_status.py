@@ -13,6 +13,7 @@ from pairmill.catalog.ask.token_usage import StepUsage, by_step
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import Holder, holder_of
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.catalog.write import runs
 from pairmill.flows.command.terminal import console, shown, table
 
@@ -25,10 +26,14 @@ READS = 5  # of the lake's state, while runs begin and end
 
 @dataclass(frozen=True)
 class LakeState:
-    """One snapshot of a lake: rows by table, the newest version of each dataset, the last runs and their tokens."""
+    """One snapshot of a lake: rows by table, the newest version of each dataset, the last runs and their tokens.
+
+    ``demo`` are the names of the datasets that the small shipped models made.
+    """
 
     counts: dict[str, int]
     newest: list[datasets.Dataset]
+    demo: set[str]
     runs: list[runs.Run]
     usage: list[StepUsage]
 
@@ -56,7 +61,8 @@ def _print_lake(lake: Lake, screen: Console) -> None:
     counts = [f"{n:,} {table}" for table, n in state.counts.items()]
     screen.print(f"[bold]lake {shown(lake.uri)}[/]  {', '.join(counts)}")
     for dataset in state.newest:
-        screen.print(f"dataset  {shown(dataset)}  {dataset.n_pairs:,} pairs, {_time(dataset.created_at)}")
+        by = f", by [yellow]{MARK}[/]" if dataset.name in state.demo else ""
+        screen.print(f"dataset  {shown(dataset)}  {dataset.n_pairs:,} pairs, {_time(dataset.created_at)}{by}")
     writes = holder is not None and not holder.is_dead()
     left = f" (left behind by {shown(holder)})" if holder and not writes else ""
     screen.print(f"lease    {shown(holder)}" if writes else f"lease    free: nobody writes{left}")
@@ -84,7 +90,9 @@ def _state(lake: Lake) -> tuple[Holder | None, LakeState]:
         with lake.one_snapshot():
             latest = runs.latest(lake, RUNS)
             usage = by_step(lake, run_ids=tuple(run.run_id for run in latest)) if latest else []
-            state = LakeState(holdings.counts(lake), _newest(lake), latest, usage)
+            newest = _newest(lake)
+            demo = {each.name for each in newest if each.demo_weights(lake)}
+            state = LakeState(holdings.counts(lake), newest, demo, latest, usage)
         before, holder = holder, holder_of(lake.metadata)
         if (before and before.token) == (holder and holder.token):
             break

@@ -11,6 +11,7 @@ from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.command.terminal import shown, table
 from pairmill.flows.nothing_to_do import notes_if_nothing_is_pending
+from pairmill.flows.progress_text import unit_of
 
 if TYPE_CHECKING:
     from pairmill.flows.survey import Pending
@@ -21,10 +22,10 @@ def print_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Consol
     title = f"\npending for recipe {recipe.name}"
     notes = notes_if_nothing_is_pending(lake, recipe, sources)
     found, notes = ([], notes) if notes is not None else _survey(lake, recipe, sources)
-    pending = table(title, ["step"], ["rows", "work items"], [""])
+    pending = table(title, ["step"], ["pending"], ["", ""])
     for each in found:
-        numbers = (f"{n:,}" if n else "·" for n in (each.rows, each.items))
-        pending.add_row(shown(each.work), *numbers, shown(each.due))
+        number = f"{each.rows:,}" if each.rows else "·"
+        pending.add_row(shown(each.work), number, unit_of(each.rows, each.unit) if each.rows else "", shown(each.due))
     screen.print(pending if found else escape(title))
     if not any(each.rows for each in found):
         screen.print("nothing is pending: a run would do no work.")

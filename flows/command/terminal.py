@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+DEMO = "[yellow]demo[/] "  # before a text by a small model that ships
+
+
 class Screen(Console):
     """A rich console that makes control codes in printed data visible: only rich itself moves the cursor.
 

@@ -21,7 +21,10 @@ from prefect.exceptions import PrefectException
 from prefect.logging import get_logger
 
 from pairmill.catalog.terms.controls import visible
+from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.flows.outcome import Outcome
+from pairmill.flows.progress_text import progress_text
+from pairmill.tasks.run.progress import Progress
 
 if TYPE_CHECKING:
     from pairmill.flows.caption_outcome import CaptionOutcome
@@ -31,11 +34,12 @@ EVERY_SECONDS = 2.0  # an update is a request that takes some 20 ms
 
 @dataclass
 class _Bar:
-    """A step's progress artifact with its name, and the time and percentage of its last update."""
+    """A step's progress artifact with its description, and its start, last update and percentage."""
 
     artifact: UUID
-    name: str
-    shown_at: float
+    said: str
+    began: float
+    shown_at: float = 0.0
     percent: float = 0.0
 
 
@@ -48,29 +52,31 @@ class ProgressArtifacts:
     def __init__(self) -> None:
         self._bars: dict[str, _Bar] = {}
 
-    def __call__(self, step: str, done: int, total: int) -> None:
-        """Create or update the progress artifact of ``step``."""
-        with _unless_refused(f"{step}: its progress"):
-            self._update(step, done, total)
+    def __call__(self, progress: Progress) -> None:
+        """Create or update the progress artifact of a step."""
+        with _unless_refused(f"{progress.step}: its progress"):
+            self._update(progress)
 
     def waiting(self, step: str, text: str) -> None:
         """Show in a step's artifact what the step waits for; '' removes the text."""
         with _unless_refused(f"{step}: {text or 'that it goes on'}"):
             if bar := self._bars.get(step):
-                said = f"{bar.name}; {text}" if text else bar.name
+                said = f"{bar.said}; {text}" if text else bar.said
                 update_progress_artifact(artifact_id=bar.artifact, progress=bar.percent, description=said)
 
-    def _update(self, step: str, done: int, total: int) -> None:
+    def _update(self, progress: Progress) -> None:
         """Create the step's artifact at its start; update it at most every EVERY_SECONDS, and at the step's end."""
-        if step not in self._bars or done == 0:
-            name = f"{step}: {total} work items"
-            made = cast(UUID, create_progress_artifact(0.0, key=_key(step), description=name))
-            self._bars[step] = _Bar(made, name, time.monotonic())
+        step, now = progress.step, time.monotonic()
+        if step not in self._bars or progress.is_begin:
+            said = f"{step}: {progress.total:,} {progress.unit}" if progress.unit else step
+            made = cast(UUID, create_progress_artifact(0.0, key=_key(step), description=said))
+            self._bars[step] = _Bar(made, said, now, now)
         bar = self._bars[step]
-        if done == total or time.monotonic() - bar.shown_at >= EVERY_SECONDS:
-            bar.percent = 100.0 * done / max(1, total)
-            update_progress_artifact(artifact_id=bar.artifact, progress=bar.percent)
-            bar.shown_at = time.monotonic()
+        if progress.is_end or now - bar.shown_at >= EVERY_SECONDS:
+            bar.percent = 100.0 * progress.done / max(1, progress.total)
+            bar.said = f"{step}: {progress_text(progress, now - bar.began)}" if progress.unit else step
+            update_progress_artifact(artifact_id=bar.artifact, progress=bar.percent, description=bar.said)
+            bar.shown_at = now
 
 
 class RateArtifact:
@@ -101,14 +107,15 @@ def _unless_refused(what: str) -> Iterator[None]:
 
 def create_first_captions(found: "CaptionOutcome") -> None:
     """Create artifacts of the first captions: their texts, and a link to the HTML strip with the images."""
-    lines = ["# The first captions", f"{found.said}; {found.left:,} pictures are left.", ""]
+    by = f" They are by {MARK}: the mechanics, not quality." if found.is_demo else ""
+    lines = ["# The first captions", f"{found.said}; {found.left:,} pictures are left.{by}", ""]
     for row in found.captions:
         said = "" if row["status"] == "ok" else f" ({_plain(row['status'])})"
         lines.append(f"- **{_plain(row['address'] or row['sha256'])}**: {_plain(row['text'])}{said}")
     create_markdown_artifact("\n".join(lines), key="first-captions", description=f"The first captions: {found.said}")
     if found.strip:
         link = Path(found.strip).absolute().as_uri()
-        create_link_artifact(link, link_text=_plain(found.strip), key="first-captions-strip", description="The strip")
+        create_link_artifact(link, link_text=Path(link).name, key="first-captions-strip", description="The strip")
 
 
 def create_artifacts(found: Outcome) -> None:
@@ -124,12 +131,13 @@ def create_artifacts(found: Outcome) -> None:
     create_markdown_artifact(_markdown(found), key=pairs, description=f"Pairs of {name}")
     if found.report:
         link = Path(found.report).absolute().as_uri()
-        create_link_artifact(link, link_text=_plain(found.report), key=report, description=name)
+        create_link_artifact(link, link_text=Path(link).name, key=report, description=name)
 
 
 def _markdown(found: Outcome) -> str:
     """Format the sample pairs as Markdown."""
-    lines = [f"# {found.dataset}", f"{found.dataset.n_pairs:,} pairs. Go on: {_code(found.sql)}"]
+    by = f", by {MARK}" if found.demo_weights else ""
+    lines = [f"# {found.dataset}", f"{found.dataset.n_pairs:,} pairs{by}. Go on: {_code(found.sql)}"]
     for pair in found.samples:
         lines += ["", f"## {_plain(pair['raw_image_url'] or pair['image_id'])}", ""]
         texts = ("text1", "text2", "text3", "caption", "syn_text")

@@ -59,13 +59,17 @@ def curate(
 def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute) -> State:
     """Run the curate flow and create its artifacts; return Completed with the dataset's name and size."""
     from pairmill.catalog.terms.controls import visible
+    from pairmill.catalog.terms.demo_weights import MARK
     from pairmill.flows.curate import curate_steps
+    from pairmill.flows.demo_models import demo_note
     from pairmill.flows.outcome import outcome
     from pairmill.flows.run_start import session
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, create_artifacts
     from pairmill.flows.with_prefect.step_as_task import as_task
 
     with session(recipe, sources, lake, compute) as opened:
+        if line := demo_note(opened.demo_weights):
+            get_run_logger().warning(line)
         opened.notes += notes
         opened.progress = bars = ProgressArtifacts()
         opened.waiting = bars.waiting
@@ -75,7 +79,8 @@ def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compu
     found = outcome(lake, f"{published.name}@{published.version}")
     create_artifacts(found)
     said = "published" if published.is_new else "unchanged"
-    return Completed(message=f"{found.dataset}: {published.n_pairs} pairs, {said}")
+    by = f", by {MARK}" if found.demo_weights else ""
+    return Completed(message=f"{found.dataset}: {published.n_pairs} pairs, {said}{by}")
 
 
 def yaml_text(value: Setting) -> str:

@@ -75,6 +75,7 @@ def _recaptioned(
     from pairmill.catalog.ask.captioned import by_status
     from pairmill.catalog.terms.controls import visible
     from pairmill.flows.caption_rate import CaptionRate
+    from pairmill.flows.demo_models import demo_note
     from pairmill.flows.recaption import recaption_session, recaption_steps
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, RateArtifact, create_first_captions
     from pairmill.flows.with_prefect.step_as_task import as_task
@@ -85,6 +86,8 @@ def _recaptioned(
             _wait_for_a_person(found)
 
     with recaption_session(recipe, sources, lake, compute) as session:
+        if line := demo_note(session.demo_weights):
+            get_run_logger().warning(line)
         bars = ProgressArtifacts()
         session.progress, session.waiting = CaptionRate(session, bars, RateArtifact(), every=10.0), bars.waiting
         exported = recaption_steps(session, as_task, look, to, format, retry)

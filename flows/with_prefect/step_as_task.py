@@ -20,12 +20,12 @@ def as_task(step: Callable[[Session], Any], session: Session) -> Any:
     """
 
     def work() -> Any:
-        before = dict(session.counts)
+        before = dict(session.rows)
         with _forward_worker_log(get_run_logger()):
             result = step(session)
-        done = {name: n - before.get(name, 0) for name, n in session.counts.items()}
-        said = ", ".join(f"{name} {n}" for name, n in done.items() if n) or "no work items"
-        get_run_logger().info(f"{step.__name__}: {said}")
+        done = {key: n - before.get(key, 0) for key, n in session.rows.items()}
+        said = ", ".join(f"{name} {n:,} {unit}".rstrip() for (name, unit), n in done.items() if n)
+        get_run_logger().info(f"{step.__name__}: {said or 'nothing was pending'}")
         return result
 
     work.__doc__ = step.__doc__

@@ -192,8 +192,10 @@ def _open_clip_checkpoint(spec: str, model: str, pretrained: str) -> Path:
     if not known and Path(pretrained).is_file():
         return Path(pretrained)
     if not known:
-        tags = ", ".join(list_pretrained_tags_by_model(model)) or "none"
-        raise ModelError(f"model '{spec}': '{pretrained}' is neither a file nor a tag of {model} (its tags: {tags})")
+        tags = list_pretrained_tags_by_model(model)
+        near = difflib.get_close_matches(pretrained, tags, n=1)
+        guess = f"; did you mean '{near[0]}'?" if near else f" (its tags: {', '.join(tags) or 'none'})"
+        raise ModelError(f"model '{spec}': '{pretrained}' is neither a file nor a tag of {model}{guess}")
     _go_offline_if_hub_is_unreachable()
     try:
         return Path(download_pretrained(known))

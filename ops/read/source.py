@@ -22,6 +22,7 @@ from pairmill.ops.read.formats import image_folder
 from pairmill.ops.read.places.file_table import Entry, FileTable, Kept
 from pairmill.ops.read.places.tree import LocalTree, SourceError, Tree, local_tree
 from pairmill.ops.read.places.web import WebTree, web_tree
+from pairmill.ops.read.records import tables
 
 if TYPE_CHECKING:
     from pairmill.ops.read.places.s3 import S3Tree
@@ -30,6 +31,10 @@ __all__ = ["Document", "Picture", "Source", "SourceError", "Text", "Unit", "open
 
 
 WEB = ("https://", "http://")
+# 's3:/bucket', 's3:bucket' and 's3//bucket' are no paths, but addresses that lack a part.
+MISSPELT = re.compile(r"(s3|https?)(?::/?(?!/)|//)(.+)")
+READ = "pages (.html), pictures (.jpg, .png, .webp), archives (.warc, .zip, .tar) or tables (.parquet, .csv, .jsonl)"
+SHOWN = 12  # columns named of a table that cannot be read
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 IGNORED = "ignored"
 # If no file name suggests a format, this many files are opened to see whether any is an image.
@@ -63,7 +68,7 @@ class Source:
             files.keep([row_of(unit)])
             n_units += 1
         if not n_units:
-            raise SourceError(_nothing(self.uri, files.count(), self.formats))
+            raise SourceError(self._nothing(files))
         files.begin_turn()
         files.keep(row_of(_left_over(self.tree, entry)) for entry in files.beyond(()))
         return map(listed_as, files.kept())
@@ -90,7 +95,25 @@ class Source:
         for _ in self.tree.list_into(files):
             pass
         if next(self._units(files), None) is None:
-            raise SourceError(_nothing(self.uri, files.count(), self.formats))
+            raise SourceError(self._nothing(files))
+
+    def _nothing(self, files: FileTable) -> str:
+        """Write the error message for a source without any unit, by its first file."""
+        files.begin_turn()
+        first, n = next(files.beyond(()), None), files.count()
+        if first is None:
+            return f"source '{self.uri}' is empty; give a folder, a file or a prefix that holds {READ}"
+        readers = [each for each in _readers_of(first) if each.name in self.formats]
+        if len(self.formats) == 1:
+            readers = [formats()[self.formats[0]]]
+        name = first.path.rpartition("/")[2]
+        if not readers:
+            what = f"'{name}' is nothing" if n == 1 else f"none of its {n:,} files ({name}, …) is anything"
+            return f"source '{self.uri}': {what} that is read; give {READ}"
+        known = tables.header(self.tree, first)
+        columns = f"; its columns are {', '.join(list(known.columns)[:SHOWN])}" if known and known.columns else ""
+        expected = "; or ".join(each.expects for each in readers)
+        return f"source '{self.uri}': '{name}' cannot be read{columns}; expected {expected}"
 
     def units(self) -> list[Unit]:
         """List the units, sorted by URI. Raises SourceError as ``listed`` does."""
@@ -154,14 +177,6 @@ def _holds_a_picture(tree: Tree, files: FileTable) -> bool:
         return any(pool.map(lambda path: image_folder.is_picture(tree, path), some))
 
 
-def _nothing(uri: str, n_files: int, names: tuple[str, ...]) -> str:
-    """Write the error message for a source without any unit."""
-    kinds = ", ".join(f"{name} ({formats()[name].expects})" for name in names)
-    if not n_files:
-        return f"source '{uri}' is empty; give a folder or prefix that holds documents: {kinds}"
-    return f"source '{uri}': none of its {n_files} files is a document; known are {kinds}"
-
-
 def open_source(uri: str) -> Source:
     """Open a local folder or file, ``s3://bucket/prefix``, or a list at ``https://host/name.parquet`` as a source.
 
@@ -176,6 +191,8 @@ def open_source(uri: str) -> Source:
     """
     uri = _expanded(uri)
     format, place = split_format(uri)
+    if (found := MISSPELT.fullmatch(uri)) and not os.path.exists(uri):
+        raise SourceError(f"source '{without_secrets(uri)}': no such place; did you mean {found[1]}://{found[2]}?")
     if format and format not in formats():
         near = get_close_matches(format, formats(), n=1)
         remedy = f"did you mean '{near[0]}'? " if near else ""

@@ -110,6 +110,7 @@ class FetchPictures:
     """
 
     stage: ClassVar[str] = "fetch"
+    unit: ClassVar[str] = "addresses"
 
     fetcher: "Fetcher"
     max_pixels: int

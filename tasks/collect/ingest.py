@@ -214,6 +214,7 @@ class IngestUnits:
     """
 
     stage: ClassVar[str] = "ingest"
+    unit: ClassVar[str] = "files"
     is_light: ClassVar[bool] = True
     shown_as: ClassVar[str] = "Ingest"  # the name in the quarantine details of every lake so far
 

@@ -32,6 +32,7 @@ class GenerativeJob(ABC):
 
     stage: ClassVar[str]
     table: ClassVar[str]
+    unit: ClassVar[str] = "pictures"
     item_rows: ClassVar[int] = ITEM_ROWS
 
     ask: ImageQueries | TextQueries
@@ -90,6 +91,8 @@ class GenerativeJob(ABC):
 @dataclass(frozen=True)
 class RewriteCachedAnswers:
     """Job: rewrite cached answers (``known``) as rows of ``job``, judged by its current rules, without the model."""
+
+    unit: ClassVar[str] = "pictures"
 
     job: GenerativeJob
 

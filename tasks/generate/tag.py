@@ -95,6 +95,7 @@ class TagPictures:
     """
 
     stage: ClassVar[str] = TAGS.step
+    unit: ClassVar[str] = "pictures"
 
     zero_shot: ZeroShotTags
     clip: Clip

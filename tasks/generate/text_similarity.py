@@ -50,6 +50,7 @@ class ScoreTexts:
     """
 
     model: ClassVar[str] = IMAGE_EMBEDDING.model
+    unit: ClassVar[str] = "pictures"
 
     clip: Clip
     table: str

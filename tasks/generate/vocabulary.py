@@ -11,7 +11,7 @@ images x 20,000 words (16,000 candidates for 4,000 mined words), 0.8 TFLOP at 1,
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -130,6 +130,8 @@ def _mined(session: Session, nouns: Scorer) -> Counter[str]:
 class CountNouns:
     """Job: count the sentences that contain each noun phrase, into ``noun_counts``."""
 
+    unit: ClassVar[str] = "sentences"
+
     op: NounPhrases
     scorer: str
 
@@ -169,6 +171,8 @@ class TrainTagWords:
 
     ``model`` is the recipe's name of the model that embeds the words.
     """
+
+    unit: ClassVar[str] = ""
 
     clip: Clip
     tags: Tags

@@ -11,6 +11,7 @@ words of some 10^5 shards on disk.
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -110,6 +111,8 @@ def _store(session: Session, shares: Scorer, rows: pa.Table, n: int) -> None:
 class CountWords:
     """Job: count the words of one shard's sentences, repeats included, into ``word_counts``."""
 
+    unit: ClassVar[str] = "shards"
+
     scorer: str
 
     def __call__(self, item: WorkItem) -> list[Part]:
@@ -123,6 +126,8 @@ class CountWords:
 @dataclass(frozen=True)
 class ScoreEntropy:
     """Job: score the sentences of one shard by the probabilities at ``path``, into ``corpus_entropy``."""
+
+    unit: ClassVar[str] = "sentences"
 
     path: str
     folded: bool

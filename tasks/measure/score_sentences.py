@@ -48,6 +48,7 @@ class ScoreSentences(ScoringJob):
     """
 
     item_rows: ClassVar[int] = PIECE
+    unit: ClassVar[str] = "sentences"
 
     @property
     def stage(self) -> str:

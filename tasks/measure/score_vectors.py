@@ -28,6 +28,11 @@ class ScoreVectors:
 
     scorer: Bound
 
+    @property
+    def unit(self) -> str:
+        """What is scored, in the plural."""
+        return "pictures" if self.scorer.score.of == "image" else "sentences"
+
     def __call__(self, item: WorkItem) -> list[Part]:
         """Score the vectors of one item."""
         score = self.scorer.score

@@ -12,12 +12,12 @@ from pairmill.tasks.out.thumbnails import NONE, thumbnails
 LONGEST = 2000  # characters shown of one caption
 
 
-def write_strip(lake: Lake, recipe: Recipe, captions: list[dict[str, Any]], path: str) -> str:
+def write_strip(lake: Lake, recipe: Recipe, captions: list[dict[str, Any]], path: str, is_demo: bool = False) -> str:
     """Write ``captions``, rows of `catalog.ask.captioned.first_captions`, to the local file ``path``; return the path.
 
     The file makes no requests and embeds the images as JPEGs of some 6 KB each: share it only as you would share the
     images. Reads the shards that have the images. Raises SourceError when a source that the lake refers to cannot be
-    reached.
+    reached. ``is_demo`` marks every caption as one by the small shipped captioner.
     """
     captioner = recipe.captioners[0]
     pictures = thumbnails(lake, [(row["sha256"], row["shard"]) for row in captions])
@@ -25,6 +25,7 @@ def write_strip(lake: Lake, recipe: Recipe, captions: list[dict[str, Any]], path
         model=recipe.models[captioner.model],
         prompt=captioner.prompt,
         max_tokens=captioner.max_tokens,
+        is_demo=is_demo,
         statuses=dict(Counter(row["status"] for row in captions).most_common()),
         captions=[{**row, "text": row["text"][:LONGEST], **pictures.get(row["sha256"], NONE)} for row in captions],
     )

@@ -87,9 +87,10 @@ def _content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
     plan = report.plan_of(lake, dataset)
     recipe = plan.recipe
     scorers = [_scorer(row) for row in report.scorers(lake, dataset)]
-    n_clusters, sizes = report.cluster_sizes(lake, dataset, plan)
+    n_clusters, sizes = report.cluster_sizes(lake, dataset, plan) if recipe.balance.is_on else (0, [])
     return {
         "dataset": dataset,
+        "demo_weights": dataset.demo_weights(lake),
         "recipe": recipe,
         "recipe_yaml": _yaml(dataset.recipe),
         "totals": report.totals(lake, dataset),

@@ -79,6 +79,8 @@ def search(session: Session) -> None:
 class Search:
     """Job: search one range of sentence clusters for the images routed to it, into ``match_candidates``."""
 
+    unit: ClassVar[str] = "cluster ranges"
+
     candidates: int
     scorer: str
 
@@ -165,6 +167,7 @@ class ScoreSimilarity:
     """Job: compare image vectors of one shard with their alt texts, into ``image_similarity``; NULL without a text."""
 
     model: ClassVar[str] = IMAGE_EMBEDDING.model
+    unit: ClassVar[str] = "pictures"
 
     clip: Clip
     scorer: str

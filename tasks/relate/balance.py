@@ -10,6 +10,7 @@ less for survivors alone). Vectors are not written again, because nothing is sea
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pairmill.catalog.cut.cut import survivors
 from pairmill.catalog.pending.item import WorkItem
@@ -22,7 +23,7 @@ from pairmill.tasks.run.session import Session
 
 
 def cluster_survivors(session: Session) -> None:
-    """Update the centroids and clusters of balance.
+    """Update the centroids and clusters of balance, if the recipe caps them.
 
     New images are assigned before the cut that counts survivors. Clusters are among the cut's facts, which are then the
     same in every later cut of the run and are joined once.
@@ -30,6 +31,8 @@ def cluster_survivors(session: Session) -> None:
     calibrate(session, "image", Stage.CAPTION)
     calibrate(session, "sentence", Stage.CAPTION)
     settings = session.recipe.balance
+    if not settings.is_on:
+        return
     clustering = ClusterCount(SURVIVORS, settings.clusters, settings.per_cluster)
     found = frozen(session, clustering)
     if found is not None:
@@ -49,6 +52,8 @@ def _assign(session: Session, model: Trained) -> None:
 @dataclass(frozen=True)
 class AssignNearest:
     """Job: assign vectors of one shard to their nearest centroid, into ``clusters``."""
+
+    unit: ClassVar[str] = "pictures"
 
     nearest: Nearest
     scorer: str

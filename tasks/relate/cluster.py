@@ -199,6 +199,11 @@ class Index:
     nearest: Nearest
     scorer: str
 
+    @property
+    def unit(self) -> str:
+        """What is assigned, in the plural."""
+        return self.nearest.kind.unit
+
     def __call__(self, item: WorkItem) -> list[Part]:
         """Assign the vectors of one item."""
         rows, nearest = self.nearest(item)

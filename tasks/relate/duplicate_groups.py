@@ -10,6 +10,7 @@ largest size that fits such a machine.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +80,8 @@ def find_semantic(session: Session, family: DuplicateKind, cosine: float, max_gr
 @dataclass(frozen=True)
 class SemanticEdges:
     """Job: find edges in one cluster range of the index, between pairs in a common cluster, at least one end new."""
+
+    unit: ClassVar[str] = "cluster ranges"
 
     threshold: float
     max_group: int

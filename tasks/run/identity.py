@@ -1,7 +1,7 @@
 """Compute the scorers of a recipe: digests of op version, settings, model content and inputs behind each score."""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from pairmill.catalog.recipe.parts_of_texts import Captioner, Fuse
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms import demo_weights as demo_terms
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.catalog.terms.score import Score
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, SENTENCE_STRUCTURE
@@ -89,6 +90,14 @@ def _decode_settings(recipe: Recipe, score: Score) -> dict[str, Any]:
         return {}
     decode = decoder(recipe)
     return {"decode": decode.version, "side": decode.side, "mode": decode.mode}
+
+
+def demo_weights(recipe: Recipe, captioners: Sequence[Captioner], known: Sequence[Scorer]) -> tuple[str, ...]:
+    """Return which of the small shipped models a run uses: of ``captioners``, fusion and the scorers ``known``."""
+    specs = {recipe.models[each.model] for each in captioners}
+    if recipe.fuse is not None and known:
+        specs.add(recipe.models[recipe.fuse.model])
+    return demo_terms.demo_weights([*(scorer.model for scorer in known), *map(content_digest, sorted(specs))])
 
 
 def _op(recipe: Recipe, score: Score) -> Any:

@@ -1,5 +1,6 @@
 """Hold the state of one run (plan, placement, writer, progress); every step takes a session as its only argument."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,12 +17,8 @@ from pairmill.catalog.write.stream import commit_stream
 from pairmill.tasks.run.budget import Budget
 from pairmill.tasks.run.partition import Job, Output, Part, write_parts
 from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.progress import Progress, RowCount, ShowProgress, not_shown
 from pairmill.tasks.run.stage import JobStage
-
-
-def _no_progress(step: str, done: int, total: int) -> None:
-    """Ignore progress."""
-    return None
 
 
 def _waiting_not_shown(step: str, text: str) -> None:
@@ -37,31 +34,35 @@ class Session:
     seconds of work at most.
 
     Attributes:
-        progress: Called as ``progress(step, done, total)`` after each finished item, for the last one after all are
+        progress: Called at the start of each round and after each finished item, for the last one after all are
             committed.
         waiting: Called as ``waiting(step, text)`` when a step waits for a machine of a cluster, with '' when the wait
             ends.
         allow_addresses: Networks (CIDR) that a fetch may contact although they are not public.
         counts: Number of work items by step.
+        rows: Number of rows by step and by what a row is.
         waves: Number of waves of generated texts that were requested so far.
         notes: Messages that are shown when the run ends.
         told_once: The notes about what this run did, which an idle run does not repeat.
         budget: The cost of generated texts.
+        demo_weights: The small shipped models that the run uses.
     """
 
     writer: Writer
     plan: Plan
     placement: Placement
     sources: tuple[str, ...] = ()
-    progress: Callable[[str, int, int], None] = _no_progress
+    progress: ShowProgress = not_shown
     waiting: Callable[[str, str], None] = _waiting_not_shown
     commit_files: int = 200
     allow_addresses: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
+    rows: Counter[tuple[str, str]] = field(default_factory=Counter)
     waves: int = 0
     notes: list[str] = field(default_factory=list)
     told_once: set[str] = field(default_factory=set)
     budget: Budget = field(default_factory=Budget)
+    demo_weights: tuple[str, ...] = ()
     _unregistered: list[Scorer] = field(default_factory=list)
 
     @property
@@ -135,7 +136,9 @@ class Session:
         if items:
             output = self.begin(step)
             commit_stream(self.writer, self._run_with_progress(step, items, stage, output), self.commit_files)
-            self.progress(step, len(items), len(items))
+            rows = sum(len(item.keys) for item in items)
+            self.rows[step, stage.unit] += rows
+            self.progress(Progress(step, rows, rows, stage.unit, len(items), len(items)))
         return len(items)
 
     def compute(self, step: str, rows: int, run: Callable[[], Any], items: int = 1) -> bool:
@@ -159,12 +162,14 @@ class Session:
         self, step: str, items: Sequence[WorkItem], stage: JobStage, output: Output
     ) -> Iterator[list[Manifest]]:
         """Run the items; yield their priced manifests and report progress."""
-        self.progress(step, 0, len(items))
+        count = RowCount(items)
+        self.progress(Progress(step, 0, count.total, stage.unit, 0, len(items)))
         prices = self.placement.pool_of(stage.model).prices
         for done, manifests in enumerate(stage.run(items, output), 1):
             yield self.budget.priced(step, manifests, prices)
+            rows = count.add(manifests)
             if done < len(items):  # the last item is reported after the commit
-                self.progress(step, done, len(items))
+                self.progress(Progress(step, rows, count.total, stage.unit, done, len(items)))
 
     def _show_waiting(self, step: str, text: str) -> None:
         """Show the wait of ``step`` in the lease row, which other processes read, and to the run's own display."""

@@ -60,6 +60,11 @@ class JobStage:
         """The recipe's name of the job's model, '' without one."""
         return getattr(self._job, "model", "")
 
+    @property
+    def unit(self) -> str:
+        """What the job's rows are, in the plural; '' for a job that does not say it."""
+        return getattr(self._job, "unit", "")
+
     def __enter__(self) -> "JobStage":
         return self
 

@@ -175,6 +175,14 @@ def test_balance_has_a_cap_or_a_target_and_a_cap_where_it_is_told_neither(target
         assert Balance.model_validate_json(balance.model_dump_json()) == balance
 
 
+def test_a_recipe_may_have_no_cap_and_one_without_a_balance_section_keeps_its_own(small: Path) -> None:
+    plain, free = load(small), load(small, {"balance.cap": "none"})
+    assert (plain.balance.cap, plain.balance.is_on, free.balance.is_on) == (35, True, False)
+    assert free.record()["balance"]["cap"] == "none" and free.digest() != plain.digest()
+    assert Balance.model_validate(free.record()["balance"]) == free.balance
+    assert changed(free, {"balance.target": "9"}).balance.target == changed(free, {"balance.cap": "9"}).balance.cap == 9
+
+
 def test_a_target_replaces_the_cap_of_the_recipe_that_it_is_set_on(small: Path) -> None:
     capped = small.with_name("capped.yaml")
     capped.write_text(yaml.safe_dump(SMALL | {"balance": {"cap": 20}}))

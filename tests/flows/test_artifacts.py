@@ -12,12 +12,13 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, tempor
 
 from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, _Bar, _code, _plain
 from pairmill.flows.with_prefect.local_prefect import free_port
+from pairmill.tasks.run.progress import Progress
 
 
 def test_progress_that_the_server_does_not_take_is_a_warning(caplog: pytest.LogCaptureFixture):
     nobody = {PREFECT_API_URL: f"http://127.0.0.1:{free_port(0)}/api", PREFECT_CLIENT_MAX_RETRIES: 0}
     with temporary_settings(nobody), caplog.at_level(logging.WARNING):
-        ProgressArtifacts()("score images", 0, 3)
+        ProgressArtifacts()(Progress("score images", 0, 3, of_items=1))
     assert "score images: its progress could not be shown" in caplog.text
 
 
@@ -28,7 +29,7 @@ def test_what_a_step_waits_for_stands_beside_its_bar_until_it_goes_on(prefect_ap
     @flow
     def run() -> None:
         bars = ProgressArtifacts()
-        bars("captions", 0, 3)
+        bars(Progress("captions", 0, 3, of_items=1))
         for text in ("waiting for a node (1 being launched)", "waiting for a node (2 being launched)", ""):
             bars.waiting("captions", text)
             with get_client(sync_client=True) as client:
@@ -38,14 +39,14 @@ def test_what_a_step_waits_for_stands_beside_its_bar_until_it_goes_on(prefect_ap
 
     with temporary_settings({PREFECT_API_URL: prefect_api}):
         run()
-    name = "captions: 3 work items"
+    name = "captions: 3 pictures"
     assert said == [f"{name}; waiting for a node ({n} being launched)" for n in (1, 2)] + [name]
 
 
 def test_a_wait_that_the_server_does_not_take_is_a_warning(caplog: pytest.LogCaptureFixture):
     nobody = {PREFECT_API_URL: f"http://127.0.0.1:{free_port(0)}/api", PREFECT_CLIENT_MAX_RETRIES: 0}
     bars = ProgressArtifacts()
-    bars._bars["captions"] = _Bar(uuid4(), "captions: 3 work items", 0.0)
+    bars._bars["captions"] = _Bar(uuid4(), "captions: 3 pictures", 0.0)
     with temporary_settings(nobody), caplog.at_level(logging.WARNING):
         bars.waiting("captions", "waiting for a node")
         bars.waiting("captions", "")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.recipe.recipe import changed
+from pairmill.flows.command import completion
 from pairmill.flows.command.arguments import GROUPS, parser
 from pairmill.flows.command.cli import main
 from pairmill.flows.settings import RECIPES, load_recipe
@@ -74,19 +75,27 @@ def test_help_lists_each_command_in_one_group_and_shows_an_example_of_it(capsys)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "nearest"),
-    [(["rum", "demo"], "run"), (["exprot", "demo"], "export"), (["datasets", "--format", "cvs"], "csv")],
+    ("words", "offered"),
+    [
+        ("rec", {"recaption"}),
+        ("run --mo", {"--models", "--model"}),
+        ("run fo", {"folder"}),
+        ("run 30m --models d", {"demo"}),
+        ("datasets --format s", {"spreadsheet"}),
+        ("run 30m --source x", set()),
+        ("completion z", {"zsh"}),
+    ],
 )
-def test_a_misspelt_command_or_choice_is_told_with_the_nearest(capsys, arguments: list[str], nearest: str):
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 2
-    assert f"did you mean '{nearest}'?" in capsys.readouterr().err
+def test_a_shell_completes_commands_options_choices_and_recipes(capsys, words: str, offered: set[str]):
+    assert main(["completion", "bash"]) == 0
+    typed = ["pairmill", *words.split()]
+    ask = f'COMP_WORDS=({" ".join(typed)}); COMP_CWORD={len(typed) - 1}; _pairmill; echo "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", capsys.readouterr().out + ask], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == offered and not done.stderr
 
 
-def test_a_misspelt_reason_is_told_with_the_nearest(capsys, tmp_path: Path):
-    told = said(capsys, "replay", "--reason", "blocked_adress", "--lake", str(tmp_path / "lake"))
-    assert "did you mean 'blocked_address'?" in told and "out_of_memory" not in told
+def test_the_recipes_that_a_shell_completes_are_those_that_ship():
+    assert sorted(completion.RECIPES) == sorted(path.stem for path in RECIPES.glob("*.yaml"))
 
 
 def test_commands_that_read_import_what_they_show_alone(curated: Path, tmp_path: Path):
@@ -109,46 +118,8 @@ def test_status_of_a_dataset_loads_no_model(curated: Path):
     assert not imported("status", "--lake", str(curated)) & set(HEAVY)
 
 
-def test_an_unknown_recipe_is_told_with_the_nearest_name(capsys, tmp_path: Path):
-    assert "there is no recipe 'demoo'; did you mean 'demo'?" in said(capsys, "run", "demoo", "--lake", str(tmp_path))
-
-
-@pytest.mark.parametrize("command", ["run", "status"])
-@pytest.mark.parametrize("bad", ["balance.cap", "=3", ".=3"])
-def test_an_override_without_key_or_value_is_told_how_to_write_it(capsys, tmp_path: Path, command: str, bad: str):
-    told = said(capsys, command, "demo", "--lake", str(tmp_path / "lake"), "--set", bad)
-    assert f"--set {bad}: write it as dotted.key=value" in told
-
-
-@pytest.mark.parametrize("option", [("--set", "balance.cap=3"), ("--models", "demo")])
-@pytest.mark.parametrize("command", [("status",), ("fetch",), ("replay", "--reason", "bomb"), ("up",)])
-def test_a_setting_that_no_recipe_takes_is_refused_rather_than_forgotten(
-    capsys, tmp_path: Path, command: tuple[str, ...], option: tuple[str, str]
-):
-    told = said(capsys, *command, "--lake", str(tmp_path / "lake"), *option)
-    assert "--set and --models" in told and ("--once DEPLOYMENT" in told or "name it" in told)
-    assert not (tmp_path / "lake").exists()
-
-
 def test_sources_of_a_server_that_stays_are_refused_rather_than_forgotten(capsys, tmp_path: Path):
     assert "add --once DEPLOYMENT" in said(capsys, "up", "--source", page(tmp_path / "pages"))
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("balance.capp=3", "did you mean 'cap'?"),
-        ("balance.cap=many", "'balance.cap'"),
-        ("images.short_side.keep=leas(width) > 3", "rule 'short_side'"),
-        ("images.short_side.keep=widht > 3", "no scorer computes 'widht'; did you mean 'width'?"),
-        ("images.nothing.keep=width > 3", "there is no 'nothing'"),
-    ],
-)
-def test_a_bad_override_is_told_with_its_place_and_the_remedy(capsys, tmp_path: Path, override: str, message: str):
-    source = page(tmp_path / "source")
-    lake = tmp_path / "lake"
-    assert message in said(capsys, "run", "demo", "--source", source, "--lake", str(lake), "--set", override)
-    assert not lake.exists()
 
 
 @pytest.mark.parametrize(
@@ -161,50 +132,6 @@ def test_a_missing_model_is_told_before_a_lake_is_made(capsys, tmp_path: Path, o
     arguments = ("--source", page(tmp_path / "source"), "--lake", str(tmp_path / "lake"), *chosen)
     assert "nowhere/here" in said(capsys, "run", "demo", *arguments)
     assert not (tmp_path / "lake").exists()
-
-
-def test_a_word_that_stands_twice_in_a_file_of_tags_is_told(capsys, tmp_path: Path):
-    (tmp_path / "words.txt").write_text("cat\ndog\ncat\n")
-    words = f"tags.vocabulary={tmp_path}/words.txt"
-    told = said(capsys, "run", "demo", "--lake", str(tmp_path / "lake"), "--set", words)
-    assert "words.txt' holds cat more than once" in told
-
-
-@pytest.mark.parametrize(("uri", "message"), [("empty", "is empty"), ("missing", "there is no such file or folder")])
-def test_a_source_without_documents_is_told_before_a_lake_is_made(
-    capsys, tmp_path: Path, settings: dict[str, str], uri: str, message: str
-):
-    (tmp_path / "empty").mkdir()
-    models = [f"--set={key}={value}" for key, value in settings.items()]
-    arguments = ("--source", str(tmp_path / uri), "--lake", str(tmp_path / "lake"), *models)
-    assert message in said(capsys, "run", "demo", *arguments)
-    assert not (tmp_path / "lake").exists()
-
-
-def test_a_recipe_without_a_source_asks_for_one(capsys, tmp_path: Path):
-    told = said(capsys, "run", "15m", "--lake", str(tmp_path / "lake"), "--models", "demo")
-    assert "recipe '15m' names no source; give one: --source" in told
-
-
-@pytest.mark.parametrize("command", [["sql", "SELECT 1"], ["datasets"], ["status"], ["why", "x"],
-                                     ["export", "demo", "--to", "out"]])  # fmt: skip
-def test_reading_where_no_lake_is_says_so_and_makes_none(capsys, tmp_path: Path, command: list[str]):
-    lake = tmp_path / "lake"
-    assert "there is no lake at" in said(capsys, *command, "--lake", str(lake))
-    assert not lake.exists()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [[], ["curate"], ["run"], ["run", "demo", "--workers", "-1"], ["run", "demo", "--workers", "two"],
-     ["run", "demo", "--gpus-per-worker", "1"], ["run", "demo", "--models", "big"], ["sql"],
-     ["sql", "SELECT 1", "--format", "xml"], ["export", "demo"]],
-)  # fmt: skip
-def test_what_the_parser_does_not_understand_is_a_usage_error(capsys, arguments: list[str]):
-    with pytest.raises(SystemExit) as ended:
-        parser().parse_args(arguments)
-    assert ended.value.code == 2
-    assert "usage: pairmill" in capsys.readouterr().err
 
 
 def test_the_lake_is_the_option_then_the_environment_then_the_folder_lake(monkeypatch: pytest.MonkeyPatch):
@@ -230,13 +157,8 @@ def test_a_dry_run_counts_the_pending_work_and_makes_no_lake(capsys, tmp_path: P
     lake, source = tmp_path / "lake", page(tmp_path / "pages")
     assert main(["run", "demo", "--dry-run", "--source", source, "--lake", str(lake), *models]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.split()[:1] == ["ingest"])
-    assert line.split()[1:3] == ["1", "1"]
+    assert line.split()[1:3] == ["1", "file"]
     assert not lake.exists()
-
-
-def test_a_fetch_without_a_recipe_is_told_that_it_loads_no_model(capsys, tmp_path: Path):
-    told = said(capsys, "fetch", "--retry-failed", "--models", "demo", "--lake", str(tmp_path / "lake"))
-    assert "a fetch loads no model, so leave --models out" in told
 
 
 def test_what_is_set_by_hand_wins_over_the_demo_models_and_their_settings():

@@ -156,16 +156,6 @@ def test_why_tells_what_is_in_quarantine(capsys, lake: str):
     assert "truncated at 'ingest': jpeg: Premature end" in asked(capsys, "why", "broken.jpg", "--lake", lake)
 
 
-def test_why_of_something_unknown_says_what_it_can_be_asked(capsys, lake: str):
-    assert main(["why", "nothing of the kind", "--lake", lake]) == 1
-    assert "knows no 'nothing of the kind'" in capsys.readouterr().err
-
-
-def test_why_for_a_dataset_that_is_not_there_says_so(capsys, lake: str):
-    assert main(["why", "5.jpg", "--dataset", "smal", "--lake", lake]) == 1
-    assert "did you mean 'small'?" in capsys.readouterr().err
-
-
 def test_status_tells_runs_and_holdings_without_a_recipe(capsys, tmp_path: Path):
     with create_or_open(tmp_path / "lake"):
         pass
@@ -276,12 +266,6 @@ def test_sql_that_is_allowed_files_writes_an_export_and_leaves_the_lakes_tables(
     assert len(to.read_text().splitlines()) == N + 1
     assert main(["sql", "DELETE FROM images", "--allow-files", "--lake", lake]) == 1
     assert first(lake, "SELECT count(*) FROM images") == N
-
-
-def test_sql_that_would_change_the_lake_is_not_sent_to_an_option_that_does_not_help(capsys, lake: str):
-    assert main(["sql", "DELETE FROM images", "--lake", lake]) == 1
-    told = capsys.readouterr().err
-    assert "no option lets SQL change it" in told and "--allow-files" not in told
 
 
 LONG = "SELECT range, 'a sentence of some length' FROM range(100000)"

@@ -1,15 +1,18 @@
 """The small models that ship stand in for a recipe's own; what they cannot judge is left out, and the run says so."""
 
 import importlib.util
+import shutil
+from pathlib import Path
 
 import pytest
 
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe, load
+from pairmill.catalog.terms.demo_weights import DEMO_WEIGHTS
 from pairmill.catalog.terms.scores import SENTENCE_STRUCTURE
 from pairmill.flows.command.pairmill_demo import WITHOUT_PARSER
 from pairmill.flows.command.pairmill_run import overrides
-from pairmill.flows.demo_models import DEMO_MODELS, dropped_rule_notes, with_demo_models
+from pairmill.flows.demo_models import DEMO_MODELS, demo_note, dropped_rule_notes, with_demo_models
 from pairmill.flows.settings import RECIPES, load_recipe, notes_on
 from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.model_digest import ModelError
@@ -35,8 +38,8 @@ def test_a_rule_on_a_language_model_is_left_out_and_the_run_says_so():
     small = with_demo_models(asked, demo)
     assert {rule.name: rule.keep for rule in small.sentences} == {k: RULES[k] for k in RULES if k != "band"}
     assert small.images == [rule for rule in asked.images if rule.name != "pair_similarity"]
-    of_pairs, note = dropped_rule_notes(asked, small)
-    assert "'band' is left out" in note and "'pair_similarity' is left out" in of_pairs
+    (note,) = dropped_rule_notes(asked, small)
+    assert "the rules 'pair_similarity' and 'band' are left out" in note
     assert dropped_rule_notes(asked, asked) == []
 
 
@@ -53,12 +56,24 @@ def test_a_rule_on_generated_texts_that_finds_its_own_number_or_reads_their_stat
     assert with_demo_models(asked, recipe_with("demo", OF_THE_DEMO)).images == asked.images
 
 
+def test_the_shipped_models_are_known_by_their_weights_wherever_they_lie(tmp_path: Path):
+    recipe = load_recipe("demo")
+    plan, known = identity.plan(recipe)
+    names = ("captioner", "clip", "fuser", "language model")
+    assert identity.demo_weights(plan.recipe, recipe.captioners, known) == names
+    assert set(names) == set(DEMO_WEIGHTS.values())
+    shutil.copytree(recipe.models["captioner"].removeprefix("hf:"), tmp_path / "mine")
+    moved = load_recipe("demo", {"models.captioner": f"hf:{tmp_path / 'mine'}"})
+    assert identity.demo_weights(moved, moved.captioners, []) == ("captioner",)
+    assert "captioner, clip" in demo_note(("captioner", "clip")) and not demo_note(())
+
+
 def test_what_is_set_by_hand_is_nobodys_swap():
     by_hand = {"sentences": "[{name: band, keep: perplexity >= 7}]"}
     recipe = load_recipe("30m", by_hand, "demo")
     assert recipe.sentences[0].keep == "perplexity >= 7"
     (note,) = notes_on(recipe, "30m", by_hand, "demo")
-    assert "'pair_similarity' is left out" in note
+    assert "the rule 'pair_similarity' is left out" in note
     assert notes_on(recipe, "30m", {}, "recipe") == []
 
 

@@ -86,7 +86,7 @@ def test_what_is_no_size_is_refused_in_a_line_that_says_how_to_write_it(capsys, 
     with pytest.raises(SystemExit) as ended:
         parser().parse_args(["run", "demo", "--model", text])
     assert ended.value.code == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("pairmill run: error: argument --model: ")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("pairmill run: argument --model: ")
 
 
 def test_a_card_and_a_half_is_refused_in_prefect_by_the_same_words():

@@ -92,6 +92,8 @@ def test_every_distinct_picture_is_captioned_shown_and_handed_out(photos: Path, 
     strip = next(line for line in told.splitlines() if line.startswith("strip")).split()[1]
     page = Path(strip).read_text()
     assert page.count("<article>") == N + 1 and page.count("data:image/jpeg") >= N
+    assert told.startswith("demo: this run uses the small models that ship (captioner).") and "jpg  demo " in told
+    assert "by the demo's weights" in told and page.count('<span class="bad">demo</span>') == N + 1
     assert rows(lake, "SELECT stage, item FROM quarantine WHERE stage = 'caption'")
     assert rows(lake, "SELECT count(*) FROM partitions WHERE \"table\" IN ('image_quality', 'image_embedding')") == [
         (0,)
@@ -257,16 +259,6 @@ def test_parquet_has_a_row_a_caption_without_bytes_and_another_folder(
     assert table["url"].to_pylist() != [None] * table.num_rows and "bytes" not in table.column_names
     assert main([*command, "--format", "webdataset"]) == 1
     assert "does not hold these captions as webdataset" in capsys.readouterr().err
-
-
-def test_a_recaption_without_pictures_or_captioner_is_told_before_a_lake_is_made(tmp_path: Path, capsys):
-    lake = tmp_path / "lake"
-    assert main(["recaption", "demo", "--lake", str(lake)]) == 1
-    assert "there is no lake at" in capsys.readouterr().err
-    without = ["--set", "captioners=[]", "--set", "fuse=null", "--set", "images=[]"]
-    assert main(["recaption", "demo", "--source", str(tmp_path), "--lake", str(lake), *without]) == 1
-    assert "has no captioner" in capsys.readouterr().err
-    assert not lake.exists()
 
 
 def test_figures_are_those_of_the_committed_captions_over_the_time_they_took():

@@ -100,12 +100,6 @@ def test_a_lake_that_is_not_there_is_not_made(command: tuple[str, ...], tmp_path
     assert "there is no lake" in capsys.readouterr().err and not (tmp_path / "lake").exists()
 
 
-def test_a_reason_that_is_none_is_refused(tmp_path: Path, capsys):
-    (tmp_path / "lake").mkdir()
-    assert main(["replay", "--reason", "posion", "--lake", str(tmp_path / "lake")]) == 1
-    assert "'posion' is not a quarantine reason; did you mean 'poison'?" in capsys.readouterr().err
-
-
 def test_an_allowed_network_has_its_blocked_addresses_fetched(
     tell: Tell, server: Web, source: str, settings: dict[str, str], tmp_path: Path
 ):

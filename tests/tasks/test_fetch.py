@@ -17,6 +17,7 @@ from pairmill.flows.run_start import session
 from pairmill.flows.settings import Compute, load_recipe
 from pairmill.tasks.collect.fetch import fetch, fetch_again
 from pairmill.tasks.collect.ingest import ingest
+from pairmill.tasks.run.progress import Progress
 from pairmill.tasks.run.session import Session
 from tests.worlds.shared import new_lake
 from tests.worlds.web import Handler, Web, photograph, picture, redirect, status, web
@@ -176,8 +177,8 @@ def test_a_fetch_that_is_killed_asks_again_only_for_the_portions_in_work(
     class Killed(Exception):
         pass
 
-    def die(step: str, done: int, total: int) -> None:
-        if step == "fetch" and done == 5:
+    def die(at: Progress) -> None:
+        if at.step == "fetch" and at.items == 5:
             raise Killed
 
     with pytest.raises(Killed), run(tmp_path / "lake", source) as held:

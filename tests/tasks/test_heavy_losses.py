@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from pairmill.catalog.ask.datasets import find
+from pairmill.catalog.ask.datasets import find, funnel
 from pairmill.catalog.ask.heavy_losses import heavy_losses
+from pairmill.catalog.cut import wanted
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.lake.opening import create_or_open
 from tests.worlds.published import IMAGE_RULES, plan_of, published
@@ -18,7 +19,7 @@ def notes(lake: Path, cap: int) -> list[str]:
 def test_a_cap_that_takes_most_pictures_is_told_with_the_cap_that_keeps_all(tmp_path: Path):
     published(tmp_path / "lake", pictures=13, clusters=1, cap=3, caption="", tags=())
     assert notes(tmp_path / "lake", 3) == [
-        "1 cluster, cap 3: 9 of 12 pictures fall to balance. Keep all with --set balance.cap=12, or use the recipe "
+        "1 cluster, cap 3: 9 of 12 pictures fall to balance. Keep all with --set balance.cap=none, or use the recipe "
         "folder."
     ]
 
@@ -28,17 +29,28 @@ def test_a_cap_that_takes_few_pictures_is_not_told(tmp_path: Path):
     assert notes(tmp_path / "lake", 9) == []
 
 
+def test_without_a_cap_every_picture_that_passes_is_kept_and_its_texts_are_wanted(tmp_path: Path):
+    found = published(tmp_path / "lake", pictures=13, clusters=1, cap="none", caption="", tags=())
+    assert found.n_pairs == 12
+    plan, _ = plan_of("none", IMAGE_RULES, False, False)
+    with create_or_open(tmp_path / "lake") as opened:
+        assert "balance" not in {step.rule for step in funnel(opened, find(opened, "small"))}
+        assert wanted.select_wave(opened, plan, cut(opened, plan), 1) == 0
+        opened.execute("UPDATE cut_capped SET state = NULL")
+        assert wanted.select_wave(opened, plan, 0, 1) == 12
+
+
 def test_pictures_alone_are_told_what_they_lack(tmp_path: Path):
     published(tmp_path / "lake", pictures=5, sentences=(), similarity=None, alt_text="", caption="", tags=())
     assert notes(tmp_path / "lake", 3) == [
         "no sentences in these sources: nothing can be associated with the 5 pictures. Add pages or captions, or "
-        "describe the pictures with `pairmill recaption`."
+        f"describe the pictures: pairmill recaption --lake {tmp_path / 'lake'} --to captions"
     ]
 
 
 def test_captions_that_all_fall_to_one_rule_are_told_with_that_rule(tmp_path: Path):
     published(tmp_path / "lake", pictures=5, sentences=("fox",), similarity=None, alt_text="", caption="", tags=())
     assert notes(tmp_path / "lake", 3) == [
-        "none of 1 different sentences is left: 1 by 'length'. Change sentences.length.keep, or describe the pictures "
-        "with `pairmill recaption`."
+        "none of 1 different sentences is left: 1 by 'length'. Change sentences.length.keep, or describe the pictures: "
+        f"pairmill recaption --lake {tmp_path / 'lake'} --to captions"
     ]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pairmill.catalog.ask.idle_rules import idle_rules
+from pairmill.catalog.ask import idle_rules as ask
 from pairmill.catalog.lake.opening import create_or_open
 from tests.worlds.published import plan_of, published
 
@@ -24,10 +24,12 @@ def lake(tmp_path_factory) -> Path:
     return folder
 
 
-def test_rules_that_drop_nothing_or_nearly_all_are_told_with_quantiles(lake: Path):
+def test_rules_that_drop_nothing_or_nearly_all_are_told_with_quantiles(lake: Path, monkeypatch: pytest.MonkeyPatch):
     plan, _ = plan_of(3, RULES, False, False)
     with create_or_open(lake, read_only=True) as opened:
-        found = {each.rule: each for each in idle_rules(opened, plan, "small", 1, 10**9)}
+        assert [each.rule for each in ask.idle_rules(opened, plan, "small", 1, 10**9)] == ["all"]
+        monkeypatch.setattr(ask, "LEAST_KEPT", 100)
+        found = {each.rule: each for each in ask.idle_rules(opened, plan, "small", 1, 10**9)}
     assert found.keys() == {"none", "all", "length"}
     assert (found["none"].n_dropped, found["none"].n_in) == (0, 117)
     low, median, high = (found["all"].values["width"][n] for n in (0, 2, 4))
@@ -58,6 +60,6 @@ def test_a_rule_that_takes_all_of_a_few_is_told_and_a_share_of_them_is_not(tmp_p
     published(tmp_path / "lake", pictures=3, image_rules=rules, caption="", tags=())
     plan, _ = plan_of(3, rules, False, False)
     with create_or_open(tmp_path / "lake", read_only=True) as opened:
-        found = idle_rules(opened, plan, "small", 1, 10**9)
+        found = ask.idle_rules(opened, plan, "small", 1, 10**9)
     assert [each.rule for each in found] == ["all"]
     assert told in str(found[0])

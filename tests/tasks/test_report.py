@@ -14,9 +14,13 @@ from PIL import Image
 from pairmill.catalog.ask.datasets import find
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.recipe import validated
+from pairmill.catalog.terms.demo_weights import DEMO_WEIGHTS
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import text_id
-from pairmill.flows.outcome import written_report
+from pairmill.flows.command.cli import main
+from pairmill.flows.command.outcome_text import print_outcome
+from pairmill.flows.command.terminal import console
+from pairmill.flows.outcome import outcome_in, written_report
 from pairmill.tasks.out.html_report import PAIRS_SHOWN, is_report_of, write_report
 from pairmill.tasks.out.thumbnails import SIDE, thumbnail
 from tests.worlds.published import picture, published
@@ -141,6 +145,26 @@ def test_a_thumbnail_is_a_small_jpeg_and_none_for_what_does_not_decode():
     with Image.open(io.BytesIO(data)) as image:
         assert (image.format, max(image.size)) == ("JPEG", SIDE)
     assert thumbnail(b"<html>") == ""
+
+
+def test_what_the_shipped_small_models_made_is_marked_as_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    published(tmp_path / "lake", pictures=5)
+    listed = ["datasets", "--lake", str(tmp_path / "lake"), "--format", "csv"]
+    plain = reported(tmp_path)
+    assert main(listed) == 0 and ",demo," not in capsys.readouterr().out
+    assert not plain.find_class("demo") and "caption · demo" not in text(plain)
+    with create_or_open(tmp_path / "lake") as lake:
+        for digest, name in DEMO_WEIGHTS.items():
+            made = {"captioner": "captions", "clip": "image_embedding"}.get(name, "")
+            lake.execute("UPDATE scorers SET model = ? WHERE name = ?", (digest, made))
+        found = outcome_in(lake, "small")
+    print_outcome(console(), found, [])
+    said = capsys.readouterr().out
+    assert "pairs (published), recall of the retrieval 0.900, by the demo's weights" in said
+    assert "caption   demo A coloured field." in said and main(listed) == 0
+    assert ",demo," in capsys.readouterr().out
+    marked = reported(tmp_path)
+    assert "(captioner, clip)" in text(marked.find_class("demo")[0]) and "caption · demo" in text(marked)
 
 
 def test_texts_of_the_web_stay_texts(tmp_path: Path):

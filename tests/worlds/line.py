@@ -17,10 +17,10 @@ from pairmill.flows.curate import curate_steps
 from pairmill.flows.run_start import session
 from pairmill.flows.settings import Compute, load_recipe
 from pairmill.tasks.run.placement import SmallRounds
+from pairmill.tasks.run.progress import Progress, ShowProgress, not_shown
 from tests.worlds.generated import pages, small_settings
 from tests.worlds.shared import made_once, new_lake
 
-Progress = Callable[[str, int, int], None]
 SCORES = {
     "image_quality": "sha256",
     "image_hash": "sha256",
@@ -37,17 +37,12 @@ SCORES = {
 }
 
 
-def silent(step: str, done: int, total: int) -> None:
-    """Ignore progress."""
-    return None
-
-
 def curate(
     lake: Path | str,
     *sources: Path | str,
     recipe: str = "demo",
     settings: dict[str, str] | None = None,
-    progress: Progress = silent,
+    progress: ShowProgress = not_shown,
     workers: int = 2,
     ray_address: str = "",
     small_rounds: SmallRounds = "auto",
@@ -115,7 +110,7 @@ def stopped(lake: Path, pages: Path, step: str, settings: dict[str, str]) -> Non
     raise AssertionError(f"{step} came to its end")
 
 
-def ending_in(victim: str, end: Callable[[], None]) -> Progress:
+def ending_in(victim: str, end: Callable[[], None]) -> ShowProgress:
     """Return a progress callback that calls ``end`` after the second commit of a step.
 
     STEP@2:1 means after the first commit of the second time that the step has work.
@@ -124,11 +119,11 @@ def ending_in(victim: str, end: Callable[[], None]) -> Progress:
     time, last = (int(part) for part in when.split(":")) if when else (1, 2)
     begun = 0
 
-    def progress(step: str, done: int, total: int) -> None:
+    def progress(at: Progress) -> None:
         nonlocal begun
-        begun += step == name and done == 0
-        if step == name and begun == time and done == last:
-            assert when or total > 2, f"{step} has {total} items"
+        begun += at.step == name and at.is_begin
+        if at.step == name and begun == time and at.items == last:
+            assert when or at.of_items > 2, f"{name} has {at.of_items} items"
             end()
 
     return progress

@@ -48,7 +48,7 @@ def published(
     caption: str = "A coloured field.",
     tags: tuple[str, ...] = ("field",),
     clusters: int = 2,
-    cap: int = 3,
+    cap: int | str = 3,
     image_rules: tuple[dict[str, str], ...] = IMAGE_RULES,
     faults: tuple[tuple[str, str, str], ...] = (("broken.jpg", "truncated", "jpeg: Premature end"),),
 ) -> Published:
@@ -98,7 +98,7 @@ def insert_fused(lake: Lake, plan: Plan, **columns: list) -> list[str]:
     return keys["sha256"]
 
 
-def plan_of(cap: int, rules: tuple[dict[str, str], ...], captions: bool, tags: bool) -> tuple[Plan, list[Scorer]]:
+def plan_of(cap: int | str, rules: tuple[dict[str, str], ...], captions: bool, tags: bool) -> tuple[Plan, list[Scorer]]:
     """Compile the recipe's plan with its scorers."""
     content = {
         "name": "small",

@@ -11,6 +11,7 @@ from pairmill.flows.recaption import recaption_session, recaption_steps
 from pairmill.flows.settings import Compute, load_recipe
 from pairmill.tasks.generate import caption_all
 from pairmill.tasks.out import export
+from pairmill.tasks.run.progress import Progress
 from tests.worlds.shared import new_lake
 
 FIRST = 8  # of 40 images: a few first captions, many others
@@ -21,8 +22,8 @@ def main(lake: str, source: str, victim: str, last: int, to: str = "") -> None:
     """Run the recaption."""
     caption_all.FIRST, caption_all.FIRST_ITEM, export.TAR_ROWS = FIRST, 4, TAR_ROWS
 
-    def progress(step: str, done: int, total: int) -> None:
-        if step == victim and done == last:
+    def progress(at: Progress) -> None:
+        if at.step == victim and last == (at.items if at.of_items else at.done):
             os.kill(os.getpid(), signal.SIGKILL)
 
     with recaption_session(load_recipe("demo"), [source], str(new_lake(lake)), Compute(workers=2)) as session:  # pyright: ignore[reportCallIssue]

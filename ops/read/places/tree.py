@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -252,6 +253,18 @@ def one_by_one(read: Callable[[str, int], bytes | Fault], paths: list[str], most
     return found
 
 
+def _nearest(path: Path) -> str:
+    """Return the remedy for a path that is missing: the nearest name beside it, else the path to check."""
+    try:
+        names = sorted(os.listdir(path.parent))
+    except OSError:
+        names = []
+    near = get_close_matches(path.name, names, n=1)
+    if near:
+        return f"did you mean '{path.with_name(near[0])}'?"
+    return "check the path" if path.is_absolute() else f"check the path ({path.absolute()})"
+
+
 def local_tree(uri: str) -> LocalTree:
     """Build the tree of a local folder or file (a path or ``file://`` URI). Raises SourceError if there is none."""
     if not uri.removeprefix("file://").strip():
@@ -262,6 +275,6 @@ def local_tree(uri: str) -> LocalTree:
     except (OSError, RuntimeError) as error:  # a name too long for the system, the home of an unknown user
         raise SourceError(f"source '{uri[:200]}': {error}; check the path") from None
     if not there:
-        raise SourceError(f"source '{uri}': there is no such file or folder; check the path ({path.absolute()})")
+        raise SourceError(f"source '{uri}': there is no such file or folder; {_nearest(path)}")
     path = path.resolve()
     return LocalTree(str(path)) if path.is_dir() else LocalTree(str(path.parent), only=path.name)

@@ -113,7 +113,7 @@ def test_an_object_too_large_or_gone_since_the_listing_is_a_fault(tmp_path, buck
     ("uri", "message"),
     [
         ("s3://no-such-bucket/x", "no such bucket or prefix"),
-        ("s3://corpus/nothing", "is empty; give a folder or prefix"),
+        ("s3://corpus/nothing", "is empty; give a folder, a file or a prefix"),
     ],
 )
 def test_a_bucket_or_prefix_that_is_not_there_says_so(bucket, uri, message):

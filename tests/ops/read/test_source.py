@@ -174,8 +174,19 @@ def test_a_file_too_large_for_a_worker_is_refused_unread(tmp_path):
     ("make", "message"),
     [
         (lambda folder: str(folder / "gone"), "there is no such file or folder; check the path"),
-        (lambda folder: str(folder), "is empty; give a folder or prefix that holds documents"),
-        (lambda folder: str(write(folder, {"a.css": ""})), "none of its 1 files is a document; known are warc"),
+        (lambda folder: str(folder), "is empty; give a folder, a file or a prefix that holds pages"),
+        (lambda folder: str(write(folder, {"a.css": ""})), r"'a.css' is nothing that is read; give pages \(.html\)"),
+        (
+            lambda folder: str(write(folder, {"a.css": "", "b": ""})),
+            r"none of its 2 files \(a.css, …\) is anyth",
+        ),
+        (
+            lambda folder: str(write(folder, {"a.csv": "link,text\na,b\n"})),
+            "'a.csv' cannot be read; its columns are link, text",
+        ),
+        (lambda folder: "s3//bucket/x", "did you mean s3://bucket/x"),
+        (lambda folder: "https:/host/x.csv", "did you mean https://host/x.csv"),
+        (lambda folder: str(write(folder, {"pages/a.html": "a"}) / "pagse"), "did you mean '.*/pages'"),
         (lambda folder: "gopher://x", "'gopher://' is not read; give a local path, s3://bucket/prefix"),
         (lambda folder: "", "an empty name; give a folder or a file"),
         (lambda folder: "~nobody-here/x", "check the path"),

@@ -1,0 +1,20 @@
+"""List the content digests of the small shipped models, which mark what they make wherever their files lie.
+
+They know the drawn pictures and the sentences of the demo world alone: of other data they show the mechanics, not
+quality. A retrained model adds its digest; an old digest stays, for the lakes that have it.
+"""
+
+from collections.abc import Iterable
+
+DEMO_WEIGHTS = {
+    "9c41b889bd9611a58228e29844044a74": "clip",
+    "04f685f4d86772fe8c7872b7941d5013": "captioner",
+    "805c0b54da629ab4730b8a8ebe819b57": "fuser",
+    "d21d36d20d5d9bca35583b3dfdbd35a9": "language model",
+}
+MARK = "the demo's weights"
+
+
+def demo_weights(digests: Iterable[str]) -> tuple[str, ...]:
+    """Return which of the small shipped models are among these model digests, sorted."""
+    return tuple(sorted({DEMO_WEIGHTS[digest] for digest in digests if digest in DEMO_WEIGHTS}))

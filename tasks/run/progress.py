@@ -1,0 +1,68 @@
+"""Define the progress of a step, in rows that people count: pictures, sentences, files, addresses."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.write.commit import Manifest
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of one round of a step.
+
+    Attributes:
+        step: The step's name.
+        done: Finished rows.
+        total: All rows of the round.
+        unit: What a row is, in the plural; '' for a step whose rows mean nothing to people.
+        items: Finished work items. A run commits whole items.
+        of_items: All work items of the round.
+    """
+
+    step: str
+    done: int
+    total: int
+    unit: str = "pictures"
+    items: int = 0
+    of_items: int = 0
+
+    @property
+    def is_begin(self) -> bool:
+        """Whether nothing is finished yet."""
+        return not (self.done or self.items)
+
+    @property
+    def is_end(self) -> bool:
+        """Whether all is finished and committed."""
+        return (self.done, self.items) == (self.total, self.of_items)
+
+
+ShowProgress = Callable[[Progress], None]
+
+
+def not_shown(progress: Progress) -> None:
+    """Ignore progress."""
+    return None
+
+
+class RowCount:
+    """Count the finished rows of a round by the shards of its manifests.
+
+    A shard's items finish in any order. If a shard has several items, the count may be off by the difference of their
+    sizes until all of them are finished.
+    """
+
+    def __init__(self, items: Sequence[WorkItem]) -> None:
+        self.total, self.done = sum(len(item.keys) for item in items), 0
+        self._sizes: dict[str, list[int]] = defaultdict(list)
+        for item in items:
+            for part in item.by_shard:
+                self._sizes[part.shard].append(len(part.keys))
+
+    def add(self, manifests: Iterable[Manifest]) -> int:
+        """Add the rows of one finished item; return all finished rows."""
+        for shard in {manifest.shard for manifest in manifests}:
+            self.done += self._sizes[shard].pop() if self._sizes[shard] else 0
+        return self.done
