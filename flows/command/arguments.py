@@ -115,8 +115,7 @@ def _recaption(commands: Any) -> None:
     _recipe_options(command)
     command.add_argument("--to", default="", metavar="URI",
                          help="also export the captions, to a folder or s3://bucket/prefix")  # fmt: skip
-    command.add_argument("--format", choices=("webdataset", "parquet"), default="webdataset",
-                         help="webdataset: tars of picture, .txt and .json; parquet: texts alone")  # fmt: skip
+    _format_option(command)
     command.add_argument("--retry", default="", metavar="REASON",
                          help="retry the pictures quarantined for this reason")  # fmt: skip
     command.add_argument("--approve-first", action="store_true",
@@ -226,7 +225,7 @@ def _readers(commands: Any) -> None:
     export = _command(commands, "export", "pairmill_read:write_export", "export a dataset as tars or Parquet")
     export.add_argument("dataset", metavar="NAME[@V]")
     export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
-    export.add_argument("--format", choices=("webdataset", "parquet"), default="webdataset")
+    _format_option(export)
     export.add_argument(
         "--captions", choices=("chosen", "all"), default="chosen", help="all: a column with every captioner's text"
     )
@@ -243,6 +242,13 @@ def _command(commands: Any, name: str, function: str, text: str) -> argparse.Arg
     command = commands.add_parser(name, description=about, epilog=f"example: {EXAMPLES[name]}", allow_abbrev=False)
     command.set_defaults(command=function, interrupted="stopped.", lasts=name not in READERS)
     return command
+
+
+def _format_option(command: argparse.ArgumentParser) -> None:
+    """Add the ``--format`` of an export."""
+    command.add_argument("--format", choices=("webdataset", "parquet", "texts"), default="webdataset",
+                         help="webdataset: tars of .jpg, .txt and .json; parquet: tables with the pictures; "
+                         "texts: the same without; default: webdataset")  # fmt: skip
 
 
 def _lake_option(command: argparse.ArgumentParser) -> None:

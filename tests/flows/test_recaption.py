@@ -85,7 +85,7 @@ def test_every_distinct_picture_is_captioned_shown_and_handed_out(photos: Path, 
         assert (about["sha256"], about["caption"], about["status"]) == (sha, good[sha], "ok")
         assert about["prompt"] == "Describe the picture." and about["n_tokens"] > 0
         assert about["occurrences"] == (2 if originals[sample["jpg"]] == "0000.jpg" else 1)
-    manifest = json.loads((out / "manifest.json").read_text())
+    manifest = json.loads((out / ".manifest.json").read_text())
     assert sum(manifest["left_out"].values()) == len(left) and manifest["rows"] == len(good)
     for status in set(left):
         assert f"{left.count(status)} {status}" in told
@@ -165,7 +165,7 @@ def test_what_a_later_run_adds_goes_into_further_files(captioned: Path, tmp_path
     assert sorted(path.name for path in out.glob("*.tar")) == ["captions-000000.tar", "captions-000001.tar"]
     assert (out / "captions-000000.tar").read_bytes() == first["captions-000000.tar"]
     assert (out / "captions-000000.tar").stat().st_mtime_ns == stamp
-    manifest = json.loads((out / "manifest.json").read_text())
+    manifest = json.loads((out / ".manifest.json").read_text())
     ok = [sha for sha, _, status in rows(captioned, SAID) if status == "ok"]
     assert sorted(samples(out)) == ok and manifest["rows"] == len(ok) == sum(f["rows"] for f in manifest["files"])
 
@@ -177,7 +177,7 @@ def test_a_killed_export_goes_on_in_its_folder(
     whole, out = tmp_path / "whole", tmp_path / "out"
     tell("recaption", *DEMO, "--lake", str(captioned), "--to", str(whole))
     killed(captioned, photos, "export captions", 2 * TAR_ROWS, str(out))
-    assert not (out / "manifest.json").exists() and len(list(out.glob("*.tar"))) == 2
+    assert not (out / ".manifest.json").exists() and len(list(out.glob("*.tar"))) == 2
     stamps = {path: path.stat().st_mtime_ns for path in out.glob("*.tar")}
     tell("recaption", *DEMO, "--lake", str(captioned), "--to", str(out))
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
