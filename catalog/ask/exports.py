@@ -109,6 +109,12 @@ def check_unchanged(lake: Lake, dataset: Dataset) -> None:
         )
 
 
+def of_version(lake: Lake, dataset: Dataset) -> list[tuple[str, str, int]]:
+    """Return the place, format and number of pairs of each recorded export of a version."""
+    sql = "SELECT uri, format, rows FROM exports WHERE dataset = ? AND version = ? ORDER BY ALL"
+    return lake.query(sql, (dataset.name, dataset.version))
+
+
 def record(lake: Lake, dataset: Dataset, format: str, uri: str, files: int, rows: int, n_bytes: int) -> None:
     """Insert or replace the row in ``exports`` for this version, format and location. The caller holds the lease.
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -17,11 +18,13 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.catalog.write import lease
+from pairmill.ops.read.document import Document, Picture, Text
+from pairmill.ops.read.source import open_source
 from pairmill.tasks.out import export as of_dataset
 from pairmill.tasks.out import parquet_tables
 from pairmill.tasks.out.caption_export import export_captions
 from pairmill.tasks.out.export import export
-from tests.worlds.published import picture, published
+from tests.worlds.published import SENTENCES, picture, published
 
 N = 14
 LATE = 11  # the only pair with a second text and a tag: without care, the first samples would give neither a type
@@ -164,6 +167,17 @@ def test_a_viewer_finds_the_picture_column_and_small_row_groups(hub: ModuleType,
         assert hub.Features.from_arrow_schema(file.schema_arrow)["image"] == hub.Image()
         assert file.schema_arrow.names[:2] == ["image", "raw_image_url"]
         assert max(file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)) == 3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_pairmill_reads_a_copy_of_the_files_with_their_pictures_and_texts(form: str, exported: Path, tmp_path: Path):
+    for path in (exported / form).glob("small-v1-*"):
+        shutil.copy(path, tmp_path)
+    source = open_source(str(tmp_path))
+    documents = [each for unit in source.units() for each in source.read(unit) if isinstance(each, Document)]
+    parts = [part for document in documents for part in document.items]
+    assert sorted(part.data for part in parts if isinstance(part, Picture)) == sorted(PICTURES)
+    assert {part.text for part in parts if isinstance(part, Text)} >= {SENTENCES[0]}
 
 
 def test_a_card_that_its_owner_edited_stays(lake: Lake, tmp_path: Path):
