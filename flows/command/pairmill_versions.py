@@ -65,9 +65,8 @@ def _exactly(lake: Lake, spec: str) -> Dataset:
 
 def _confirm(dataset: Dataset) -> None:
     """Ask for the version's name. Raise PairmillError at any other answer."""
-    print(
-        visible(f"{dataset}: {dataset.n_pairs:,} pairs, of {dataset.created_at:%Y-%m-%d %H:%M}. There is no way back.")
-    )
+    about = f"{dataset.n_pairs:,} pairs, published {dataset.created_at:%Y-%m-%d %H:%M}"
+    print(visible(f"{dataset}: {about}. What is dropped cannot be put back."))
     print(f"write {dataset} to drop it: ", end="", flush=True)
     if sys.stdin.readline().strip() != str(dataset):
         raise PairmillError(f"{dataset} was not dropped; --yes drops it without a question.")

@@ -246,15 +246,15 @@ def test_a_caption_that_has_gone_leaves_the_files_too(captioned: Path, tmp_path:
     assert sorted(samples(tmp_path / "out")) == held[1:]
 
 
-def test_parquet_has_a_row_a_caption_without_bytes_and_another_folder(
+def test_texts_are_a_row_a_caption_without_pictures_in_another_folder(
     captioned: Path, tmp_path: Path, tell: Tell, capsys: pytest.CaptureFixture[str]
 ):
     command = ["recaption", *DEMO, "--lake", str(captioned), "--to", str(tmp_path / "out")]
-    tell(*command, "--format", "parquet")
+    tell(*command, "--format", "texts")
     table = pq.read_table(tmp_path / "out" / "captions-000000.parquet")
     made = {sha: text for sha, text, status in rows(captioned, SAID) if status == "ok"}
     assert dict(zip(table["sha256"].to_pylist(), table["caption"].to_pylist(), strict=True)) == made
-    assert table["url"].to_pylist() != [None] * table.num_rows and "bytes" not in table.column_names
+    assert table["url"].to_pylist() != [None] * table.num_rows and "image" not in table.column_names
     assert main([*command, "--format", "webdataset"]) == 1
     assert "does not hold these captions as webdataset" in capsys.readouterr().err
 

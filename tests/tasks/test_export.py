@@ -20,8 +20,8 @@ from pairmill.catalog.terms.error import LeaseHeld, PairmillError
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.write import lease
 from pairmill.ops.read.source import open_source
-from pairmill.tasks.out.destination import Destination
-from pairmill.tasks.out.export import REALSYN, TAR_BYTES, export, spans
+from pairmill.tasks.out.destination import Destination, HashingFile
+from pairmill.tasks.out.export import REALSYN, TAR_BYTES, Format, export, spans
 from tests.worlds.data_bucket import bucket
 from tests.worlds.published import picture, published
 from tests.worlds.samples import write
@@ -295,6 +295,28 @@ def test_a_damaged_picture_ends_it_with_the_remedy_and_the_next_goes_on(tmp_path
         assert export(lake, "small", 1, str(tmp_path / "out")).rows == 2
 
 
+@pytest.mark.parametrize("format", ["webdataset", "parquet"])
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_disk_that_fills_up_while_a_file_is_written_leaves_no_part_of_it(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: Format, after: int
+):
+    written = []
+
+    def write(file: HashingFile, data: bytes) -> int:
+        written.append(data)
+        if len(data) > 100 and len(written) > after:  # not the lists
+            with file._explaining_errors():
+                raise OSError(28, "No space left on device")
+        return writing(file, data)
+
+    writing = HashingFile.write
+    monkeypatch.setattr(HashingFile, "write", write)
+    monkeypatch.setattr(Destination, "write_json", lambda *_: None)
+    with pytest.raises(PairmillError, match=r"cannot be written.*No space left.*has room, and run the same"):
+        export(lake, "small", 1, str(tmp_path), format)
+    assert written and not list(tmp_path.iterdir())
+
+
 def test_what_cannot_be_exported_is_said_before_any_work(lake: Lake, tmp_path: Path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(PairmillError, match=r"cannot be written.*Check that the folder"):
@@ -350,6 +372,10 @@ def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Pat
     assert set(names()) == {"out/.pairmill", "out/README.md", *(f"out/{name}" for name in local)}
     for name, data in local.items():
         assert bucket.get_object(Bucket="data", Key=f"out/{name}")["Body"].read() == data
+    for place in ("s3://data/tables", str(tmp_path / "tables")):
+        export(lake, "small", 1, place, "parquet")
+    (table,) = (tmp_path / "tables").glob("*.parquet")
+    assert bucket.get_object(Bucket="data", Key=f"tables/{table.name}")["Body"].read() == table.read_bytes()
     bucket.put_object(Bucket="data", Key="full/a.jpg", Body=b"mine")
     with pytest.raises(PairmillError, match=r"'s3://data/full' is not empty \(there is 'a.jpg'\)"):
         export(lake, "small", 1, "s3://data/full")

@@ -123,6 +123,23 @@ def test_datasets_loads_captions(form: str, streaming: bool, hub: ModuleType, ex
         assert (columns["alt_text"], columns["occurrences"]) == ("a picture", 1)
 
 
+def test_datasets_loads_texts_alone(hub: ModuleType, lake: Lake, pairs: list, tmp_path: Path):
+    export(lake, "small", 1, str(tmp_path / "texts"), "texts")
+    assert sorted(hub.load_dataset(str(tmp_path / "texts"), split="train"), key=lambda row: row["image_id"]) == pairs
+
+
+def test_datasets_loads_every_captioners_text_where_all_but_the_last_have_none(hub: ModuleType, tmp_path: Path):
+    published(tmp_path / "lake", pictures=8, cap=8, image_rules=())
+    with create_or_open(tmp_path / "lake") as lake:
+        order = "SELECT sha256 FROM pairs p JOIN image_content c USING (sha256) ORDER BY c.shard DESC, image_id DESC"
+        ((last,), *others) = lake.query(order)
+        lake.execute("UPDATE captions SET status = 'empty' WHERE sha256 <> ?", (last,))
+        export(lake, "small", 1, str(tmp_path / "out"), captions="all")
+    rows = [row["json"] for row in hub.load_dataset(str(tmp_path / "out"), split="train")]
+    found = {row["sha256"]: row["captions"][0]["text"] for row in rows}
+    assert found == {last: "A coloured field.", **{sha: None for (sha,) in others}}
+
+
 @pytest.mark.parametrize("captions", ["", "captions-"])
 def test_webdataset_decodes_every_picture_in_the_workers_of_torch(captions: str, exported: Path):
     tars = sorted(str(path) for path in (exported / f"{captions}webdataset").glob("*.tar"))
