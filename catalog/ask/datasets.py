@@ -10,6 +10,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.dropped_versions import dropped_at
 from pairmill.catalog.write.version_names import version_names
 
+_NUMBER = re.compile(r"[1-9]\d{0,8}")
 _COLUMNS = "name, version, recipe, commit, content_digest, amended, n_pairs, recall, run_id, created_at, scorers"
 
 
@@ -63,8 +64,12 @@ def find(lake: Lake, spec: str) -> Dataset:
     name, at, version = spec.partition("@")
     found = {(each.name, each.version): each for each in published(lake)}
     versions = [each for each in found.values() if each.name == name]
-    if at and not re.fullmatch(r"[1-9]\d{0,8}", version):
+    if at and versions and not _NUMBER.fullmatch(version):
         version = str(_named(lake, name, version))
+    is_missing = bool(_NUMBER.fullmatch(version)) and (name, int(version)) not in found
+    if is_missing and (day := dropped_at(lake, name, int(version))):
+        left = f"its newest is {versions[-1]}" if versions else "none is left"
+        raise PairmillError(f"version {version} of dataset '{name}' was dropped on {day}; {left}.")
     if not versions:
         names = sorted({known for known, _ in found})
         near = get_close_matches(name, names, n=1)
@@ -72,12 +77,8 @@ def find(lake: Lake, spec: str) -> Dataset:
         raise PairmillError(f"lake '{lake.uri}' has no dataset '{name}'; {remedy}")
     if not version:
         return versions[-1]
-    if (name, int(version)) not in found:
-        day = dropped_at(lake, name, int(version))
-        lacks = f"version {version} of dataset '{name}' was dropped on {day}" if day else (
-            f"dataset '{name}' has no version {version}"
-        )  # fmt: skip
-        raise PairmillError(f"{lacks}; its newest is {name}@{versions[-1].version}.")
+    if is_missing:
+        raise PairmillError(f"dataset '{name}' has no version {version}; its newest is {versions[-1]}.")
     return found[name, int(version)]
 
 

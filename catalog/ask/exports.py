@@ -16,7 +16,7 @@ from pairmill.catalog.terms.error import PairmillError
 
 _KINDS = columns("pairs")
 PAIR_COLUMNS = tuple(_KINDS)
-TYPED = 5
+TYPED = 5  # samples from which `datasets` infers the columns' types
 
 
 def lake_id(lake: Lake) -> str:
@@ -54,7 +54,7 @@ def typical_pairs(lake: Lake, pairs: str, with_captions: bool) -> list[str]:
     """Return at most TYPED image ids of pairs that together have a value in each column that has one in any pair.
 
     `datasets` takes a column's type from the first 5 samples of a tar. A column that is NULL in them and a text later
-    stops it. Greedy cover of the sets of known columns, of which there are few; ties go to the smallest id.
+    stops it. A greedy cover by the distinct sets of known columns, of which there are few.
 
     Args:
         lake: The lake.
@@ -66,10 +66,10 @@ def typical_pairs(lake: Lake, pairs: str, with_captions: bool) -> list[str]:
         known += [f"len(list_filter(captions, c -> c.{part} IS NOT NULL)) > 0" for part in ("text", "similarity")]
     bits = " + ".join(f"CASE WHEN {each} THEN {1 << n} ELSE 0 END" for n, each in enumerate(known))
     sets = lake.query(f"SELECT {bits} AS known, min(image_id) FROM {pairs} GROUP BY ALL ORDER BY ALL")
-    left, found = reduce(or_, (columns for columns, _ in sets), 0), []
+    left, found = reduce(or_, (bits_of_set for bits_of_set, _ in sets), 0), []
     while left and len(found) < TYPED:
-        columns, image_id = max(sets, key=lambda each: (each[0] & left).bit_count())
-        left &= ~columns
+        bits_of_set, image_id = max(sets, key=lambda each: (each[0] & left).bit_count())
+        left &= ~bits_of_set
         found.append(image_id)
     return found
 

@@ -111,9 +111,12 @@ def test_a_dropped_version_has_no_row_left_and_the_others_have_theirs(lake: Path
 
 
 @pytest.mark.parametrize("of_all", [False, True], ids=["the newest", "every one"])
-def test_the_number_of_a_dropped_version_is_not_given_again(lake: Path, tell: Tell, of_all: bool):
+def test_the_number_of_a_dropped_version_is_not_given_again(lake: Path, tell: Tell, capsys, of_all: bool):
     for version in (2, 1) if of_all else (2,):
         tell("drop", f"small@{version}", "--yes", "--lake", str(lake))
+    told = refused(capsys, "export", "small@2", "--to", "out", "--lake", str(lake))
+    assert "version 2 of dataset 'small' was dropped" in told
+    assert ("none is left" if of_all else "its newest is small@1") in told
     again = published_again(lake, 2)
     assert (again.version, again.is_new) == (3, True)
     assert not published_again(lake, 2).is_new
