@@ -171,6 +171,12 @@ def test_every_command_of_the_documents_runs(tmp_path: Path):
         if command.startswith(("pairmill demo", "pairmill why")):
             said = without_numbers(done.stdout)
             assert [line for line in shown_outputs().get(command, []) if without_numbers(line) not in said] == []
+    scripts = re.findall(r"```python\n(.*?)```", PAGES["infra/docs/python.md"], re.DOTALL)
+    assert len(scripts) == 2
+    for number, script in enumerate(scripts):
+        (tmp_path / f"script{number}.py").write_text(script)
+        done = shell(f"python script{number}.py", tmp_path)
+        assert done.returncode == 0, f"{script}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
 
 
 def test_a_copied_lake_attached_as_the_docs_say_reads_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -24,13 +24,13 @@ def lake_id(lake: Lake) -> str:
     return lake.metadata.read("SELECT schema_uuid FROM ducklake_schema WHERE schema_name = 'main'")[0][0]
 
 
-def gather(lake: Lake, dataset: Dataset, by_shard: bool, with_captions: str = "") -> None:
+def gather(lake: Lake, dataset: Dataset, by_shard: bool, with_captions: str = "", typical_first: bool = False) -> None:
     """Copy the version's pairs into a temporary table of this connection, numbered from 0 in order.
 
-    The order is by image id, or with ``by_shard`` by the shard that holds the image's bytes, then id, behind the pairs
-    of `typical_pairs`. The pairs are copied because an export takes hours, and an open query on the lake would block
-    commits as long. The copy spills to disk, about 1.5 KB per pair. ``sample_bytes`` is an upper bound of the size of a
-    tar sample: bytes, texts, three headers with padding.
+    The order is by image id, or with ``by_shard`` by the shard that holds the image's bytes, then id; with
+    ``typical_first`` behind the pairs of `typical_pairs`. The pairs are copied because an export takes hours, and an
+    open query on the lake would block commits as long. The copy spills to disk, about 1.5 KB per pair.
+    ``sample_bytes`` is an upper bound of the size of a tar sample: bytes, texts, three headers with padding.
 
     ``with_captions`` is SQL of (sha256, captions) to add, from `captions_of`; '' for none.
     """
@@ -39,9 +39,9 @@ def gather(lake: Lake, dataset: Dataset, by_shard: bool, with_captions: str = ""
     if with_captions:
         joined = f"{pairs} p LEFT JOIN {with_captions} k USING (sha256)"
         pairs = f"(SELECT p.*, coalesce(k.captions, []) AS captions FROM {joined})"
-    order = "p.image_id"
-    if by_shard and (first := typical_pairs(lake, pairs, bool(with_captions))):
-        order = f"p.image_id NOT IN ({', '.join(map(quoted, first))}), c.shard, p.image_id"  # false sorts first
+    order = "c.shard, p.image_id" if by_shard else "p.image_id"
+    if typical_first and (first := typical_pairs(lake, pairs, bool(with_captions))):
+        order = f"p.image_id NOT IN ({', '.join(map(quoted, first))}), {order}"  # false sorts first
     lake.execute(
         f"""CREATE OR REPLACE TEMP TABLE export_rows AS
         SELECT p.*, c.shard, c.format, row_number() OVER (ORDER BY {order}) - 1 AS n,

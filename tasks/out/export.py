@@ -196,7 +196,7 @@ def _write_all(
     place.remove(MANIFEST)
     place.write_list(PROGRESS, head, files)
     place.remove_former_lists()
-    exports.gather(lake, dataset, by_shard=has_pictures, with_captions=with_captions)
+    exports.gather(lake, dataset, has_pictures, with_captions, typical_first=format == "webdataset")
     try:
         paths = exports.picture_paths(lake) if has_pictures else {}
         for number, (first, last) in enumerate(spans(exports.sizes(lake), format)):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pairmill.tasks.out.destination import HashingFile
-from pairmill.tasks.out.row_pictures import with_pictures
+from pairmill.tasks.out.pictures import with_pictures
 
 IMAGE = "image"
 # The storage type of `datasets.Image`. The schema's metadata names the feature, without which the column is a struct.

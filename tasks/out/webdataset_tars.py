@@ -8,7 +8,7 @@ from typing import Any
 
 from pairmill.catalog.ask.exports import PAIR_COLUMNS
 from pairmill.tasks.out.destination import HashingFile
-from pairmill.tasks.out.row_pictures import with_pictures
+from pairmill.tasks.out.pictures import with_pictures
 
 # One ending for every picture format: `datasets` takes the fields of all samples from the first five, and loaders set
 # to `jpg` skip samples without it. Decoders go by the first bytes, not by the ending.

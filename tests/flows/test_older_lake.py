@@ -13,6 +13,7 @@ from pairmill.catalog.ask.datasets import find
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.dropped_versions import drop_version
@@ -33,7 +34,7 @@ def lake(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("read_only", [True, False])
 def test_nothing_is_pending_in_an_older_lake(lake: Path, read_only: bool) -> None:
-    plan, _ = identity.plan(load_recipe("demo"))
+    plan, _ = identity.with_scorers(compile_plan(load_recipe("demo")))
     with create_or_open(lake, read_only) as opened:
         found = survey(opened, plan, ()).found
         assert len(found) > 10 and [each for each in found if each.rows] == []
@@ -43,7 +44,7 @@ def test_nothing_is_pending_in_an_older_lake(lake: Path, read_only: bool) -> Non
 
 
 def test_an_older_lake_is_cut_to_the_dataset_that_it_has(lake: Path) -> None:
-    plan, _ = identity.plan(load_recipe("demo"))
+    plan, _ = identity.with_scorers(compile_plan(load_recipe("demo")))
     with create_or_open(lake) as opened, lease.writing(opened, "run", "test") as writer:
         seen = survey(opened, plan, ())  # which finds the scorers of what was trained
         cut(opened, seen.plan)
