@@ -72,9 +72,9 @@ def run(
     place, placement = os.fspath(lake), compute or Compute()  # pyright: ignore[reportCallIssue]
     request = nothing_to_do.ask(read, [os.fspath(each) for each in places], placement, [])
     found = last_result(request, place) or _curate(request, place, placement, progress)
-    return RunResult(
-        open_lake(place).dataset(str(found.outcome.dataset)), found.notes, found.is_new, found.outcome.report
-    )
+    outcome = found.outcome
+    version = open_lake(place).dataset(str(outcome.dataset))
+    return RunResult(version, found.notes, found.is_new, outcome.report, tuple(outcome.demo_weights))
 
 
 def _curate(request: nothing_to_do.RunRequest, lake: str, compute: Compute, progress: ShowProgress) -> Curated:

@@ -1,13 +1,12 @@
 """Read the pairs of a dataset version with their images, in the order of the shards that hold the images' bytes."""
 
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Any, Self
 
 from pairmill.catalog.ask import exports
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.tasks.out.pictures import pictures
+from pairmill.tasks.out.pictures import with_pictures
 
 ROWS = 256  # pairs of one query, with the images of one shard among them in memory: some 25 MB at 100 KB each
 
@@ -15,7 +14,7 @@ Row = dict[str, Any]
 
 
 class PairReader:
-    """Pairs by their number in the order of an export as tars, each with its image's bytes.
+    """Pairs by their number in the order of the shards and their ids, each with its image's bytes.
 
     Opens the lake for itself, to read, and copies the version's pairs into a temporary table that spills to disk: 1.5
     KB a pair, and some 10 s a million of them at each opening. Beyond a few million pairs, or on many machines, export
@@ -42,11 +41,7 @@ class PairReader:
         """
         for start in range(first, last, ROWS):
             rows = exports.portion(self._lake, start, min(start + ROWS, last)).to_pylist()
-            for shard, group in groupby(rows, key=lambda row: row["shard"]):
-                pairs = list(group)
-                found = pictures(shard, (pair["sha256"] for pair in pairs), self._paths)
-                for pair in pairs:
-                    yield pair, found[pair["sha256"]]
+            yield from with_pictures(rows, self._paths)
 
     def close(self) -> None:
         """Drop the temporary table and close the lake."""

@@ -1,17 +1,18 @@
-"""Write pairs as a WebDataset tar: an image, a .json and a .txt file of one base name for each pair."""
+"""Write rows as a WebDataset tar: a .jpg, a .json and a .txt file of one base name for each row."""
 
 import io
 import json
 import tarfile
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from pairmill.catalog.ask.exports import PAIR_COLUMNS
 from pairmill.tasks.out.destination import HashingFile
-from pairmill.tasks.out.pictures import pictures
+from pairmill.tasks.out.pictures import with_pictures
 
-_EXTENSION = {"jpeg": "jpg", "tiff": "tif"}
+# One ending for every picture format: `datasets` takes the fields of all samples from the first five, and loaders set
+# to `jpg` skip samples without it. Decoders go by the first bytes, not by the ending.
+PICTURE = "jpg"
 
 
 @dataclass(frozen=True)
@@ -29,30 +30,26 @@ PAIR = Sample()
 def write_tar(
     rows: list[dict[str, Any]], paths: dict[str, tuple[str, ...]], out: HashingFile, sample: Sample = PAIR
 ) -> None:
-    """Write rows, sorted by shard, as samples; ``paths`` are the files with the images' bytes, by shard.
+    """Write rows, sorted by shard, as samples; ``paths`` are the files with the pictures' bytes, by shard.
 
-    Memory is the images that these rows take from one shard. The tar's bytes depend on the rows alone. Raises
-    PairmillError when an image's bytes are gone or cannot be read.
+    The tar's bytes depend on the rows alone. Memory and errors are those of `with_pictures`.
     """
     stream: Any = out  # mode `w|` never reads or seeks
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
-        for shard, group in groupby(rows, key=lambda row: row["shard"]):
-            pairs = list(group)
-            found = pictures(shard, (pair["sha256"] for pair in pairs), paths)
-            for pair in pairs:
-                _add_sample(tar, pair, found[pair["sha256"]], sample)
+        for row, picture in with_pictures(rows, paths):
+            _add_sample(tar, row, picture, sample)
 
 
-def _add_sample(tar: tarfile.TarFile, pair: dict[str, Any], picture: bytes, sample: Sample) -> None:
+def _add_sample(tar: tarfile.TarFile, row: dict[str, Any], picture: bytes, sample: Sample) -> None:
     """Append one WebDataset sample: three adjacent files of one base name."""
-    columns = {name: pair[name] for name in (*sample.columns, "captions") if name in pair}
+    columns = {name: row[name] for name in (*sample.columns, "captions") if name in row}
     members = {
-        _EXTENSION.get(pair["format"], pair["format"]): picture,
+        PICTURE: picture,
         "json": json.dumps(columns, ensure_ascii=False, separators=(",", ":")).encode(),
-        "txt": (pair[sample.text] or "").encode(),
+        "txt": (row[sample.text] or "").encode(),
     }
     for extension, data in members.items():
-        member = tarfile.TarInfo(f"{pair[sample.name]}.{extension}")
+        member = tarfile.TarInfo(f"{row[sample.name]}.{extension}")
         member.size = len(data)  # the defaults are reproducible: owner, group and time 0, mode 0644
 
         tar.addfile(member, io.BytesIO(data))

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from pairmill.catalog.ask.datasets import find
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write import lease
+from pairmill.catalog.write.dropped_versions import drop_version
 from pairmill.flows.settings import load_recipe
 from pairmill.flows.survey import survey
 from pairmill.tasks.run import identity
@@ -36,6 +39,8 @@ def test_nothing_is_pending_in_an_older_lake(lake: Path, read_only: bool) -> Non
         found = survey(opened, plan, ()).found
         assert len(found) > 10 and [each for each in found if each.rows] == []
         assert opened.query("SELECT name, version, content_digest FROM datasets") == [PUBLISHED]
+        with pytest.raises(PairmillError, match="has no version 2; its newest is demo@1"):
+            find(opened, "demo@2")
 
 
 def test_an_older_lake_is_cut_to_the_dataset_that_it_has(lake: Path) -> None:
@@ -45,3 +50,6 @@ def test_an_older_lake_is_cut_to_the_dataset_that_it_has(lake: Path) -> None:
         cut(opened, seen.plan)
         found = publish(opened, seen.plan, "run", 1.0, lambda: writer.begin("publish"))
         assert (found.name, found.version, found.content_digest, found.is_new) == (*PUBLISHED, False)
+        drop_version(opened, "demo", 1)
+        again = publish(opened, seen.plan, "run", 1.0, lambda: writer.begin("publish"))
+        assert (again.version, again.content_digest, again.is_new) == (2, PUBLISHED[2], True)
