@@ -1,0 +1,69 @@
+"""Complete a command line at Tab by argcomplete: commands, options, recipes, datasets, reasons, deployments, files."""
+
+import argparse
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+RECIPES = Path(__file__).resolve().parents[1] / "recipes"
+
+
+def completion(args: Namespace) -> int:
+    """Print the code that a shell evaluates to complete `pairmill`."""
+    from argcomplete import shellcode
+
+    print(shellcode(["pairmill"], shell=args.shell))
+    return 0
+
+
+def complete(top: argparse.ArgumentParser) -> None:
+    """Answer the shell with the completions of its command line, and exit."""
+    from argcomplete import autocomplete
+
+    for command in _commands(top):
+        for action in command._actions:
+            if completer := COMPLETERS.get(action.dest):
+                action.completer = completer  # pyright: ignore[reportAttributeAccessIssue]
+    autocomplete(top, always_complete_options=False)
+
+
+def _commands(top: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield the parser of each command."""
+    for action in top._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.values()
+
+
+def recipes(prefix: str, **_: Any) -> Iterable[str]:
+    """List the recipes, and the YAML files and folders that begin with ``prefix``."""
+    from argcomplete.completers import FilesCompleter
+
+    return [*sorted(file.stem for file in RECIPES.glob("*.yaml")), *FilesCompleter(("yaml", "yml"))(prefix)]
+
+
+def deployments(**_: Any) -> Iterable[str]:
+    """List the deployments."""
+    from pairmill.flows.with_prefect.work_pool import deployments
+
+    return deployments()
+
+
+def dataset_names(parsed_args: Namespace, **_: Any) -> Iterable[str]:
+    """List the names and versions of the lake's datasets, in half a second."""
+    from pairmill.catalog.ask import datasets
+    from pairmill.catalog.lake.opening import create_or_open
+
+    with create_or_open(parsed_args.lake, read_only=True) as lake:
+        found = datasets.published(lake)
+    return [*sorted({each.name for each in found}), *map(str, found)]
+
+
+def reasons(**_: Any) -> Iterable[str]:
+    """List the reasons of quarantine."""
+    from pairmill.catalog.terms.reasons import REASONS
+
+    return REASONS
+
+
+COMPLETERS = {"recipe": recipes, "dataset": dataset_names, "reason": reasons, "retry": reasons, "once": deployments}
