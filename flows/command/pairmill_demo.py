@@ -34,7 +34,9 @@ def demo(args: Namespace) -> int:
             _generate(world)
     if not all(find_spec(name) for name in PARSER):
         left_out = "the rules 'complexity' and 'action' and mined tags are left out"
-        screen.print(f"[yellow]note:[/] the parser is not installed (spaCy and a pipeline): {left_out}.")
+        screen.print(
+            f"[yellow]note:[/] the parser (pip install 'pairmill\\[parser]', and a pipeline) is missing: {left_out}."
+        )
         args.set = [*WITHOUT_PARSER, *args.set]
     args.recipe, args.source, args.lake = "demo", [str(world / "pages")], str(lake)
     status = run(args)

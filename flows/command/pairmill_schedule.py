@@ -10,7 +10,7 @@ from typing import Any
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.pairmill_run import overrides
-from pairmill.flows.command.run_parameters import check_exist, parameters
+from pairmill.flows.command.run_parameters import parameters
 from pairmill.flows.settings import RECIPES, load_recipe
 from pairmill.flows.with_prefect.local_prefect import answers, known_server
 from pairmill.flows.with_prefect.schedules import Timetable, list_schedules, remove_schedule, set_schedule
@@ -55,12 +55,20 @@ def _list(args: Namespace) -> int:
 
 
 def _checked(args: Namespace) -> dict[str, Any]:
-    """Return the parameters of the scheduled runs. Raises PairmillError for what would fail each of them."""
+    """Return the parameters of the scheduled runs.
+
+    Raises PairmillError and SourceError for what would fail each of them.
+    """
     recipe = load_recipe(args.recipe, overrides(args.set), args.models)
     if not (args.source or recipe.sources):
         raise PairmillError(f"recipe '{args.recipe}' names no source; give one: --source FOLDER or s3://bucket/prefix")
-    check_exist(args.source)
-    return parameters(args)
+    wanted = parameters(args)
+    from pairmill.ops.read.source import open_source
+
+    for uri in wanted.get("sources", []):
+        if "${" not in uri:  # the worker's environment has the variable
+            open_source(uri)
+    return wanted
 
 
 def _timetable(args: Namespace) -> Timetable:
@@ -100,4 +108,5 @@ def _text(given: dict[str, Any]) -> str:
     sources = ", ".join(given.get("sources") or []) or "the recipe's own sources"
     changes = "".join(f", {key}={value}" for key, value in (given.get("overrides") or {}).items())
     models = f", models {given['models']}" if given.get("models", "recipe") != "recipe" else ""
-    return f"{sources} into {given.get('lake') or 'the worker’s lake'}{changes}{models}"
+    lake = given.get("lake") or "the lake of the worker"
+    return f"{sources} into {lake}{changes}{models}"

@@ -29,23 +29,11 @@ def check_unsigned(given: list[str]) -> None:
             )
 
 
-def check_exist(sources: list[str]) -> None:
-    """Raise PairmillError for a source on this machine that is not there."""
-    for uri in sources:
-        place = _local_place(uri)
-        if place and not Path(place).exists():
-            raise PairmillError(f"source '{uri}': there is no such file or folder. Correct --source.")
-
-
 def _absolute(uri: str) -> str:
     """Make a local source absolute, because the run has another working directory."""
-    place = _local_place(uri)
-    return uri.removesuffix(place) + str(Path(place).expanduser().absolute()) if place else uri
-
-
-def _local_place(uri: str) -> str:
-    """Return the path of a source on this machine, '' for another source."""
     from pairmill.ops.read.source import split_format
 
     _, place = split_format(uri)
-    return "" if "://" in place or "${" in place else place
+    return (
+        uri if "://" in place or "${" in place else uri.removesuffix(place) + str(Path(place).expanduser().absolute())
+    )

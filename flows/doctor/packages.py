@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 from pairmill.flows.doctor.finding import Finding, Patient
 
 NAME = "pairmill"
-NEEDED_FOR = {"parser": "rules on grammar, and tags mined from sentences"}
+NEEDED_FOR = {"parser": "rules on grammar and mined tags"}
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 
 
@@ -28,8 +28,9 @@ def python_version(patient: Patient) -> Iterator[Finding]:
 def packages(patient: Patient) -> Iterator[Finding]:
     """Compare the installed packages with the declared versions."""
     needed = _needed("")
-    if wrong := [trouble for each in needed if (trouble := _trouble(each))]:
-        yield Finding("fail", "; ".join(wrong), f"run: pip install '{NAME}=={version(NAME)}'")
+    if wrong := [each for each in needed if _trouble(each)]:
+        wanted = " ".join(f"'{each.name}{each.specifier}'" for each in wrong)
+        yield Finding("fail", "; ".join(map(_trouble, wrong)), f"pip install {wanted}")
     else:
         yield Finding("ok", f"Pairmill {version(NAME)} and the {len(needed)} packages that it needs")
 
@@ -39,9 +40,11 @@ def extras(patient: Patient) -> Iterator[Finding]:
     for extra in metadata(NAME).get_all("Provides-Extra") or []:
         purpose = f", for {NEEDED_FOR[extra]}" if extra in NEEDED_FOR else ""
         if wrong := [trouble for each in _needed(extra) if (trouble := _trouble(each))]:
-            yield Finding("warn", f"[{extra}]{purpose}: {'; '.join(wrong)}", f"run: pip install '{NAME}[{extra}]'")
+            yield Finding(
+                "warn", f"[{extra}]{purpose}, is not whole: {'; '.join(wrong)}", f"pip install '{NAME}[{extra}]'"
+            )
         else:
-            yield Finding("ok", f"[{extra}]{purpose}: installed")
+            yield Finding("ok", f"[{extra}]{purpose}")
 
 
 def _needed(extra: str) -> list[Requirement]:

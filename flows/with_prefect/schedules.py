@@ -42,26 +42,22 @@ class ScheduleRow:
 def set_schedule(client, deployment: str, timetable: Timetable, parameters: dict[str, Any]) -> str:
     """Create the schedule of a deployment and a lake, or change it; return 'new', 'changed' or 'unchanged'.
 
-    Raises PairmillError if the server lacks the deployment or refuses the parameters.
+    The server does not check the parameters. Raises PairmillError if it lacks the deployment.
     """
     from prefect.client.schemas.actions import DeploymentScheduleCreate
     from prefect.client.schemas.schedules import CronSchedule
-    from prefect.exceptions import PrefectHTTPStatusError
 
     found, slug = _read(client, deployment), _slug(parameters["lake"])
     schedule = CronSchedule(cron=timetable.cron, timezone=TIMEZONE)
     before = next((each for each in found.schedules if each.slug == slug), None)
-    try:
-        if before is None:
-            new = DeploymentScheduleCreate(schedule=schedule, active=True, parameters=parameters, slug=slug)
-            client.create_deployment_schedules(found.id, [new])
-            return "new"
-        if before.active and before.schedule == schedule and before.parameters == parameters:
-            return "unchanged"
-        client.update_deployment_schedule(found.id, before.id, active=True, schedule=schedule, parameters=parameters)
-        return "changed"
-    except PrefectHTTPStatusError as error:
-        raise PairmillError(f"Prefect's server refuses the schedule: {error.response.text[:300]}") from error
+    if before is None:
+        new = DeploymentScheduleCreate(schedule=schedule, active=True, parameters=parameters, slug=slug)
+        client.create_deployment_schedules(found.id, [new])
+        return "new"
+    if before.active and before.schedule == schedule and before.parameters == parameters:
+        return "unchanged"
+    client.update_deployment_schedule(found.id, before.id, active=True, schedule=schedule, parameters=parameters)
+    return "changed"
 
 
 def remove_schedule(client, deployment: str, lake: str) -> bool:

@@ -45,7 +45,7 @@ def prepare(client, api: str, say: Callable[[str], None]) -> list[str]:
     watch(client)
     names = [name for name in deployments() if _is_stale(client, name)]
     if names:
-        say(f"making {len(names)} deployments")
+        say("making the deployments")
         chosen = [part for name in names for part in ("--name", name.partition("/")[2])]
         command = ["prefect", "--no-prompt", "deploy", "--prefect-file", str(ROOT / "prefect.yaml"), *chosen]
         finish(start("prefect deploy", command, {"PREFECT_API_URL": api}, logs(), ROOT), UP_SECONDS)

@@ -95,8 +95,9 @@ def test_packages_and_extras_are_compared_with_what_the_distribution_declares(tm
     )
     assert python.state == "fail" and "needs >=3.99" in python.text
     assert base.state == "fail" and base.text == f"psutil {version('psutil')} is installed, <0.1 is needed"
+    assert base.remedy == "pip install 'psutil<0.1'"
     assert extra.state == "warn" and "no-such-locomotive is not installed" in extra.text
-    assert extra.remedy == "run: pip install 'toyshop[train]'"
+    assert extra.remedy == "pip install 'toyshop[train]'"
 
 
 @pytest.mark.parametrize(
