@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pairmill.flows.doctor.finding import Finding, Patient
+from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.http.http_spec import PREFIX, parse_http
-from pairmill.ops.models.model_digest import hub_is_reachable, model_digest, resolve
+from pairmill.ops.models.model_digest import hub_is_reachable, resolve
 from pairmill.ops.models.model_error import ModelError, NotDownloaded
 
 FILES = ("open_clip:", "hf:", "spacy:")
@@ -24,8 +25,11 @@ def recipe_models(patient: Patient) -> Iterator[Finding]:
     from pairmill.flows.run_inputs import models_of
 
     for name, spec in models_of(patient.recipe).items():
-        for finding in _findings(spec):
-            yield Finding(finding.state, f"{name}, {finding.text}", finding.remedy)
+        try:
+            for finding in _findings(spec):
+                yield Finding(finding.state, f"{name}, {finding.text}", finding.remedy)
+        except ModelError as error:
+            yield Finding("fail", f"{name}, {error}")
 
 
 def _findings(spec: str) -> Iterator[Finding]:
@@ -36,7 +40,7 @@ def _findings(spec: str) -> Iterator[Finding]:
         http = parse_http(spec)
         yield from (_endpoint(http.name, url) for url in http.endpoints)
     else:  # another package's
-        model_digest(spec)
+        content_digest(spec)
         yield Finding("ok", spec)
 
 
@@ -48,8 +52,6 @@ def _files(spec: str) -> Finding:
             return Finding("ok", f"{spec}: on this machine")
     except NotDownloaded:
         pass
-    except ModelError as error:
-        return Finding("fail", str(error))
     flags = [name for name in OFFLINE if os.environ.get(name, "").lower() in ("1", "true", "yes", "on")]
     remedy = "copy the model's folder here and name it in the recipe, or use --models demo"
     if flags:

@@ -170,12 +170,17 @@ def test_the_models_of_a_recipe_are_looked_for_on_this_machine_and_behind_their_
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with server("/v1/models", {"data": [{"id": "Palette"}]}) as url:
         changes = [f"--set=models.captioner=http:Palette@{url}/v1,http://127.0.0.1:9/v1"]
-        changes += [f"--set=models.fuser=http:Pallete@{url}/v1", "--set=models.perplexity=hf:nobody/nothing"]
+        changes += [
+            f"--set=models.fuser=http:Pallete@{url}/v1",
+            "--set=models.perplexity=hf:nobody/nothing",
+            "--set=models.parser=spacy:no_such_pipeline",
+        ]
         models = found(capsys, "demo", *changes, *lake, status=1)["models"]
     told = {row["state"] + " " + row["finding"]: row["remedy"] for row in models}
     assert f"ok captioner, http:Palette: {url}/v1 serves it" in told
     assert f"fail fuser, http:Pallete: {url}/v1 serves Palette instead" in told
     assert any(text.startswith("fail captioner, http:Palette: http://127.0.0.1:9/v1 does not answer") for text in told)
+    assert any(text.startswith("fail parser, model 'spacy:no_such_pipeline': no pipeline") for text in told)
     remedy = told["fail perplexity, hf:nobody/nothing: not on this machine, and HF_HUB_OFFLINE is set"]
     assert remedy.startswith("unset HF_HUB_OFFLINE")
 
