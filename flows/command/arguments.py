@@ -118,6 +118,7 @@ def parser() -> argparse.ArgumentParser:
     _serve_model(commands)
     _again(commands)
     _readers(commands)
+    _versions(commands)
     _completion(commands)
     top.epilog = _grouped({name: command.description or "" for name, command in commands.choices.items()})
     return top
@@ -162,7 +163,7 @@ def _recaption(commands: Any) -> None:
     _recipe_options(command)
     command.add_argument("--to", default="", metavar="URI",
                          help="also export the captions, to a folder or s3://bucket/prefix")  # fmt: skip
-    _format_option(command)
+    _export_format_option(command)
     command.add_argument("--retry", default="", metavar="REASON",
                          help="retry the pictures quarantined for this reason")  # fmt: skip
     command.add_argument("--approve-first", action="store_true",
@@ -287,7 +288,7 @@ def _serve_model(commands: Any) -> None:
 
 
 def _readers(commands: Any) -> None:
-    """Add the commands that read a lake: `sql`, `status`, `why`, `datasets`, `quarantine`, and those on versions."""
+    """Add the commands that read a lake: `sql`, `status`, `why`, `datasets`, `quarantine`."""
     sql = _command(commands, "sql", "pairmill_read:answer_sql", "query the lake in SQL")
     sql.add_argument("query", metavar="SQL", help="a SELECT; it reads this lake and no other file")
     sql.add_argument("--allow-files", action="store_true",
@@ -304,10 +305,18 @@ def _readers(commands: Any) -> None:
     quarantine = _command(
         commands, "quarantine", "pairmill_read:list_quarantine", "list the items that failed, with the reason"
     )
+    for command in (sql, why, datasets, quarantine):
+        _lake_option(command)
+    for command in (sql, datasets, quarantine):
+        _format_option(command)
+
+
+def _versions(commands: Any) -> None:
+    """Add the commands on dataset versions: `export`, `tag`, `drop`."""
     export = _command(commands, "export", "pairmill_read:write_export", "export a dataset as tars or Parquet")
     export.add_argument("dataset", metavar="NAME[@V]")
     export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
-    _format_option(export)
+    _export_format_option(export)
     export.add_argument(
         "--captions", choices=("chosen", "all"), default="chosen", help="all: a column with every captioner's text"
     )
@@ -318,10 +327,8 @@ def _readers(commands: Any) -> None:
     drop = _command(commands, "drop", "pairmill_versions:drop", "delete a dataset version; scores and exports stay")
     drop.add_argument("dataset", metavar="NAME@V", help="the very version, by its number")
     drop.add_argument("--yes", action="store_true", help="do not ask")
-    for command in (sql, why, datasets, quarantine, export, tag, drop):
+    for command in (export, tag, drop):
         _lake_option(command)
-    for command in (sql, datasets, quarantine):
-        _format_option(command)
 
 
 def _format_option(command: argparse.ArgumentParser) -> None:
@@ -338,7 +345,7 @@ def _command(commands: Any, name: str, function: str, text: str) -> argparse.Arg
     return command
 
 
-def _format_option(command: argparse.ArgumentParser) -> None:
+def _export_format_option(command: argparse.ArgumentParser) -> None:
     """Add the ``--format`` of an export."""
     command.add_argument("--format", choices=("webdataset", "parquet", "texts"), default="webdataset",
                          help="webdataset: tars of .jpg, .txt and .json; parquet: tables with the pictures; "
