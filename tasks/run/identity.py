@@ -176,9 +176,9 @@ def noun_scorer(recipe: Recipe, size: int) -> Scorer:
 
 
 def _later_versions(**versions: int) -> dict[str, int]:
-    """Return the versions above 1 of code that a scorer uses beside its op.
+    """Return those of ``versions`` that are above 1. They are versions of code that a scorer runs beside its op.
 
-    Version 1 is left out: the digest must equal that of a lake from before these versions existed.
+    Version 1 is left out, so that the scorers of lakes older than these versions keep their digests.
     """
     return {name: version for name, version in versions.items() if version > 1}
 

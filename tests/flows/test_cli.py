@@ -181,8 +181,9 @@ def test_a_source_without_documents_is_told_before_a_lake_is_made(
     assert not (tmp_path / "lake").exists()
 
 
-def test_a_recipe_without_a_source_asks_for_one(capsys, tmp_path: Path):
-    told = said(capsys, "run", "15m", "--lake", str(tmp_path / "lake"), "--models", "demo")
+def test_a_recipe_without_a_source_asks_for_one_before_any_model_is_looked_for(capsys, tmp_path: Path):
+    nowhere = "--set=models.clip=open_clip:local-dir:/nowhere/at/all"
+    told = said(capsys, "run", "15m", "--lake", str(tmp_path / "lake"), nowhere)
     assert "recipe '15m' names no source; give one: --source" in told
 
 
