@@ -18,7 +18,7 @@ from pairmill.flows.settings import Compute, load_recipe, notes_on
 
 
 def run(args: Namespace) -> int:
-    """Check recipe, models and sources, curate, and print the outcome.
+    """Check sources, recipe and models, curate, and print the outcome.
 
     If nothing has changed since the last run, print that run's outcome.
     """
@@ -31,7 +31,7 @@ def run(args: Namespace) -> int:
     if answered := nothing_to_do.answer(question, args.lake):
         print_outcome(screen, *answered, is_new=False)
         return 0
-    with screen.status(f"recipe '{shown(recipe.name)}': checking rules, models and sources"):
+    with screen.status(f"recipe '{shown(recipe.name)}': checking sources, rules and models"):
         from pairmill.flows.command.display import Display
         from pairmill.flows.curate import curate_steps  # torch, 3 s
         from pairmill.flows.outcome import outcome
