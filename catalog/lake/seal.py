@@ -107,8 +107,8 @@ def check(location: Location) -> None:
 def _fits(location: Location, sealed: dict[str, Any]) -> bool:
     """Return whether the catalog matches its seal, as far as the two can be compared. Raise FileNotFoundError.
 
-    They cannot be compared if there is a log now but not in the seal, or the other way round (the log was merged), or
-    if the machine was rebooted since a log was sealed.
+    They cannot be compared if only one of them has a write-ahead log (it was begun or merged since), or if the machine
+    was rebooted since a log was sealed.
     """
     log, is_in_use = sealed.get("log"), _is_in_use(location)
     if not isinstance(log, dict):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def run(args: Namespace) -> int:
-    """Check recipe, models and sources, curate, and print the outcome.
+    """Check sources, recipe and models, curate, and print the outcome.
 
     If nothing has changed since the last run, print that run's outcome.
     """
@@ -47,7 +47,7 @@ def _curate(
     request: nothing_to_do.RunRequest, lake: str, compute: Compute, notes: list[str], screen: Console
 ) -> Curated:
     """Curate with the progress on the screen."""
-    with screen.status(f"recipe '{shown(request.recipe.name)}': checking rules, models and sources"):
+    with screen.status(f"recipe '{shown(request.recipe.name)}': checking sources, rules and models"):
         from pairmill.flows import curate, run_start  # noqa: F401 torch, 3 s
         from pairmill.flows.command.display import Display
 

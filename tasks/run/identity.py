@@ -41,25 +41,28 @@ def with_scorers(plan: Plan) -> tuple[Plan, list[Scorer]]:
     """
     inputs_first = sorted((score for score in plan.scores if score.op), key=lambda score: bool(score.vector_table))
     configured = [(score, _op(plan.recipe, score), _decode_settings(plan.recipe, score)) for score in inputs_first]
-    _check_models(plan.recipe)
+    digests = _model_digests(plan.recipe, [op.model for score, op, _ in configured if score.model])
     known = []
     for score, op, decoding in configured:
-        weights = content_digest(op.model) if score.model else ""
+        weights = digests[op.model] if score.model else ""
         scorer = scorer_of(score, op, decoding, weights, plan.scorers)
         plan = plan.with_scorer(score.table, scorer.digest)
         known.append(scorer)
     return plan, known
 
 
-def _check_models(recipe: Recipe) -> None:
-    """Raise ModelError for a model of generated texts, tags or parsing that is missing or unfit for its use."""
-    specs = [] if recipe.tags is None else [tagger(recipe).spec, *([parser(recipe)] if recipe.tags.mined else [])]
-    for captioner in recipe.captioners:
-        check_captioner(recipe, captioner)
+def _model_digests(recipe: Recipe, others: Sequence[str]) -> dict[str, str]:
+    """Check the recipe's models of texts and tags; return the content digests of these and of ``others``, by spec.
+
+    Raises ModelError for a model that is missing or unfit for its use.
+    """
+    taggers = [] if recipe.tags is None else [tagger(recipe).spec, *([parser(recipe)] if recipe.tags.mined else [])]
+    specs = [recipe.models[captioner.model] for captioner in recipe.captioners]
+    for captioner, spec in zip(recipe.captioners, specs, strict=True):
+        require_images(captioner.name, spec)
     if recipe.fuse is not None:
         specs.append(fusion_backend(recipe.models[recipe.fuse.model], recipe.fuse.precision, 1).spec)
-    for spec in specs:
-        content_digest(spec)
+    return {spec: content_digest(spec) for spec in (*specs, *taggers, *others)}
 
 
 def check_captioner(recipe: Recipe, captioner: Captioner) -> None:
@@ -185,9 +188,9 @@ def noun_scorer(recipe: Recipe, size: int) -> Scorer:
 
 
 def _later_versions(**versions: int) -> dict[str, int]:
-    """Return the versions above 1 of code that a scorer uses beside its op.
+    """Return those of ``versions`` that are above 1. They are versions of code that a scorer runs beside its op.
 
-    Version 1 is left out: the digest must equal that of a lake from before these versions existed.
+    Version 1 is left out, so that the scorers of lakes older than these versions keep their digests.
     """
     return {name: version for name, version in versions.items() if version > 1}
 

@@ -97,7 +97,7 @@ class Session:
 
     @property
     def lasting_notes(self) -> tuple[str, ...]:
-        """The notes that an idle run repeats."""
+        """The notes that hold until something changes; a run without work prints them again."""
         return tuple(note for note in self.notes if note not in self.told_once)
 
     def begin(self, step: str) -> Output:
@@ -177,9 +177,9 @@ class Session:
         self.waiting(step, text)
 
     def store(self, step: str, item: WorkItem, parts: Iterable[Part]) -> None:
-        """Commit rows made in this process, the results of a global step. Raises LeaseLost.
+        """Write and commit rows that this process computes, such as edges between all images. Raises LeaseLost.
 
-        Parts are written as they arrive, so they may be larger than memory together.
+        Parts are written one by one, so together they may be larger than memory.
         """
         self.counts[step] = self.counts.get(step, 0) + 1
         output = self.begin(step)

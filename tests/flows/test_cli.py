@@ -109,6 +109,12 @@ def test_a_missing_model_is_told_before_a_lake_is_made(capsys, tmp_path: Path, o
     assert not (tmp_path / "lake").exists()
 
 
+def test_a_recipe_without_a_source_asks_for_one_before_any_model_is_looked_for(capsys, tmp_path: Path):
+    nowhere = "--set=models.clip=open_clip:local-dir:/nowhere/at/all"
+    told = said(capsys, "run", "15m", "--lake", str(tmp_path / "lake"), nowhere)
+    assert "recipe '15m' names no source; give one: --source" in told
+
+
 def test_the_lake_is_the_option_then_the_environment_then_the_folder_lake(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("PAIRMILL_LAKE", raising=False)
     assert parser().parse_args(["datasets"]).lake == "lake"

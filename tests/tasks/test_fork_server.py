@@ -118,6 +118,8 @@ def test_a_forked_worker_computes_what_a_process_of_its_own_does(tmp_path: Path)
 def test_what_no_model_needs_is_not_preloaded():
     assert not {"torch", "open_clip", "spacy"} & set(modules_for(()))
     assert "open_clip" in modules_for(["open_clip:x"]) and "spacy" not in modules_for(["open_clip:x"])
+    declared = {library for backend in OWN for library in backend.libraries}
+    assert declared <= set(modules_for(ALL)) and declared.isdisjoint(modules_for(["open_clip:x", "spacy:x"]))
 
 
 @pytest.mark.parametrize(

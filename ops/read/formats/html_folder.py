@@ -156,7 +156,7 @@ def _shown_by(tree: Tree, pages: list[Entry], files: Container[str]) -> list[Seq
 
 
 def _shown(tree: Tree, path: str, data: bytes, files: Container[str]) -> set[str]:
-    """Collect the source's files that a page shows; of an image's alternative addresses only the one to be used."""
+    """Collect the source's files that a page shows: of each image, the one file that is used."""
     parsed = page.parse(data)
     if fault_of(path, parsed):
         return set()
