@@ -41,7 +41,8 @@ def up(args: Namespace) -> int:
 
         with get_client(sync_client=True) as client, worker(api, args.lake) as child:
             children.append(child)
-            say(f"started a worker, with its log in {child.log}; its runs write to {Path(args.lake).absolute()}")
+            lake = Path(args.lake).expanduser().absolute()
+            say(f"started a worker, with its log in {child.log}; its runs write to {lake}")
             if deployed := prepare(client, api, say):
                 say(f"deployed {', '.join(deployed)}")
             say(f"Prefect's interface  {interface(api)}")

@@ -35,6 +35,8 @@ def completions(line: str, folder: Path) -> list[str]:
         ("pairmill replay --reason out", ["out_of_memory"]),
         ("pairmill up --once recap", ["recaption/all"]),
         ("pairmill schedule 30m --every ", ["hour", "day", "week"]),
+        ("pairmill run 30m --models d", ["demo"]),
+        ("pairmill completion z", ["zsh"]),
         ("pairmill run 30m --source mi", ["mine.yaml"]),
     ],
 )
