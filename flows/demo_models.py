@@ -90,6 +90,6 @@ def with_demo_defaults(recipe: Recipe) -> Recipe:
 
     Raises BadPredicate and BadRecipe for rules that cannot be compiled.
     """
-    asked = {score.model for score in compile_plan(recipe, {}).scores} & DEMO_MODELS.keys()
+    asked = {score.model for score in compile_plan(recipe).scores} & DEMO_MODELS.keys()
     models = {name: DEMO_MODELS[name] for name in sorted(asked)} | recipe.models
     return recipe.model_copy(update={"models": models})

@@ -106,7 +106,14 @@ def parse_size(text: str) -> tuple[str, ModelSize]:
         raise ValueError(f"{fault['loc'][0]} of '{name}': {message}") from None
 
 
-def check_names(models: dict[str, ModelSize], plan: Plan) -> None:
+def check_sizes(models: dict[str, ModelSize], most: float, plan: Plan) -> None:
+    """Raise PairmillError for a size of a model that no part of the plan uses, or a cost limit without prices."""
+    _check_names(models, plan)
+    if most:
+        _check_prices(models, plan)
+
+
+def _check_names(models: dict[str, ModelSize], plan: Plan) -> None:
     """Raise PairmillError for a model in ``models`` that is neither in the recipe nor run by one of its scores."""
     recipe = plan.recipe
     known = list(dict.fromkeys([*recipe.models, *(score.model for score in plan.scores if score.model)]))
@@ -117,14 +124,14 @@ def check_names(models: dict[str, ModelSize], plan: Plan) -> None:
             raise PairmillError(f"--model (compute.models): recipe '{recipe.name}' has no model '{name}'; {remedy}")
 
 
-def check_prices(models: dict[str, ModelSize], most: float, plan: Plan) -> None:
-    """Raise PairmillError if a run has a cost limit and a model behind endpoints has no price."""
+def _check_prices(models: dict[str, ModelSize], plan: Plan) -> None:
+    """Raise PairmillError for a model behind endpoints without a price."""
     recipe = plan.recipe
     fuser = [recipe.fuse.model] if recipe.fuse else []
     for name in dict.fromkeys([*(each.model for each in recipe.captioners), *fuser]):
         size = models.get(name, ModelSize.model_validate({}))
         backend = backend_of(recipe.models[name])
-        if most and backend and backend.endpoints and not (size.prompt_price or size.answer_price):
+        if backend and backend.endpoints and not (size.prompt_price or size.answer_price):
             raise PairmillError(
                 f"--max-cost (compute.max_cost) cannot hold for '{name}', whose price is not known; give the "
                 f"price of a million tokens: --model {name}:prompt_price=0.15,answer_price=0.6"

@@ -59,9 +59,9 @@ def asked_of_pending(recipe: Recipe) -> str:
 
 
 def notes_if_nothing_is_pending(lake: "Lake", recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the notes that last of the recipe's last run if it left nothing to do; None if something may be pending.
+    """Return the lasting notes of the recipe's last run if that run left no work; None if work may be pending.
 
-    Only the sources' places count, not how they are named, nor where and with what workers the run was.
+    The sources are compared by their places, not by how they were written. Workers and machine are not compared.
     """
     found = recall(lake, asked_of_pending(recipe))
     return found.notes if found and found.inputs and found.inputs == inputs_digest(recipe, sources) else None

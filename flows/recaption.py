@@ -6,11 +6,12 @@ from functools import partial, update_wrapper
 
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.pending.quarantine import check_reason
+from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.caption_outcome import CaptionOutcome, caption_outcome
 from pairmill.flows.curate import RunStep
-from pairmill.flows.model_size import check_names, check_prices
+from pairmill.flows.model_size import check_sizes
 from pairmill.flows.run_start import resolve_sources, session_on
 from pairmill.flows.settings import Compute
 from pairmill.tasks.collect.fetch import fetch
@@ -34,12 +35,12 @@ def recaption_session(recipe: Recipe, sources: Sequence[str], lake: str, compute
     """
     if not recipe.captioners:
         raise BadRecipe(f"recipe '{recipe.name}' has no captioner; add one to `captioners`, or name another recipe.")
-    plan = identity.captioning_plan(recipe, recipe.captioners[:1])
-    check_names(compute.models, plan)
-    check_prices(compute.models, compute.max_cost, plan)
     uris = resolve_sources(recipe, sources) if sources else ()
     if not uris:
         check_is_lake(lake)
+    plan = compile_plan(recipe)
+    check_sizes(compute.models, compute.max_cost, plan)
+    identity.check_captioner(recipe, recipe.captioners[0])
     with create_or_open(lake) as opened, session_on(opened, (plan, []), compute, "recaption", uris) as session:
         yield session
 

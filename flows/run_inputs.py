@@ -93,7 +93,7 @@ def _declarations() -> Iterator[str]:
 
 def _models(recipe: Recipe) -> list[str]:
     """List the specs of all models that the recipe names or that its scores have by default."""
-    defaults = {score.model: score.default_model for score in compile_plan(recipe, {}).scores if score.default_model}
+    defaults = {score.model: score.default_model for score in compile_plan(recipe).scores if score.default_model}
     if recipe.tags is not None and recipe.tags.mined:
         defaults[SENTENCE_STRUCTURE.model] = SENTENCE_STRUCTURE.default_model
     return sorted({*(defaults | recipe.models).values()})

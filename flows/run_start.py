@@ -1,4 +1,4 @@
-"""Start a run: check recipe, models and sources before any work, then take the lease."""
+"""Start a run: check sources, rules and models before any work, then take the lease."""
 
 import os
 import uuid
@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.write import runs
 from pairmill.catalog.write.lease import writing
 from pairmill.catalog.write.scorer import Scorer
-from pairmill.flows.model_size import check_names, check_prices
+from pairmill.flows.model_size import check_sizes
 from pairmill.flows.settings import Compute, resolve_source
 from pairmill.ops.read.source import SourceError, open_source
 from pairmill.tasks.collect import listing
@@ -34,8 +34,9 @@ def session(
     flow: str = "curate",
     completed: Callable[[Session], None] = _nothing_follows,
 ) -> Iterator[Session]:
-    """Check recipe, models and sources, open the lake, and yield a session that holds its lease.
+    """Check sources, rules and models, open the lake, and yield a session that holds its lease.
 
+    The checks come in the order of their cost: a model may have to be downloaded, and all its bytes are read.
     ``completed`` is called once the run is recorded as completed, while the lease is still held.
 
     Raises:
@@ -45,10 +46,10 @@ def session(
         PairmillError: Another setting is wrong; the message names the remedy.
         LeaseHeld: Another process writes to the lake.
     """
-    checked = identity.plan(recipe)
-    check_names(compute.models, checked[0])
-    check_prices(compute.models, compute.max_cost, checked[0])
     uris = resolve_sources(recipe, sources)
+    plan = compile_plan(recipe)
+    check_sizes(compute.models, compute.max_cost, plan)
+    checked = identity.with_scorers(plan)
     with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris, completed) as session:
         yield session
 
@@ -76,10 +77,11 @@ def session_on(
 ) -> Iterator[Session]:
     """Yield a session on an open lake, with its lease held and the run recorded.
 
-    ``checked`` is the result of ``identity.plan``. Raises LeaseHeld if another process writes to the lake.
+    ``checked`` is the result of ``identity.with_scorers``. Raises LeaseHeld if another process writes to the lake.
     """
     plan, known = checked
-    fork_server.preload(_specs_loaded(plan, flow))
+    specs = _specs_loaded(plan, flow)
+    fork_server.preload(specs)
     run_id = current_run_id()
     shown = [open_source(uri).uri for uri in uris]  # without secrets in addresses
     with writing(lake, run_id, f"{flow} {plan.recipe.name}") as writer:

@@ -86,10 +86,13 @@ def load_recipe(name_or_path: str, overrides: dict[str, str] | None = None, demo
 
     ``demo_models`` 'demo' first replaces the models and their settings by the small shipped ones. Raises BadRecipe.
     """
-    if demo_models == "demo":
-        small = with_demo_models(load(name_or_path, None, RECIPES), load("demo", None, RECIPES))
-        return with_resolved_paths(with_demo_defaults(changed(small, overrides or {})))
-    return with_resolved_paths(load(name_or_path, overrides, RECIPES))
+    if demo_models != "demo":
+        recipe = load(name_or_path, overrides, RECIPES)
+    else:
+        full, demo = load(name_or_path, None, RECIPES), load("demo", None, RECIPES)
+        recipe = changed(with_demo_models(full, demo), overrides or {})
+        recipe = with_demo_defaults(recipe)
+    return with_resolved_paths(recipe)
 
 
 def notes_on(recipe: Recipe, name_or_path: str, overrides: dict[str, str], demo_models: str) -> list[str]:

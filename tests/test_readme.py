@@ -34,11 +34,25 @@ DOCUMENTS = {"README.md": README, **PAGES}
 ELSEWHERE = ("make ", "pairmill up", "prefect deployment run")
 
 
+def steps() -> list[tuple[str, str]]:
+    """List each shell command of the documents once, and each Python program that loads an export, in order.
+
+    Each comes with its language. Commands that are tested elsewhere are left out.
+    """
+    found: dict[tuple[str, str], None] = {}
+    for text in DOCUMENTS.values():
+        for language, block in re.findall(r"```(sh|python)\n(.*?)```", text, re.DOTALL):
+            if language == "sh":
+                lines = [line for line in block.splitlines() if line.strip() and not line.startswith(ELSEWHERE)]
+                found |= {("sh", line): None for line in lines}
+            elif "load_dataset" in block or "webdataset" in block:
+                found["python", block] = None
+    return list(found)
+
+
 def commands() -> list[str]:
-    """List each shell command of the documents' code blocks once, in order, without those tested elsewhere."""
-    blocks = [block for text in DOCUMENTS.values() for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)]
-    lines = [line for block in blocks for line in block.splitlines() if line.strip()]
-    return [line for line in dict.fromkeys(lines) if not line.startswith(ELSEWHERE)]
+    """List the shell commands of `steps`."""
+    return [text for language, text in steps() if language == "sh"]
 
 
 def section_of(page: str, heading: str) -> str:
@@ -143,13 +157,26 @@ def test_every_command_of_the_documents_runs(tmp_path: Path):
     # An address of a range reserved for documentation (RFC 5737): a fetch does not contact it.
     addresses = pa.table({"url": ["http://192.0.2.1/a.jpg"], "caption": ["A picture that is not there."]})
     pq.write_table(addresses, tmp_path / "laion.parquet")
-    for command in commands():
+    (tmp_path / "python").mkdir()
+    for n, (language, command) in enumerate(steps()):
+        if language == "python":
+            program = tmp_path / "python" / f"{n}.py"
+            program.write_text(command)
+            done = shell(f"HF_DATASETS_OFFLINE=1 HF_HOME={tmp_path} {sys.executable} {program}", tmp_path)
+            assert done.returncode == 0, f"{command}\n{done.stderr[-1500:]}"
+            continue
         done = shell(command, tmp_path)
         assert done.returncode == 0, f"{command}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
         assert done.stdout.strip(), command
         if command.startswith(("pairmill demo", "pairmill why")):
             said = without_numbers(done.stdout)
             assert [line for line in shown_outputs().get(command, []) if without_numbers(line) not in said] == []
+    scripts = re.findall(r"```python\n(.*?)```", PAGES["infra/docs/python.md"], re.DOTALL)
+    assert len(scripts) == 2
+    for number, script in enumerate(scripts):
+        (tmp_path / f"script{number}.py").write_text(script)
+        done = shell(f"python script{number}.py", tmp_path)
+        assert done.returncode == 0, f"{script}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
 
 
 def test_a_copied_lake_attached_as_the_docs_say_reads_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -19,8 +19,9 @@ def gather(lake: Lake, scorer: str) -> None:
 
     One row per distinct image, numbered from 0 by commit, shard and sha256, so that a later run's rows come after.
     ``url`` is the released address of the image's occurrence with the smallest id, ``occurrences`` the number of
-    occurrences. ``sample_bytes`` is an upper bound of the size of a tar sample: bytes, texts, three headers with
-    padding.
+    occurrences. ``url`` and ``alt_text`` are '' where there is none: a column that is NULL in a tar's first samples and
+    a text later stops `datasets`. ``sample_bytes`` is an upper bound of the size of a tar sample: bytes, texts, three
+    headers with padding.
     """
     held = (
         "SELECT i.*, count(*) OVER (PARTITION BY i.sha256) AS occurrences FROM images i "
@@ -30,8 +31,9 @@ def gather(lake: Lake, scorer: str) -> None:
     )
     lake.execute(
         f"""CREATE OR REPLACE TEMP TABLE caption_rows AS
-        SELECT m.sha256, i.raw_image_url AS url, m.text AS caption, m.status, m.n_tokens, m.captioner, m.prompt,
-            m.scorer, i.alt_text, c.width, c.height, i.occurrences, c.format, c.shard,
+        SELECT m.sha256, coalesce(i.raw_image_url, '') AS url, m.text AS caption, m.status, m.n_tokens, m.captioner,
+            m.prompt, m.scorer, coalesce(i.alt_text, '') AS alt_text, c.width, c.height, i.occurrences, c.format,
+            c.shard,
             row_number() OVER (ORDER BY m."commit", m.shard, m.sha256) - 1 AS n,
             coalesce(c.n_bytes, 0) + 2 * strlen(m.text) + strlen(m.prompt) + coalesce(strlen(i.alt_text), 0)
                 + coalesce(strlen(i.raw_image_url), 0) + 8192 AS sample_bytes

@@ -1,4 +1,4 @@
-"""Find published datasets by NAME (the newest version) or NAME@VERSION; read their funnel and sample pairs."""
+"""Find published datasets by NAME (the newest version), NAME@VERSION or NAME@TAG; read their funnel and pairs."""
 
 import re
 from dataclasses import dataclass, field
@@ -8,7 +8,10 @@ from difflib import get_close_matches
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.demo_weights import demo_weights
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.dropped_versions import dropped_at
+from pairmill.catalog.write.version_names import version_names
 
+_NUMBER = re.compile(r"[1-9]\d{0,8}")
 _COLUMNS = "name, version, recipe, commit, content_digest, amended, n_pairs, recall, run_id, created_at, scorers"
 
 
@@ -63,12 +66,16 @@ def newest(lake: Lake, name: str) -> Dataset | None:
 
 
 def find(lake: Lake, spec: str) -> Dataset:
-    """Return the dataset for ``NAME`` or ``NAME@VERSION``. Raise PairmillError if there is none."""
-    name, _, version = spec.partition("@")
-    if "@" in spec and not re.fullmatch(r"[1-9]\d*", version):
-        raise PairmillError(f"dataset '{spec}': the version after '@' is a number from 1, as in {name or 'demo'}@3.")
+    """Return the dataset for ``NAME``, ``NAME@VERSION`` or ``NAME@TAG``. Raise PairmillError if there is none."""
+    name, at, version = spec.partition("@")
     found = {(each.name, each.version): each for each in published(lake)}
     versions = [each for each in found.values() if each.name == name]
+    if at and versions and not _NUMBER.fullmatch(version):
+        version = str(_named(lake, name, version))
+    is_missing = bool(_NUMBER.fullmatch(version)) and (name, int(version)) not in found
+    if is_missing and (day := dropped_at(lake, name, int(version))):
+        left = f"its newest is {versions[-1]}" if versions else "none is left"
+        raise PairmillError(f"version {version} of dataset '{name}' was dropped on {day}; {left}.")
     if not versions:
         names = sorted({known for known, _ in found})
         near = get_close_matches(name, names, n=1)
@@ -76,9 +83,21 @@ def find(lake: Lake, spec: str) -> Dataset:
         raise PairmillError(f"lake '{lake.uri}' has no dataset '{name}'; {remedy}")
     if not version:
         return versions[-1]
-    if (name, int(version)) not in found:
-        raise PairmillError(f"dataset '{name}' has no version {version}; its newest is {name}@{versions[-1].version}.")
+    if is_missing:
+        raise PairmillError(f"dataset '{name}' has no version {version}; its newest is {versions[-1]}.")
     return found[name, int(version)]
+
+
+def _named(lake: Lake, dataset: str, name: str) -> int:
+    """Return the version that ``name`` names. Raise PairmillError if there is none."""
+    names = {each: version for (of, version), found in version_names(lake).items() if of == dataset for each in found}
+    if name not in names:
+        there_are = f" (there are {', '.join(sorted(names))})" if names else ""
+        raise PairmillError(
+            f"dataset '{dataset}@{name}': after '@' stands a number from 1, as in {dataset or 'demo'}@3, or a name "
+            f"that `pairmill tag` gave{there_are}."
+        )
+    return names[name]
 
 
 def funnel(lake: Lake, dataset: Dataset) -> list[FunnelStep]:

@@ -1,17 +1,22 @@
 """Read a version's pairs in the order of an export, and record finished exports in ``exports``."""
 
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import pyarrow as pa
 
 from pairmill.catalog.ask.datasets import Dataset, find
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.schema import columns
 from pairmill.catalog.pending.worklist import payload_paths
 from pairmill.catalog.terms.error import PairmillError
 
-PAIR_COLUMNS = tuple(columns("pairs"))
+_KINDS = columns("pairs")
+PAIR_COLUMNS = tuple(_KINDS)
+TYPED = 5  # samples from which `datasets` infers the columns' types
 
 
 def lake_id(lake: Lake) -> str:
@@ -19,29 +24,54 @@ def lake_id(lake: Lake) -> str:
     return lake.metadata.read("SELECT schema_uuid FROM ducklake_schema WHERE schema_name = 'main'")[0][0]
 
 
-def gather(lake: Lake, dataset: Dataset, by_shard: bool, with_captions: str = "") -> None:
+def gather(lake: Lake, dataset: Dataset, by_shard: bool, with_captions: str = "", typical_first: bool = False) -> None:
     """Copy the version's pairs into a temporary table of this connection, numbered from 0 in order.
 
-    The order is by image id, or with ``by_shard`` by the shard that holds the image's bytes, then id. The pairs are
-    copied because an export takes hours, and an open query on the lake would block commits as long. The copy spills to
-    disk, about 1.5 KB per pair. ``sample_bytes`` is an upper bound of the size of a tar sample: bytes, texts, three
-    headers with padding.
+    The order is by image id, or with ``by_shard`` by the shard that holds the image's bytes, then id; with
+    ``typical_first`` behind the pairs of `typical_pairs`. The pairs are copied because an export takes hours, and an
+    open query on the lake would block commits as long. The copy spills to disk, about 1.5 KB per pair.
+    ``sample_bytes`` is an upper bound of the size of a tar sample: bytes, texts, three headers with padding.
 
     ``with_captions`` is SQL of (sha256, captions) to add, from `captions_of`; '' for none.
     """
-    order = "c.shard, p.image_id" if by_shard else "p.image_id"
-    pairs = "pairs"
+    of_version = f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"
+    pairs = f"(SELECT * FROM pairs WHERE {of_version})"
     if with_captions:
-        joined = f"pairs p LEFT JOIN {with_captions} k USING (sha256)"
+        joined = f"{pairs} p LEFT JOIN {with_captions} k USING (sha256)"
         pairs = f"(SELECT p.*, coalesce(k.captions, []) AS captions FROM {joined})"
+    order = "c.shard, p.image_id" if by_shard else "p.image_id"
+    if typical_first and (first := typical_pairs(lake, pairs, bool(with_captions))):
+        order = f"p.image_id NOT IN ({', '.join(map(quoted, first))}), {order}"  # false sorts first
     lake.execute(
         f"""CREATE OR REPLACE TEMP TABLE export_rows AS
         SELECT p.*, c.shard, c.format, row_number() OVER (ORDER BY {order}) - 1 AS n,
             coalesce(c.n_bytes, 0) + coalesce(strlen(p.text1), 0) + strlen(to_json(p)) + 4096 AS sample_bytes
-        FROM {pairs} p LEFT JOIN image_content c ON c.sha256 = p.sha256
-        WHERE p.dataset = ? AND p.version = ? ORDER BY n""",
-        (dataset.name, dataset.version),
+        FROM {pairs} p LEFT JOIN image_content c ON c.sha256 = p.sha256 ORDER BY n"""
     )
+
+
+def typical_pairs(lake: Lake, pairs: str, with_captions: bool) -> list[str]:
+    """Return at most TYPED image ids of pairs that together have a value in each column that has one in any pair.
+
+    `datasets` takes a column's type from the first 5 samples of a tar. A column that is NULL in them and a text later
+    stops it. A greedy cover by the distinct sets of known columns, of which there are few.
+
+    Args:
+        lake: The lake.
+        pairs: SQL for the version's rows of ``pairs``.
+        with_captions: Whether they have the column ``captions``.
+    """
+    known = [f"len({name}) > 0" if kind.endswith("[]") else f"{name} IS NOT NULL" for name, kind in _KINDS.items()]
+    if with_captions:
+        known += [f"len(list_filter(captions, c -> c.{part} IS NOT NULL)) > 0" for part in ("text", "similarity")]
+    bits = " + ".join(f"CASE WHEN {each} THEN {1 << n} ELSE 0 END" for n, each in enumerate(known))
+    sets = lake.query(f"SELECT {bits} AS known, min(image_id) FROM {pairs} GROUP BY ALL ORDER BY ALL")
+    left, found = reduce(or_, (bits_of_set for bits_of_set, _ in sets), 0), []
+    while left and len(found) < TYPED:
+        bits_of_set, image_id = max(sets, key=lambda each: (each[0] & left).bit_count())
+        left &= ~bits_of_set
+        found.append(image_id)
+    return found
 
 
 def sizes(lake: Lake) -> np.ndarray:
@@ -77,6 +107,12 @@ def check_unchanged(lake: Lake, dataset: Dataset) -> None:
             f"dataset '{dataset}' was amended while it was exported, so the files may hold what was taken down. Run "
             "the same export again; it writes them anew."
         )
+
+
+def of_version(lake: Lake, dataset: Dataset) -> list[tuple[str, str, int]]:
+    """Return the place, format and number of pairs of each recorded export of a version."""
+    sql = "SELECT uri, format, rows FROM exports WHERE dataset = ? AND version = ? ORDER BY ALL"
+    return lake.query(sql, (dataset.name, dataset.version))
 
 
 def record(lake: Lake, dataset: Dataset, format: str, uri: str, files: int, rows: int, n_bytes: int) -> None:

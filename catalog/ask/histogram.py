@@ -105,7 +105,10 @@ def _source(plan: Plan, quantity: Quantity, kind: str, tables: Sequence[ScoreCol
 
 
 def _base(kind: str, quantity: Quantity, upto: int) -> str:
-    """Return SQL for the rows to join scores to: distinct content, or occurrences if ``quantity`` needs them."""
+    """Return SQL for the items of a histogram: distinct images or sentences, or occurrences of images.
+
+    Occurrences count only if ``quantity`` reads a column that differs between them, such as the position.
+    """
     if kind == "sentence":
         repeats = f"SELECT content, count(*) AS repeats FROM sentences WHERE commit <= {upto} GROUP BY content"
         known = f"SELECT * FROM sentence_content WHERE commit <= {upto}"

@@ -15,6 +15,7 @@ from pairmill.catalog.terms.error import BadQuery, PairmillError
 # an extension that is not loaded (`current_setting('s3_region')`).
 _REFUSED = re.compile(r"disabled (by|through) configuration")
 _ABSENT = re.compile(r"it exists in the (\w+) extension")
+Relation = duckdb.DuckDBPyRelation
 LOCKED = "database is locked"  # while another process opens or closes the lake; DuckDB waits 5 s
 _EXTENSIONS = ("LOAD", "UPDATE_EXTENSIONS")  # DuckDB parses INSTALL as LOAD too
 
@@ -43,6 +44,30 @@ def answer(lake: Lake, sql: str) -> tuple[list[str], Iterator[tuple]]:
     if cursor is None:  # only white space or a comment
         raise BadQuery('the statement is empty; write one, such as pairmill sql "SELECT count(*) FROM images".')
     return [column[0] for column in cursor.description or ()], _rows(lake, cursor)
+
+
+def relation(lake: Lake, sql: str) -> Relation:
+    """Return the result of a SELECT as a DuckDB relation, which runs when its rows are fetched.
+
+    Unlike `answer_confined` it may read files beside the lake (``FROM 'mine.parquet'``): in Python a user may anyway.
+
+    Raises:
+        BadQuery: The statement is not a SELECT, or DuckDB refuses it.
+        PairmillError: The lake cannot be read.
+    """
+    check_reads_only(lake, sql)
+    lake.check_tables_of(sql)
+
+    def body() -> Relation | None:
+        try:
+            return lake.connection.sql(sql)
+        except duckdb.Error as error:
+            raise error if LOCKED in str(error) else _as_user_error(error, lake) from error
+
+    found = retry_while_busy(body, lake.uri, is_inside=False, doublings=1)
+    if found is None:
+        raise BadQuery("the statement is empty; write one, such as SELECT count(*) FROM images.")
+    return found
 
 
 def _begun(lake: Lake, sql: str) -> duckdb.DuckDBPyConnection:

@@ -96,7 +96,7 @@ def _candidate(lake: Lake, content: str, scope: Scope) -> Facts:
 
 
 def _used(lake: Lake, text: str, scope: Scope) -> list[Facts]:
-    """Select the first MOST pairs of the dataset that contain the text, and the number of the text in each."""
+    """Select the first MOST pairs of the dataset that contain the text; ``place`` is its column, 1 to 3."""
     if scope.dataset is None:
         return []
     sql = f"""SELECT image_id, raw_image_url AS url, list_position([text1, text2, text3], ?) AS place FROM pairs

@@ -20,6 +20,7 @@ from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.score import Stage
+from pairmill.catalog.write.dropped_versions import highest_version
 
 # Scores of generated texts in ``pairs``, each the only column of its table; NULL if the recipe does not compute it.
 PAIR_SIMILARITIES = ("caption_similarity", "synthetic_similarity")
@@ -53,7 +54,7 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
         same = (was, scorers) == (digest, _scorers(plan)) and _is_same(recipe, plan.recipe)
         if same and _decided_as(lake, name, version, funnel):
             return Published(name, version, n_pairs, digest, False)
-    version = newest[0][0] + 1 if newest else 1
+    version = highest_version(lake, name) + 1
     commit = begin()
 
     def write() -> None:

@@ -76,7 +76,7 @@ def _is_known(file: Path) -> bool:
 
 @cache
 def _remembered() -> dict[str, str]:
-    """Return the stamps of files whose digest was on the list, by path; {} if there is no valid cache."""
+    """Read the cached stamps of verified extension files, by path; {} without a valid cache."""
     try:
         content = json.loads(_memory().read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -85,7 +85,7 @@ def _remembered() -> dict[str, str]:
 
 
 def _remember(file: str, stamp: str) -> None:
-    """Cache a stamp for later processes; in a read-only home, each process hashes again."""
+    """Cache the stamp of a verified extension file; without a writable home, every process hashes the file again."""
     remembered = _remembered()
     remembered[file] = stamp
     half = _memory().with_name(f"extensions.{os.getpid()}.part")

@@ -28,10 +28,10 @@ _BEAT = "UPDATE pairmill_lease SET heartbeat = ?, expires = ? WHERE token = ?"
 
 @dataclass(frozen=True)
 class Holder:
-    """The lease row. ``started``, ``heartbeat`` and ``expires`` are by the holder's clock, the last two UTC texts.
+    """The lease row: which process holds the lease, and until when.
 
-    ``waiting`` says what a run waits for, '' while it works. The lease row holds this text because it expires with the
-    lease.
+    ``started`` (seconds since 1970), ``heartbeat`` and ``expires`` (texts in UTC) are times of the holder's clock.
+    ``waiting`` says what the run waits for, '' while it works; it is stored here because it must end with the lease.
     """
 
     token: str

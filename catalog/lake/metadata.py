@@ -30,6 +30,10 @@ FILES_TABLE = "CREATE TABLE IF NOT EXISTS pairmill_files (path VARCHAR PRIMARY K
 FINISHED = "pairmill_finished"
 FINISHED_TABLE = f"""CREATE TABLE IF NOT EXISTS {FINISHED} (asked VARCHAR PRIMARY KEY, inputs VARCHAR, state VARCHAR,
 dataset VARCHAR, version INTEGER, notes VARCHAR, run_id VARCHAR, finished VARCHAR)"""
+# Created with its first row; see catalog.write.version_names.
+VERSION_NAMES = "pairmill_version_names"
+VERSION_NAMES_TABLE = f"""CREATE TABLE IF NOT EXISTS {VERSION_NAMES} (dataset VARCHAR, name VARCHAR, version INTEGER,
+named VARCHAR, PRIMARY KEY (dataset, name))"""
 Result = TypeVar("Result")
 
 
@@ -126,6 +130,10 @@ class Metadata:
     def has_finished(self) -> bool:
         """Return whether the database has a record of any completed run."""
         return self._has(FINISHED)
+
+    def has_version_names(self) -> bool:
+        """Return whether the database has the table of version names, which the first name creates."""
+        return self._has(VERSION_NAMES)
 
     def _has(self, table: str) -> bool:
         """Return whether the database has ``table``."""

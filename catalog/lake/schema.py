@@ -176,6 +176,11 @@ CREATE TABLE unbelieved_usage (partition_id VARCHAR, run_id VARCHAR, scorer VARC
     unbelieved_tokens BIGINT, "commit" BIGINT);
 """
 
+_DROPPED_VERSIONS = """
+CREATE TABLE dropped_versions (name VARCHAR, version INTEGER, content_digest VARCHAR, n_pairs BIGINT,
+    created_at TIMESTAMPTZ, dropped_at TIMESTAMPTZ);
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
     _WAVES, _PAIR_SIMILARITIES, _USAGE, _CAPTIONERS,
@@ -183,6 +188,7 @@ MIGRATIONS: tuple[str, ...] = (
     _WAITING,
     _FILE_DIGESTS,
     _UNBELIEVED,
+    _DROPPED_VERSIONS,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 
@@ -192,7 +198,7 @@ NEWEST = len(MIGRATIONS)
 # the inlined rows once a later schema version exists (seen with DuckDB 1.5.5); create a table beside it.
 BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans", "exports", "datasets", "funnel",
                "rereads", "thresholds", "waves", "usage", "probes", "dataset_captioners",
-               "file_digests", "unbelieved_usage", "schema_version")  # fmt: skip
+               "file_digests", "unbelieved_usage", "dropped_versions", "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
 # Written by INSERT in the order of their ids and read by single ids, for each of which DuckDB reads a row group. With
 # row groups of 20,480 rows instead of 122,880, twelve lookups take 57 CPU ms instead of 206; reading a whole table

@@ -59,7 +59,7 @@ def list_units(lake: Lake, rows: Iterable[Row], readers: Mapping[str, str], firs
 
 
 def changed_readers(lake: Lake) -> list[tuple[str, str, int]]:
-    """Return (reader before, reader now, units) for listed units that are unchanged but now have another reader."""
+    """Count the unchanged listed units that another reader now reads: (reader before, reader now, units)."""
     changed = "SELECT reader_before, reader_now, count(*) FROM listed WHERE is_new AND NOT is_changed"
     return lake.query(f"{changed} GROUP BY ALL ORDER BY ALL")
 
@@ -71,7 +71,7 @@ def listed_sizes(lake: Lake) -> tuple[np.ndarray, np.ndarray]:
 
 
 def listed_rows(lake: Lake, numbers: np.ndarray) -> Iterator[tuple[Row, int]]:
-    """Yield the listed files with these numbers, in this order, each with the commit of its last reading."""
+    """Return the rows of ``listed`` with these numbers, in this order, each with the commit of its last reading."""
     if not len(numbers):
         return iter(())
     lake.connection.register("wanted", pa.table({"n": numbers, "rank": np.arange(len(numbers))}))

@@ -38,7 +38,7 @@ def fusion_digest(caption: str, tags: str, sentence: str) -> str:
 
 
 def with_first_text(plan: Plan) -> str:
-    """Return SQL for the ``sha256`` that have their first generated row; nothing is known of other images.
+    """Return SQL for the ``sha256`` of images with the first of their generated texts; the others have none yet.
 
     '' if the recipe generates nothing.
     """

@@ -66,8 +66,8 @@ def _pending(
 ) -> Iterator[list[WorkItem]]:
     """Yield rounds of work items over contents that lack a row in any of ``tables``.
 
-    ``rows`` is SQL of the eligible keys, at least those among ``pending_open``: the contents of the unfinished shards
-    ``pending_shards``.
+    ``rows`` is SQL of the eligible keys. It may leave out keys of finished shards: it can restrict itself to the tables
+    ``pending_open`` (contents of the unfinished shards) and ``pending_shards``.
     """
     finished = " INTERSECT ".join(_finished_shards(plan, table, content) for table in tables)
     shards = f"SELECT shard, count(*) FROM {content} WHERE shard NOT IN ({finished}) GROUP BY shard ORDER BY shard"

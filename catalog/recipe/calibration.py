@@ -5,8 +5,6 @@ threshold that equals one of the values therefore never drops more than the requ
 that value.
 """
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pairmill.catalog.recipe import predicate
@@ -16,7 +14,6 @@ THRESHOLD = "{threshold}"
 EXAMPLE = "corpus_entropy >= {threshold}"
 _KEEPS_HIGH = {"COMPARE_GREATERTHANOREQUALTO": True, "COMPARE_LESSTHANOREQUALTO": False}
 _STRICT = {"COMPARE_GREATERTHAN", "COMPARE_LESSTHAN"}
-_NUMBER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DOUBLE|FLOAT|DECIMAL.*")
 
 
 @dataclass(frozen=True)
@@ -47,27 +44,16 @@ def compared(rule_name: str, keep: str) -> Compared:
     """
     node = predicate.parsed(rule_name, keep.replace(THRESHOLD, f'"{THRESHOLD}"'))
     if node["class"] != "COMPARISON" or keep.count(THRESHOLD) != 1:
-        raise _refused(rule_name, "write what else it asks for as rules of its own")
-    if node["type"] in _STRICT:
-        raise _refused(rule_name, "an item at the threshold passes: write >= or <=")
-    for side, other, turned in (("right", "left", False), ("left", "right", True)):
-        if node[side].get("column_names") == [THRESHOLD] and node["type"] in _KEEPS_HIGH:
-            expression = predicate.written(node[other])
-            if predicate.columns_of(rule_name, expression):
-                return Compared(expression, _KEEPS_HIGH[node["type"]] is not turned)
-    raise _refused(rule_name, "put {threshold} alone on one side and a score on the other")
-
-
-def check_number(rule_name: str, keep: str, known: Mapping[str, str]) -> None:
-    """Raise BadPredicate unless the compared expression is numeric over the columns ``known`` (name -> SQL type)."""
-    expression = compared(rule_name, keep).expression
-    kind = predicate.type_of(rule_name, expression, known)
-    if not _NUMBER.fullmatch(kind):
-        raise _refused(rule_name, f"it compares a {kind}, of which no share can be taken: compare a number")
-
-
-def _refused(rule_name: str, remedy: str) -> BadPredicate:
-    """Return the error for a predicate that cannot be calibrated, with ``remedy``."""
-    return BadPredicate(
+        remedy = "write what else it asks for as rules of its own"
+    elif node["type"] in _STRICT:
+        remedy = "an item at the threshold passes: write >= or <="
+    else:
+        remedy = "put {threshold} alone on one side and a score on the other"
+        for side, other, turned in (("right", "left", False), ("left", "right", True)):
+            if node[side].get("column_names") == [THRESHOLD] and node["type"] in _KEEPS_HIGH:
+                expression = predicate.written(node[other])
+                if predicate.columns_of(rule_name, expression):
+                    return Compared(expression, _KEEPS_HIGH[node["type"]] is not turned)
+    raise BadPredicate(
         f"rule '{rule_name}': `calibrate` sets the number of one comparison, such as `{EXAMPLE}`; {remedy}."
     )

@@ -6,7 +6,7 @@ Their descriptions are shown in the Prefect form. `parts_of_texts.py` has the se
 The defaults are RealSyn's figures (arXiv 2502.12513) where the paper gives any.
 """
 
-from typing import Annotated, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     AfterValidator,
@@ -23,7 +23,7 @@ from pydantic import (
 from pairmill.catalog.recipe.calibration import THRESHOLD, compared, filled
 from pairmill.catalog.recipe.predicate import columns_of
 from pairmill.catalog.recipe.whole_number import WholeNumber
-from pairmill.catalog.terms.backend import OTHER_PREFIXES, declared_backends
+from pairmill.catalog.terms.backend import OTHER_PREFIXES, declared_backends, forms
 from pairmill.catalog.terms.error import BadPredicate
 
 # Names under which the cut itself drops an image or a sentence; no rule may use them.
@@ -40,10 +40,8 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 def _model_spec(spec: str) -> str:
     """Validate the prefix of a model spec. Raise ValueError with the accepted forms."""
     if not spec.startswith((*OTHER_PREFIXES, *declared_backends())) or spec.endswith((":", "/")):
-        raise ValueError(
-            f"'{spec}' names no model; write open_clip:MODEL/PRETRAINED, open_clip:local-dir:FOLDER, hf:NAME, "
-            "hf:FOLDER, spacy:NAME, spacy:FOLDER or http:NAME@https://host:8000/v1"
-        )
+        others = ("open_clip:MODEL/PRETRAINED", "open_clip:local-dir:FOLDER", "spacy:NAME_OR_FOLDER")
+        raise ValueError(f"'{spec}' names no model; write {forms(*others)}")
     return spec
 
 
@@ -51,9 +49,26 @@ ModelSpec = Annotated[str, AfterValidator(_model_spec)]
 
 
 class Settings(BaseModel):
-    """Base of all recipe sections: an unknown key is an error, and instances are immutable."""
+    """Base of all recipe sections: an unknown key is an error, and instances are immutable.
+
+    Attributes:
+        added_later: Settings that are newer than the first lakes. At its default such a setting is left out of records
+            and digests, so that those of older recipes stay valid.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    added_later: ClassVar[frozenset[str]] = frozenset()
+
+    def omitted(self) -> set[str]:
+        """Return the settings to leave out of records and digests."""
+        fields = type(self).model_fields
+        return {name for name in self.added_later if getattr(self, name) == fields[name].default}
+
+    @model_serializer(mode="wrap")
+    def _without_omitted(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Serialise the section without its omitted settings."""
+        omitted = self.omitted()
+        return {name: value for name, value in write(self).items() if name not in omitted}
 
 
 class Calibrate(Settings):
@@ -79,6 +94,8 @@ class Calibrate(Settings):
 class Rule(Settings):
     """One named predicate. An item for which the predicate is false or NULL is dropped under the rule's name."""
 
+    added_later = frozenset({"calibrate"})
+
     name: Name = Field(description="Named in `decisions.dropped_by` and in the funnel.")
     keep: str = Field(description="A boolean SQL expression over score columns: `least(width, height) >= 100`.")
     calibrate: Calibrate | None = Field(
@@ -102,12 +119,6 @@ class Rule(Settings):
         assert self.calibrate is not None
         return self.model_copy(update={"calibrate": self.calibrate.model_copy(update={"threshold": threshold})})
 
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
-        """Omit ``calibrate`` when unset, so that digests and records older than this setting stay valid."""
-        content = write(self)
-        return {name: value for name, value in content.items() if name != "calibrate" or value is not None}
-
     @field_validator("keep", mode="before")
     @classmethod
     def _from_yaml(cls, value: object) -> object:
@@ -130,8 +141,21 @@ class Rule(Settings):
         return self
 
 
+MaxGroup = Annotated[
+    int,
+    Field(
+        ge=2,
+        le=MOST,
+        description="A larger group is cut again by tighter edges, and reported.",
+        json_schema_extra=ADVANCED,
+    ),
+]
+
+
 class Duplicates(Settings):
     """Settings for finding duplicate images. The best surviving member of each group is kept."""
+
+    added_later = frozenset({"clusters", "per_cluster"})
 
     clusters: int = Field(
         1_000_000, ge=1, le=MOST, description="Clusters of pictures, fewer when there are few pictures."
@@ -145,13 +169,7 @@ class Duplicates(Settings):
     )
     phash: int = Field(4, ge=0, le=16, description="Largest Hamming distance of two 64-bit perceptual hashes.")
     cosine: float = Field(0.96, gt=0, le=1, description="Smallest cosine of two image embeddings.")
-    max_group: int = Field(
-        1000,
-        ge=2,
-        le=MOST,
-        description="A larger group is cut again by tighter edges, and reported.",
-        json_schema_extra=ADVANCED,
-    )
+    max_group: MaxGroup = 1000
     probes: int = Field(
         2,
         ge=1,
@@ -159,13 +177,6 @@ class Duplicates(Settings):
         description="Nearest image clusters searched for near copies of a picture.",
         json_schema_extra=ADVANCED,
     )
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
-        """Omit cluster settings at their defaults, so that digests and records older than these settings stay valid."""
-        later = ("clusters", "per_cluster")
-        usual = {name for name in later if getattr(self, name) == type(self).model_fields[name].default}
-        return {name: value for name, value in write(self).items() if name not in usual}
 
 
 class SentenceDuplicates(Settings):
@@ -181,17 +192,13 @@ class SentenceDuplicates(Settings):
     cosine: float | None = Field(
         0.95, gt=0, le=1, description="Smallest cosine of two sentence embeddings; null: only strings are compared."
     )
-    max_group: int = Field(
-        1000,
-        ge=2,
-        le=MOST,
-        description="A larger group is cut again by tighter edges, and reported.",
-        json_schema_extra=ADVANCED,
-    )
+    max_group: MaxGroup = 1000
 
 
 class Association(Settings):
     """Settings for retrieving sentences for images."""
+
+    added_later = frozenset({"recall"})
 
     clusters: int = Field(
         2_000_000, ge=1, le=MOST, description="Sentence clusters; fewer when there are few sentences."
@@ -226,11 +233,9 @@ class Association(Settings):
             raise ValueError("`probes` and `recall` both say how many clusters are searched; leave one of them out")
         return given
 
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
-        """Omit `recall` when unset, so that digests older than it stay valid, and `probes` when `recall` is set."""
-        unused = "recall" if self.recall is None else "probes"
-        return {name: value for name, value in write(self).items() if name != unused}
+    def omitted(self) -> set[str]:
+        """Leave out `recall` while it is unset, and `probes` once `recall` is set: a recipe may have only one."""
+        return super().omitted() or {"probes"}
 
 
 class Balance(Settings):
@@ -278,8 +283,8 @@ class Balance(Settings):
         return self
 
     @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
-        """Omit whichever of `cap` and `target` is unset, so that digests older than `target` stay valid."""
+    def _without_omitted(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Serialise the section with one of `cap` and `target`; without a cap it is `cap: none`."""
         written = {name: value for name, value in write(self).items() if value is not None}
         return written if self.is_on else {**written, "cap": NO_CAP}
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from pairmill.catalog.recipe.parts import ADVANCED, MOST, Name, Settings
 
@@ -23,6 +23,8 @@ FUSE_PROMPT = (
 
 class Captioner(Settings):
     """A vision-language model that describes the images that the recipe keeps."""
+
+    added_later = frozenset({"encoding", "weight"})
 
     name: Name = Field("main", description="Stored with each caption.")
     model: str = Field("captioner", description="A key of `models`.")
@@ -44,12 +46,6 @@ class Captioner(Settings):
         description="For `captions.choose: mixture`: with 3 beside 1 it describes three of four pictures.",
         json_schema_extra=ADVANCED,
     )
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict:
-        """Omit settings at their defaults, so that digests and records older than these settings stay valid."""
-        usual = {"encoding": USUAL_ENCODING, "weight": 1.0}
-        return {name: value for name, value in write(self).items() if name not in usual or value != usual[name]}
 
 
 class Captions(Settings):
@@ -82,6 +78,8 @@ class Captions(Settings):
 
 class Tags(Settings):
     """Settings for labelling images zero-shot with CLIP: `models.tagger` if the recipe names it, else `models.clip`."""
+
+    added_later = frozenset({"mined", "strict"})
 
     vocabulary: list[str] | str = Field(
         description="The words, a file with one per line, or imagenet: the names of its 1,000 classes."

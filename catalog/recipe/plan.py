@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import cached_property
 
 from pairmill.catalog.recipe import predicate
-from pairmill.catalog.recipe.calibration import check_number
+from pairmill.catalog.recipe.calibration import compared
 from pairmill.catalog.recipe.recipe import Recipe, Rule
 from pairmill.catalog.terms.declared import IMAGE_COLUMNS, SENTENCE_COLUMNS, declared, scores_of
 from pairmill.catalog.terms.error import BadRecipe
@@ -157,12 +157,14 @@ def tables_of(kind: str, scores: Sequence[Score]) -> tuple[ScoreColumns, ...]:
     )
 
 
-def compile_plan(recipe: Recipe, scorers: Mapping[str, str], scores: Sequence[Score] | None = None) -> Plan:
+def compile_plan(
+    recipe: Recipe, scorers: Mapping[str, str] | None = None, scores: Sequence[Score] | None = None
+) -> Plan:
     """Validate every rule of ``recipe`` before any work, and sort the rules by the stage from which they apply.
 
     Args:
         recipe: The recipe to compile.
-        scorers: Digests of the scorers by table.
+        scorers: Digests of the scorers by table; None before they are identified.
         scores: The scores that rules may read; by default all that this installation declares.
 
     Raises:
@@ -179,7 +181,7 @@ def compile_plan(recipe: Recipe, scorers: Mapping[str, str], scores: Sequence[Sc
         for score in known
         if has_section(recipe, score) and (not score.on_demand or score.table in read or score.name in recipe.scores)
     )
-    return Plan(recipe, images, sentences, dict(scorers), asked)
+    return Plan(recipe, images, sentences, dict(scorers or {}), asked)
 
 
 def has_section(recipe: Recipe, score: Score) -> bool:
@@ -207,7 +209,8 @@ def _compile(
     checks = []
     for rule in rules:
         if rule.calibrate is not None:
-            check_number(rule.name, rule.keep, known)
+            expression = compared(rule.name, rule.keep).expression
+            predicate.check_number(rule.name, expression, known)
         columns = tuple(sorted(predicate.check(rule.name, rule.predicate, known)))
         homes = {home[column] for column in columns}
         for table in homes:

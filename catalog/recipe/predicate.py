@@ -6,6 +6,7 @@ refused before anything is bound or run.
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache, lru_cache
@@ -32,6 +33,7 @@ _TEXTS = {"||", "length", "len", "lower", "upper", "trim", "contains", "starts_w
           "regexp_full_match"}  # fmt: skip
 _LISTS = {"list_contains", "list_has", "list_has_any", "list_has_all", "list_position", "list_value"}
 FUNCTIONS = _ARITHMETIC | _TEXTS | _LISTS
+_NUMBER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DOUBLE|FLOAT|DECIMAL.*")
 _REMEDY = "A predicate is one boolean expression over score columns, such as `least(width, height) >= 100`."
 
 
@@ -64,6 +66,16 @@ def check(rule_name: str, sql: str, known: Mapping[str, str]) -> frozenset[str]:
             f"rule '{rule_name}': `{' '.join(sql.split())}` is {kind}, not true or false; compare it with something."
         )
     return columns
+
+
+def check_number(rule_name: str, sql: str, known: Mapping[str, str]) -> None:
+    """Raise BadPredicate unless an expression is numeric; arguments as in `type_of`."""
+    kind = type_of(rule_name, sql, known)
+    if not _NUMBER.fullmatch(kind):
+        raise BadPredicate(
+            f"rule '{rule_name}': it compares a {kind}, of which no share can be dropped; compare a number, such as "
+            "`corpus_entropy >= {threshold}`."
+        )
 
 
 def type_of(rule_name: str, sql: str, known: Mapping[str, str]) -> str:
@@ -109,7 +121,7 @@ def _normal_form(sql: str) -> str:
 @lru_cache(REMEMBERED)
 def _tree(sql: str) -> str:
     """Return DuckDB's parse tree of an expression as JSON. Raise duckdb.Error. Cached."""
-    statement = quoted(f"SELECT (\n{sql}\n)")
+    statement = quoted(f"SELECT (\n{sql}\n)")  # a literal: with a parameter DuckDB would import pandas, 0.3 s
     with _sandbox().cursor() as connection:
         return connection.execute(f"SELECT json_serialize_sql({statement})").fetchall()[0][0]
 
@@ -135,6 +147,15 @@ def written(node: dict[str, Any]) -> str:
         tree = quoted(json.dumps(frame))
         text = connection.execute(f"SELECT json_deserialize_sql({tree}::JSON)").fetchall()[0][0]
     return text.removeprefix("SELECT ")
+
+
+def constant(node: dict[str, Any]) -> float | None:
+    """Evaluate an expression node without columns; None if it is not a number."""
+    try:
+        with _sandbox().cursor() as connection:
+            return connection.execute(f"SELECT CAST(({written(node)}) AS DOUBLE)").fetchall()[0][0]
+    except duckdb.Error:
+        return None
 
 
 def parsed(rule_name: str, sql: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from pairmill.catalog.lake.yaml_text import parsed
 from pairmill.catalog.recipe.overrides import explain_fault, override, replace_alternatives
@@ -31,6 +31,8 @@ from pairmill.catalog.terms.secrets import without_secrets
 
 class Recipe(Settings):
     """All settings of a dataset."""
+
+    added_later = frozenset({"captions", "scores", "words", "sentence_duplicates"})
 
     name: Name = Field(description="The dataset's name.")
     scores: dict[Name, dict[str, Any]] = Field(
@@ -105,11 +107,12 @@ class Recipe(Settings):
             )
         return self
 
-    @model_serializer(mode="wrap")
-    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit `captions` at its default, so that digests and records older than this section stay valid."""
-        usual = self.captions == type(self).model_fields["captions"].default
-        return {name: value for name, value in write(self).items() if name != "captions" or not usual}
+    def with_(self, changes: Mapping[str, Any]) -> "Recipe":
+        """Return the recipe with other values at dotted keys: ``with_({"balance.cap": 20, "images.0.keep": "…"})``.
+
+        Raises BadRecipe for a key that does not exist and a value that is not valid.
+        """
+        return changed(self, {key: json.dumps(value) for key, value in changes.items()})
 
     def captions_chosen_by(self) -> tuple[str, ...]:
         """Return everything that determines which captioner's text becomes an image's caption.
@@ -133,18 +136,11 @@ class Recipe(Settings):
                                      "fetch": {"connections", "per_host", "seconds", "retries"},
                                      "ingest": {"payload"}}  # fmt: skip
         content = self.model_dump(mode="json", exclude=placement)
-        content["scores"] = {
-            score: {name: value for name, value in given.items() if name not in size}
-            for score, given in content["scores"].items()
-        }
-        # Omitted at the default, so that recipes older than these sections keep their digests.
-        for part in ("scores", "words", "sentence_duplicates"):
-            if getattr(self, part) == type(self).model_fields[part].default:
-                del content[part]
-        if self.tags is not None:
-            for name in ("mined", "strict"):
-                if getattr(self.tags, name) == Tags.model_fields[name].default:
-                    del content["tags"][name]
+        if self.scores:
+            content["scores"] = {
+                score: {name: value for name, value in given.items() if name not in size}
+                for score, given in content["scores"].items()
+            }
         text = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 

@@ -4,16 +4,11 @@ A rule's predicate is free SQL. Only plain comparisons with a constant, BETWEEN,
 number line. For any other rule, the numeric columns are shown without one.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Protocol
 
-import duckdb
-
-from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.recipe.predicate import written
+from pairmill.catalog.recipe.predicate import constant, parsed, written
 from pairmill.catalog.terms.error import BadPredicate
 
 _LOW = {"COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO"}
@@ -94,7 +89,7 @@ def refuse_empty(rule: str, keep: str) -> None:
 def _bounds(rule: str, keep: str) -> dict[str, Quantity]:
     """Return the bounds of each quantity among the AND-joined parts of a rule, keyed by the quantity's SQL."""
     found: dict[str, Quantity] = {}
-    for node in _conjuncts(_tree(keep)):
+    for node in _conjuncts(parsed(rule, keep)):
         bound = _bound(node, rule)
         if bound is not None:
             found[bound.sql] = _both(found[bound.sql], bound) if bound.sql in found else bound
@@ -163,26 +158,6 @@ def _columns(node: Any) -> tuple[str, ...]:
     return _columns(list(node.values()))
 
 
-@cache
-def _sandbox() -> duckdb.DuckDBPyConnection:
-    """Return an in-memory DuckDB without file or network access, with one thread, shared by the process."""
-    return duckdb.connect(config={"enable_external_access": False, "threads": 1})
-
-
-def _tree(sql: str) -> dict[str, Any]:
-    """Return DuckDB's parse tree of an expression."""
-    with _sandbox().cursor() as connection:
-        statement = quoted(f"SELECT (\n{sql}\n)")  # a literal: with a parameter DuckDB would import pandas, 0.3 s
-        text = connection.execute(f"SELECT json_serialize_sql({statement})").fetchall()[0][0]
-    return json.loads(text)["statements"][0]["node"]["select_list"][0]
-
-
 def _number(node: dict[str, Any]) -> float | None:
     """Evaluate an expression without columns; None if it has columns or is not a number."""
-    if _columns(node):
-        return None
-    try:
-        with _sandbox().cursor() as connection:
-            return connection.execute(f"SELECT CAST(({written(node)}) AS DOUBLE)").fetchall()[0][0]
-    except duckdb.Error:
-        return None
+    return None if _columns(node) else constant(node)

@@ -13,7 +13,8 @@ GROUP = "pairmill.backends"
 # Prefixes of models that generate no text.
 OTHER_PREFIXES = ("open_clip:", "spacy:")
 _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,31}:")
-_CHOICES = "pairmill.ops.models.backends"
+_IN_PROCESS = "pairmill.ops.models.transformers_backend"
+_BEHIND_ENDPOINTS = "pairmill.ops.models.http.http_model"
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Backend:
 
     Attributes:
         prefix: The beginning of its model specs, with the colon: 'hf:'.
+        form: How its specs are written, for messages: 'hf:NAME_OR_FOLDER'; '' for the prefix and NAME.
         captioner: Makes the model of a captioner from (spec, precision, batch_size, encoding). It returns an
             `Answering` of ops/models/generation.py: an `HttpModel` for a model behind endpoints.
         fuser: Makes the model that fuses texts from (spec, precision, batch_size); '' if it fuses none.
@@ -29,6 +31,8 @@ class Backend:
         digest: Returns the 32 hex digits of a spec that stand for the model's content; '' to hash its files, which
             'hf:' alone can find.
         endpoints: Whether servers run the model and may bill its tokens.
+        libraries: Third-party modules that workers of its models import and that the fork server may import for all of
+            them: none that starts a thread or touches a GPU when it is imported.
         package: The package that declares it.
     """
 
@@ -39,21 +43,31 @@ class Backend:
     digest: str = ""
     endpoints: bool = False
     package: str = "pairmill"
+    form: str = ""
+    libraries: tuple[str, ...] = ()
 
 
 OWN = (
     Backend(
         "hf:",
-        captioner=f"{_CHOICES}:hf_captioner",
-        fuser=f"{_CHOICES}:hf_fuser",
+        captioner=f"{_IN_PROCESS}:hf_captioner",
+        fuser=f"{_IN_PROCESS}:hf_fuser",
         sees="pairmill.ops.models.vision_language.kind_of_model:is_vision_language",
+        form="hf:NAME_OR_FOLDER",
+        libraries=(
+            "transformers.cache_utils",
+            "transformers.models.auto.modeling_auto",
+            "transformers.models.auto.processing_auto",
+            "transformers.models.auto.tokenization_auto",
+        ),
     ),
     Backend(
         "http:",
-        captioner=f"{_CHOICES}:http_captioner",
-        fuser=f"{_CHOICES}:http_fuser",
+        captioner=f"{_BEHIND_ENDPOINTS}:http_captioner",
+        fuser=f"{_BEHIND_ENDPOINTS}:http_fuser",
         digest="pairmill.ops.models.http.http_spec:http_digest",
         endpoints=True,
+        form="http:NAME@https://host:8000/v1",
     ),
 )
 
@@ -80,6 +94,15 @@ def declared_backends() -> dict[str, Backend]:
 def backend_of(spec: str) -> Backend | None:
     """Return the backend whose prefix ``spec`` has, or None."""
     return declared_backends().get(spec.partition(":")[0] + ":")
+
+
+def forms(*others: str) -> str:
+    """Return how specs of models are written, for messages: ``others``, then those of generative models."""
+    *all_but_last, last = (
+        *others,
+        *(backend.form or f"{backend.prefix}NAME" for backend in declared_backends().values()),
+    )
+    return f"{', '.join(all_but_last)} or {last}"
 
 
 def _as_backend(loaded: object, value: str) -> Backend:

@@ -94,7 +94,7 @@ class Committed:
         return bool(known.any()) or not self._since.isdisjoint(bits.tolist())
 
     def add(self, partition_ids: Sequence[str]) -> None:
-        """Add partitions that are being committed, or were."""
+        """Add committed partitions to the index."""
         self._since.update(self._bits(partition_ids).tolist())
 
     def _bits(self, partition_ids: Sequence[str]) -> np.ndarray:

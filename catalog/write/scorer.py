@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -11,9 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms.score import Score
 
 LIBRARIES = ("torch", "torchvision", "transformers", "open_clip_torch", "numpy", "pillow", "simplejpeg", "faiss-cpu",
              "sentencex", "py3langid", "nltk")  # fmt: skip
+# Fields of an op that are not hashed as settings: they are hashed separately, or are placement.
+_OWN_FIELDS = {"version", "model", "batch_size"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,21 @@ class Scorer:
     def settings_json(self) -> str:
         """Return the settings as canonical JSON. Raise TypeError for a value that is not JSON, ValueError for NaN."""
         return json.dumps(dict(self.settings), sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def scorer_of(score: Score, op: Any, decoding: Mapping[str, Any], weights: str, scorers: Mapping[str, str]) -> Scorer:
+    """Return the scorer of a score that an op computes.
+
+    Args:
+        score: The score's declaration.
+        op: The op, a dataclass with the field ``version``. Its other fields are settings.
+        decoding: Settings of the image decoder; empty if the op reads no decoded image.
+        weights: Content digest of the op's model, '' without a model.
+        scorers: Digests of the current scorers by table, among them that of the vectors which the op reads.
+    """
+    settings = {each.name: getattr(op, each.name) for each in fields(op) if each.name not in _OWN_FIELDS}
+    made_from = (scorers.get(score.vector_table, ""),) if score.vector_table else ()
+    return Scorer(score.name, score.table, op.version, {**settings, **decoding}, weights, made_from)
 
 
 def register(lake: Lake, scorers: Sequence[tuple[Scorer, int]]) -> int:

@@ -9,7 +9,7 @@ from pairmill.flows.command.option_types import above_0, cost, model_sizes, netw
 GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "sql", "why", "datasets", "quarantine"),
-    "export": ("export",),
+    "versions": ("export", "tag", "drop"),
     "operate": ("up", "serve-model", "completion"),
 }
 EXAMPLES = {
@@ -24,6 +24,8 @@ EXAMPLES = {
     "datasets": "pairmill datasets --format csv",
     "quarantine": "pairmill quarantine",
     "export": "pairmill export 30m --to out/tars",
+    "tag": "pairmill tag 30m@3 release-1",
+    "drop": "pairmill drop 30m@2",
     "up": "pairmill up --once curate/demo",
     "completion": "pairmill completion bash",
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
@@ -148,8 +150,7 @@ def _recaption(commands: Any) -> None:
     _recipe_options(command)
     command.add_argument("--to", default="", metavar="URI",
                          help="also export the captions, to a folder or s3://bucket/prefix")  # fmt: skip
-    command.add_argument("--format", choices=("webdataset", "parquet"), default="webdataset",
-                         help="webdataset: tars of picture, .txt and .json; parquet: texts alone")  # fmt: skip
+    _format_option(command)
     command.add_argument("--retry", default="", metavar="REASON",
                          help="retry the pictures quarantined for this reason")  # fmt: skip
     command.add_argument("--approve-first", action="store_true",
@@ -239,7 +240,7 @@ def _serve_model(commands: Any) -> None:
 
 
 def _readers(commands: Any) -> None:
-    """Add the commands that read a lake: `sql`, `status`, `why`, `datasets`, `quarantine`, `export`."""
+    """Add the commands that read a lake: `sql`, `status`, `why`, `datasets`, `quarantine`, and those on versions."""
     sql = _command(commands, "sql", "pairmill_read:answer_sql", "query the lake in SQL")
     sql.add_argument("query", metavar="SQL", help="a SELECT; it reads this lake and no other file")
     sql.add_argument("--allow-files", action="store_true",
@@ -259,11 +260,18 @@ def _readers(commands: Any) -> None:
     export = _command(commands, "export", "pairmill_read:write_export", "export a dataset as tars or Parquet")
     export.add_argument("dataset", metavar="NAME[@V]")
     export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
-    export.add_argument("--format", choices=("webdataset", "parquet"), default="webdataset")
+    _format_option(export)
     export.add_argument(
         "--captions", choices=("chosen", "all"), default="chosen", help="all: a column with every captioner's text"
     )
-    for command in (sql, why, datasets, quarantine, export):
+    tag = _command(commands, "tag", "pairmill_versions:tag", "name a dataset version; NAME@TAG then means it")
+    tag.add_argument("dataset", metavar="NAME[@V]")
+    tag.add_argument("name", metavar="TAG", help="such as release-1; the dataset's own")
+    tag.add_argument("--remove", action="store_true", help="remove this name of the version instead")
+    drop = _command(commands, "drop", "pairmill_versions:drop", "delete a dataset version; scores and exports stay")
+    drop.add_argument("dataset", metavar="NAME@V", help="the very version, by its number")
+    drop.add_argument("--yes", action="store_true", help="do not ask")
+    for command in (sql, why, datasets, quarantine, export, tag, drop):
         _lake_option(command)
     for command in (sql, datasets, quarantine):
         command.add_argument("--format", choices=("table", "csv", "spreadsheet", "json"), default="table",
@@ -284,6 +292,13 @@ def _command(commands: Any, name: str, function: str, text: str) -> argparse.Arg
     command = commands.add_parser(name, description=about, epilog=f"example: {EXAMPLES[name]}", allow_abbrev=False)
     command.set_defaults(command=function, parser=command, interrupted="stopped.", lasts=name not in READERS)
     return command
+
+
+def _format_option(command: argparse.ArgumentParser) -> None:
+    """Add the ``--format`` of an export."""
+    command.add_argument("--format", choices=("webdataset", "parquet", "texts"), default="webdataset",
+                         help="webdataset: tars of .jpg, .txt and .json; parquet: tables with the pictures; "
+                         "texts: the same without; default: webdataset")  # fmt: skip
 
 
 def _lake_option(command: argparse.ArgumentParser) -> None:

@@ -16,6 +16,7 @@ from pairmill.catalog.ask.sql_answer import answer, answer_confined
 from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.pending import quarantine
 from pairmill.catalog.terms.controls import visible
+from pairmill.catalog.write.version_names import version_names
 
 SHOWN = 100
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -36,16 +37,17 @@ def answer_sql(args: Namespace) -> int:
 def list_datasets(args: Namespace) -> int:
     """Print every version of every dataset."""
     with create_or_open(args.lake, read_only=True) as lake:
-        found = datasets.published(lake)
+        found, names = datasets.published(lake), version_names(lake)
         weights = ["demo" if each.demo_weights(lake) else "" for each in found]
     if not found and args.format == "table":
         print("no dataset yet; make one with `pairmill run RECIPE`.")
         return 0
-    columns = ["dataset", "pairs", "recall", "weights", "created", "amended", "content_digest", "run_id"]
+    columns = ["dataset", "tags", "pairs", "recall", "weights", "created", "amended", "content_digest", "run_id"]
     rows = [
-        (str(each), each.n_pairs, each.recall, by, each.created_at, each.amended, each.content_digest, each.run_id)
+        (str(each), " ".join(names.get((each.name, each.version), [])), each.n_pairs, each.recall, by, each.created_at,
+         each.amended, each.content_digest, each.run_id)
         for each, by in zip(found, weights, strict=True)
-    ]
+    ]  # fmt: skip
     show(columns, rows, args.format)
     return 0
 

@@ -17,9 +17,11 @@ from pairmill.catalog.write import runs
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.flows.command.pairmill_run import compute_of, named_recipe, warn_of_demo
 from pairmill.flows.command.terminal import console, shown, table
-from pairmill.flows.model_size import check_names, check_prices
+from pairmill.flows.model_size import check_sizes
 from pairmill.flows.settings import Compute
 from pairmill.tasks.run.session import Session
+
+Identify = Callable[[Plan], tuple[Plan, list[Scorer]]]
 
 
 def fetch_addresses(args: Namespace) -> int:
@@ -32,7 +34,7 @@ def fetch_addresses(args: Namespace) -> int:
             "--set and --models change a recipe; a fetch loads no model, so leave --models out, or name it before "
             "them: RECIPE --models …"
         )
-    with _open_session(args, "fetch", _without_models) as session:
+    with _open_session(args, "fetch", _without_scorers) as session:
         from pairmill.flows.command.display import Display
         from pairmill.tasks.collect.fetch import fetch, fetch_again
         from pairmill.tasks.collect.ingest import ingest
@@ -59,7 +61,7 @@ def replay(args: Namespace) -> int:
     screen = console()
     from pairmill.tasks.run import identity
 
-    with _open_session(args, "replay", identity.plan) as session:
+    with _open_session(args, "replay", identity.with_scorers) as session:
         from pairmill.flows.command.display import Display
         from pairmill.flows.command.outcome_text import print_outcome
         from pairmill.flows.outcome import outcome
@@ -77,7 +79,7 @@ def replay(args: Namespace) -> int:
 
 
 @contextmanager
-def _open_session(args: Namespace, flow: str, plan: Callable[[Recipe], tuple[Plan, list[Scorer]]]) -> Iterator[Session]:
+def _open_session(args: Namespace, flow: str, identify: Identify) -> Iterator[Session]:
     """Open a session with the command line's recipe, else the newest run's, and the command line's sources.
 
     Raises PairmillError if the lake is missing, or has no run and so no recipe.
@@ -85,31 +87,28 @@ def _open_session(args: Namespace, flow: str, plan: Callable[[Recipe], tuple[Pla
     from pairmill.flows.run_start import resolve_sources, session_on
 
     named, compute = named_recipe(args), compute_of(args)
-    checked = _checked(named, plan, compute) if named else None
+    checked = _checked(named, identify, compute) if named else None
     uris = resolve_sources(named, args.source) if named and args.source else tuple(args.source)
     if uris and not named and not Path(args.lake).expanduser().exists():
         raise BadRecipe(f"there is no lake at '{args.lake}' with a recipe to use; name one: pairmill {flow} 30m …")
     if not (named and uris):
         check_is_lake(args.lake)
     with create_or_open(args.lake) as lake:
-        checked = checked or _checked(runs.latest_recipe(lake), plan, compute)
+        checked = checked or _checked(runs.latest_recipe(lake), identify, compute)
         with session_on(lake, checked, compute, flow, uris) as opened:
             yield opened
 
 
-def _checked(
-    recipe: Recipe, plan: Callable[[Recipe], tuple[Plan, list[Scorer]]], compute: Compute
-) -> tuple[Plan, list[Scorer]]:
-    """Compile the plan, and check that models and prices of the command line fit it."""
-    checked = plan(_with_fetch_settings(recipe))
-    check_names(compute.models, checked[0])
-    check_prices(compute.models, compute.max_cost, checked[0])
-    return checked
+def _checked(recipe: Recipe, identify: Identify, compute: Compute) -> tuple[Plan, list[Scorer]]:
+    """Compile the plan, check that models and prices of the command line fit it, and identify its scorers."""
+    plan = compile_plan(_with_fetch_settings(recipe))
+    check_sizes(compute.models, compute.max_cost, plan)
+    return identify(plan)
 
 
-def _without_models(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
-    """Compile the plan without scorers: a machine that only fetches needs no weights."""
-    return compile_plan(recipe, {}), []
+def _without_scorers(plan: Plan) -> tuple[Plan, list[Scorer]]:
+    """Return the plan and no scorers: a machine that only fetches needs no weights."""
+    return plan, []
 
 
 def _with_fetch_settings(recipe: Recipe) -> Recipe:

@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 from rich.console import Console
@@ -16,7 +16,11 @@ from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console, shown
 from pairmill.flows.demo_models import demo_note
 from pairmill.flows.model_size import AN_EXAMPLE
+from pairmill.flows.run_recipe import Curated, curate_anew, last_result
 from pairmill.flows.settings import Compute, load_recipe, notes_on
+
+if TYPE_CHECKING:
+    from pairmill.tasks.run.session import Session
 
 
 def run(args: Namespace) -> int:
@@ -29,35 +33,31 @@ def run(args: Namespace) -> int:
     if args.dry_run:
         return _dry_run(recipe, args, screen)
     notes, compute = notes_on(recipe, args.recipe, overrides(args.set), args.models), compute_of(args)
-    question = nothing_to_do.ask(recipe, args.source, compute, notes)
-    if answered := nothing_to_do.answer(question, args.lake):
-        warn_of_demo(screen, answered[0].demo_weights)
-        print_outcome(screen, *answered, is_new=False)
-        return 0
-    with screen.status(f"recipe '{shown(recipe.name)}': checking rules, models and sources"):
-        from pairmill.flows.command.display import Display
-        from pairmill.flows.curate import curate_steps  # torch, 3 s
-        from pairmill.flows.outcome import outcome
-        from pairmill.flows.run_start import session
-    found: list[Any] = []  # the published dataset, for the callback
-    with (
-        session(
-            recipe,
-            args.source,
-            args.lake,
-            compute,
-            completed=lambda ended: nothing_to_do.keep(question, ended, found[0]),
-        ) as opened,
-        Display(screen) as display,
-    ):
-        warn_of_demo(screen, opened.demo_weights)
-        opened.notes += notes
-        opened.progress, opened.waiting = display.progress, display.waiting
-        found.append(curate_steps(opened, display.run_step))
-    published = found[0]
-    shown_at_end = outcome(args.lake, f"{published.name}@{published.version}")
-    print_outcome(screen, shown_at_end, opened.notes, published.is_new)
+    request = nothing_to_do.ask(recipe, args.source, compute, notes)
+    found = last_result(request, args.lake)
+    if found is not None:
+        warn_of_demo(screen, found.outcome.demo_weights)
+    else:
+        found = _curate(request, args.lake, compute, notes, screen)
+    print_outcome(screen, found.outcome, found.notes, found.is_new)
     return 0
+
+
+def _curate(
+    request: nothing_to_do.RunRequest, lake: str, compute: Compute, notes: list[str], screen: Console
+) -> Curated:
+    """Curate with the progress on the screen."""
+    with screen.status(f"recipe '{shown(request.recipe.name)}': checking rules, models and sources"):
+        from pairmill.flows import curate, run_start  # noqa: F401 torch, 3 s
+        from pairmill.flows.command.display import Display
+
+    with Display(screen) as display:
+
+        def begin(session: "Session") -> None:
+            warn_of_demo(screen, session.demo_weights)
+            session.progress, session.waiting = display.progress, display.waiting
+
+        return curate_anew(request, lake, compute, notes, display.run_step, begin)
 
 
 def warn_of_demo(screen: Console, models: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.command.terminal import shown, table
 from pairmill.flows.nothing_to_do import notes_if_nothing_is_pending
@@ -38,6 +39,6 @@ def _survey(lake: Lake, recipe: Recipe, sources: list[str]) -> "tuple[list[Pendi
     from pairmill.flows.survey import survey  # all steps, 1 s
     from pairmill.tasks.run import identity
 
-    plan, _ = identity.plan(recipe)
+    plan, _ = identity.with_scorers(compile_plan(recipe))
     seen = survey(lake, plan, [resolve_source(uri) for uri in sources])
     return seen.found, seen.notes

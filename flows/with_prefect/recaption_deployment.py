@@ -26,7 +26,7 @@ def recaption(
     lake: str = "",
     recipe: RecipeName = "30m",
     to: str = "",
-    format: Literal["webdataset", "parquet"] = "webdataset",
+    format: Literal["webdataset", "parquet", "texts"] = "webdataset",
     retry: str = "",
     approve_first: bool = False,
     models: Literal["recipe", "demo"] = "recipe",
@@ -41,7 +41,8 @@ def recaption(
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
         recipe: One of 100m, 15m, 30m, demo and folder, or the path of a recipe's YAML file.
         to: A folder or s3://bucket/prefix to export the captions to; empty means no export.
-        format: webdataset is tars of picture, caption and JSON; parquet is captions without pictures.
+        format: webdataset is tars of picture, caption and JSON; parquet is tables with the pictures; texts is the same
+            tables without.
         retry: A quarantine reason, whose items are tried again.
         approve_first: Pause when the first 200 captions are shown, until a person resumes the run.
         models: 'demo' swaps in the small models that ship, to try it out.
@@ -67,7 +68,7 @@ def _recaptioned(
     lake: str,
     compute: Compute,
     to: str,
-    format: Literal["webdataset", "parquet"],
+    format: Literal["webdataset", "parquet", "texts"],
     retry: str,
     approve_first: bool,
 ) -> State:

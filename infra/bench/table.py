@@ -30,6 +30,7 @@ NAMES = (
     "catalog",
     "catalog_30m",
     "commits",
+    "fixed_cost",
     "stage",
     "feeders",
     "partitions",

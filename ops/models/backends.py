@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from pairmill.catalog.terms.backend import Backend, backend_of
-from pairmill.ops.models.backend_function import backend_function
+import importlib
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from pairmill.catalog.terms.backend import Backend, backend_of, forms
 from pairmill.ops.models.generation import Answering
-from pairmill.ops.models.http.http_model import HttpModel
-from pairmill.ops.models.language.language_model import LanguageModel
+from pairmill.ops.models.model_digest import model_digest
 from pairmill.ops.models.model_error import ModelError
-from pairmill.ops.models.vision_language.kind_of_model import is_vision_language
-from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 
 
 def vision_backend(spec: str, precision: str, batch_size: int, encoding: str) -> Answering:
@@ -21,7 +22,7 @@ def vision_backend(spec: str, precision: str, batch_size: int, encoding: str) ->
         batch_size: Rows per batch; read by models in this process only.
         encoding: How images are encoded in requests, 'png' or 'jpeg-QUALITY'; read by models behind a server only.
     """
-    return backend_function(_backend(spec), "captioner")(spec, precision, batch_size, encoding)
+    return _function(_backend(spec), "captioner")(spec, precision, batch_size, encoding)
 
 
 def fusion_backend(spec: str, precision: str, batch_size: int) -> Answering:
@@ -32,40 +33,46 @@ def fusion_backend(spec: str, precision: str, batch_size: int) -> Answering:
     backend = _backend(spec)
     if not backend.fuser:
         raise ModelError(f"model '{spec}': models of '{backend.prefix}' fuse no texts; name another in `fuse.model`")
-    return backend_function(backend, "fuser")(spec, precision, batch_size)
+    return _function(backend, "fuser")(spec, precision, batch_size)
 
 
-def accepts_images(spec: str) -> bool:
-    """Return whether a generative model accepts images. Raises ModelError for a missing model or unknown prefix."""
+def require_images(captioner: str, spec: str) -> None:
+    """Raise ModelError unless the model ``spec`` of a captioner exists and accepts images."""
     backend = _backend(spec)
-    return not backend.sees or bool(backend_function(backend, "sees")(spec))
+    if backend.sees and not _function(backend, "sees")(spec):
+        raise ModelError(
+            f"captioner '{captioner}': model '{spec}' works on text alone; name a vision-language model such as "
+            "hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct"
+        )
 
 
-def hf_captioner(spec: str, precision: str, batch_size: int, encoding: str) -> VisionLanguageModel:
-    """Return a vision-language model that runs in this process; it needs no ``encoding``."""
-    return VisionLanguageModel(spec, precision, batch_size)
+@cache
+def content_digest(spec: str) -> str:
+    """Return the 32 hex digits that stand for the content of any model; a process computes them once.
+
+    They are the digest that the model's backend declares, such as that of the name of a model behind endpoints, else
+    that of the model's files. Raises ModelError if the model is not found.
+    """
+    if (backend := backend_of(spec)) and backend.digest:
+        return str(_function(backend, "digest")(spec))
+    return model_digest(spec)
 
 
-def hf_fuser(spec: str, precision: str, batch_size: int) -> VisionLanguageModel | LanguageModel:
-    """Return a model that runs in this process, with images if its config has any."""
-    return (VisionLanguageModel if is_vision_language(spec) else LanguageModel)(spec, precision, batch_size)
-
-
-def http_captioner(spec: str, precision: str, batch_size: int, encoding: str) -> HttpModel:
-    """Return a model behind endpoints, whose servers choose precision and batches."""
-    return HttpModel(spec, encoding)
-
-
-def http_fuser(spec: str, precision: str, batch_size: int) -> HttpModel:
-    """Return a model behind endpoints that gets text only."""
-    return HttpModel(spec)
+def _function(backend: Backend, field: str) -> Callable[..., Any]:
+    """Import the function that the field of a declaration names ('captioner', 'digest' …). Raises ModelError."""
+    value: str = getattr(backend, field)
+    module, _, name = value.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ModelError(
+            f"package '{backend.package}', backend '{backend.prefix}': its {field} {value} cannot be imported: "
+            f"{error}. Update or uninstall the package."
+        ) from error
 
 
 def _backend(spec: str) -> Backend:
     """Return the declared backend of ``spec``. Raises ModelError for an unknown prefix."""
     if (found := backend_of(spec)) is None:
-        raise ModelError(
-            f"model '{spec}': this kind of model generates no text; write 'hf:NAME_OR_FOLDER', or "
-            "'http:NAME@https://host/v1'"
-        )
+        raise ModelError(f"model '{spec}': this kind of model generates no text; write {forms()}")
     return found

@@ -18,8 +18,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from pairmill.catalog.terms.backend import backend_of
-from pairmill.ops.models.backend_function import backend_function
 from pairmill.ops.models.model_error import ModelError
 
 # Files that decide a model's output: weights, config, tokenizer and processor. README, scripts and images do not.
@@ -28,8 +26,8 @@ MODEL_FILES = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.json", "*.txt", "*.
 SPACY_ABOUT = ("README.md", "LICENSE", "LICENSES_SOURCES", "accuracy.json")
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 FORMS = (
-    "'open_clip:MODEL/PRETRAINED', 'open_clip:local-dir:FOLDER', 'open_clip:hf-hub:ORG/NAME', 'hf:NAME_OR_FOLDER', "
-    "'spacy:NAME_OR_FOLDER' or, of captioners and fusers, 'http:NAME@https://host/v1'"
+    "'open_clip:MODEL/PRETRAINED', 'open_clip:local-dir:FOLDER', 'open_clip:hf-hub:ORG/NAME', 'hf:NAME_OR_FOLDER' or "
+    "'spacy:NAME_OR_FOLDER'"
 )
 
 
@@ -53,6 +51,13 @@ def resolve(spec: str) -> Path:
     return _open_clip_checkpoint(spec, *split_open_clip(spec))
 
 
+def transformers_folder(spec: str, kind: str) -> str:
+    """Return the folder of an 'hf:' model. Raises ModelError for another spec; ``kind`` names the models it wants."""
+    if not spec.startswith("hf:"):
+        raise ModelError(f"model '{spec}': transformers loads {kind}; write 'hf:NAME_OR_FOLDER'")
+    return str(resolve(spec))
+
+
 def split_open_clip(spec: str) -> tuple[str, str]:
     """Split 'open_clip:MODEL/PRETRAINED' in two; PRETRAINED is a tag of open_clip or a file path. Raises ModelError."""
     model, _, pretrained = spec.removeprefix("open_clip:").partition("/")
@@ -64,11 +69,8 @@ def split_open_clip(spec: str) -> tuple[str, str]:
 def model_digest(spec: str) -> str:
     """Hash the files of ``spec`` (relative names, sizes, bytes; sorted by name) to 32 hex digits.
 
-    A backend may declare another digest, such as that of the name of a model behind endpoints. File hashes are cached
-    in the process by (path, size, mtime). Raises ModelError if the model is not found.
+    File hashes are cached in the process by (path, size, mtime). Raises ModelError if the model is not found.
     """
-    if (backend := backend_of(spec)) and backend.digest:
-        return str(backend_function(backend, "digest")(spec))
     path = resolve(spec)
     whole = hashlib.sha256()
     if path.is_file():  # a bare checkpoint, whose architecture is a config in open_clip's package

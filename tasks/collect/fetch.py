@@ -65,7 +65,7 @@ def most_workers(session: Session, n_items: int) -> int:
 
 
 def fetch_again(session: Session, reason: str = "") -> int:
-    """Retry the addresses that failed for a passing reason, or for ``reason``; return the number of addresses."""
+    """Retry the addresses that failed for a temporary reason, or for ``reason``; return the number of addresses."""
     items = fetches.failed(session.lake, reason)
     _work(session, items)
     join_fetched(session)
@@ -79,9 +79,9 @@ def join_fetched(session: Session) -> None:
 
 
 def fetch_job(session: Session, workers: int) -> "FetchPictures":
-    """Make the fetch job of this session.
+    """Make the fetch job of one of ``workers`` workers, with its share of the connection limits.
 
-    The fetch limits hold for the whole run: its ``workers``, `most_workers` at most, share them.
+    The recipe's limits hold for the whole run. `most_workers` is the most workers that can share them.
     """
     from pairmill.ops.fetch.fetcher import Fetcher  # aiohttp, 0.2 CPU s: most runs fetch nothing
 

@@ -26,7 +26,7 @@ def check(source: Source) -> None:
 
 
 def _apart(pieces: Callable[[Source], Iterator[Piece]], source: Source) -> Iterator[Unit | Fault]:
-    """Run ``pieces`` in the separate process; yield what it lists and count its retries here."""
+    """Run ``pieces`` in a separate process; yield its units, and add its retried requests to this process's count."""
     try:
         for found, again in stream_in_process(pieces, source):
             retries.add(again)

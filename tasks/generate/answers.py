@@ -80,7 +80,7 @@ class ImageQueries:
         return Answers(found, bad), asked, ready
 
     def infer(self, prepared: tuple[Answers, list[str], Any]) -> tuple[Answers, list[str], Any]:
-        """Launch the model."""
+        """Launch the model on the prepared inputs, without waiting for the device."""
         answers, asked, ready = prepared
         return answers, asked, self.model.infer(ready, self.max_tokens) if asked else None
 
@@ -114,7 +114,7 @@ class TextQueries:
         return list(piece.keys), self.model.prepare([None] * len(piece.keys), piece.data)
 
     def infer(self, prepared: tuple[list[str], Any]) -> tuple[list[str], Any]:
-        """Launch the model."""
+        """Launch the model on the prepared inputs, without waiting for the device."""
         asked, ready = prepared
         return asked, self.model.infer(ready, self.max_tokens)
 

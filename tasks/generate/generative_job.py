@@ -62,7 +62,7 @@ class GenerativeJob(ABC):
         return self.ask.prepare(piece)
 
     def infer(self, ready: Any) -> Any:
-        """Launch the model."""
+        """Launch the model on the prepared inputs, without waiting for the device."""
         return self.ask.infer(ready)
 
     def fetch(self, running: Any) -> Answers:

@@ -11,7 +11,7 @@ images x 20,000 words (16,000 candidates for 4,000 mined words), 0.8 TFLOP at 1,
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -99,7 +99,7 @@ def vocabulary(session: Session, plan: Plan) -> Vocabulary | None:
 
 def _scorer(tags: Tags, plan: Plan, nouns: Scorer | None) -> Scorer:
     """Return the scorer of the words: tag settings, sample sizes, the tagger's vectors and noun counts."""
-    settings = tags.model_dump(include={"vocabulary", "template", "mined", "strict"})
+    settings: dict[str, Any] = {name: getattr(tags, name) for name in ("vocabulary", "template", "mined", "strict")}
     settings |= {
         "seed": plan.recipe.seed,
         "pictures": PICTURES,

@@ -53,7 +53,7 @@ class ScoringJob(ABC):
         """Run the scorers without a model and prepare the models' input."""
 
     def infer(self, ready: Scored) -> Scored:
-        """Launch the models."""
+        """Launch the models on the prepared inputs, without waiting for the device."""
         return scored.infer(ready)
 
     def fetch(self, running: Scored) -> Scored:

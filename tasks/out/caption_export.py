@@ -1,12 +1,11 @@
 """Export a captioner's captions as WebDataset tars with the images, or as Parquet tables.
 
-Captions of later runs go into further files; finished files are not written again. `progress.json` lists the finished
-files with a digest of their rows, so a killed export resumes; `manifest.json` comes last. A mark file identifies the
+Captions of later runs go into further files; finished files are not written again. `.progress.json` lists the finished
+files with a digest of their rows, so a killed export resumes; `.manifest.json` comes last. A mark file identifies the
 export. A file whose rows have changed is rewritten. After the removal of an image all later files are rewritten too: a
 takedown must reach them.
 """
 
-import io
 import json
 import re
 from collections.abc import Callable
@@ -15,15 +14,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pairmill.catalog.ask import caption_rows, captioned, exports
 from pairmill.catalog.ask.caption_rows import CAPTION_COLUMNS
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.mark import MARK
+from pairmill.tasks.out.dataset_card import dataset_card
 from pairmill.tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
-from pairmill.tasks.out.export import SUFFIX, Format, spans
+from pairmill.tasks.out.export import LAYOUT, SUFFIX, Format, spans
+from pairmill.tasks.out.parquet_tables import write_texts, write_with_pictures
 from pairmill.tasks.out.webdataset_tars import Sample, write_tar
 
 SAMPLE = Sample("sha256", "caption", CAPTION_COLUMNS)
@@ -73,9 +73,9 @@ def export_captions(
 
     Each distinct image is one row, however often it occurs. Memory is as for a dataset's export.
 
-    webdataset: `captions-000000.tar` of at most 10,000 samples and 1 GB, each `{sha256}.jpg` (or png, webp, …: the
-    original bytes), `.txt` (the caption) and `.json` (CAPTION_COLUMNS). parquet: `captions-000000.parquet`, the same
-    columns without the bytes.
+    webdataset: `captions-000000.tar` of at most 10,000 samples and 1 GB, each `{sha256}.jpg` (the original bytes,
+    whatever their format), `.txt` (the caption) and `.json` (CAPTION_COLUMNS). parquet: `captions-000000.parquet` of at
+    most 1 GB, the column `image` of {bytes, path} and the same columns. texts: the same tables without `image`.
 
     Raises PairmillError when the destination cannot be written or has other content, or when an image's bytes are gone.
     """
@@ -90,8 +90,15 @@ def export_captions(
     n_rows, n_bytes = sum(file.rows for file in files), sum(file.bytes for file in files)
     caption_rows.record(lake, scorer, format, place.uri, len(files), n_rows, n_bytes)
     head = _head(lake, scorer, format) | {"rows": n_rows, "left_out": left_out}
+    place.write_card(_card(format))
     place.write_list(MANIFEST, head, files)
     return CaptionsExported(place.uri, len(files), n_rows, n_bytes, left_out)
+
+
+def _card(format: str) -> str:
+    """Return the export's dataset card."""
+    about = "A caption for each picture, by Pairmill; `prompt` is what was asked."
+    return dataset_card("Captions", about, format, f"captions-*.{SUFFIX[format]}", CAPTION_COLUMNS, SAMPLE)
 
 
 def _whose(lake: Lake, scorer: str, format: str) -> dict[str, Any]:
@@ -103,7 +110,7 @@ def _head(lake: Lake, scorer: str, format: str) -> dict[str, Any]:
     """Return the head of a file list: the mark's content, and the model and settings of the captioner."""
     rows = lake.query("SELECT settings, model FROM scorers WHERE digest = ? LIMIT 1", (scorer,))
     settings, model = rows[0] if rows else ("{}", "")
-    return {**_whose(lake, scorer, format), "model": model, "settings": json.loads(settings)}
+    return {**_whose(lake, scorer, format), "layout": LAYOUT, "model": model, "settings": json.loads(settings)}
 
 
 def _write_new(
@@ -121,14 +128,15 @@ def _write_new(
     if todo or not files:
         place.remove(MANIFEST)  # outdated from here on
         place.write_list(PROGRESS, head | {"digests": digests}, files)  # marks the outdated files as such
+        place.remove_former_lists()
     first_new = min((first for _, first, _ in todo), default=len(sizes))
-    paths = caption_rows.picture_paths(lake, first_new) if format == "webdataset" else {}
+    paths = caption_rows.picture_paths(lake, first_new) if format != "texts" else {}
     for n, first, last in todo:
         progress(first, len(sizes))
         name = f"captions-{n:06d}.{SUFFIX[format]}"
         table = caption_rows.portion(lake, first, last)
         with place.file(name) as out:
-            write_tar(table.to_pylist(), paths, out, SAMPLE) if format == "webdataset" else _write_table(table, out)
+            _write(table, format, paths, out)
         files[n : n + 1] = [out.written(name, table.num_rows)]
         digests[n : n + 1] = [caption_rows.digest(lake, first, last)]
         place.write_list(PROGRESS, head | {"digests": digests}, files)
@@ -146,6 +154,8 @@ def _listed(lake: Lake, place: Destination, n_rows: int) -> tuple[list[Written],
     The digest is '' for a file that is missing or whose rows have changed.
     """
     listing, files, digests, first = place.read_json(PROGRESS), [], [], 0
+    if listing.get("layout") != LAYOUT:
+        return [], []
     for row, was in zip(listing.get("files", []), listing.get("digests", []), strict=False):
         file = Written(**row)
         last = first + file.rows
@@ -158,8 +168,11 @@ def _listed(lake: Lake, place: Destination, n_rows: int) -> tuple[list[Written],
     return files, digests
 
 
-def _write_table(table: pa.Table, out: HashingFile) -> None:
-    """Write captions as Parquet."""
-    buffer = io.BytesIO()
-    pq.write_table(table.select(list(CAPTION_COLUMNS)), buffer, compression="zstd")
-    out.write(buffer.getvalue())
+def _write(table: pa.Table, format: Format, paths: dict[str, tuple[str, ...]], out: HashingFile) -> None:
+    """Write captions as one file."""
+    if format == "webdataset":
+        write_tar(table.to_pylist(), paths, out, SAMPLE)
+    elif format == "parquet":
+        write_with_pictures(table, CAPTION_COLUMNS, SAMPLE.name, paths, out)
+    else:
+        write_texts(table, CAPTION_COLUMNS, out)

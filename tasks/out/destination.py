@@ -13,9 +13,10 @@ import fsspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.terms.mark import EXPORT_LISTS
+from pairmill.catalog.terms.mark import EXPORT_LISTS, FORMER_EXPORT_LISTS
 
 MANIFEST, PROGRESS = EXPORT_LISTS
+CARD = "README.md"
 # botocore sends a request up to 3 times and s3fs repeats that up to S3_ROUNDS times, also for broken connections: a
 # silent server is given up after 3 minutes. With s3fs's own 5 rounds and 60 s it would take 20 minutes.
 _S3: dict[str, Any] = {
@@ -145,6 +146,17 @@ class Destination:
         """Write ``content`` as a JSON file."""
         with self.file(name) as out:
             out.write(json.dumps(content, indent=1).encode() + b"\n")
+
+    def remove_former_lists(self) -> None:
+        """Remove the lists of an export by an older Pairmill, which loaders take for data."""
+        for name in FORMER_EXPORT_LISTS:
+            self.remove(name)
+
+    def write_card(self, text: str) -> None:
+        """Write the dataset card unless there is a README.md, which its owner may have edited."""
+        if CARD not in self.names():
+            with self.file(CARD) as out:
+                out.write(text.encode())
 
     def holds(self, file: Written) -> bool:
         """Return whether the file exists with its size; its bytes are not read again."""

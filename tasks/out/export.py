@@ -1,37 +1,39 @@
 """Export a published dataset: WebDataset tars for training, or Parquet tables in RealSyn's columns.
 
-Files are numbered and written one after another, each complete or absent. `progress.json` lists the finished ones, so a
-killed export resumes; `manifest.json` comes last, so an export without it is unfinished. Equal versions give equal
+Files are numbered and written one after another, each complete or absent. `.progress.json` lists the finished ones, so
+a killed export resumes; `.manifest.json` comes last, so an export without it is unfinished. Equal versions give equal
 bytes, manifest included. A mark file, written first, identifies the export: an export never overwrites another export
-or other files.
+or other files. The names of these three begin with a dot, so that loaders skip them.
 """
 
-import io
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow.parquet as pq
+import pyarrow as pa
 
 from pairmill.catalog.ask import datasets, exports
 from pairmill.catalog.ask.all_captions import captions_of
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.terms.mark import EXPORT_FILE, MARK
+from pairmill.catalog.terms.mark import EXPORT_FILE, FORMER_EXPORT_LISTS, MARK
 from pairmill.catalog.write import lease
+from pairmill.tasks.out.dataset_card import dataset_card
 from pairmill.tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
-from pairmill.tasks.out.webdataset_tars import write_tar
+from pairmill.tasks.out.parquet_tables import write_texts, write_with_pictures
+from pairmill.tasks.out.webdataset_tars import PAIR, write_tar
 
-Format = Literal["webdataset", "parquet"]
+Format = Literal["webdataset", "parquet", "texts"]
 Captions = Literal["chosen", "all"]
+LAYOUT = 2  # of files and members; an export of an older layout is written anew, because loaders want one layout
 TAR_ROWS, TAR_BYTES = 10_000, 1_000_000_000
-TABLE_ROWS = 100_000  # some 100 MB a file, all of it in memory
+TABLE_ROWS = 100_000  # some 100 MB of texts a file, all of it in memory
 REALSYN = ("raw_image_url", "text1", "text2", "text3", "syn_text")
-SUFFIX = {"webdataset": "tar", "parquet": "parquet"}
+SUFFIX = {"webdataset": "tar", "parquet": "parquet", "texts": "parquet"}
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,11 @@ def export(
     ``to`` must be empty or have this lake's export of that version in that format, finished or not. Finished files are
     not written again.
 
-    webdataset: `NAME-vV-000000.tar` of at most 10,000 samples and 1 GB, each `{image_id}.jpg` (or png, webp, … : the
-    original bytes), `.json` (all columns of the pair) and `.txt` (text1). Samples are in the order of the shards that
-    have the bytes, so neighbours come from near documents: shuffle shards and samples while training. parquet:
-    `NAME-vV-000000.parquet`, RealSyn's columns, then ids, texts, statuses and similarities, by image_id; no image
-    bytes.
+    webdataset: `NAME-vV-000000.tar` of at most 10,000 samples and 1 GB, each `{image_id}.jpg` (the original bytes,
+    whatever their format), `.json` (all columns of the pair) and `.txt` (text1). parquet: `NAME-vV-000000.parquet` of
+    at most 1 GB: the column `image` of {bytes, path}, RealSyn's columns, then ids, texts, statuses and similarities.
+    Both are in the order of the shards that have the bytes, so neighbours come from near documents: shuffle while
+    training. texts: the same tables without `image`, by image_id.
 
     ``captions`` 'all' adds a column `captions`, also to the `.json`: for each captioner that captioned the image, in
     the recipe's order, its name, text (NULL unless its status is ok), status, and similarity where the lake has one.
@@ -88,11 +90,24 @@ def export(
     _check_place(place, lake, whose, head, dataset.amended)
     with lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
         files = _finished(place, head) or _write_all(lake, dataset, place, head, progress, whose, with_captions)
+        place.write_card(_card(dataset, format, captions))
         found = Exported(place.uri, len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
         exports.record(lake, dataset, format, found.uri, found.files, found.rows, found.bytes)
     place.write_list(MANIFEST, head, files)
     place.remove(PROGRESS)
     return found
+
+
+def _card(dataset: Dataset, format: str, captions: str) -> str:
+    """Return the export's dataset card."""
+    columns = [*_columns(exports.PAIR_COLUMNS), *(["captions"] if captions == "all" else [])]
+    about = f"Image-text pairs, curated by Pairmill: version {dataset}."
+    return dataset_card(str(dataset), about, format, f"{_stem(dataset)}*.{SUFFIX[format]}", columns, PAIR)
+
+
+def _stem(dataset: Dataset) -> str:
+    """Return the beginning of the names of the export's data files."""
+    return f"{dataset.name}-v{dataset.version}-"
 
 
 def _whose(lake: Lake, dataset: Dataset, format: str, captions: str) -> dict[str, Any]:
@@ -113,11 +128,13 @@ def _check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: di
     names = [name for name in place.names() if name != f"{MARK}.part"]
     if not names:
         return
-    held = [place.read_json(name) for name in (MARK, MANIFEST, PROGRESS) if name in names]
+    lists = (MARK, MANIFEST, PROGRESS, *FORMER_EXPORT_LISTS)
+    held = [place.read_json(name) for name in lists if name in names]
     # A copied lake has the same id: versions that both published since then differ in their content digest.
     if held and held[0] == whose and (amended or all(_is_of(each, head, "content_digest") for each in held[1:])):
         return
-    if held and MARK not in names and all(_is_of(each, head) for each in held):
+    known = [key for key in head if key != "layout"]
+    if held and MARK not in names and all(_is_of(each, head, *known) for each in held):
         return  # written by an older Pairmill, which wrote no mark
     if told := next((each for each in held if each.keys() >= {"dataset", "version", "format"}), None):
         kind = " with all captions" if "captions" in told else ""
@@ -130,8 +147,8 @@ def _check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: di
 
 
 def _is_of(listing: dict[str, Any], head: dict[str, Any], *keys: str) -> bool:
-    """Return whether a list has the values of ``head`` for ``keys``, all keys by default."""
-    return all(key in listing and listing[key] == head[key] for key in keys or head)
+    """Return whether a list has the values of ``head`` for ``keys``."""
+    return all(key in listing and listing[key] == head[key] for key in keys)
 
 
 def _head(dataset: Dataset, format: str, captions: str) -> dict[str, Any]:
@@ -142,6 +159,7 @@ def _head(dataset: Dataset, format: str, captions: str) -> dict[str, Any]:
         "format": format,
         "content_digest": dataset.content_digest,
         "rows": dataset.n_pairs,
+        "layout": LAYOUT,
         **_more_captions(captions),
     }
 
@@ -171,22 +189,24 @@ def _write_all(
 ) -> list[Written]:
     """Write the files that progress.json does not list yet; return all files."""
     format = head["format"]
+    has_pictures = format != "texts"
     place.prepare()
     place.write_json(MARK, whose)
     files = _listed_files(place, place.read_json(PROGRESS), head)
     place.remove(MANIFEST)
     place.write_list(PROGRESS, head, files)
-    exports.gather(lake, dataset, by_shard=format == "webdataset", with_captions=with_captions)
+    place.remove_former_lists()
+    exports.gather(lake, dataset, has_pictures, with_captions, typical_first=format == "webdataset")
     try:
-        paths = exports.picture_paths(lake) if format == "webdataset" else {}
+        paths = exports.picture_paths(lake) if has_pictures else {}
         for number, (first, last) in enumerate(spans(exports.sizes(lake), format)):
             progress(first, dataset.n_pairs)
             if number < len(files):
                 continue
-            name = f"{dataset.name}-v{dataset.version}-{number:06d}.{SUFFIX[format]}"
+            name = f"{_stem(dataset)}{number:06d}.{SUFFIX[format]}"
             table = exports.portion(lake, first, last)
             with place.file(name) as out:
-                write_tar(table.to_pylist(), paths, out) if format == "webdataset" else _write_table(table, out)
+                _write(table, format, paths, out)
             files.append(out.written(name, table.num_rows))
             place.write_list(PROGRESS, head, files)
     finally:
@@ -199,7 +219,7 @@ def _write_all(
 def _remove_strays(place: Destination, dataset: Dataset, files: list[Written]) -> None:
     """Remove files of an earlier, larger state of this version."""
     known = {file.name for file in files}
-    ours = re.compile(rf"(?={re.escape(f'{dataset.name}-v{dataset.version}-')}).+?{EXPORT_FILE}")
+    ours = re.compile(rf"(?={re.escape(_stem(dataset))}).+?{EXPORT_FILE}")
     for name in place.names():
         if ours.fullmatch(name) and name not in known:
             place.remove(name)
@@ -212,17 +232,24 @@ def spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
     first = 0
     while first < len(sizes):
         last = min(first + most_rows, len(sizes))
-        if format == "webdataset":
+        if format != "texts":
             before = ends[first - 1] if first else 0
             last = max(first + 1, min(last, int(np.searchsorted(ends, before + TAR_BYTES, side="right"))))
         yield first, last
         first = last
 
 
-def _write_table(table: Any, out: HashingFile) -> None:
-    """Write pairs as Parquet, RealSyn's columns first."""
+def _write(table: pa.Table, format: str, paths: dict[str, tuple[str, ...]], out: HashingFile) -> None:
+    """Write pairs as one file."""
+    if format == "webdataset":
+        write_tar(table.to_pylist(), paths, out)
+    elif format == "parquet":
+        write_with_pictures(table, _columns(table.column_names), PAIR.name, paths, out)
+    else:
+        write_texts(table, _columns(table.column_names), out)
+
+
+def _columns(names: Iterable[str]) -> list[str]:
+    """Return the columns of a Parquet table, RealSyn's first."""
     left_out = (*REALSYN, "dataset", "version", "shard", "format")
-    rest = [name for name in table.column_names if name not in left_out]
-    buffer = io.BytesIO()
-    pq.write_table(table.select([*REALSYN, *rest]), buffer, compression="zstd")
-    out.write(buffer.getvalue())
+    return [*REALSYN, *(name for name in names if name not in left_out)]

@@ -1,21 +1,18 @@
-"""Write pairs as a WebDataset tar: an image, a .json and a .txt file of one base name for each pair."""
+"""Write rows as a WebDataset tar: a .jpg, a .json and a .txt file of one base name for each row."""
 
 import io
 import json
 import tarfile
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from pairmill.catalog.ask.exports import PAIR_COLUMNS
-from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.terms.error import PairmillError
-from pairmill.ops.fault import Fault
-from pairmill.ops.read.places.tree import SourceError
 from pairmill.tasks.out.destination import HashingFile
-from pairmill.tasks.run.payloads import payloads
+from pairmill.tasks.out.pictures import with_pictures
 
-_EXTENSION = {"jpeg": "jpg", "tiff": "tif"}
+# One ending for every picture format: `datasets` takes the fields of all samples from the first five, and loaders set
+# to `jpg` skip samples without it. Decoders go by the first bytes, not by the ending.
+PICTURE = "jpg"
 
 
 @dataclass(frozen=True)
@@ -33,50 +30,26 @@ PAIR = Sample()
 def write_tar(
     rows: list[dict[str, Any]], paths: dict[str, tuple[str, ...]], out: HashingFile, sample: Sample = PAIR
 ) -> None:
-    """Write rows, sorted by shard, as samples; ``paths`` are the files with the images' bytes, by shard.
+    """Write rows, sorted by shard, as samples; ``paths`` are the files with the pictures' bytes, by shard.
 
-    Memory is the images that these rows take from one shard. The tar's bytes depend on the rows alone. Raises
-    PairmillError when an image's bytes are gone or cannot be read.
+    The tar's bytes depend on the rows alone. Memory and errors are those of `with_pictures`.
     """
     stream: Any = out  # mode `w|` never reads or seeks
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
-        for shard, group in groupby(rows, key=lambda row: row["shard"]):
-            pairs = list(group)
-            pictures = _pictures(shard, pairs, paths)
-            for pair in pairs:
-                _add_sample(tar, pair, pictures[pair["sha256"]], sample)
+        for row, picture in with_pictures(rows, paths):
+            _add_sample(tar, row, picture, sample)
 
 
-def _pictures(shard: str | None, pairs: list[dict[str, Any]], paths: dict[str, tuple[str, ...]]) -> dict[str, bytes]:
-    """Read the images of one shard's pairs, by sha256."""
-    keys = tuple(sorted({pair["sha256"] for pair in pairs}))
-    found: dict[str, bytes] = {}
-    try:
-        for shas, datas in payloads(WorkItem(shard or "", keys, paths.get(shard or "", ()))):
-            for sha, data in zip(shas, datas, strict=True):
-                if isinstance(data, Fault):
-                    raise PairmillError(f"{data.detail}. Put them back, then run the same export again.")
-                found[sha] = data
-            if len(found) == len(keys):
-                break
-    except (OSError, SourceError) as error:
-        raise PairmillError(
-            f"the pictures of shard '{shard}' cannot be read ({type(error).__name__}: {error}). Check the lake's data "
-            "path, or the source where the lake only refers to it, then run the same export again."
-        ) from error
-    return found
-
-
-def _add_sample(tar: tarfile.TarFile, pair: dict[str, Any], picture: bytes, sample: Sample) -> None:
+def _add_sample(tar: tarfile.TarFile, row: dict[str, Any], picture: bytes, sample: Sample) -> None:
     """Append one WebDataset sample: three adjacent files of one base name."""
-    columns = {name: pair[name] for name in (*sample.columns, "captions") if name in pair}
+    columns = {name: row[name] for name in (*sample.columns, "captions") if name in row}
     members = {
-        _EXTENSION.get(pair["format"], pair["format"]): picture,
+        PICTURE: picture,
         "json": json.dumps(columns, ensure_ascii=False, separators=(",", ":")).encode(),
-        "txt": (pair[sample.text] or "").encode(),
+        "txt": (row[sample.text] or "").encode(),
     }
     for extension, data in members.items():
-        member = tarfile.TarInfo(f"{pair[sample.name]}.{extension}")
+        member = tarfile.TarInfo(f"{row[sample.name]}.{extension}")
         member.size = len(data)  # the defaults are reproducible: owner, group and time 0, mode 0644
 
         tar.addfile(member, io.BytesIO(data))

@@ -141,7 +141,7 @@ def _probes(member: np.ndarray, clusters: np.ndarray, n: int) -> np.ndarray:
 
 
 def _matches(keys, content, similarities) -> pa.Table:
-    """Make rows of ``match_candidates``."""
+    """Build rows of ``match_candidates``: a candidate sentence of an image, with its similarity."""
     return pa.table(
         {
             "sha256": pa.array(keys, pa.string()),

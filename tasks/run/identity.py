@@ -3,29 +3,25 @@
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cache, reduce
+from functools import reduce
 from typing import Any
 
 from pairmill.catalog.recipe.parts_of_texts import Captioner, Fuse
-from pairmill.catalog.recipe.plan import Plan, compile_plan
+from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms import demo_weights as demo_terms
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.catalog.terms.score import Score
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, SENTENCE_STRUCTURE
-from pairmill.catalog.write.scorer import Scorer
+from pairmill.catalog.write.scorer import Scorer, scorer_of
 from pairmill.ops.batch import Batch
 from pairmill.ops.image.decode import Decode
-from pairmill.ops.models.backends import accepts_images, fusion_backend, vision_backend
+from pairmill.ops.models.backends import content_digest, fusion_backend, require_images, vision_backend
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.models.generation import Answering
-from pairmill.ops.models.model_digest import ModelError, model_digest
 from pairmill.ops.pair import fuse
 from pairmill.ops.text import generation_status, unsupported
 from pairmill.ops.text.noun_phrases import NounPhrases
-
-# Fields of an op that are not hashed as settings: they are hashed separately, or are placement.
-_OWN_FIELDS = {"version", "model", "batch_size"}
 
 
 @dataclass(frozen=True)
@@ -37,32 +33,40 @@ class Bound:
     digest: str
 
 
-def plan(recipe: Recipe) -> tuple[Plan, list[Scorer]]:
-    """Compile the recipe with the scorers that are known before a run; also return these, to be registered.
+def with_scorers(plan: Plan) -> tuple[Plan, list[Scorer]]:
+    """Return the plan with the digests of all scorers that are known before a run, and these scorers, to be registered.
 
-    Reads the models' bytes once a process. Raises ModelError for a missing model, BadPredicate for a bad rule and
-    BadRecipe for a setting that an op does not have, all before any work.
+    Checks all models of the recipe, and reads their bytes once a process. Raises ModelError for a missing or unfit
+    model, BadRecipe for a setting that an op does not have, and PairmillError for an op that cannot be imported.
     """
-    compiled = captioning_plan(recipe, recipe.captioners)
-    if recipe.fuse is not None:
-        _digest(fuser(recipe).spec)
-    if recipe.tags is not None:
-        for spec in (tagger(recipe).spec, *([parser(recipe)] if recipe.tags.mined else [])):
-            _digest(spec)
+    inputs_first = sorted((score for score in plan.scores if score.op), key=lambda score: bool(score.vector_table))
+    configured = [(score, _op(plan.recipe, score), _decode_settings(plan.recipe, score)) for score in inputs_first]
+    _check_models(plan.recipe)
     known = []
-    for score in sorted((score for score in compiled.scores if score.op), key=lambda score: bool(score.vector_table)):
-        scorer = _scorer(compiled, score)
-        compiled = compiled.with_scorer(score.table, scorer.digest)
+    for score, op, decoding in configured:
+        weights = content_digest(op.model) if score.model else ""
+        scorer = scorer_of(score, op, decoding, weights, plan.scorers)
+        plan = plan.with_scorer(score.table, scorer.digest)
         known.append(scorer)
-    return compiled, known
+    return plan, known
 
 
-def captioning_plan(recipe: Recipe, captioners: Sequence[Captioner]) -> Plan:
-    """Compile the recipe and check the models of ``captioners`` only. Raises as `plan`."""
-    compiled = compile_plan(recipe, {})
-    for captioner in captioners:
-        _digest(requires_vision(captioner.name, recipe.models[captioner.model]))
-    return compiled
+def _check_models(recipe: Recipe) -> None:
+    """Raise ModelError for a model of generated texts, tags or parsing that is missing or unfit for its use."""
+    specs = [] if recipe.tags is None else [tagger(recipe).spec, *([parser(recipe)] if recipe.tags.mined else [])]
+    for captioner in recipe.captioners:
+        check_captioner(recipe, captioner)
+    if recipe.fuse is not None:
+        specs.append(fusion_backend(recipe.models[recipe.fuse.model], recipe.fuse.precision, 1).spec)
+    for spec in specs:
+        content_digest(spec)
+
+
+def check_captioner(recipe: Recipe, captioner: Captioner) -> None:
+    """Raise ModelError unless a captioner's model exists and accepts images. Reads its bytes once a process."""
+    spec = recipe.models[captioner.model]
+    require_images(captioner.name, spec)
+    content_digest(spec)
 
 
 def bound(plan: Plan, kind: str) -> tuple[Bound, ...]:
@@ -80,24 +84,20 @@ def model_specs(plan: Plan) -> list[str]:
     return [spec for spec in (*plan.recipe.models.values(), *defaults) if spec]
 
 
+def _decode_settings(recipe: Recipe, score: Score) -> dict[str, Any]:
+    """Return the decoder's settings that change a score's values; none if it reads no decoded image."""
+    if {"pixels", "luma"}.isdisjoint(score.reads):
+        return {}
+    decode = decoder(recipe)
+    return {"decode": decode.version, "side": decode.side, "mode": decode.mode}
+
+
 def demo_weights(recipe: Recipe, captioners: Sequence[Captioner], known: Sequence[Scorer]) -> tuple[str, ...]:
     """Return which of the small shipped models a run uses: of ``captioners``, fusion and the scorers ``known``."""
     specs = {recipe.models[each.model] for each in captioners}
     if recipe.fuse is not None and known:
         specs.add(recipe.models[recipe.fuse.model])
-    return demo_terms.demo_weights([*(scorer.model for scorer in known), *map(_digest, sorted(specs))])
-
-
-def _scorer(plan: Plan, score: Score) -> Scorer:
-    """Return the scorer of a score that an op computes."""
-    op = _op(plan.recipe, score)
-    settings = {field.name: getattr(op, field.name) for field in fields(op) if field.name not in _OWN_FIELDS}
-    if not {"pixels", "luma"}.isdisjoint(score.reads):
-        decode = decoder(plan.recipe)
-        settings |= {"decode": decode.version, "side": decode.side, "mode": decode.mode}
-    made_from = (plan.scorer(score.vector_table),) if score.vector_table else ()
-    weights = _digest(op.model) if score.model else ""
-    return Scorer(score.name, score.table, op.version, settings, weights, made_from)
+    return demo_terms.demo_weights([*(scorer.model for scorer in known), *map(content_digest, sorted(specs))])
 
 
 def _op(recipe: Recipe, score: Score) -> Any:
@@ -164,24 +164,24 @@ def parser(recipe: Recipe) -> str:
 def embedder(plan: Plan, spec: str) -> tuple[Bound, Scorer]:
     """Return the image embedding by another CLIP (``spec``) than the recipe's, with its scorer."""
     models = plan.recipe.models | {IMAGE_EMBEDDING.model: spec}
-    other = replace(plan, recipe=plan.recipe.model_copy(update={"models": models}))
-    scorer = _scorer(other, IMAGE_EMBEDDING)
-    sized_as = replace(IMAGE_EMBEDDING, model=tagger_name(plan.recipe))
-    return Bound(sized_as, _op(other.recipe, IMAGE_EMBEDDING), scorer.digest), scorer
+    other = plan.recipe.model_copy(update={"models": models})
+    op = _op(other, IMAGE_EMBEDDING)
+    scorer = scorer_of(
+        IMAGE_EMBEDDING, op, _decode_settings(other, IMAGE_EMBEDDING), content_digest(op.model), plan.scorers
+    )
+    return Bound(replace(IMAGE_EMBEDDING, model=tagger_name(plan.recipe)), op, scorer.digest), scorer
 
 
 def noun_scorer(recipe: Recipe, size: int) -> Scorer:
     """Return the scorer of noun phrases counted in a sample of ``size`` sentences; the parser's model is part of it."""
     spec = parser(recipe)
     return Scorer(
-        "noun_counts", "noun_counts", NounPhrases(spec).version, {"seed": recipe.seed, "sample": size}, _digest(spec)
+        "noun_counts",
+        "noun_counts",
+        NounPhrases(spec).version,
+        {"seed": recipe.seed, "sample": size},
+        content_digest(spec),
     )
-
-
-@cache
-def _digest(spec: str) -> str:
-    """Return the content digest of a model, cached."""
-    return model_digest(spec)
 
 
 def _later_versions(**versions: int) -> dict[str, int]:
@@ -198,22 +198,14 @@ def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
     named = ("prompt", "max_tokens", "side", *model.answer_settings)
     settings = {name: getattr(captioner, name) for name in named}
     settings |= _later_versions(status=generation_status.VERSION)
-    return Scorer("caption", "captions", model.version, {**settings, "decode": Decode().version}, _digest(model.spec))
+    return Scorer(
+        "caption", "captions", model.version, {**settings, "decode": Decode().version}, content_digest(model.spec)
+    )
 
 
 def captioning(recipe: Recipe, captioner: Captioner) -> Answering:
     """Return the model of a captioner."""
     return vision_backend(recipe.models[captioner.model], captioner.precision, captioner.batch_size, captioner.encoding)
-
-
-def requires_vision(captioner: str, spec: str) -> str:
-    """Return ``spec``. Raises ModelError for a model without image input."""
-    if not accepts_images(spec):
-        raise ModelError(
-            f"captioner '{captioner}': model '{spec}' works on text alone; name a vision-language model such as "
-            "hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct"
-        )
-    return spec
 
 
 def fuser(recipe: Recipe) -> Answering:
@@ -234,4 +226,4 @@ def fuse_scorer(recipe: Recipe, made_from: tuple[str, ...]) -> Scorer:
     if model.shows_images:
         settings |= {"side": recipe.fuse.side, "decode": Decode().version}
     settings |= _later_versions(status=generation_status.VERSION, filling=fuse.VERSION, unsupported=unsupported.VERSION)
-    return Scorer("fuse", "synthetic", model.version, settings, _digest(model.spec), made_from)
+    return Scorer("fuse", "synthetic", model.version, settings, content_digest(model.spec), made_from)

@@ -333,10 +333,9 @@ class _Supervisor:
         return {"name": names, "made": made}
 
     def _outcome(self, item: WorkItem, output: Output) -> list[Manifest] | BaseException | None:
-        """Run one item; return its manifests, or None if another actor has it.
+        """Run one item; return its manifests, the exception that it raised, or None if another actor runs the item.
 
-        An exception is returned, not raised: Ray would count a raised one as a lost block, of which it allows any
-        number.
+        The exception is not raised: Ray is set to tolerate any number of failed blocks, so the run would never see it.
         """
         import ray
 

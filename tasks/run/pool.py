@@ -144,7 +144,7 @@ def _apart(reach: frozenset[tuple[str, str]]) -> _CachedProcess:
 
 
 def _keep(seat: _CachedProcess) -> _CachedProcess:
-    """Cache a process so that `dismiss` stops it."""
+    """Register a process for `dismiss`, and return it."""
     _kept.append(seat)
     return seat
 

@@ -18,7 +18,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run import time_limit
 from pairmill.tasks.run.finished_rows import Report, ignore
-from pairmill.tasks.run.fork_server import one_thread_each, start_fork_server
+from pairmill.tasks.run.fork_server import one_thread_each, start_fork_server, without_main
 from pairmill.tasks.run.messages import Done, Found, Order, RowLease, RowsFinished
 from pairmill.tasks.run.partition import Output
 from pairmill.tasks.run.poison import LostWorker
@@ -112,13 +112,13 @@ class Process:
     def _order(
         self, worker: bytes, arguments: tuple, seconds: float, report: Report = ignore
     ) -> tuple[int, "_RunningProcess"]:
-        """Send an order, to a new process after a death; return its number and the process's life."""
+        """Send an order, to a new process if the last one has died; return the order's number and the process."""
         with self._lock:
             life = self._living()
             return life.send(worker, arguments, seconds, report), life
 
     def _living(self) -> "_RunningProcess":
-        """Return the running process's life, starting a new process after a death.
+        """Return the running process; start a new one if the last one has died.
 
         Raises PairmillError after too many deaths.
         """
@@ -154,9 +154,10 @@ class _RunningProcess:
         self._process: Any = context.Process(target=serve, args=(theirs, {**os.environ, **environment}), daemon=True)
         if is_forked:
             start_fork_server()
-            self._process.start()
+            with without_main():
+                self._process.start()
         else:
-            with one_thread_each():
+            with one_thread_each(), without_main():
                 self._process.start()
         theirs.close()
         self.pid: int = self._process.pid

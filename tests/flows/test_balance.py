@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import training
 from pairmill.catalog.pending.training import IMAGES, SURVIVORS, Kind
+from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.flows.settings import load_recipe
 from pairmill.flows.survey import Pending, survey
 from pairmill.tasks.out.html_report import write_report
@@ -34,13 +35,13 @@ def made_older(lake: Path) -> None:
 
 
 def pending(lake: Path, settings: dict[str, str], pages: Path) -> dict[str, Pending]:
-    plan, _ = identity.plan(load_recipe("demo", settings))
+    plan, _ = identity.with_scorers(compile_plan(load_recipe("demo", settings)))
     with create_or_open(lake, read_only=True) as opened:
         return {each.work: each for each in survey(opened, plan, [str(pages)]).found}
 
 
 def trained_on(lake: Path, settings: dict[str, str], pages: Path, kind: Kind) -> set[str]:
-    plan, _ = identity.plan(load_recipe("demo", settings))
+    plan, _ = identity.with_scorers(compile_plan(load_recipe("demo", settings)))
     with create_or_open(lake, read_only=True) as opened:
         seen = survey(opened, plan, [str(pages)])
         return set(training.sample(opened, seen.plan, kind, 10**6)["key"].to_pylist())

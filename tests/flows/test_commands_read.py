@@ -282,4 +282,4 @@ def test_a_reading_command_whose_reader_has_gone_ends_quietly(lake: str, command
 def test_an_export_whose_reader_has_gone_is_written_whole(lake: str, tmp_path: Path):
     done = run_unread(["export", "small", "--to", str(tmp_path / "out"), "--lake", lake])
     assert (done.returncode, done.stderr) == (0, "")
-    assert (tmp_path / "out" / "manifest.json").is_file()
+    assert (tmp_path / "out" / ".manifest.json").is_file()

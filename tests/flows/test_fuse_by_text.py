@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.recipe.parts_of_texts import FUSE_PROMPT
+from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.controls import printable
 from pairmill.flows.settings import load_recipe
 from pairmill.ops.image.decode import Decode
@@ -86,9 +87,11 @@ def test_the_side_and_the_decoder_are_nothing_to_a_model_of_texts_alone(by_text:
 
 def test_models_that_cannot_do_it_are_refused_before_any_work(by_text: dict[str, str]):
     with pytest.raises(ModelError, match="no folder"):
-        identity.plan(load_recipe("demo", by_text | {"models.writer": "hf:/no/such/folder"}))
+        identity.with_scorers(compile_plan(load_recipe("demo", by_text | {"models.writer": "hf:/no/such/folder"})))
     with pytest.raises(ModelError, match=r"captioner 'main': model 'hf:.*' works on text alone"):
-        identity.plan(load_recipe("demo", by_text | {"models.captioner": by_text["models.writer"]}))
+        identity.with_scorers(
+            compile_plan(load_recipe("demo", by_text | {"models.captioner": by_text["models.writer"]}))
+        )
 
 
 def test_the_default_prompt_names_no_text_that_is_missing():

@@ -65,7 +65,7 @@ def test_what_is_handed_out_after_a_kill_is_what_would_have_been(state: str, cap
     lake, out, whole = copied(captioned, tmp_path / "lake"), tmp_path / "out", tmp_path / "whole"
     command = [*COMMAND, "--lake", str(lake), "--to"]
     killed(state, *command, str(out))
-    assert not (out / "manifest.json").exists()
+    assert not (out / ".manifest.json").exists()
     assert main([*command, str(out)]) == 0 and main([*command, str(whole)]) == 0
     assert handed_out(out) == handed_out(whole) and len(handed_out(out, of_lake=False)) > 2
     told = rows(lake, "SELECT uri, files, rows, bytes FROM exports ORDER BY uri")
@@ -84,6 +84,6 @@ def test_files_that_are_made_anew_when_a_kill_comes_hand_out_no_old_picture(
     add_pictures(more, 40, 43)
     (more / "again.jpg").write_bytes((photos / "0005.jpg").read_bytes())
     killed(state, *command, str(out), "--source", str(more))
-    assert not (out / "manifest.json").exists()
+    assert not (out / ".manifest.json").exists()
     assert main([*command, str(out)]) == 0 and main([*command, str(whole)]) == 0
     assert handed_out(out) == handed_out(whole)

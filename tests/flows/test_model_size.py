@@ -11,7 +11,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.arguments import parser
 from pairmill.flows.command.cli import main
 from pairmill.flows.command.pairmill_run import compute_of
-from pairmill.flows.model_size import AN_EXAMPLE, ModelSize, check_names, parse_size
+from pairmill.flows.model_size import AN_EXAMPLE, ModelSize, check_sizes, parse_size
 from pairmill.flows.settings import Compute
 from pairmill.tasks.run.placement import ModelPool, Placement
 
@@ -123,6 +123,6 @@ def test_a_model_that_only_a_scores_declaration_names_has_a_size_where_the_recip
     size = {"parser": ModelSize(feeders=2)}  # pyright: ignore[reportCallIssue]
     clip = {"name": "own", "models": {"clip": "open_clip:local-dir:a"}}
     asking = clip | {"sentences": [{"name": "action", "keep": "has_action"}]}
-    check_names(size, compile_plan(validated(asking, "own"), {}))
+    check_sizes(size, 0, compile_plan(validated(asking, "own")))
     with pytest.raises(PairmillError, match=r"no model 'parser'; name one of clip\."):
-        check_names(size, compile_plan(validated(clip, "own"), {}))
+        check_sizes(size, 0, compile_plan(validated(clip, "own")))

@@ -17,9 +17,11 @@ from pairmill.catalog.lake.opening import OPENING_ERRORS, create_or_open
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write import finished
+from pairmill.catalog.write.dropped_versions import drop_version
 from pairmill.catalog.write.finished import Finished, remember
 from pairmill.catalog.write.lease import Writer, writing
 from pairmill.catalog.write.sweep import checkpoint
+from pairmill.catalog.write.version_names import name_version
 from pairmill.flows import nothing_to_do, run_inputs
 from pairmill.flows.settings import Compute, load_recipe
 from pairmill.ops.read.declared_formats import GROUP, formats
@@ -186,7 +188,7 @@ LAKE = {
         "DELETE FROM image_quality WHERE sha256 = (SELECT min(sha256) FROM image_quality)"
     ),
     "a threshold": lambda lake, _: lake.execute("INSERT INTO thresholds (rule) VALUES ('short_side')"),
-    "a version that went": lambda lake, _: lake.execute("DELETE FROM datasets"),
+    "a dropped version": lambda lake, _: drop_version(lake, "demo", 1),
     "another's commit": _begin,
     "maintenance": lambda _, writer: checkpoint(writer),
 }
@@ -204,6 +206,11 @@ TOLD_ONLY = {
     "run_recipes": "INSERT INTO run_recipes (run_id) VALUES ('other')",
     "exports": "INSERT INTO exports (dataset) VALUES ('demo')",
 }
+
+
+def test_the_name_of_a_version_is_no_change(given: Given):
+    given.write(lambda lake, _: name_version(lake, "demo", 1, "release-1"))
+    assert given.is_answered()
 
 
 @pytest.mark.parametrize("table", TOLD_ONLY)

@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from pairmill.catalog.ask.datasets import find
 from pairmill.catalog.cut.cut import cut
 from pairmill.catalog.cut.publication import publish
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write import lease
+from pairmill.catalog.write.dropped_versions import drop_version
 from pairmill.flows.settings import load_recipe
 from pairmill.flows.survey import survey
 from pairmill.tasks.run import identity
@@ -30,17 +34,22 @@ def lake(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("read_only", [True, False])
 def test_nothing_is_pending_in_an_older_lake(lake: Path, read_only: bool) -> None:
-    plan, _ = identity.plan(load_recipe("demo"))
+    plan, _ = identity.with_scorers(compile_plan(load_recipe("demo")))
     with create_or_open(lake, read_only) as opened:
         found = survey(opened, plan, ()).found
         assert len(found) > 10 and [each for each in found if each.rows] == []
         assert opened.query("SELECT name, version, content_digest FROM datasets") == [PUBLISHED]
+        with pytest.raises(PairmillError, match="has no version 2; its newest is demo@1"):
+            find(opened, "demo@2")
 
 
 def test_an_older_lake_is_cut_to_the_dataset_that_it_has(lake: Path) -> None:
-    plan, _ = identity.plan(load_recipe("demo"))
+    plan, _ = identity.with_scorers(compile_plan(load_recipe("demo")))
     with create_or_open(lake) as opened, lease.writing(opened, "run", "test") as writer:
         seen = survey(opened, plan, ())  # which finds the scorers of what was trained
         cut(opened, seen.plan)
         found = publish(opened, seen.plan, "run", 1.0, lambda: writer.begin("publish"))
         assert (found.name, found.version, found.content_digest, found.is_new) == (*PUBLISHED, False)
+        drop_version(opened, "demo", 1)
+        again = publish(opened, seen.plan, "run", 1.0, lambda: writer.begin("publish"))
+        assert (again.version, again.content_digest, again.is_new) == (2, PUBLISHED[2], True)

@@ -85,7 +85,7 @@ def test_every_distinct_picture_is_captioned_shown_and_handed_out(photos: Path, 
         assert (about["sha256"], about["caption"], about["status"]) == (sha, good[sha], "ok")
         assert about["prompt"] == "Describe the picture." and about["n_tokens"] > 0
         assert about["occurrences"] == (2 if originals[sample["jpg"]] == "0000.jpg" else 1)
-    manifest = json.loads((out / "manifest.json").read_text())
+    manifest = json.loads((out / ".manifest.json").read_text())
     assert sum(manifest["left_out"].values()) == len(left) and manifest["rows"] == len(good)
     for status in set(left):
         assert f"{left.count(status)} {status}" in told
@@ -167,7 +167,7 @@ def test_what_a_later_run_adds_goes_into_further_files(captioned: Path, tmp_path
     assert sorted(path.name for path in out.glob("*.tar")) == ["captions-000000.tar", "captions-000001.tar"]
     assert (out / "captions-000000.tar").read_bytes() == first["captions-000000.tar"]
     assert (out / "captions-000000.tar").stat().st_mtime_ns == stamp
-    manifest = json.loads((out / "manifest.json").read_text())
+    manifest = json.loads((out / ".manifest.json").read_text())
     ok = [sha for sha, _, status in rows(captioned, SAID) if status == "ok"]
     assert sorted(samples(out)) == ok and manifest["rows"] == len(ok) == sum(f["rows"] for f in manifest["files"])
 
@@ -179,7 +179,7 @@ def test_a_killed_export_goes_on_in_its_folder(
     whole, out = tmp_path / "whole", tmp_path / "out"
     tell("recaption", *DEMO, "--lake", str(captioned), "--to", str(whole))
     killed(captioned, photos, "export captions", 2 * TAR_ROWS, str(out))
-    assert not (out / "manifest.json").exists() and len(list(out.glob("*.tar"))) == 2
+    assert not (out / ".manifest.json").exists() and len(list(out.glob("*.tar"))) == 2
     stamps = {path: path.stat().st_mtime_ns for path in out.glob("*.tar")}
     tell("recaption", *DEMO, "--lake", str(captioned), "--to", str(out))
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
@@ -248,15 +248,15 @@ def test_a_caption_that_has_gone_leaves_the_files_too(captioned: Path, tmp_path:
     assert sorted(samples(tmp_path / "out")) == held[1:]
 
 
-def test_parquet_has_a_row_a_caption_without_bytes_and_another_folder(
+def test_texts_are_a_row_a_caption_without_pictures_in_another_folder(
     captioned: Path, tmp_path: Path, tell: Tell, capsys: pytest.CaptureFixture[str]
 ):
     command = ["recaption", *DEMO, "--lake", str(captioned), "--to", str(tmp_path / "out")]
-    tell(*command, "--format", "parquet")
+    tell(*command, "--format", "texts")
     table = pq.read_table(tmp_path / "out" / "captions-000000.parquet")
     made = {sha: text for sha, text, status in rows(captioned, SAID) if status == "ok"}
     assert dict(zip(table["sha256"].to_pylist(), table["caption"].to_pylist(), strict=True)) == made
-    assert table["url"].to_pylist() != [None] * table.num_rows and "bytes" not in table.column_names
+    assert table["url"].to_pylist() != [None] * table.num_rows and "image" not in table.column_names
     assert main([*command, "--format", "webdataset"]) == 1
     assert "does not hold these captions as webdataset" in capsys.readouterr().err
 

@@ -61,7 +61,7 @@ def test_a_run_waits_for_a_person_and_spends_on_the_rest_only_when_it_is_approve
         answered(client, approved, approve=True)
         done = until(client, approved, StateType.COMPLETED)
     assert rows(lake, "SELECT count(*), count(DISTINCT sha256) FROM captions") == [(N, N)]
-    assert f"{N} ok" in (done.message or "") and (tmp_path / "out" / "manifest.json").is_file()
+    assert f"{N} ok" in (done.message or "") and (tmp_path / "out" / ".manifest.json").is_file()
     kept = dict(asked(home, "SELECT key, data FROM artifact"))
     assert kept["first-captions"].count("\\n- **") == FIRST
     assert "captions-" in kept["first-captions-strip"] and "caption-rate" in kept

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.settings import load_recipe
 from pairmill.flows.survey import Survey, survey
@@ -28,7 +29,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory, curated: Path) -> str:
 
 
 def surveyed(lake: str, settings: dict[str, str], *sources: Path) -> Survey:
-    plan, _ = identity.plan(load_recipe("demo", settings))
+    plan, _ = identity.with_scorers(compile_plan(load_recipe("demo", settings)))
     with create_or_open(lake, read_only=True) as opened:
         return survey(opened, plan, [str(source) for source in sources])
 
@@ -70,7 +71,7 @@ def test_a_lake_that_refers_to_its_pictures_publishes_the_same_dataset_and_expor
     )
     (uri,) = rows(referring, f"{places} HAVING count(DISTINCT p.uri) = 1 AND count(p.bytes) = 0 ORDER BY ALL")[0]
     Path(uri).unlink()
-    gone = pytest.raises(PairmillError, match=r"no longer at '.*Put them back, then run the same export again")
+    gone = pytest.raises(PairmillError, match=r"no longer at '.*Put them back, then run the same again")
     with create_or_open(referring) as opened, gone:
         export(opened, "demo", 1, str(tmp_path / "again"))
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import webdataset
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -21,8 +20,8 @@ from pairmill.catalog.terms.error import LeaseHeld, PairmillError
 from pairmill.catalog.terms.ids import text_id
 from pairmill.catalog.write import lease
 from pairmill.ops.read.source import open_source
-from pairmill.tasks.out.destination import Destination
-from pairmill.tasks.out.export import REALSYN, TAR_BYTES, export, spans
+from pairmill.tasks.out.destination import Destination, HashingFile
+from pairmill.tasks.out.export import REALSYN, TAR_BYTES, Format, export, spans
 from tests.worlds.data_bucket import bucket
 from tests.worlds.published import picture, published
 from tests.worlds.samples import write
@@ -54,8 +53,9 @@ def small_tars(monkeypatch: pytest.MonkeyPatch):
 
 
 def files(place: Path) -> dict[str, bytes]:
-    """Every file of an export but for its mark."""
-    return {path.name: path.read_bytes() for path in sorted(place.iterdir()) if path.name != ".pairmill"}
+    """Every file of an export but for its mark and its card."""
+    left_out = (".pairmill", "README.md")
+    return {path.name: path.read_bytes() for path in sorted(place.iterdir()) if path.name not in left_out}
 
 
 def samples(data: bytes) -> dict[str, dict[str, bytes]]:
@@ -75,30 +75,22 @@ def samples(data: bytes) -> dict[str, dict[str, bytes]]:
 def test_each_sample_is_the_original_bytes_the_first_text_and_all_columns(lake: Lake, tmp_path: Path):
     found = export(lake, "small", None, str(tmp_path / "out"))
     written = files(tmp_path / "out")
-    assert list(written) == ["manifest.json", "small-v1-000000.tar"]
+    assert list(written) == [".manifest.json", "small-v1-000000.tar"]
     read = samples(written["small-v1-000000.tar"])
     assert (found.files, found.rows, found.bytes) == (1, N, len(written["small-v1-000000.tar"]))
-    extension = ("jpg", "png", "webp")
     for n in range(N):
         sample = read[text_id("image", str(n))]
-        assert set(sample) == {extension[n % 3], "json", "txt"}
-        assert sample[extension[n % 3]] == picture(n)
+        assert set(sample) == {"jpg", "json", "txt"}
+        assert sample["jpg"] == picture(n)
         assert sample["txt"] == b"A red fox sleeps in the sun."
         pair = json.loads(sample["json"])
-        with Image.open(io.BytesIO(sample[extension[n % 3]])) as image:
+        with Image.open(io.BytesIO(sample["jpg"])) as image:
             assert (pair["width"], pair["height"]) == image.size
         assert pair["similarity1"] == 0.5 and pair["tags"] == ["field"] and pair["version"] == 1
         assert {name: pair[name] for name in SHOWN} == SHOWN
     with create_or_open(lake.uri, read_only=True) as reader:
         (pair,) = reader.table("SELECT * FROM pairs WHERE image_id = ?", (text_id("image", "3"),)).to_pylist()
     assert json.loads(read[text_id("image", "3")]["json"]) == pair
-
-
-def test_the_webdataset_library_reads_it(lake: Lake, tmp_path: Path):
-    export(lake, "small", 1, str(tmp_path / "out"))
-    tars = [str(path) for path in sorted((tmp_path / "out").glob("*.tar"))]
-    read = list(webdataset.WebDataset(tars, shardshuffle=False).decode())
-    assert len(read) == N and {sample["txt"] for sample in read} == {"A red fox sleeps in the sun."}
 
 
 @pytest.mark.parametrize("typo", ["s3:/bucket/x", "S3://bucket/x", "gs://bucket/x", "s3:bucket", "s3://"])
@@ -119,7 +111,7 @@ def test_two_exports_of_one_version_have_equal_bytes(lake: Lake, tmp_path: Path,
 def test_the_manifest_counts_and_digests_every_file(lake: Lake, tmp_path: Path, small_tars: None):
     export(lake, "small", 1, str(tmp_path))
     written = files(tmp_path)
-    manifest = json.loads(written.pop("manifest.json"))
+    manifest = json.loads(written.pop(".manifest.json"))
     assert [file["name"] for file in manifest["files"]] == [f"small-v1-{n:06d}.tar" for n in range(4)] == list(written)
     assert [file["rows"] for file in manifest["files"]] == [4, 4, 4, 2]
     assert manifest["rows"] == N
@@ -128,11 +120,11 @@ def test_the_manifest_counts_and_digests_every_file(lake: Lake, tmp_path: Path, 
         assert file["sha256"] == hashlib.sha256(written[file["name"]]).hexdigest()
 
 
-def test_parquet_has_the_columns_of_realsyn_first_and_the_rows_of_pairs(
+def test_texts_have_the_columns_of_realsyn_first_and_the_rows_of_pairs(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("pairmill.tasks.out.export.TABLE_ROWS", 5)
-    found = export(lake, "small", 1, str(tmp_path), "parquet")
+    found = export(lake, "small", 1, str(tmp_path), "texts")
     assert (found.files, found.rows) == (3, N)
     tables = [pq.read_table(tmp_path / f"small-v1-{n:06d}.parquet") for n in range(3)]
     assert tables[0].column_names[:5] == list(REALSYN)
@@ -154,7 +146,7 @@ def test_a_killed_export_does_not_look_whole_and_goes_on_where_it_was(lake: Lake
     export(lake, "small", 1, str(tmp_path / "undisturbed"))
     with pytest.raises(Killed):
         export(lake, "small", 1, str(tmp_path / "out"), progress=kill)
-    assert list(files(tmp_path / "out")) == ["progress.json", "small-v1-000000.tar", "small-v1-000001.tar"]
+    assert list(files(tmp_path / "out")) == [".progress.json", "small-v1-000000.tar", "small-v1-000001.tar"]
     first = tmp_path / "out" / "small-v1-000000.tar"
     os.utime(first, (1, 1))
     export(lake, "small", 1, str(tmp_path / "out"))
@@ -238,7 +230,7 @@ def test_an_export_of_before_there_were_marks_is_continued(lake: Lake, tmp_path:
     whole = files(tmp_path)
     (tmp_path / ".pairmill").unlink()
     (tmp_path / "small-v1-000003.tar").unlink()
-    (tmp_path / "manifest.json").rename(tmp_path / "progress.json")
+    (tmp_path / ".manifest.json").rename(tmp_path / ".progress.json")
     os.utime(tmp_path / "small-v1-000000.tar", (1, 1))
     export(lake, "small", 1, str(tmp_path))
     assert files(tmp_path) == whole and (tmp_path / ".pairmill").exists()
@@ -261,7 +253,7 @@ def test_a_version_amended_meanwhile_is_written_anew(tmp_path: Path, small_tars:
 
         with pytest.raises(PairmillError, match="was amended while it was exported"):
             export(lake, "small", 1, str(tmp_path / "out"), progress=take_down)
-        assert "manifest.json" not in files(tmp_path / "out")
+        assert ".manifest.json" not in files(tmp_path / "out")
         assert lake.query("SELECT * FROM exports") == []
         assert export(lake, "small", 1, str(tmp_path / "out")).rows == 5
     kept = {key for name, data in files(tmp_path / "out").items() if name.endswith("tar") for key in samples(data)}
@@ -272,7 +264,7 @@ def test_a_dataset_without_pairs_is_a_manifest_without_files(tmp_path: Path):
     published(tmp_path / "lake", pictures=1, sentences=())
     with create_or_open(tmp_path / "lake") as lake:
         assert export(lake, "small", 1, str(tmp_path / "out")).files == 0
-    assert list(files(tmp_path / "out")) == ["manifest.json"]
+    assert list(files(tmp_path / "out")) == [".manifest.json"]
 
 
 def test_bytes_that_are_gone_end_it_with_the_remedy_and_without_a_manifest(tmp_path: Path):
@@ -283,7 +275,7 @@ def test_bytes_that_are_gone_end_it_with_the_remedy_and_without_a_manifest(tmp_p
         pytest.raises(PairmillError, match=r"cannot be read.*Put it back from a copy"),
     ):
         export(lake, "small", 1, str(tmp_path / "out"))
-    assert list(files(tmp_path / "out")) == ["progress.json"]
+    assert list(files(tmp_path / "out")) == [".progress.json"]
 
 
 def test_a_damaged_picture_ends_it_with_the_remedy_and_the_next_goes_on(tmp_path: Path):
@@ -298,9 +290,31 @@ def test_a_damaged_picture_ends_it_with_the_remedy_and_the_next_goes_on(tmp_path
             PairmillError, match=r"the bytes of picture .* are damaged.*Put them back, then run the same"
         ):
             export(lake, "small", 1, str(tmp_path / "out"))
-        assert list(files(tmp_path / "out")) == ["progress.json"]
+        assert list(files(tmp_path / "out")) == [".progress.json"]
         file.write_bytes(whole)
         assert export(lake, "small", 1, str(tmp_path / "out")).rows == 2
+
+
+@pytest.mark.parametrize("format", ["webdataset", "parquet"])
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_disk_that_fills_up_while_a_file_is_written_leaves_no_part_of_it(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: Format, after: int
+):
+    written = []
+
+    def write(file: HashingFile, data: bytes) -> int:
+        written.append(data)
+        if len(data) > 100 and len(written) > after:  # not the lists
+            with file._explaining_errors():
+                raise OSError(28, "No space left on device")
+        return writing(file, data)
+
+    writing = HashingFile.write
+    monkeypatch.setattr(HashingFile, "write", write)
+    monkeypatch.setattr(Destination, "write_json", lambda *_: None)
+    with pytest.raises(PairmillError, match=r"cannot be written.*No space left.*has room, and run the same"):
+        export(lake, "small", 1, str(tmp_path), format)
+    assert written and not list(tmp_path.iterdir())
 
 
 def test_what_cannot_be_exported_is_said_before_any_work(lake: Lake, tmp_path: Path):
@@ -350,14 +364,18 @@ def test_s3_holds_the_same_bytes_and_no_half_of_a_file(lake: Lake, tmp_path: Pat
     monkeypatch.setattr(webdataset_tars, "_add_sample", add)
     with pytest.raises(Killed):
         export(lake, "small", 1, "s3://data/out/")
-    assert names() == ["out/.pairmill", "out/progress.json", "out/small-v1-000000.tar"]
+    assert names() == ["out/.pairmill", "out/.progress.json", "out/small-v1-000000.tar"]
     export(lake, "small", 1, "s3://data/out/")
     assert len(added) == 7 + N - 4
     export(lake, "small", 1, str(tmp_path / "local"))
     local = files(tmp_path / "local")
-    assert names() == ["out/.pairmill", *(f"out/{name}" for name in local)]
+    assert set(names()) == {"out/.pairmill", "out/README.md", *(f"out/{name}" for name in local)}
     for name, data in local.items():
         assert bucket.get_object(Bucket="data", Key=f"out/{name}")["Body"].read() == data
+    for place in ("s3://data/tables", str(tmp_path / "tables")):
+        export(lake, "small", 1, place, "parquet")
+    (table,) = (tmp_path / "tables").glob("*.parquet")
+    assert bucket.get_object(Bucket="data", Key=f"tables/{table.name}")["Body"].read() == table.read_bytes()
     bucket.put_object(Bucket="data", Key="full/a.jpg", Body=b"mine")
     with pytest.raises(PairmillError, match=r"'s3://data/full' is not empty \(there is 'a.jpg'\)"):
         export(lake, "small", 1, "s3://data/full")

@@ -100,7 +100,7 @@ def test_a_place_that_falls_ill_for_good_is_told_and_gone_on_with(
         assert "\n" not in str(told.value)
         ill.share = 0
         part = held(bucket, place)
-        assert {name: data for name, data in part.items() if name != "progress.json"}.items() <= whole.items()
+        assert {name: data for name, data in part.items() if name != ".progress.json"}.items() <= whole.items()
         hand_out(lake, f"s3://data/{place}")
         assert held(bucket, place) == whole
 

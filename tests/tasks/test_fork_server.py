@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.backend import OTHER_PREFIXES, OWN
 from pairmill.tasks.run import pool
-from pairmill.tasks.run.fork_server import WITHOUT_CUDA
+from pairmill.tasks.run.fork_server import WITHOUT_CUDA, modules_for
 from pairmill.tasks.run.pace import Pace, wanted
 from pairmill.tasks.run.partition import Output, Part
 from pairmill.tasks.run.pool import PoolShape, run_in_pool
-from pairmill.tasks.run.preload import BY_MODEL, modules_for
 from pairmill.tasks.run.worker import ONE_THREAD, JobWorker
 from tests.tasks.test_pool import Notes, tries
 
-ALL = [f"{prefix}x" for prefix in BY_MODEL if prefix]
+ALL = [f"{prefix}x" for prefix in (*OTHER_PREFIXES, *(backend.prefix for backend in OWN))]
 
 SERVER = """
 import os, sys

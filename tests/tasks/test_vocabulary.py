@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.flows.run_start import session
 from pairmill.flows.settings import Compute, load_recipe
@@ -190,10 +191,12 @@ def test_a_tagger_of_its_own_sees_the_pictures_again(tmp_path: Path):
 def test_what_is_missing_is_told_before_any_work():
     asked = {"sentences": "[]", "tags.vocabulary": "imagenet", "models.parser": "spacy:en_core_web_none"}
     with pytest.raises(ModelError, match="spacy download en_core_web_none"):
-        identity.plan(load_recipe("demo", asked))
-    identity.plan(load_recipe("demo", asked | {"tags.mined": "0"}))
+        identity.with_scorers(compile_plan(load_recipe("demo", asked)))
+    identity.with_scorers(compile_plan(load_recipe("demo", asked | {"tags.mined": "0"})))
     with pytest.raises(ModelError, match="no folder"):
-        identity.plan(load_recipe("demo", {"models.tagger": "open_clip:local-dir:/nowhere/at/all"}))
+        identity.with_scorers(
+            compile_plan(load_recipe("demo", {"models.tagger": "open_clip:local-dir:/nowhere/at/all"}))
+        )
     with pytest.raises(BadRecipe, match=r"tags\.strict"):
         load_recipe("demo", {"tags.strict": "1"})
 

@@ -92,11 +92,11 @@ def arm_recaption(state: str) -> None:
     elif state == "sample":
         webdataset_tars._add_sample = killing(at_call(TAR_ROWS + 3), webdataset_tars._add_sample)
     elif state == "list":
-        os.replace = killing(at_call(3, "progress.json"), os.replace)  # the first lists nothing
+        os.replace = killing(at_call(3, ".progress.json"), os.replace)  # the first lists nothing
     elif state == "record":
         caption_export.caption_rows.record = killing(lambda *_: True, caption_export.caption_rows.record)
     else:
-        os.replace = killing(at_call(1, "manifest.json"), os.replace)
+        os.replace = killing(at_call(1, ".manifest.json"), os.replace)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class ClipEmbedding(ABC):
 
     @abstractmethod
     def launch(self, ready: Any) -> Any:
-        """Launch the model on its input."""
+        """Launch the model on its inputs, without waiting for the device."""
 
     @property
     def _clip(self) -> Clip:
@@ -81,7 +81,7 @@ class EmbedImages(ClipEmbedding):
         return self._clip.prepare_images(values)
 
     def launch(self, ready: Any) -> Any:
-        """Launch the image tower."""
+        """Launch CLIP's image encoder on the prepared images."""
         return self._clip.infer_images(ready)
 
     def fitted_batch_size(self) -> int:
@@ -105,5 +105,5 @@ class EmbedSentences(ClipEmbedding):
         return self._clip.prepare_texts(values)
 
     def launch(self, ready: Any) -> Any:
-        """Launch the text tower."""
+        """Launch CLIP's text encoder on the prepared sentences."""
         return self._clip.infer_texts(ready)

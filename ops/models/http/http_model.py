@@ -80,6 +80,16 @@ class HttpModel:
         return _client(self.spec, self.key, self.connections, self.known)
 
 
+def http_captioner(spec: str, precision: str, batch_size: int, encoding: str) -> HttpModel:
+    """Return the model of a captioner; its server chooses precision and batches."""
+    return HttpModel(spec, encoding)
+
+
+def http_fuser(spec: str, precision: str, batch_size: int) -> HttpModel:
+    """Return the model that fuses texts; it gets no image."""
+    return HttpModel(spec)
+
+
 @cache
 def _client(spec: str, key: str, connections: int, known: tuple[str, ...]) -> ChatClient:
     """Return the process's only client of a model, so that the state of its endpoints outlives a work item."""

@@ -65,7 +65,10 @@ class Watch:
         return tuple(answers)
 
     async def keep(self, endpoints: Sequence[Endpoint], seconds: float) -> None:
-        """Probe every endpoint that is not lost each ``seconds``, once its requests have ended, until cancelled."""
+        """Probe each endpoint that is not lost every ``seconds``, until cancelled.
+
+        A probe waits until the endpoint's requests have ended.
+        """
         with self._ends_the_run():
             while True:
                 await asyncio.sleep(seconds)

@@ -8,7 +8,7 @@ import torch
 
 from pairmill.ops.models.device.device import exact_inference
 from pairmill.ops.models.device.loading import placed
-from pairmill.ops.models.model_digest import ModelError, resolve
+from pairmill.ops.models.model_digest import ModelError, transformers_folder
 
 
 def load_causal(spec: str, kind: torch.dtype, example: str) -> tuple[Any, Any]:
@@ -21,9 +21,7 @@ def load_causal(spec: str, kind: torch.dtype, example: str) -> tuple[Any, Any]:
         ModelError: The model is missing, damaged, incomplete or no causal language model. The message names ``example``
             as a model that works.
     """
-    if not spec.startswith("hf:"):
-        raise ModelError(f"model '{spec}': transformers loads language models; write 'hf:NAME_OR_FOLDER'")
-    folder = str(resolve(spec))
+    folder = transformers_folder(spec, "language models")
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 

@@ -23,7 +23,7 @@ from pairmill.ops.models.generate.greedy_answers import (
     similar_length_batches,
 )
 from pairmill.ops.models.generation import Generation
-from pairmill.ops.models.model_digest import ModelError, resolve
+from pairmill.ops.models.model_digest import ModelError, transformers_folder
 
 # Assumed (height, width) of an image if the caller passes none: LLaVA-1.5's input size.
 USUAL = (336, 336)
@@ -158,9 +158,7 @@ def _picture_tokens(processor: Any, sizes: list[tuple[int, int]]) -> list[int]:
 def load(spec: str, precision: str) -> LoadedVlm:
     """Load the model once per process. Raises ModelError with the remedy if it is missing or does not load."""
     kind = dtype(precision)
-    if not spec.startswith("hf:"):
-        raise ModelError(f"model '{spec}': transformers loads vision-language models; write 'hf:NAME_OR_FOLDER'")
-    folder = str(resolve(spec))
+    folder = transformers_folder(spec, "vision-language models")
     from transformers import AutoModelForImageTextToText, AutoProcessor
     from transformers.utils.logging import disable_progress_bar
 

@@ -36,9 +36,7 @@ class ImageTable:
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim Parquet tables with a column of image bytes."""
-        for entry in tables.shaped(tree, files, _fits):
-            files.take(entry.path)
-            yield from tables.units(tree, entry, self.name)
+        return tables.claimed(tree, files, _fits, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield a document for each row of a row group, and a Fault for each that cannot be read."""

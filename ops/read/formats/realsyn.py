@@ -1,17 +1,22 @@
-"""Read tables in RealSyn's released form, which export also writes: an address, three real texts, a synthetic text."""
+"""Read tables in RealSyn's released form, which export also writes: an address, three real texts, a synthetic text.
+
+Exports hold the pictures too, in a column `image` of {bytes, path}.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from pairmill.ops.fault import Fault
-from pairmill.ops.read.document import Document, Unit
+from pairmill.ops.read.document import Document, Picture, Unit
+from pairmill.ops.read.document_metadata import clean
 from pairmill.ops.read.example import Example, parquet_of
 from pairmill.ops.read.places.file_table import FileTable
 from pairmill.ops.read.places.tree import Tree
 from pairmill.ops.read.records import columns, tables
 
-ADDRESS, TEXTS = "raw_image_url", ("text1", "text2", "text3")
+ADDRESS, HELD, TEXTS = "raw_image_url", "image", ("text1", "text2", "text3")
 
 
 class RealSyn:
@@ -43,9 +48,7 @@ class RealSyn:
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim tables with the columns of RealSyn."""
-        for entry in tables.shaped(tree, files, _fits):
-            files.take(entry.path)
-            yield from tables.units(tree, entry, self.name)
+        return tables.claimed(tree, files, _fits, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield a document for each row of the unit, and a Fault for each that cannot be read."""
@@ -56,8 +59,16 @@ class RealSyn:
                 continue
             uri, row = found
             words = columns.texts(row, list(TEXTS))
-            picture = columns.addressed(tree, path, uri, row, ADDRESS, "")
-            yield picture if isinstance(picture, Fault) else columns.document(uri, row, [picture], words, list(TEXTS))
+            picture = _held(row) or columns.addressed(tree, path, uri, row, ADDRESS, "")
+            used = [HELD, *TEXTS]
+            yield picture if isinstance(picture, Fault) else columns.document(uri, row, [picture], words, used)
+
+
+def _held(row: dict[str, Any]) -> Picture | None:
+    """Return the picture whose bytes the row has, None if it has none."""
+    held = row.get(HELD)
+    data = held.get("bytes") if isinstance(held, dict) else None
+    return Picture(0, clean(row.get(ADDRESS)), "", bytes(data)) if data else None
 
 
 def _fits(kinds: dict[str, str]) -> bool:

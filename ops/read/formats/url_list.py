@@ -34,9 +34,7 @@ class UrlList:
 
     def claim(self, tree: Tree, files: FileTable) -> Iterator[Unit]:
         """Claim tables with a column of image addresses."""
-        for entry in tables.shaped(tree, files, _fits):
-            files.take(entry.path)
-            yield from tables.units(tree, entry, self.name)
+        return tables.claimed(tree, files, _fits, self.name)
 
     def read(self, tree: Tree, unit: Unit) -> Iterator[Document | Fault]:
         """Yield a document for each row of the unit, and a Fault for each that cannot be read."""

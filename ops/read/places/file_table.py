@@ -41,7 +41,7 @@ class Entry:
 class FileTable:
     """The files of a source by path, each free or taken by a format; and a list of rows to sort by URI.
 
-    During its turn a format sees the files that were free when the turn began.
+    Formats take files one format after another. The current format sees the files that were free when its turn began.
     """
 
     def __init__(self, files: Iterable[Entry] = ()) -> None:
@@ -67,24 +67,24 @@ class FileTable:
         self._turn += 1
 
     def take(self, *paths: str) -> None:
-        """Take files for the format of this turn; skip files that another format has taken."""
+        """Take files for the current format; skip files that another format has taken."""
         taken = ((self._turn, _bytes(path), FREE) for path in paths)
         self._db.executemany("UPDATE files SET turn = ? WHERE path = ? AND turn = ?", taken)
 
     def of(self, suffixes: Collection[str]) -> Iterator[Entry]:
-        """Yield the files of this turn with one of ``suffixes``, by path. Files may be taken during the iteration."""
+        """Yield the files with one of ``suffixes`` that the format may take, by path; it may take some meanwhile."""
         return self._files(f"suffix IN ({_marks(suffixes)})", suffixes)
 
     def beyond(self, suffixes: Collection[str]) -> Iterator[Entry]:
-        """Yield the files of this turn with none of ``suffixes``, by path. Files may be taken during the iteration."""
+        """Yield the files with none of ``suffixes`` that the format may take, by path; it may take some meanwhile."""
         return self._files(f"suffix NOT IN ({_marks(suffixes)})", suffixes)
 
     def has(self, suffixes: Collection[str]) -> bool:
-        """Return whether a file of this turn has one of ``suffixes``."""
+        """Return whether the current format may take a file with one of ``suffixes``."""
         return next(self.of(suffixes), None) is not None
 
     def get(self, path: str) -> Entry | None:
-        """Return the file at ``path``, or None if this turn has no such file."""
+        """Return the file at ``path``; None if there is none, or an earlier format has taken it."""
         sql = "SELECT size, etag FROM files WHERE path = ? AND turn IN (?, ?)"
         found = self._db.execute(sql, (_bytes(path), FREE, self._turn)).fetchone()
         return Entry(path, *found) if found else None
@@ -115,7 +115,7 @@ class FileTable:
         return ((_text(uri), size, etag, kind, detail) for uri, size, etag, kind, detail in rows)
 
     def _files(self, condition: str, suffixes: Collection[str]) -> Iterator[Entry]:
-        """Yield the files of this turn that meet an SQL ``condition`` on their suffix, by path."""
+        """Yield the files that the current format may take and whose suffix meets an SQL ``condition``, by path."""
         # Read in runs, each from the last path on, because files are taken between two reads.
         seen = f"path > ? AND turn IN (?, ?) AND {condition}"
         sql = f"SELECT path, size, etag FROM files WHERE {seen} ORDER BY path LIMIT ?"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable
 
 from pairmill.catalog.terms.mark import (
     EXPORT_FILE,
-    EXPORT_LISTS,
+    FORMER_EXPORT_LISTS,
     FORMER_S3_MARK,
     FORMER_S3_MARK_BYTES,
     LAKE_CATALOG,
@@ -22,7 +22,7 @@ from pairmill.catalog.terms.mark import (
 )
 
 _EXPORTED = re.compile(rf".+{EXPORT_FILE}")
-_NAMED = frozenset((MARK, LAKE_CATALOG, FORMER_S3_MARK, *EXPORT_LISTS))
+_NAMED = frozenset((MARK, LAKE_CATALOG, FORMER_S3_MARK, *FORMER_EXPORT_LISTS))
 _TABLE = "a table of a lake"
 # An export's manifest begins with its identity; its list of files follows.
 _HEAD_BYTES = 4096
@@ -55,7 +55,7 @@ def is_own(clues: Iterable[str], has_data: Callable[[], bool], head: Callable[[s
         return True
     if FORMER_S3_MARK in found and head(FORMER_S3_MARK, FORMER_S3_MARK_BYTES + 1) == f"{LAKE_TEXT}\n".encode():
         return True
-    lists = found.intersection(EXPORT_LISTS) if "exported" in found else ()
+    lists = found.intersection(FORMER_EXPORT_LISTS) if "exported" in found else ()
     return any(b'"content_digest":' in (start := head(name, _HEAD_BYTES)) and b'"dataset":' in start for name in lists)
 
 

@@ -99,6 +99,13 @@ def shaped(tree: Tree, files: FileTable, fits: Callable[[dict[str, str]], bool])
             yield from [entry for entry, found in zip(some, headers, strict=True) if found and fits(found.columns)]
 
 
+def claimed(tree: Tree, files: FileTable, fits: Callable[[dict[str, str]], bool], format: str) -> Iterator[Unit]:
+    """Claim the tables whose columns ``fits`` accepts, and yield the units of each for the format named ``format``."""
+    for entry in shaped(tree, files, fits):
+        files.take(entry.path)
+        yield from units(tree, entry, format)
+
+
 def kinds(schema: pa.Schema) -> dict[str, str]:
     """Map each column name of an Arrow schema to its kind; `TableHeader` lists the kinds."""
     return {field.name: _kind(field.type) for field in schema}

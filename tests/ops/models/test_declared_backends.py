@@ -13,8 +13,7 @@ from pairmill.catalog.terms.backend import GROUP, OWN, backend_of, declared_back
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.settings import load_recipe
 from pairmill.ops.image.decode import Decode
-from pairmill.ops.models.backends import accepts_images, fusion_backend, vision_backend
-from pairmill.ops.models.model_digest import model_digest
+from pairmill.ops.models.backends import content_digest, fusion_backend, require_images, vision_backend
 from pairmill.ops.models.model_error import ModelError
 from pairmill.tasks.generate.answers import ImageQueries
 from pairmill.tasks.run.identity import caption_scorer
@@ -44,11 +43,12 @@ def palette(declare: Declare) -> None:
 @pytest.mark.usefixtures("palette")
 def test_a_backend_of_another_package_captions_by_a_recipe_and_has_an_identity():
     assert TypeAdapter(ModelSpec).validate_python(SPEC) == SPEC
-    assert accepts_images(SPEC) and len(model_digest(SPEC)) == 32
+    require_images("main", SPEC)
+    assert len(content_digest(SPEC)) == 32
     recipe = load_recipe("demo")
     recipe = recipe.model_copy(update={"models": {**recipe.models, "captioner": SPEC}})
     scorer = caption_scorer(recipe, Captioner.model_validate({}))
-    assert scorer.model == model_digest(SPEC) and {"precision", "encoding"}.isdisjoint(scorer.settings)
+    assert scorer.model == content_digest(SPEC) and {"precision", "encoding"}.isdisjoint(scorer.settings)
     ask = ImageQueries(vision_backend(SPEC, "bf16", 8, "png"), Decode(side=48, mode="exact"), 12, "what?")
     piece = Piece(("a", "b"), [(jpeg("blue"), "what?"), (jpeg("maroon"), "what?")])
     found = ask.fetch(ask.infer(ask.prepare(piece))).found
@@ -61,8 +61,8 @@ def test_a_prefix_that_no_installed_package_declares_is_refused():
     with pytest.raises(ValidationError, match="'palette:red' names no model; write open_clip:"):
         TypeAdapter(ModelSpec).validate_python("palette:red")
     with pytest.raises(ModelError, match="'palette:red': this kind of model generates no text"):
-        accepts_images("palette:red")
-    assert [backend_of(spec) for spec in ("hf:a", "http:b@http://c/v1", "spacy:d")] == [*OWN, None]
+        require_images("main", "palette:red")
+    assert [backend_of(f"{backend.prefix}a") for backend in OWN] == [*OWN] and backend_of("spacy:d") is None
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairmill.catalog.terms.controls import printable
+from pairmill.ops.models.backends import content_digest
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.http.answer_cleaner import Cleaner
 from pairmill.ops.models.http.bounds import MOST_OF_A_PICTURE, MOST_REASONING, Bounds
 from pairmill.ops.models.http.chat_answer import Refused, RetryableFailure, read
 from pairmill.ops.models.http.http_spec import parse_http
-from pairmill.ops.models.model_digest import model_digest
 from pairmill.ops.models.model_error import ModelError
 from pairmill.tasks.generate.answers import generated_columns, usage
 
@@ -207,8 +207,8 @@ def test_no_answer_is_a_surprise(status: int, body: Any):
 def test_a_spec_names_a_model_and_its_endpoints_which_are_no_part_of_its_identity(tmp_path: Path):
     spec = parse_http("http:Org/Model-7B@https://a:8000/v1/, http://b/v1,https://a:8000/v1")
     assert (spec.name, spec.endpoints) == ("Org/Model-7B", ("https://a:8000/v1", "http://b/v1"))
-    assert model_digest("http:Org/Model-7B@http://elsewhere/v1") == spec.digest
-    assert model_digest("http:Org/Model-8B@http://elsewhere/v1") != spec.digest
+    assert content_digest("http:Org/Model-7B@http://elsewhere/v1") == spec.digest
+    assert content_digest("http:Org/Model-8B@http://elsewhere/v1") != spec.digest
 
 
 @pytest.mark.parametrize(

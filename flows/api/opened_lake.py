@@ -1,0 +1,84 @@
+"""A lake that is open for reading: SQL, datasets, explanations."""
+
+import os
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.sql_answer import Relation, relation
+from pairmill.catalog.ask.why import scope_of
+from pairmill.catalog.ask.why_document import explain_document
+from pairmill.catalog.ask.why_image import explain_image
+from pairmill.catalog.ask.why_sentence import explain_sentence
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.flows.api.pair_dataset import PairDataset
+from pairmill.flows.asked_item import dataset_about, find_item
+
+
+@dataclass(frozen=True)
+class OpenLake:
+    """An existing lake, which a run may write to meanwhile: each call reads the newest state.
+
+    Use it in one thread at a time, and close it, or use it in a ``with``.
+    """
+
+    lake: Lake
+
+    def __repr__(self) -> str:
+        return f"<lake {self.lake.uri}: {', '.join(map(str, self.datasets())) or 'no dataset yet'}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the lake."""
+        self.lake.close()
+
+    def sql(self, query: str) -> Relation:
+        """Return the result of a SELECT as a DuckDB relation: ``.df()``, ``.arrow()``, ``.pl()``, ``.fetchall()``.
+
+        It runs when its rows are fetched; the lake must be open then. Raises BadQuery for another statement, and for
+        one that DuckDB refuses.
+        """
+        return relation(self.lake, query)
+
+    def datasets(self) -> list[PairDataset]:
+        """Return every version of every dataset, by name and version."""
+        return [PairDataset(self.lake, version) for version in datasets.published(self.lake)]
+
+    def dataset(self, spec: str) -> PairDataset:
+        """Return version ``NAME@VERSION``, or the newest of ``NAME``. Raises PairmillError if there is none."""
+        return PairDataset(self.lake, datasets.find(self.lake, spec))
+
+    def why(self, item: str, dataset: str = "") -> dict[str, Any]:
+        """Return what `pairmill why` prints of an image, else of a sentence, else of a document, by parts.
+
+        Args:
+            item: An id, a sha256, the address of a picture or page, or a sentence's text.
+            dataset: The version to explain, by default the newest that decided on the item.
+
+        Raises:
+            PairmillError: The lake does not know the item or the dataset.
+        """
+        with self.lake.one_snapshot():
+            found = find_item(self.lake, item)
+            scope = scope_of(self.lake, dataset_about(self.lake, found, dataset))
+            if found.images:
+                return explain_image(self.lake, found.images[0], scope)
+            if found.sentences:
+                return explain_sentence(self.lake, found.sentences[0], scope)
+            if found.documents:
+                return explain_document(self.lake, found.documents[0], scope)
+            return {"addresses": found.addresses, "quarantine": found.quarantine}
+
+
+def open_lake(place: str | os.PathLike[str]) -> OpenLake:
+    """Open the lake in a folder, or of a lake.yaml, to read it.
+
+    Raises PairmillError, with the remedy, if there is none or it cannot be read.
+    """
+    return OpenLake(create_or_open(place, read_only=True))

@@ -1,0 +1,41 @@
+"""One pair of a dataset, with its image decoded when it is asked for."""
+
+import io
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from PIL import Image
+
+TEXTS = ("text1", "text2", "text3", "syn_text", "caption", "alt_text")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An image with its texts.
+
+    Attributes:
+        columns: The row of the table ``pairs``: ids, texts, similarities, statuses, size, cluster and tags.
+        data: The original bytes of the image.
+    """
+
+    columns: dict[str, Any]
+    data: bytes = field(repr=False)
+
+    @property
+    def image_id(self) -> str:
+        """Id of the image, as in all tables."""
+        return self.columns["image_id"]
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The texts that the pair has, by column: retrieved, synthetic, caption, alt text."""
+        return {name: self.columns[name] for name in TEXTS if self.columns[name]}
+
+    @cached_property
+    def image(self) -> Image.Image:
+        """The image in RGB, decoded at the first use and upright by its EXIF orientation."""
+        from PIL import ImageOps
+
+        with Image.open(io.BytesIO(self.data)) as found:
+            return ImageOps.exif_transpose(found).convert("RGB")

@@ -1,0 +1,102 @@
+"""A version of a dataset: its size, its funnel, its pairs, and an iterable for training."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pairmill.catalog.ask.datasets import Dataset, FunnelStep, funnel
+from pairmill.catalog.ask.vectors import image_vectors
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.flows.api.pair import Pair
+
+if TYPE_CHECKING:  # torch takes 2 s to import
+    import numpy as np
+    import pyarrow as pa
+
+    from pairmill.flows.api.training_pairs import TrainingPairs
+    from pairmill.tasks.out.export import Captions, Exported, Format
+
+
+@dataclass(frozen=True)
+class PairDataset:
+    """A published version. It never changes, unless a takedown amends it."""
+
+    lake: Lake
+    version: Dataset
+
+    def __str__(self) -> str:
+        return str(self.version)
+
+    def __repr__(self) -> str:
+        return f"<{self.version} of lake {self.lake.uri}: {len(self):,} pairs>"
+
+    def __len__(self) -> int:
+        return self.version.n_pairs
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns of its pairs."""
+        return self.arrow(limit=0).column_names
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe that made it."""
+        return Recipe.model_validate_json(self.version.recipe)
+
+    def funnel(self) -> list[FunnelStep]:
+        """Return what each rule dropped, in the order of the cut: images, then sentences."""
+        return funnel(self.lake, self.version)
+
+    def arrow(self, limit: int | None = None) -> "pa.Table":
+        """Return the rows of ``pairs`` by image id, without pictures: some 1 KB a pair, all in memory."""
+        sql = "SELECT * EXCLUDE (dataset, version) FROM pairs WHERE dataset = ? AND version = ? ORDER BY image_id"
+        cut = "" if limit is None else f" LIMIT {limit:d}"
+        return self.lake.table(sql + cut, (self.version.name, self.version.version))
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yield every pair with its image, in the order of the shards that hold the images.
+
+        Raises PairmillError when an image's bytes are gone, damaged or cannot be read.
+        """
+        from pairmill.tasks.out.pair_reader import PairReader
+
+        with PairReader(self.lake.uri, self.version) as reader:
+            for row, data in reader.read(0, reader.size):
+                yield Pair(row, data)
+
+    def vectors(self, image_ids: Sequence[str]) -> "np.ndarray":
+        """Return the images' CLIP vectors of unit length, float32 (n, d), in this order; at most 100,000 at once.
+
+        Raises PairmillError for an unknown id, and for an image without a vector.
+        """
+        return image_vectors(self.lake, self.version, image_ids)
+
+    def torch(
+        self,
+        text: str | Sequence[str] = "random",
+        seed: int = 0,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> "TrainingPairs":
+        """Return the pairs as a torch IterableDataset, shuffled, and divided among ranks and workers.
+
+        Args:
+            text: Column of the text; 'random' or several columns: one of those that the pair has, drawn anew in each
+                epoch.
+            seed: Seed of the shuffle and the draw.
+            transform: Applied to each image (PIL, RGB), such as the preprocessing of open_clip.
+        """
+        from pairmill.flows.api.training_pairs import TrainingPairs
+
+        return TrainingPairs(self.lake.uri, self.version, text, seed, transform)
+
+    def export(self, to: str, format: "Format" = "webdataset", captions: "Captions" = "chosen") -> "Exported":
+        """Write the version's files to the folder or s3:// prefix ``to``, as `pairmill export` does.
+
+        Holds the lake's lease meanwhile. Raises PairmillError as `tasks.out.export.export`.
+        """
+        from pairmill.catalog.lake.opening import create_or_open
+        from pairmill.tasks.out.export import export
+
+        with create_or_open(self.lake.uri) as lake:
+            return export(lake, self.version.name, self.version.version, to, format, captions=captions)

@@ -1,0 +1,84 @@
+"""Run a recipe from Python, as `pairmill run` does."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.flows import nothing_to_do
+from pairmill.flows.api.opened_lake import open_lake
+from pairmill.flows.api.pair_dataset import PairDataset
+from pairmill.flows.run_recipe import Curated, curate_anew, last_result
+from pairmill.flows.settings import Compute, load_recipe, with_resolved_paths
+from pairmill.tasks.run.progress import ShowProgress, not_shown
+
+if TYPE_CHECKING:  # torch, 3 s
+    from pairmill.tasks.run.session import Session
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run ended in.
+
+    Attributes:
+        dataset: The published version, of a lake that is open for reading.
+        notes: What the run found worth saying, a line each.
+        is_new: Whether it published a new version; False if the content equals the newest one's.
+        report: Path of the version's HTML report.
+        demo_weights: Which of the small shipped models made it: they show the mechanics, not quality.
+    """
+
+    dataset: PairDataset
+    notes: list[str]
+    is_new: bool
+    report: str
+    demo_weights: tuple[str, ...]
+
+
+def load(name_or_path: str | os.PathLike[str], models: str = "recipe") -> Recipe:
+    """Return a shipped recipe by name ('folder', '30m' …) or one of a YAML file; see `Recipe.with_` to change it.
+
+    ``models`` 'demo' puts the small models in place that ship with Pairmill: they show the mechanics, not quality.
+    Raises BadRecipe.
+    """
+    return load_recipe(os.fspath(name_or_path), {}, models)
+
+
+def run(
+    recipe: Recipe | str,
+    sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] = (),
+    lake: str | os.PathLike[str] = "lake",
+    compute: Compute | None = None,
+    progress: ShowProgress = not_shown,
+) -> RunResult:
+    """Curate ``sources`` by a recipe into ``lake``, from documents to a published version.
+
+    A second run does what is missing, and nothing if nothing has changed. If it is killed, run it again.
+
+    Args:
+        recipe: A recipe, or the name or path of one.
+        sources: Folders, files, s3:// or https:// addresses; by default the recipe's own.
+        lake: A folder, made if it is missing, or a lake.yaml.
+        compute: Workers, devices and cluster; by default this machine's.
+        progress: Called with a `Progress` (step, done, total, rows) after each finished work item.
+
+    Raises:
+        PairmillError: A setting, model or source is not usable; the message names the remedy. LeaseHeld if another
+            process writes to the lake.
+    """
+    read = load(recipe) if isinstance(recipe, str) else with_resolved_paths(recipe)
+    places = [sources] if isinstance(sources, str | os.PathLike) else sources
+    place, placement = os.fspath(lake), compute or Compute()  # pyright: ignore[reportCallIssue]
+    request = nothing_to_do.ask(read, [os.fspath(each) for each in places], placement, [])
+    found = last_result(request, place) or _curate(request, place, placement, progress)
+    outcome = found.outcome
+    version = open_lake(place).dataset(str(outcome.dataset))
+    return RunResult(version, found.notes, found.is_new, outcome.report, tuple(outcome.demo_weights))
+
+
+def _curate(request: nothing_to_do.RunRequest, lake: str, compute: Compute, progress: ShowProgress) -> Curated:
+    def begin(session: "Session") -> None:
+        session.progress = progress
+
+    return curate_anew(request, lake, compute, [], lambda step, session: step(session), begin)

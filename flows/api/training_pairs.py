@@ -1,0 +1,93 @@
+"""Serve the pairs of a dataset version to a training loop in torch."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.api.pair import TEXTS, Pair
+from pairmill.tasks.out.epoch_order import Consumer, per_rank, windows
+from pairmill.tasks.out.pair_reader import PairReader
+
+DRAWN = ("text1", "text2", "text3", "syn_text")  # the columns that RealSyn releases
+
+
+class TrainingPairs(IterableDataset[dict[str, Any]]):
+    """Pairs of one version, shuffled by (seed, epoch): dictionaries of ``image_id``, ``image`` and ``text``.
+
+    Ranks and workers get different pairs; together they get each pair once an epoch, but for at most ranks - 1 that are
+    left out so that all ranks get equally many. Ranks come from torch.distributed, else from RANK and WORLD_SIZE.
+    The order depends on the seed, the epoch, and the numbers of ranks and workers alone. See `tasks.out.epoch_order`
+    for how thoroughly it shuffles, and `tasks.out.pair_reader` for the size of dataset to export instead.
+
+    To resume within an epoch without workers, store `state_dict` and give it to `load_state_dict` of an equal dataset.
+    With workers each worker has a state of its own: torchdata's StatefulDataLoader stores and restores them.
+    """
+
+    def __init__(
+        self,
+        lake: str,
+        version: Dataset,
+        text: str | Sequence[str] = "random",
+        seed: int = 0,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self._lake, self._version, self._seed, self._transform = lake, version, seed, transform
+        self._texts = DRAWN if text == "random" else (text,) if isinstance(text, str) else tuple(text)
+        if unknown := sorted({*self._texts} - {*TEXTS}):
+            raise PairmillError(f"pairs have no text '{unknown[0]}'; name of {', '.join(TEXTS)}, or 'random'.")
+        # In shared memory, so that workers that live for several epochs see a new one.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._done, self._resumed = 0, False
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set the number of the epoch, which decides the order; call it before each epoch."""
+        self._epoch.fill_(epoch)
+        self._done, self._resumed = 0, False
+
+    def __len__(self) -> int:
+        """Return the number of pairs of this rank in an epoch."""
+        return per_rank(self._version.n_pairs, _rank_and_ranks()[1])
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the epoch, and how many of its pairs this consumer has served."""
+        return {"epoch": int(self._epoch), "done": self._done}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on behind the pairs of ``state`` in the next iteration."""
+        self._epoch.fill_(state["epoch"])
+        self._done, self._resumed = state["done"], True
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        worker = get_worker_info()
+        consumer = Consumer(*_rank_and_ranks(), *((worker.id, worker.num_workers) if worker else (0, 1)))
+        self._done, self._resumed = (self._done if self._resumed else 0), False
+        epoch = int(self._epoch)
+        with PairReader(self._lake, self._version) as reader:  # opened here: a connection does not survive a fork
+            for spans, order in windows(reader.size, self._seed, epoch, consumer, self._done):
+                read = [pair for first, last in spans.tolist() for pair in reader.read(first, last)]
+                for place in order.tolist():
+                    self._done += 1
+                    yield self._sample(Pair(*read[place]), epoch)
+        self._done = 0
+
+    def _sample(self, pair: Pair, epoch: int) -> dict[str, Any]:
+        """Decode the image and draw the text; a pair with none of the asked texts gives its best sentence."""
+        image = pair.image if self._transform is None else self._transform(pair.image)
+        has = [pair.columns[name] for name in self._texts if pair.columns[name]] or [pair.columns["text1"] or ""]
+        drawn = np.random.default_rng((self._seed, epoch, int(pair.columns["sha256"][:15], 16)))
+        text = has[drawn.integers(len(has))]
+        return {"image_id": pair.image_id, "image": image, "text": text}
+
+
+def _rank_and_ranks() -> tuple[int, int]:
+    """Return number and count of this process's rank."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))

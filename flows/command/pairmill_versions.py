@@ -1,0 +1,82 @@
+"""Implement `pairmill tag` and `pairmill drop`: name a dataset version, and delete one."""
+
+import sys
+import uuid
+from argparse import Namespace
+
+from pairmill.catalog.ask import datasets, exports
+from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import check_is_lake, create_or_open
+from pairmill.catalog.terms.controls import visible
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write import lease
+from pairmill.catalog.write.dropped_versions import drop_version
+from pairmill.catalog.write.version_names import name_version, remove_name, version_names
+
+WAIT_SECONDS = 60.0
+
+
+def tag(args: Namespace) -> int:
+    """Name a version, or remove a name; the lease is not needed."""
+    check_is_lake(args.lake)
+    with create_or_open(args.lake) as lake:
+        dataset = datasets.find(lake, args.dataset)
+        change = remove_name if args.remove else name_version
+        change(lake, dataset.name, dataset.version, args.name)
+        names = version_names(lake).get((dataset.name, dataset.version), [])
+    print(visible(f"{dataset} has the names {', '.join(names)}" if names else f"{dataset} has no name"))
+    return 0
+
+
+def drop(args: Namespace) -> int:
+    """Delete a version's published rows after its exact name is confirmed; print what was removed and what stays."""
+    check_is_lake(args.lake)
+    with create_or_open(args.lake) as lake:
+        dataset = _exactly(lake, args.dataset)
+        if not args.yes:
+            _confirm(dataset)
+        with lease.writing(lake, uuid.uuid4().hex, f"drop {dataset}", WAIT_SECONDS):
+            dataset = _exactly(lake, args.dataset)
+            removed = drop_version(lake, dataset.name, dataset.version)
+        stays = _stays(lake, dataset)
+    rows = f"{removed['pairs']:,} pairs, {removed['decisions']:,} decisions and its funnel"
+    print(visible(f"dropped {dataset}: {rows}; a later run makes a version of another number"))
+    for line in stays:
+        print(visible(f"stays: {line}"))
+    return 0
+
+
+def _exactly(lake: Lake, spec: str) -> Dataset:
+    """Return the dataset for NAME@VERSION. Raise PairmillError for any other way to name it, or if it has a name."""
+    dataset = datasets.find(lake, spec)
+    if spec != str(dataset):
+        raise PairmillError(
+            f"'{spec}' is {dataset} now, and may be another version tomorrow. Name the very version: pairmill drop "
+            f"{dataset}"
+        )
+    if names := version_names(lake).get((dataset.name, dataset.version)):
+        raise PairmillError(
+            f"{dataset} has the name '{names[0]}', by which others may cite it. To drop it all the same, first run: "
+            f"pairmill tag {dataset} {names[0]} --remove"
+        )
+    return dataset
+
+
+def _confirm(dataset: Dataset) -> None:
+    """Ask for the version's name. Raise PairmillError at any other answer."""
+    about = f"{dataset.n_pairs:,} pairs, published {dataset.created_at:%Y-%m-%d %H:%M}"
+    print(visible(f"{dataset}: {about}. What is dropped cannot be put back."))
+    print(f"write {dataset} to drop it: ", end="", flush=True)
+    if sys.stdin.readline().strip() != str(dataset):
+        raise PairmillError(f"{dataset} was not dropped; --yes drops it without a question.")
+
+
+def _stays(lake: Lake, dataset: Dataset) -> list[str]:
+    """List what a dropped version leaves behind."""
+    from pairmill.flows.outcome import report_path
+
+    found = ["documents, pictures and scores, for other versions and the next run"]
+    found += [f"export {uri} ({format}, {rows:,} pairs)" for uri, format, rows in exports.of_version(lake, dataset)]
+    report = report_path(lake.uri, dataset)
+    return [*found, *([f"report {report}"] if report.exists() else [])]

@@ -1,0 +1,237 @@
+"""Every export is loaded by the libraries of trainers: all rows, the pictures' original bytes, the texts unchanged."""
+
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+import webdataset
+from PIL import Image
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.ids import content_id, text_id
+from pairmill.catalog.write import lease
+from pairmill.ops.read.document import Document, Picture, Text
+from pairmill.ops.read.source import open_source
+from pairmill.tasks.out import export as of_dataset
+from pairmill.tasks.out import parquet_tables
+from pairmill.tasks.out.caption_export import export_captions
+from pairmill.tasks.out.export import export
+from tests.worlds.published import SENTENCES, picture, published
+
+N = 14
+LATE = 11  # the only pair with a second text and a tag: without care, the first samples would give neither a type
+FORMS = ("webdataset", "parquet")
+PICTURES = [picture(n) for n in range(N)]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
+    """The library `datasets`, without a network and with a cache of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("HF_DATASETS_OFFLINE", "1"), ("HF_HUB_OFFLINE", "1")):
+            patch.setenv(name, value)
+        import datasets  # 1.5 s, so not in every process that collects this file
+
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
+        datasets.disable_progress_bars()
+        yield datasets
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """Pictures of three formats, and columns that are NULL in all pairs but one."""
+    place = tmp_path_factory.mktemp("loaded") / "lake"
+    published(place, pictures=N, cap=N, image_rules=())
+    with create_or_open(place) as opened:
+        late = content_id(PICTURES[LATE])
+        opened.execute("UPDATE pairs SET text2 = NULL, similarity2 = NULL, tags = [] WHERE sha256 <> ?", (late,))
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def exported(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Each form of a dataset and of captions, in several files and row groups."""
+    place = tmp_path_factory.mktemp("out")
+    scorer = lake.query("SELECT DISTINCT scorer FROM captions")[0][0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(of_dataset, "TAR_ROWS", 8)
+        patch.setattr(of_dataset, "TABLE_ROWS", 8)
+        patch.setattr(parquet_tables, "GROUP_ROWS", 3)
+        for form in FORMS:
+            export(lake, "small", 1, str(place / form), form)
+            with lease.writing(lake, "run", "test"):
+                export_captions(lake, scorer, str(place / f"captions-{form}"), form)
+    return place
+
+
+@pytest.fixture(scope="module")
+def pairs(lake: Lake) -> list[dict[str, Any]]:
+    return lake.table("SELECT * EXCLUDE (dataset, version) FROM pairs ORDER BY image_id").to_pylist()
+
+
+def undecoded(hub: ModuleType, rows: Any) -> Any:
+    return rows.cast_column("jpg" if "jpg" in rows.features else "image", hub.Image(decode=False))
+
+
+def check_rows(hub: ModuleType, rows: Any, pairs: list[dict[str, Any]]) -> None:
+    """Every pair once, with its columns and its picture's bytes, which decode to its size."""
+    column = "jpg" if "jpg" in rows.features else "image"
+    assert rows.features[column] == hub.Image()
+    sizes = {row[column].size for row in rows}
+    assert sizes == {(pair["width"], pair["height"]) for pair in pairs}
+    found = []
+    for row in undecoded(hub, rows):
+        columns = {**row["json"]} if column == "jpg" else {**row}
+        assert content_id(row[column]["bytes"]) == columns["sha256"]
+        assert row[column]["path"].partition(".")[0] == columns["image_id"]
+        assert column == "image" or row["txt"] == columns["text1"]
+        found.append({name: columns[name] for name in pairs[0]})
+    assert sorted(found, key=lambda row: row["image_id"]) == pairs
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("form", FORMS)
+def test_datasets_loads_the_folder(form: str, streaming: bool, hub: ModuleType, exported: Path, pairs: list):
+    check_rows(hub, hub.load_dataset(str(exported / form), split="train", streaming=streaming), pairs)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("form", FORMS)
+def test_datasets_loads_the_files_without_the_card(
+    form: str, streaming: bool, hub: ModuleType, exported: Path, pairs: list
+):
+    files = str(exported / form / "small-v1-*")
+    check_rows(hub, hub.load_dataset(form, data_files=files, split="train", streaming=streaming), pairs)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("form", FORMS)
+def test_datasets_loads_captions(form: str, streaming: bool, hub: ModuleType, exported: Path):
+    rows = hub.load_dataset(str(exported / f"captions-{form}"), split="train", streaming=streaming)
+    found = [(row["json"], row["jpg"]) if form == "webdataset" else (row, row["image"]) for row in undecoded(hub, rows)]
+    assert sorted(image["bytes"] for _, image in found) == sorted(PICTURES)
+    for columns, image in found:
+        assert content_id(image["bytes"]) == columns["sha256"] and columns["caption"] == "A coloured field."
+        assert (columns["alt_text"], columns["occurrences"]) == ("a picture", 1)
+
+
+def test_datasets_loads_texts_alone(hub: ModuleType, lake: Lake, pairs: list, tmp_path: Path):
+    export(lake, "small", 1, str(tmp_path / "texts"), "texts")
+    assert sorted(hub.load_dataset(str(tmp_path / "texts"), split="train"), key=lambda row: row["image_id"]) == pairs
+
+
+def test_datasets_loads_every_captioners_text_where_all_but_the_last_have_none(hub: ModuleType, tmp_path: Path):
+    published(tmp_path / "lake", pictures=8, cap=8, image_rules=())
+    with create_or_open(tmp_path / "lake") as lake:
+        order = "SELECT sha256 FROM pairs p JOIN image_content c USING (sha256) ORDER BY c.shard DESC, image_id DESC"
+        ((last,), *others) = lake.query(order)
+        lake.execute("UPDATE captions SET status = 'empty' WHERE sha256 <> ?", (last,))
+        export(lake, "small", 1, str(tmp_path / "out"), captions="all")
+    rows = [row["json"] for row in hub.load_dataset(str(tmp_path / "out"), split="train")]
+    found = {row["sha256"]: row["captions"][0]["text"] for row in rows}
+    assert found == {last: "A coloured field.", **{sha: None for (sha,) in others}}
+
+
+@pytest.mark.parametrize("captions", ["", "captions-"])
+def test_webdataset_decodes_every_picture_in_the_workers_of_torch(captions: str, exported: Path):
+    tars = sorted(str(path) for path in (exported / f"{captions}webdataset").glob("*.tar"))
+    samples = webdataset.WebDataset(tars, shardshuffle=False).decode("torchrgb")
+    read = list(torch.utils.data.DataLoader(samples, batch_size=None, num_workers=2))
+    names = {content_id(data) if captions else text_id("image", str(n)): data for n, data in enumerate(PICTURES)}
+    assert {sample["__key__"] for sample in read} == set(names) and len(read) == N
+    for sample in read:
+        with Image.open(io.BytesIO(names[sample["__key__"]])) as image:
+            assert sample["jpg"].shape == (3, image.height, image.width)
+        assert sample["txt"] == ("A coloured field." if captions else "A red fox sleeps in the sun.")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_loader_of_torch_reads_a_stream_of_datasets(form: str, hub: ModuleType, exported: Path):
+    rows = hub.load_dataset(str(exported / form), split="train", streaming=True).with_format("torch")
+    read = list(torch.utils.data.DataLoader(rows, batch_size=None, num_workers=2))
+    assert len(read) == N and all((row["jpg"] if "jpg" in row else row["image"]).ndim == 3 for row in read)
+
+
+@pytest.mark.parametrize("form", [*FORMS, *(f"captions-{form}" for form in FORMS)])
+def test_the_card_names_the_data_files_and_no_other_file_is_seen(form: str, hub: ModuleType, exported: Path):
+    from datasets.utils.metadata import MetadataConfigs
+    from huggingface_hub import DatasetCard
+
+    folder = exported / form
+    card = DatasetCard.load(folder / "README.md")
+    (config,) = MetadataConfigs.from_dataset_card_data(card.data).values()
+    (split,) = config["data_files"]
+    data = sorted(path.name for path in folder.glob(split["path"]))
+    assert len(data) > 1 and split["split"] == "train"
+    shown = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+    assert sorted(shown) == sorted([*data, "README.md"])
+    manifest = json.loads((folder / ".manifest.json").read_text())
+    assert [file["name"] for file in manifest["files"]] == data
+    assert "```python" in card.text
+
+
+def test_a_viewer_finds_the_picture_column_and_small_row_groups(hub: ModuleType, exported: Path):
+    for path in (exported / "parquet").glob("*.parquet"):
+        file = pq.ParquetFile(path)
+        assert hub.Features.from_arrow_schema(file.schema_arrow)["image"] == hub.Image()
+        assert file.schema_arrow.names[:2] == ["image", "raw_image_url"]
+        assert max(file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)) == 3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_pairmill_reads_a_copy_of_the_files_with_their_pictures_and_texts(form: str, exported: Path, tmp_path: Path):
+    for path in (exported / form).glob("small-v1-*"):
+        shutil.copy(path, tmp_path)
+    source = open_source(str(tmp_path))
+    documents = [each for unit in source.units() for each in source.read(unit) if isinstance(each, Document)]
+    parts = [part for document in documents for part in document.items]
+    assert sorted(part.data for part in parts if isinstance(part, Picture)) == sorted(PICTURES)
+    assert {part.text for part in parts if isinstance(part, Text)} >= {SENTENCES[0]}
+
+
+def test_a_card_that_its_owner_edited_stays(lake: Lake, tmp_path: Path):
+    export(lake, "small", 1, str(tmp_path))
+    (tmp_path / "README.md").write_text("---\nlicense: cc0-1.0\n---\nMine.\n")
+    (tmp_path / "small-v1-000000.tar").unlink()
+    export(lake, "small", 1, str(tmp_path))
+    assert (tmp_path / "README.md").read_text().endswith("Mine.\n")
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize("marked", [True, False])
+def test_an_export_of_an_older_pairmill_is_written_anew_in_todays_form(
+    lake: Lake, tmp_path: Path, finished: bool, marked: bool
+):
+    export(lake, "small", 1, str(tmp_path))
+    whole = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    listing = json.loads((tmp_path / ".manifest.json").read_text())
+    del listing["layout"]
+    (tmp_path / ("manifest.json" if finished else "progress.json")).write_text(json.dumps(listing))
+    (tmp_path / "small-v1-000000.tar").write_bytes(b"members of three endings")
+    for name in (".manifest.json", "README.md", *([] if marked else [".pairmill"])):
+        (tmp_path / name).unlink()
+    export(lake, "small", 1, str(tmp_path))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole
+
+
+def test_captions_of_an_older_pairmill_are_written_anew_in_todays_form(lake: Lake, tmp_path: Path):
+    scorer = lake.query("SELECT DISTINCT scorer FROM captions")[0][0]
+    with lease.writing(lake, "run", "test"):
+        export_captions(lake, scorer, str(tmp_path))
+        whole = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        for name in ("manifest.json", "progress.json"):
+            listing = json.loads((tmp_path / f".{name}").read_text())
+            del listing["layout"]
+            (tmp_path / name).write_text(json.dumps(listing))
+            (tmp_path / f".{name}").unlink()
+        (tmp_path / "captions-000000.tar").write_bytes(b"members of three endings")
+        export_captions(lake, scorer, str(tmp_path))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole
