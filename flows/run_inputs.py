@@ -51,7 +51,7 @@ def _lines(recipe: Recipe, sources: Sequence[str]) -> Iterator[str]:
         yield from _stamps(ROOT / name)
     yield from _libraries()
     yield from _declarations()
-    for spec in _models(recipe):
+    for spec in sorted(set(models_of(recipe).values())):
         yield spec
         yield from _stamps(_model_folder(spec))
     if os.path.isfile(recipe.words.counts):
@@ -91,12 +91,12 @@ def _declarations() -> Iterator[str]:
         yield from _stamps(Path(spec.origin).parent) if spec.submodule_search_locations else [file_stamp(spec.origin)]
 
 
-def _models(recipe: Recipe) -> list[str]:
-    """List the specs of all models that the recipe names or that its scores have by default."""
+def models_of(recipe: Recipe) -> dict[str, str]:
+    """Return the specs, by name, of all models that the recipe names or that its scores have by default."""
     defaults = {score.model: score.default_model for score in compile_plan(recipe).scores if score.default_model}
     if recipe.tags is not None and recipe.tags.mined:
         defaults[SENTENCE_STRUCTURE.model] = SENTENCE_STRUCTURE.default_model
-    return sorted({*(defaults | recipe.models).values()})
+    return defaults | recipe.models
 
 
 def _model_folder(spec: str) -> Path:

@@ -56,5 +56,5 @@ def test_the_wheel_curates_the_demo_from_a_users_folder(folder_of_a_user: Path, 
     status = run(python, "-m", "pairmill", "status", "30m", "--models", "demo", "--lake", "pairmill-demo/lake",
                  folder=folder_of_a_user)  # fmt: skip
     assert "30m" in status
-    code = "from pairmill.flows.with_prefect.local_prefect import deployments; print(deployments())"
+    code = "from pairmill.flows.with_prefect.work_pool import deployments; print(deployments())"
     assert "curate/30m" in run(python, "-c", code, folder=folder_of_a_user)

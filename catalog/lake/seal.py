@@ -77,6 +77,11 @@ def remove_of_closed(location: Location) -> None:
         remove(location)
 
 
+def is_sealed(location: Location) -> bool:
+    """Return whether the catalog has a seal, whether it fits or not."""
+    return os.path.exists(_path(location))
+
+
 def check(location: Location) -> None:
     """Raise Damaged if the catalog differs from its seal. A catalog with an unchanged stamp is not hashed again."""
     deadline = time.monotonic() + PATIENCE_SECONDS

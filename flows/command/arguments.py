@@ -4,13 +4,13 @@ import argparse
 import os
 from typing import Any, NoReturn
 
-from pairmill.flows.command.option_types import above_0, cost, model_sizes, network, worker_count
+from pairmill.flows.command.option_types import above_0, cost, model_sizes, network, time_of_day, worker_count
 
 GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "sql", "why", "datasets", "quarantine"),
     "versions": ("export", "tag", "drop"),
-    "operate": ("up", "serve-model", "completion"),
+    "operate": ("doctor", "up", "schedule", "serve-model", "completion"),
 }
 EXAMPLES = {
     "demo": "pairmill demo --to first-try",
@@ -27,10 +27,20 @@ EXAMPLES = {
     "tag": "pairmill tag 30m@3 release-1",
     "drop": "pairmill drop 30m@2",
     "up": "pairmill up --once curate/demo",
+    "schedule": "pairmill schedule 30m --every day --source pages",
+    "doctor": "pairmill doctor 30m",
     "completion": "pairmill completion bash",
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
 }
-READERS = ("sql", "status", "why", "datasets", "quarantine")  # exit when their output is closed; the others continue
+READERS = (
+    "sql",
+    "status",
+    "why",
+    "datasets",
+    "quarantine",
+    "doctor",
+    "completion",
+)  # exit when their output is closed; the others continue
 INTERRUPTED = "stopped. What was finished is committed; the same command again goes on from there."
 
 
@@ -102,7 +112,9 @@ def parser() -> argparse.ArgumentParser:
     _demo(commands)
     _run(commands)
     _recaption(commands)
+    _doctor(commands)
     _up(commands)
+    _schedule(commands)
     _serve_model(commands)
     _again(commands)
     _readers(commands)
@@ -196,31 +208,66 @@ def _again(commands: Any) -> None:
 
 def _recipe_options(command: argparse.ArgumentParser) -> None:
     """Add ``--source``, ``--lake`` and the options that change a recipe's settings."""
-    places = "folder, file, s3://bucket/prefix or https://host/list, also as FORMAT:PLACE; may repeat"
-    command.add_argument("--source", action="append", default=[], metavar="URI", help=places)
+    _source_option(command)
     _lake_option(command)
     _setting_options(command)
 
 
-def _setting_options(command: argparse.ArgumentParser) -> None:
+def _source_option(command: Any) -> None:
+    """Add ``--source`` to a command or a group of options."""
+    places = "folder, file, s3://bucket/prefix or https://host/list, also as FORMAT:PLACE; may repeat"
+    command.add_argument("--source", action="append", default=[], metavar="URI", help=places)
+
+
+def _setting_options(command: Any) -> None:
     """Add the options that change a recipe's settings: ``--models`` and ``--set``."""
     command.add_argument("--models", choices=("recipe", "demo"), default="recipe",
                          help="'demo' swaps in the small models that ship")  # fmt: skip
     _set_option(command)
 
 
-def _set_option(command: argparse.ArgumentParser) -> None:
+def _set_option(command: Any) -> None:
     """Add ``--set``."""
     command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                          help="override a setting of the recipe: --set balance.cap=20; may repeat")  # fmt: skip
+
+
+def _completion(commands: Any) -> None:
+    """Add the `completion` command."""
+    command = _command(commands, "completion", "completion:completion", "print a shell's code for completion at Tab")
+    command.add_argument("shell", choices=("bash", "zsh", "fish"), help='bash, zsh: eval "$(pairmill completion bash)"')
+
+
+def _doctor(commands: Any) -> None:
+    """Add the `doctor` command."""
+    command = _command(commands, "doctor", "pairmill_doctor:doctor", "test this machine, and name the remedies")
+    command.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="also look for this recipe's models")
+    _lake_option(command)
+    _setting_options(command)
+    _format_option(command)
 
 
 def _up(commands: Any) -> None:
     """Add the `up` command."""
     command = _command(commands, "up", "pairmill_up:up", "start Prefect's server, its deployments and a worker")
     command.set_defaults(interrupted=INTERRUPTED)
+    command.add_argument("--port", type=above_0, default=0, metavar="N",
+                         help="of the server; default: PREFECT_SERVER_API_PORT, else 4200, or a free one")  # fmt: skip
+    _lake_option(command)
     command.add_argument("--once", metavar="DEPLOYMENT", default="",
                          help="run this deployment (curate/demo), show its outcome, and stop")  # fmt: skip
+    once = command.add_argument_group("with --once, for that run")
+    _source_option(once)
+    _setting_options(once)
+
+
+def _schedule(commands: Any) -> None:
+    """Add the `schedule` command."""
+    command = _command(commands, "schedule", "pairmill_schedule:schedule", "run a recipe regularly, or list schedules")
+    command.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="without it, all schedules are listed")
+    command.add_argument("--every", choices=("hour", "day", "week"), default="", help="set the schedule")
+    command.add_argument("--at", type=time_of_day, metavar="HH:MM", help="time in UTC; default: 02:00")
+    command.add_argument("--off", action="store_true", help="remove the schedule of this recipe and lake")
     _recipe_options(command)
 
 
@@ -274,16 +321,13 @@ def _readers(commands: Any) -> None:
     for command in (sql, why, datasets, quarantine, export, tag, drop):
         _lake_option(command)
     for command in (sql, datasets, quarantine):
-        command.add_argument("--format", choices=("table", "csv", "spreadsheet", "json"), default="table",
-                             help="spreadsheet: CSV in which no text can be a formula")  # fmt: skip
+        _format_option(command)
 
 
-def _completion(commands: Any) -> None:
-    """Add the `completion` command."""
-    command = _command(
-        commands, "completion", "completion:completion", "print a script that completes commands in a shell"
-    )
-    command.add_argument("shell", choices=("bash", "zsh"), help="eval its output in ~/.bashrc or ~/.zshrc")
+def _format_option(command: argparse.ArgumentParser) -> None:
+    """Add ``--format``."""
+    command.add_argument("--format", choices=("table", "csv", "spreadsheet", "json"), default="table",
+                         help="spreadsheet: CSV in which no text can be a formula")  # fmt: skip
 
 
 def _command(commands: Any, name: str, function: str, text: str) -> argparse.ArgumentParser:

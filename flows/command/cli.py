@@ -14,6 +14,10 @@ from pairmill.flows.command.arguments import parser
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status: 0, 1 for an error that the user can fix, 130 when interrupted."""
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
+        from pairmill.flows.command.completion import complete
+
+        complete(parser())
     given = sys.argv[1:] if arguments is None else list(arguments)
     if not given:
         parser().print_help()

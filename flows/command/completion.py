@@ -1,60 +1,69 @@
-"""Implement `pairmill completion`: print a script that completes commands, options, choices and recipes in a shell."""
+"""Complete a command line at Tab by argcomplete: commands, options, recipes, datasets, reasons, deployments, files."""
 
 import argparse
 from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
-from pairmill.flows.command.arguments import parser
-
-RECIPES = ("folder", "15m", "30m", "100m", "demo")
-SCRIPT = """\
-_pairmill() {{
-    local current=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} words=
-    if (( COMP_CWORD == 1 )); then
-        words="{commands}"
-    else
-        case "${{COMP_WORDS[1]}} $before" in
-{values}
-            *\\ --*) ;;
-            *)
-                case "${{COMP_WORDS[1]}}" in
-{options}
-                esac ;;
-        esac
-    fi
-    COMPREPLY=( $(compgen -W "$words" -- "$current") )
-}}
-complete -o default -F _pairmill pairmill
-"""
-BEFORE = {"bash": "", "zsh": "autoload -U +X bashcompinit && bashcompinit\n"}
+RECIPES = Path(__file__).resolve().parents[1] / "recipes"
 
 
 def completion(args: Namespace) -> int:
-    """Print the script for a shell. Where it completes nothing, the shell completes names of files."""
-    print(BEFORE[args.shell] + script(), end="")
+    """Print the code that a shell evaluates to complete `pairmill`."""
+    from argcomplete import shellcode
+
+    print(shellcode(["pairmill"], shell=args.shell))
     return 0
 
 
-def script() -> str:
-    """Write the script for bash, from the parser of the command line."""
-    (commands,) = (action.choices for action in parser()._actions if isinstance(action.choices, dict))
-    values = [
-        f'            "{name} {option}") words="{" ".join(map(str, action.choices))}" ;;'
-        for name, command in commands.items()
-        for action in command._actions
-        for option in action.option_strings
-        if action.choices
-    ]
-    options = [
-        f'                    {name}) words="{" ".join(_words(command))}" ;;' for name, command in commands.items()
-    ]
-    names = " ".join([*commands, "--help", "--version"])
-    return SCRIPT.format(commands=names, values="\n".join(values), options="\n".join(options))
+def complete(top: argparse.ArgumentParser) -> None:
+    """Answer the shell with the completions of its command line, and exit."""
+    from argcomplete import autocomplete
+
+    for command in _commands(top):
+        for action in command._actions:
+            if completer := COMPLETERS.get(action.dest):
+                action.completer = completer  # pyright: ignore[reportAttributeAccessIssue]
+    autocomplete(top, always_complete_options=False)
 
 
-def _words(command: argparse.ArgumentParser) -> list[str]:
-    """List what may stand anywhere after a command: its long options, recipes, and the choices of its arguments."""
-    words = [option for action in command._actions for option in action.option_strings if option.startswith("--")]
-    for action in command._actions:
-        if not action.option_strings:
-            words += RECIPES if action.metavar == "RECIPE" else map(str, action.choices or ())
-    return words
+def _commands(top: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield the parser of each command."""
+    for action in top._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.values()
+
+
+def recipes(prefix: str, **_: Any) -> Iterable[str]:
+    """List the recipes, and the YAML files and folders that begin with ``prefix``."""
+    from argcomplete.completers import FilesCompleter
+
+    return [*sorted(file.stem for file in RECIPES.glob("*.yaml")), *FilesCompleter(("yaml", "yml"))(prefix)]
+
+
+def deployments(**_: Any) -> Iterable[str]:
+    """List the deployments."""
+    from pairmill.flows.with_prefect.work_pool import deployments
+
+    return deployments()
+
+
+def dataset_names(parsed_args: Namespace, **_: Any) -> Iterable[str]:
+    """List the names and versions of the lake's datasets, in half a second."""
+    from pairmill.catalog.ask import datasets
+    from pairmill.catalog.lake.opening import create_or_open
+
+    with create_or_open(parsed_args.lake, read_only=True) as lake:
+        found = datasets.published(lake)
+    return [*sorted({each.name for each in found}), *map(str, found)]
+
+
+def reasons(**_: Any) -> Iterable[str]:
+    """List the reasons of quarantine."""
+    from pairmill.catalog.terms.reasons import REASONS
+
+    return REASONS
+
+
+COMPLETERS = {"recipe": recipes, "dataset": dataset_names, "reason": reasons, "retry": reasons, "once": deployments}

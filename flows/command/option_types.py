@@ -18,6 +18,16 @@ def above_0(text: str) -> int:
     return int(text)
 
 
+def time_of_day(text: str) -> tuple[int, int]:
+    """Parse HH:MM to hours and minutes."""
+    hours, colon, minutes = text.partition(":")
+    if not (colon and all(part.isascii() and part.isdigit() and len(part) <= 2 for part in (hours, minutes))):
+        raise argparse.ArgumentTypeError(f"'{text}' is no time; give HH:MM, such as 03:00")
+    if int(hours) > 23 or int(minutes) > 59:
+        raise argparse.ArgumentTypeError(f"'{text}' is no time of a day; give 00:00 to 23:59")
+    return int(hours), int(minutes)
+
+
 def cost(text: str) -> float:
     """Parse a finite sum above 0."""
     try:

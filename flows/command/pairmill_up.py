@@ -2,19 +2,19 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 
 from rich.console import Console
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.terms.secrets import has_secret, without_secrets
-from pairmill.flows.command.pairmill_run import overrides
+from pairmill.flows.command.run_parameters import parameters
 from pairmill.flows.command.terminal import console, shown
-from pairmill.flows.settings import load_recipe, resolve_source
-from pairmill.flows.with_prefect.local_prefect import deployments, prepare, server, worker
+from pairmill.flows.settings import load_recipe
+from pairmill.flows.with_prefect.local_prefect import server
 from pairmill.flows.with_prefect.processes import Child
+from pairmill.flows.with_prefect.work_pool import deployments, prepare, worker
 
 POLL_SECONDS = 1.0
 NEWLINE = "\n"
@@ -22,7 +22,7 @@ TASK_DONE = "Finished in state Completed()"
 
 
 def up(args: Namespace) -> int:
-    """Start the missing parts of Prefect, and stop them at the end.
+    """Start the missing parts of Prefect, one line a step, and stop them at the end.
 
     Raises PairmillError for options that need ``--once``.
     """
@@ -31,30 +31,33 @@ def up(args: Namespace) -> int:
         check_known(args.once)
     elif args.source or args.set or args.models != "recipe":
         raise PairmillError("--source, --set and --models are for one run: add --once DEPLOYMENT, such as curate/demo.")
-    with screen.status("starting Prefect") as status, server() as (api, children):
+
+    def say(line: str) -> None:
+        screen.print(line, markup=False)
+
+    say("loading Prefect")
+    with server(say, args.port) as (api, children):
         from prefect.client.orchestration import get_client
 
         with get_client(sync_client=True) as client, worker(api, args.lake) as child:
             children.append(child)
-            status.update("deploying")
-            if deployed := prepare(client, api):
-                screen.print(f"deployed {', '.join(deployed)}")
-            status.stop()
-            screen.print(f"Prefect's interface  {interface(api)}")
-            return run_once(client, children, args, api, screen) if args.once else stay(children, api, screen)
+            say(f"started a worker, with its log in {child.log}; its runs write to {Path(args.lake).absolute()}")
+            if deployed := prepare(client, api, say):
+                say(f"deployed {', '.join(deployed)}")
+            say(f"Prefect's interface  {interface(api)}")
+            return run_once(client, children, args, api, screen) if args.once else stay(children, api, say)
 
 
-def stay(children: list[Child], api: str, screen: Console) -> int:
+def stay(children: list[Child], api: str, say: Callable[[str], None]) -> int:
     """Wait until Ctrl-C. Raises PairmillError if a child process exits by itself."""
     try:
-        screen.print(f"worker's log         {shown(children[-1].log)}")
-        screen.print(f"for prefect's own commands, in another terminal: export PREFECT_API_URL={api}")
-        screen.print("Ctrl-C stops it.")
+        say(f"for prefect's own commands, in another terminal:\nexport PREFECT_API_URL={api}")
+        say("Ctrl-C stops it.")
         while True:
             _check(children)
             time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
-        screen.print("stopping")
+        say("stopping")
         return 0
 
 
@@ -81,36 +84,6 @@ def run_once(client, children: list[Child], args: Namespace, api: str, screen: C
     print_outcome(screen, found, [], is_new=found.dataset.run_id == run.id.hex)
     screen.print(f"interface {interface(api)}  (`pairmill up` brings it back)")
     return 0
-
-
-def parameters(args: Namespace) -> dict:
-    """Return the flow parameters that the command line sets; the deployment's apply otherwise."""
-    assigned = [text.partition("=") for text in args.set]
-    check_unsigned([*args.source, *(value for key, _, value in assigned if key.startswith("sources"))])
-    given = {"sources": [_absolute(resolve_source(uri)) for uri in args.source], "overrides": overrides(args.set)}
-    given |= {"models": args.models} if args.models != "recipe" else {}
-    return {name: value for name, value in given.items() if value}
-
-
-def check_unsigned(given: list[str]) -> None:
-    """Raise PairmillError for an address with a user or a query: Prefect stores parameters and shows them."""
-    for text in given:
-        if has_secret(text):
-            raise PairmillError(
-                f"'{without_secrets(text)}?…': Prefect stores a run's parameters and shows them. Keep what may be a "
-                "secret in a variable of the worker's environment and name that: --source '${NAME}' or "
-                "'https://host/list?${NAME}'."
-            )
-
-
-def _absolute(uri: str) -> str:
-    """Make a local source absolute, because the run has another working directory."""
-    from pairmill.ops.read.source import split_format
-
-    _, place = split_format(uri)
-    return (
-        uri if "://" in place or "${" in place else uri.removesuffix(place) + str(Path(place).expanduser().absolute())
-    )
 
 
 def recipe_name(parameters: dict) -> str:

@@ -1,23 +1,20 @@
-"""Run Prefect for `pairmill up`: a server unless one is configured, a work pool, deployments, a worker."""
+"""Find the Prefect server: the configured one, the one that `pairmill up` runs on this machine, or a new one."""
 
 import os
 import socket
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-
-import yaml
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.settings import ROOT
-from pairmill.flows.with_prefect.processes import Child, finish, listens, start, stop, wait_for
+from pairmill.flows.with_prefect.processes import Child, listens, start, stop, wait_for
 
-POOL = "curate-pool"
-PORT = 4200
 UP_SECONDS = 180.0  # a server answers in 6 to 12 s on a quiet machine of two CPUs
 ENVIRONMENT = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -25,124 +22,135 @@ ENVIRONMENT = {
     "PREFECT_WORKER_QUERY_SECONDS": "2",  # 10 by default, which a person would have to wait
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
 }
+UNSET = "unset it (where a profile sets it: PREFECT_PROFILE=ephemeral)"
+ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # a server listens there, and a client connects here
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Where a new server listens; ``is_chosen`` if the user named the port, so that no other will do."""
+
+    host: str
+    port: int
+    is_chosen: bool
+
+    @property
+    def api(self) -> str:
+        """The API's URL for clients on this machine."""
+        host = ANY_HOST.get(self.host, f"[{self.host}]" if ":" in self.host else self.host)
+        return f"http://{host}:{self.port}/api"
 
 
 @contextmanager
-def server() -> Iterator[tuple[str, list[Child]]]:
+def server(say: Callable[[str], None], port: int = 0) -> Iterator[tuple[str, list[Child]]]:
     """Yield the API's URL and the child processes started: the configured server, else one that runs during the body.
 
-    Raises PairmillError if the configured server does not answer or a new one does not start.
+    Args:
+        say: Called with one line for each step.
+        port: Port of a new server; 0 means PREFECT_SERVER_API_PORT, else 4200, or a free port if 4200 is taken.
+
+    Raises:
+        PairmillError: The configured server does not answer, a new one does not start, or its port is taken.
     """
     os.environ.update({name: value for name, value in ENVIRONMENT.items() if name not in os.environ})
-    from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+    from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings  # 1.3 s
 
     if configured := get_current_settings().api.url:
-        if not answers(configured):
-            raise PairmillError(
-                f"Prefect's server at {configured} does not answer. Check PREFECT_API_URL, or unset it to have one "
-                "started here."
-            )
+        _check_configured(configured, port)
+        say(f"using the Prefect server at {configured}")
         yield configured, []
         return
-    child, api = _started()
+    child, api = _started(_listener(port), say)
+    _address_file().write_text(api, encoding="utf-8")
     try:
         with temporary_settings({PREFECT_API_URL: api}):
             yield api, [child]
     finally:
+        if _noted() == api:  # a second `pairmill up` replaces the address
+            _address_file().unlink(missing_ok=True)
         stop(child)
 
 
-def _started() -> tuple[Child, str]:
+def known_server() -> str:
+    """Return the API's URL of the configured server, else of a running `pairmill up` of this user, else ''."""
+    from prefect.settings import get_current_settings
+
+    return get_current_settings().api.url or _noted()
+
+
+def _check_configured(api: str, port: int) -> None:
+    """Raise PairmillError if the configured server does not answer, or ``port`` asks for another one."""
+    if port:
+        raise PairmillError(
+            f"--port is for a new server, but PREFECT_API_URL names {api}. Leave out --port, or {UNSET}."
+        )
+    if not answers(api):
+        raise PairmillError(
+            f"Prefect's server at {api} does not answer. Check PREFECT_API_URL, or {UNSET} to have one started here."
+        )
+
+
+def _listener(port: int) -> Listener:
+    """Return where a new server listens. Raises PairmillError if the user chose a port that is taken."""
+    from prefect.settings import get_current_settings
+
+    settings = get_current_settings().server.api
+    listener = Listener(settings.host, port or settings.port, bool(port) or "port" in settings.model_fields_set)
+    if (free := free_port(listener.port, listener.host)) == listener.port:
+        return listener
+    if listener.is_chosen:
+        raise _taken(listener)
+    return Listener(listener.host, free, False)
+
+
+def _taken(listener: Listener) -> PairmillError:
+    """Return the error for a chosen port that another program has."""
+    remedy = "give another by --port"
+    if answers(listener.api):
+        remedy = f"a Prefect server answers there: use it by `export PREFECT_API_URL={listener.api}`, or {remedy}"
+    return PairmillError(f"port {listener.port} of {listener.host} is taken; {remedy}.")
+
+
+def _started(listener: Listener, say: Callable[[str], None]) -> tuple[Child, str]:
     """Start a server and wait until it answers; return it with its API's URL.
 
-    The port is PORT. If another program has that port, or takes it while the server starts (a second `pairmill up`),
-    use any free port.
+    If another program takes the port while the server starts (a second `pairmill up`), and the user did not choose the
+    port, use any free port.
     """
-    port = free_port(PORT)
     while True:
-        api = f"http://127.0.0.1:{port}/api"
-        command = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-        child = start("prefect server", command, {"PREFECT_API_URL": api}, logs(), ROOT)
+        command = ["prefect", "server", "start", "--host", listener.host, "--port", str(listener.port)]
+        child = start("prefect server", command, {"PREFECT_API_URL": listener.api}, logs(), ROOT)
         try:
-            wait_for(child, partial(_serves, child, port, api), UP_SECONDS)
-            return child, api
+            say(f"starting Prefect's server at {listener.api}, with its log in {child.log}")
+            say(_database_step())
+            began = time.monotonic()
+            wait_for(child, partial(_serves, child, listener), UP_SECONDS)
+            say(f"the server answers after {time.monotonic() - began:.0f} s")
+            return child, listener.api
         except BaseException as error:
             stop(child)
-            was_taken = port == PORT and free_port(PORT) != PORT
-            if not (was_taken and isinstance(error, PairmillError)):
+            was_taken = isinstance(error, PairmillError) and free_port(listener.port, listener.host) != listener.port
+            if not was_taken:
                 raise
-            port = free_port(0)
+            if listener.is_chosen:
+                raise _taken(listener) from None
+            listener = Listener(listener.host, free_port(0, listener.host), False)
 
 
-def _serves(child: Child, port: int, api: str) -> bool:
+def _database_step() -> str:
+    """Return what the server does before it answers."""
+    from prefect.settings import get_current_settings
+
+    url = get_current_settings().server.database.connection_url
+    kind, _, file = (url.get_secret_value() if url else "").partition(":///")
+    if not kind.startswith("sqlite"):
+        return "it migrates its configured database"
+    return f"it {'migrates' if Path(file).exists() else 'creates'} its database {file}"
+
+
+def _serves(child: Child, listener: Listener) -> bool:
     """Return whether this child listens on the port and its API answers."""
-    return listens(child, port) and answers(api)
-
-
-@contextmanager
-def worker(api: str, lake: str) -> Iterator[Child]:
-    """Run a worker on the pool during the body; its runs write to ``lake`` unless they name another lake."""
-    environment = {"PAIRMILL_LAKE": str(Path(lake).expanduser().absolute()), "PREFECT_API_URL": api}
-    command = ["prefect", "worker", "start", "--pool", POOL, "--type", "process"]
-    child = start("prefect worker", command, environment, logs(), ROOT)
-    try:
-        yield child
-    finally:
-        stop(child)
-
-
-def prepare(client, api: str) -> list[str]:
-    """Create the missing work pool, deployments and heartbeat automation; return the names of new deployments.
-
-    A current deployment keeps the parameters and schedules that its user set. Raises PairmillError if `prefect deploy`
-    fails.
-    """
-    from prefect.client.schemas.actions import WorkPoolCreate
-    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
-
-    from pairmill.flows.with_prefect.heartbeats import watch
-
-    try:
-        client.read_work_pool(POOL)
-    except ObjectNotFound:
-        with suppress(ObjectAlreadyExists):  # another `up` created it meanwhile
-            client.create_work_pool(WorkPoolCreate(name=POOL, type="process"))
-    watch(client)
-    names = [name for name in deployments() if _is_stale(client, name)]
-    if names:
-        chosen = [part for name in names for part in ("--name", name.partition("/")[2])]
-        command = ["prefect", "--no-prompt", "deploy", "--prefect-file", str(ROOT / "prefect.yaml"), *chosen]
-        finish(start("prefect deploy", command, {"PREFECT_API_URL": api}, logs(), ROOT), UP_SECONDS)
-    return names
-
-
-def deployments() -> list[str]:
-    """List the deployments of prefect.yaml, such as 'curate/demo'."""
-    return list(_entrypoints())
-
-
-def _entrypoints() -> dict[str, str]:
-    """Map each deployment of prefect.yaml, such as 'curate/demo', to the dotted path of its flow."""
-    content = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))
-    return {f"{each['entrypoint'].rpartition('.')[2]}/{each['name']}": each["entrypoint"]
-            for each in content["deployments"]}  # fmt: skip
-
-
-def _is_stale(client, name: str) -> bool:
-    """Return whether a deployment is missing, has another folder or module, or another parameter schema."""
-    from prefect.exceptions import ObjectNotFound
-    from prefect.utilities.callables import parameter_schema
-
-    try:
-        found = client.read_deployment_by_name(name)
-    except ObjectNotFound:
-        return True
-    folder = f"'directory': '{ROOT}'"
-    entrypoint = _entrypoints()[name]
-    module, _, flow = entrypoint.rpartition(".")
-    form = parameter_schema(getattr(import_module(module), flow).fn).model_dump_for_openapi()
-    moved = folder not in str(found.pull_steps) or found.entrypoint != entrypoint
-    return moved or found.parameter_openapi_schema != form
+    return listens(child, listener.port) and answers(listener.api)
 
 
 def answers(api: str) -> bool:
@@ -156,17 +164,21 @@ def answers(api: str) -> bool:
         return False
 
 
-def free_port(wanted: int) -> int:
-    """Return port ``wanted`` if it is free, else any free port."""
+def free_port(wanted: int, host: str = "127.0.0.1") -> int:
+    """Return port ``wanted`` of this machine's address ``host`` if it is free, else any free port.
+
+    Raises PairmillError if the machine has no such address.
+    """
     for port in (wanted, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return probe.getsockname()[1]
-    raise AssertionError("a port that the system chooses is free")
+        try:
+            family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            with socket.socket(family) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+                return probe.getsockname()[1]
+        except OSError as error:
+            refused = error
+    raise PairmillError(f"no server can listen at '{host}' ({refused}); correct PREFECT_SERVER_API_HOST.")
 
 
 def logs() -> Path:
@@ -174,3 +186,16 @@ def logs() -> Path:
     from prefect.settings import get_current_settings
 
     return Path(get_current_settings().home) / "pairmill"
+
+
+def _address_file() -> Path:
+    """Return the file with the API's URL of the server that `pairmill up` runs."""
+    return logs() / "server-address.txt"
+
+
+def _noted() -> str:
+    """Return the content of the address file, '' without one."""
+    try:
+        return _address_file().read_text(encoding="utf-8")
+    except OSError:
+        return ""

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from pairmill.ops.models.model_error import ModelError
+from pairmill.ops.models.model_error import ModelError, NotDownloaded
 
 # Files that decide a model's output: weights, config, tokenizer and processor. README, scripts and images do not.
 MODEL_FILES = ("*.safetensors", "*.bin", "*.pt", "*.pth", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
@@ -214,7 +214,6 @@ def _open_clip_config(model: str) -> dict:
     return config
 
 
-@cache
 def _go_offline_if_hub_is_unreachable() -> None:
     """Use only the hub's cache for the rest of this process if the hub cannot be reached.
 
@@ -222,20 +221,30 @@ def _go_offline_if_hub_is_unreachable() -> None:
     """
     from huggingface_hub import constants
 
-    if getproxies():  # a proxy would answer instead of the hub
-        return
+    if not hub_is_reachable():
+        constants.HF_HUB_OFFLINE = True
+
+
+@cache
+def hub_is_reachable() -> bool:
+    """Return whether the hub accepts connections; True behind a proxy, which would answer instead of the hub."""
+    from huggingface_hub import constants
+
+    if getproxies():
+        return True
     address = urlsplit(constants.ENDPOINT)
     try:
         socket.create_connection((address.hostname or "", address.port or 443), timeout=5).close()
     except OSError:
-        constants.HF_HUB_OFFLINE = True
+        return False
+    return True
 
 
-def _missing(spec: str, repo: str, error: Exception) -> ModelError:
+def _missing(spec: str, repo: str, error: Exception) -> NotDownloaded:
     """Return the error for a model that cannot be downloaded, with the remedies."""
     said = " ".join(str(error).split()) or type(error).__name__
     reason = textwrap.shorten(re.split(r"(?<=[.!?]) ", said)[0], 200, placeholder=" …").rstrip(".")  # one sentence
-    return ModelError(
+    return NotDownloaded(
         f"model '{spec}' is not on this machine and could not be downloaded ({reason}); with a network, run "
         f"'hf download {repo}' (unset HF_HUB_OFFLINE if it is set); without one, copy the model's folder here and name "
         "the folder in the spec, or use --models demo"

@@ -3,3 +3,7 @@
 
 class ModelError(Exception):
     """A model that is missing, unreadable or unusable here; the message names the model, the reason and the remedy."""
+
+
+class NotDownloaded(ModelError):
+    """A model that is not on this machine, and was not downloaded because the hub failed, refused or is offline."""

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.recipe.recipe import changed
-from pairmill.flows.command import completion
 from pairmill.flows.command.arguments import GROUPS, parser
 from pairmill.flows.command.cli import main
 from pairmill.flows.settings import RECIPES, load_recipe
@@ -72,30 +71,6 @@ def test_help_lists_each_command_in_one_group_and_shows_an_example_of_it(capsys)
     for name, command in commands.items():
         _, example = command.format_help().split("example: pairmill ")
         assert parser().parse_args(shlex.split(example)).command and example.startswith(name)
-
-
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        ("rec", {"recaption"}),
-        ("run --mo", {"--models", "--model"}),
-        ("run fo", {"folder"}),
-        ("run 30m --models d", {"demo"}),
-        ("datasets --format s", {"spreadsheet"}),
-        ("run 30m --source x", set()),
-        ("completion z", {"zsh"}),
-    ],
-)
-def test_a_shell_completes_commands_options_choices_and_recipes(capsys, words: str, offered: set[str]):
-    assert main(["completion", "bash"]) == 0
-    typed = ["pairmill", *words.split()]
-    ask = f'COMP_WORDS=({" ".join(typed)}); COMP_CWORD={len(typed) - 1}; _pairmill; echo "${{COMPREPLY[@]}}"'
-    done = subprocess.run(["bash", "-c", capsys.readouterr().out + ask], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == offered and not done.stderr
-
-
-def test_the_recipes_that_a_shell_completes_are_those_that_ship():
-    assert sorted(completion.RECIPES) == sorted(path.stem for path in RECIPES.glob("*.yaml"))
 
 
 def test_commands_that_read_import_what_they_show_alone(curated: Path, tmp_path: Path):

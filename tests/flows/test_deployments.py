@@ -11,8 +11,8 @@ from prefect.utilities.schema_tools.validation import validate
 
 from pairmill.flows.settings import RECIPES, ROOT, load_recipe
 from pairmill.flows.with_prefect.deployments import curate
-from pairmill.flows.with_prefect.local_prefect import deployments
 from pairmill.flows.with_prefect.recaption_deployment import recaption
+from pairmill.flows.with_prefect.work_pool import deployments
 
 FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text())
 CURATE = [each for each in FILE["deployments"] if each["entrypoint"].endswith(".curate")]
@@ -31,10 +31,8 @@ def test_prefect_yaml_deploys_every_recipe_under_its_name_and_no_other():
         assert load_recipe(recipe).name == recipe
 
 
-def test_no_schedule_starts_by_itself_and_big_recipes_have_one():
-    for each in FILE["deployments"]:
-        assert not any(schedule["active"] for schedule in each["schedules"])
-        assert bool(each["schedules"]) == (each["name"] not in ("demo", "all"))
+def test_deploying_sets_no_schedule():
+    assert not any("schedules" in each or "schedule" in each for each in FILE["deployments"])
 
 
 def test_the_deployed_parameters_fit_the_form():

@@ -16,7 +16,7 @@ from pairmill.catalog.pending import contents, fetches
 from pairmill.catalog.recipe.recipe import load
 from pairmill.catalog.write import lease, runs
 from pairmill.flows.command.cli import main
-from pairmill.flows.command.pairmill_up import check_unsigned
+from pairmill.flows.command.run_parameters import check_unsigned
 from pairmill.flows.run_start import resolve_sources
 from pairmill.flows.settings import RECIPES
 from pairmill.ops.fetch.fetcher import Fetcher

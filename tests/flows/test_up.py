@@ -1,18 +1,29 @@
 """Prefect for real: `pairmill up` with its own server, pool, deployments and worker."""
 
 import json
+import re
 import signal
+import socket
 import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.actions import DeploymentUpdate
+from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_SERVER_API_PORT, temporary_settings
 
+from pairmill.flows.command.cli import main
+from pairmill.flows.settings import ROOT
+from pairmill.flows.with_prefect.local_prefect import free_port
+from pairmill.flows.with_prefect.work_pool import prepare
 from tests.worlds.prefect_up import COMMAND, asked, environment, of, settled, staying
 
 pytestmark = pytest.mark.timeout(900)
+RUNS = (ROOT / "infra/docs/runs.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +62,7 @@ def test_once_goes_through_server_and_worker_tells_the_result_and_leaves_nothing
     tasks = {name for (name,) in asked(home, "SELECT DISTINCT substr(name, 1, instr(name, '-') - 1) FROM task_run")}
     assert tasks >= {"ingest", "score_images", "cluster", "associate", "caption", "publish"}
     assert asked(home, "SELECT count(*) FROM automation WHERE enabled") == [(1,)]
-    assert set(asked(home, "SELECT active FROM deployment_schedule")) == {(0,)}
+    assert asked(home, "SELECT active FROM deployment_schedule") == []
 
 
 @pytest.mark.slow
@@ -75,8 +86,11 @@ def test_two_that_start_at_once_have_a_server_each(tmp_path: Path):
 def test_up_stays_and_serves_others_until_it_is_told_to_stop_and_stops_what_it_started_alone(
     home: Path, tmp_path: Path, settings: dict[str, str]
 ):
-    with staying(home, tmp_path / "lake") as (server, api):
+    port = free_port(0)
+    with staying(home, tmp_path / "lake", port=port) as (server, api):
+        assert api == f"http://127.0.0.1:{port}/api"
         mine = of(home)
+        another_terminal_reaches_the_server(home, tmp_path, api)
         assert len(mine) >= 3
         what_the_user_must_mend_fails_the_run_with_that_message(home, tmp_path, settings, api)
         with staying(home, tmp_path / "other", api) as (worker, same):
@@ -87,6 +101,34 @@ def test_up_stays_and_serves_others_until_it_is_told_to_stop_and_stops_what_it_s
         server.send_signal(signal.SIGTERM)
         assert server.wait(120) == 0
     assert of(home) == []
+    told = in_terminal(home, tmp_path, "pairmill schedule")
+    assert told.returncode == 1 and "no Prefect server answers; start one by `pairmill up`" in told.stderr
+
+
+def another_terminal_reaches_the_server(home: Path, folder: Path, api: str) -> None:
+    """Prefect's command needs the line that `up` prints, as infra/docs/runs.md shows them; `schedule` needs none."""
+    (export,) = re.findall(r"^export PREFECT_API_URL=.*$", RUNS, re.MULTILINE)
+    (run,) = re.findall(r"^prefect deployment run curate/30m .*$", RUNS, re.MULTILINE)
+    here = run.replace("s3://bucket/pages", str(folder / "nowhere")).removesuffix(" --watch")
+    told = in_terminal(home, folder, f"{export.partition('=')[0]}={api}\n{here}")
+    assert told.returncode == 0 and "UUID" in told.stdout, told.stdout + told.stderr
+    assert asked(home, "SELECT parameters FROM flow_run WHERE parameters LIKE '%nowhere%'")
+    (folder / "pages").mkdir()
+    daily = in_terminal(home, folder, "pairmill schedule 30m --every day --source pages")
+    assert "curate/30m: every day at 02:00 UTC" in daily.stdout, daily.stderr
+    with SyncPrefectClient(api) as client, temporary_settings({PREFECT_API_URL: api, PREFECT_HOME: home}):
+        (kept,) = client.read_deployment_by_name("curate/30m").schedules
+        client.update_deployment(kept.deployment_id, DeploymentUpdate(entrypoint="pairmill.former.curate"))
+        assert prepare(client, api, print) == ["curate/30m"]
+        assert client.read_deployment_by_name("curate/30m").schedules == [kept]
+
+
+def in_terminal(home: Path, folder: Path, lines: str) -> subprocess.CompletedProcess[str]:
+    """Run lines of a shell as a person would in another terminal."""
+    own = environment(home)
+    path = f"{Path(sys.executable).parent}:{own['PATH']}"
+    return subprocess.run(lines, shell=True, cwd=folder, env=own | {"PATH": path}, capture_output=True, text=True,
+                          timeout=300)  # fmt: skip
 
 
 def what_the_user_must_mend_fails_the_run_with_that_message(
@@ -107,3 +149,26 @@ def test_a_configured_server_that_does_not_answer_is_told_at_once(home: Path, tm
     done = subprocess.run([*COMMAND, "--lake", str(tmp_path)], env=lost, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert "server at http://127.0.0.1:9/api does not answer" in done.stderr
+
+
+@pytest.mark.parametrize("by_option", [True, False])
+def test_a_chosen_port_that_is_taken_is_told_and_no_other_is_used(
+    by_option: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("pairmill.flows.with_prefect.local_prefect.ENVIRONMENT", {})
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        mine = {PREFECT_HOME: tmp_path} | ({} if by_option else {PREFECT_SERVER_API_PORT: port})
+        with temporary_settings(mine, restore_defaults={PREFECT_API_URL}):
+            assert main(["up", "--lake", str(tmp_path), *(["--port", str(port)] if by_option else [])]) == 1
+    assert capsys.readouterr().err == f"pairmill: port {port} of 127.0.0.1 is taken; give another by --port.\n"
+
+
+def test_options_of_one_run_stand_apart_and_need_the_option_that_starts_one(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main(["up", "--help"])
+    always, once = capsys.readouterr().out.split("with --once, for that run:")
+    for option in ("--source", "--set", "--models"):
+        assert f"  {option} " in once and f"  {option} " not in always
+    assert main(["up", "--source", "pages"]) == 1
+    assert "add --once DEPLOYMENT" in capsys.readouterr().err

@@ -22,10 +22,11 @@ def environment(home: Path, api: str = "") -> dict[str, str]:
 
 
 @contextmanager
-def staying(home: Path, lake: Path, api: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
+def staying(home: Path, lake: Path, api: str = "", port: int = 0) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Yield the running `up` process and its server's address, once it is up."""
     # Processes started by a script in the background ignore SIGINT, and so do their children.
-    child = subprocess.Popen([*COMMAND, "--lake", str(lake)], env=environment(home, api), text=True,
+    chosen = ["--port", str(port)] if port else []
+    child = subprocess.Popen([*COMMAND, "--lake", str(lake), *chosen], env=environment(home, api), text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # fmt: skip
     try:

@@ -11,6 +11,8 @@ from pairmill.catalog.recipe.parts import ModelSpec
 from pairmill.catalog.recipe.parts_of_texts import Captioner
 from pairmill.catalog.terms.backend import GROUP, OWN, backend_of, declared_backends
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.doctor.finding import Finding, Patient
+from pairmill.flows.doctor.recipe_models import recipe_models
 from pairmill.flows.settings import load_recipe
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.backends import content_digest, fusion_backend, require_images, vision_backend
@@ -47,6 +49,7 @@ def test_a_backend_of_another_package_captions_by_a_recipe_and_has_an_identity()
     assert len(content_digest(SPEC)) == 32
     recipe = load_recipe("demo")
     recipe = recipe.model_copy(update={"models": {**recipe.models, "captioner": SPEC}})
+    assert Finding("ok", f"captioner, {SPEC}") in recipe_models(Patient("lake", recipe))
     scorer = caption_scorer(recipe, Captioner.model_validate({}))
     assert scorer.model == content_digest(SPEC) and {"precision", "encoding"}.isdisjoint(scorer.settings)
     ask = ImageQueries(vision_backend(SPEC, "bf16", 8, "png"), Decode(side=48, mode="exact"), 12, "what?")

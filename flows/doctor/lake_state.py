@@ -1,0 +1,41 @@
+"""Check a lake: whether it opens, its version, its seal, and who writes to it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pairmill.flows.doctor.finding import Finding, Patient
+
+
+def lake_state(patient: Patient) -> Iterator[Finding]:
+    """Open the lake for reading, which compares its catalog with the seal; the errors of opening are findings."""
+    from pairmill.catalog.ask import holdings
+    from pairmill.catalog.lake import schema, seal
+    from pairmill.catalog.lake.lease_row import holder_of
+    from pairmill.catalog.lake.location import locate
+    from pairmill.catalog.lake.new_place import check_new_place
+    from pairmill.catalog.lake.opening import create_or_open
+
+    location = locate(patient.lake)
+    if not location.on_postgres and not Path(location.metadata).is_file():
+        check_new_place(location)
+        yield Finding("ok", f"none at '{patient.lake}' yet; the first run makes it")
+        return
+    with create_or_open(patient.lake, read_only=True) as lake:
+        version, holder = schema.version(lake), holder_of(lake.metadata)
+        images = holdings.counts(lake).get("images", 0)
+        yield Finding("ok", f"'{patient.lake}' opens: {images:,} images")
+    if version == schema.NEWEST:
+        yield Finding("ok", f"schema {version}, the newest")
+    else:
+        yield Finding("warn", f"schema {version} of {schema.NEWEST}", "the next run migrates it; copy the lake before")
+    if not location.on_postgres:
+        if seal.is_sealed(location):
+            yield Finding("ok", "its catalog is sealed and as it was last written")
+        elif holder is None or holder.is_dead():
+            yield Finding("warn", "its catalog has no seal: the last run was killed", "the next run seals it")
+    if holder is None:
+        yield Finding("ok", "nobody writes to it")
+    elif holder.is_dead():
+        yield Finding("ok", f"its writer has died ({holder}); the next run takes over")
+    else:
+        yield Finding("ok", f"is written by {holder}; a second run waits for it")
