@@ -61,7 +61,7 @@ def run(
         sources: Folders, files, s3:// or https:// addresses; by default the recipe's own.
         lake: A folder, made if it is missing, or a lake.yaml.
         compute: Workers, devices and cluster; by default this machine's.
-        progress: Called with a `Progress` (step, done, total, rows) after each finished work item.
+        progress: Called with a `Progress` (step, done, total, unit) at each start of a step, and now and then.
 
     Raises:
         PairmillError: A setting, model or source is not usable; the message names the remedy. LeaseHeld if another

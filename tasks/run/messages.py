@@ -30,6 +30,14 @@ class RowLease:
 
 
 @dataclass(frozen=True)
+class RowsFinished:
+    """The worker has the results of ``rows`` more rows of order ``number``, which are not written yet."""
+
+    number: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class Found:
     """One piece that a generator function yielded."""
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.tasks.run import finished_rows
 from pairmill.tasks.run.partition import Job, Part
 
 
@@ -64,4 +65,8 @@ class ModelJob(Job, Protocol):
 
 def one_by_one(job: ModelJob, item: WorkItem, rows: int = 0) -> Iterable[Part]:
     """Run the job piece after piece in the calling thread."""
-    return job.parts(item, [job.fetch(job.infer(job.prepare(piece))) for piece in job.pieces(item, rows)])
+    found = []
+    for piece in job.pieces(item, rows):
+        found.append(job.fetch(job.infer(job.prepare(piece))))
+        finished_rows.report(len(piece.keys))
+    return job.parts(item, found)

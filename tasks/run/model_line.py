@@ -14,7 +14,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.commit import Manifest
 from pairmill.ops.models.device.engine import Engine, RemoteEngine
 from pairmill.tasks.run import time_limit
-from pairmill.tasks.run.messages import RowLease
+from pairmill.tasks.run.messages import RowLease, RowsFinished
 from pairmill.tasks.run.model_job import ModelJob, Piece
 from pairmill.tasks.run.partition import Output, with_seconds, write_parts
 
@@ -24,7 +24,7 @@ TIMES_MEDIAN, LEAST_SECONDS, FIRST_SECONDS, FIRST_BATCHES = 10, 60.0, 1800.0, 3
 # A client of model servers has timeouts of its own; a batch that is still in flight after this time hangs otherwise.
 ELSEWHERE_SECONDS = 7200.0
 
-Say = Callable[[RowLease], None]
+Say = Callable[[RowLease | RowsFinished], None]
 
 
 class ModelLine:
@@ -76,9 +76,10 @@ class _Numbered:
 
 @dataclass(frozen=True)
 class _Launched:
-    """A batch that runs on the device, with its order, start time and lease number (``place``)."""
+    """A batch that runs on the device, with its order, number of rows, start time and lease number (``place``)."""
 
     number: int
+    rows: int
     place: int
     started: float
     running: Any
@@ -106,7 +107,8 @@ class _Watched:
         place, started = next(self._places), time.monotonic()
         # Rows at a server cannot kill this process: if it dies, they are innocent.
         self._say(RowLease(numbered.number, place, () if self._is_elsewhere else numbered.piece.keys, self._limit()))
-        return _Launched(numbered.number, place, started, self._job.infer(ready))
+        rows = len(numbered.piece.keys)
+        return _Launched(numbered.number, rows, place, started, self._job.infer(ready))
 
     def fetch(self, launched: _Launched) -> Any:
         """Wait for a batch, record its device seconds and release its lease."""
@@ -118,6 +120,7 @@ class _Watched:
             self._seconds.append(seconds)
             self._spent[launched.number] = self._spent.get(launched.number, 0.0) + seconds
             self._say(RowLease(launched.number, launched.place, None, 0))
+            self._say(RowsFinished(launched.number, launched.rows))
 
     def spent(self, number: int) -> float:
         """Return the device seconds of an order, and forget them."""

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.commit import Manifest
+from pairmill.tasks.run.finished_rows import Report, RowsAhead, ignore
 from pairmill.tasks.run.fork_server import start_fork_server
 from pairmill.tasks.run.pace import Pace
 from pairmill.tasks.run.partition import Output
@@ -24,6 +25,7 @@ from pairmill.tasks.run.worker import JobWorker
 
 Argument = TypeVar("Argument")
 Piece = TypeVar("Piece")
+SHOW_SECONDS = 2.0  # between two looks at the finished rows of unfinished items
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,12 @@ class PoolShape:
 
 
 def run_in_pool(
-    items: Sequence[WorkItem], worker: JobWorker, output: Output, shape: PoolShape
+    items: Sequence[WorkItem], worker: JobWorker, output: Output, shape: PoolShape, show: Report = ignore
 ) -> Iterator[list[Manifest]]:
     """Run the job of ``worker`` on every item; yield each item's manifests.
 
     An item whose worker dies or exceeds its time limit is bisected by the process that replaces the dead one. The other
-    processes continue.
+    processes continue. ``show`` is called now and then with the finished rows of the items that are not finished.
     """
     start_fork_server()  # also for a light job: later stages need it, and it imports in the meantime
     crew = _PoolCall(_Work(worker, output, pickle.dumps(worker)), shape)
@@ -63,6 +65,7 @@ def run_in_pool(
                 crew.work.waiting.put(waiting.pop())
                 running += 1
             if (outcome := crew.outcome()) is None:
+                show(crew.work.ahead.total())
                 continue
             left, running = left - 1, running - 1
             if isinstance(outcome, BaseException):
@@ -72,12 +75,20 @@ def run_in_pool(
         crew.dismiss()
 
 
-def run_item(process: Process, worker: JobWorker, payload: bytes, item: WorkItem, output: Output) -> list[Manifest]:
+def run_item(
+    process: Process,
+    worker: JobWorker,
+    payload: bytes,
+    item: WorkItem,
+    output: Output,
+    report: Report = ignore,
+) -> list[Manifest]:
     """Run one item in a process; find and quarantine the rows that kill it. Raises what the job raises.
 
-    ``payload`` is the pickled ``worker``. The same bytes object for every item is sent once.
+    ``payload`` is the pickled ``worker``. The same bytes object for every item is sent once. ``report`` is as in
+    `Process.run`.
     """
-    found = process.run(payload, item, output)
+    found = process.run(payload, item, output, report=report)
     if not isinstance(found, LostWorker):
         return found
     return quarantine_killers(
@@ -163,6 +174,7 @@ class _Work:
     done: "queue.SimpleQueue[list[Manifest] | BaseException]" = field(default_factory=queue.SimpleQueue)
     is_given_up: threading.Event = field(default_factory=threading.Event)
     pace: Pace = field(default_factory=Pace)
+    ahead: RowsAhead = field(default_factory=RowsAhead)
 
 
 class _PoolCall:
@@ -185,9 +197,10 @@ class _PoolCall:
             self.size += 1
 
     def outcome(self) -> list[Manifest] | BaseException | None:
-        """Wait for one item's outcome; return None when it is time to recompute the number of processes."""
+        """Wait for one item's outcome; return None when it is time to show progress or add processes."""
         try:
-            return self.work.done.get(timeout=None if self.size == self._shape.processes else Pace.LOOK_SECONDS)
+            is_full = self.size == self._shape.processes
+            return self.work.done.get(timeout=SHOW_SECONDS if is_full else Pace.LOOK_SECONDS)
         except queue.Empty:
             return None
 
@@ -213,6 +226,9 @@ def _outcome(process: Process, work: _Work, item: WorkItem) -> list[Manifest] | 
     try:
         process.start()  # before the clock starts: the fork server may still be importing
         with work.pace.measured():
-            return run_item(process, work.worker, work.payload, item, work.output)
+            report = functools.partial(work.ahead.add, item.digest)
+            return run_item(process, work.worker, work.payload, item, work.output, report)
     except BaseException as error:
         return error
+    finally:
+        work.ahead.end(item.digest)

@@ -17,8 +17,9 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run import time_limit
+from pairmill.tasks.run.finished_rows import Report, ignore
 from pairmill.tasks.run.fork_server import one_thread_each, start_fork_server, without_main
-from pairmill.tasks.run.messages import Done, Found, Order, RowLease
+from pairmill.tasks.run.messages import Done, Found, Order, RowLease, RowsFinished
 from pairmill.tasks.run.partition import Output
 from pairmill.tasks.run.poison import LostWorker
 from pairmill.tasks.run.worker import BROKEN_DEVICE, serve
@@ -60,13 +61,15 @@ class Process:
         with self._lock:
             self._living()
 
-    def run(self, worker: bytes, item: WorkItem, output: Output, rows: int = 0) -> list[Manifest] | LostWorker:
+    def run(
+        self, worker: bytes, item: WorkItem, output: Output, rows: int = 0, report: Report = ignore
+    ) -> list[Manifest] | LostWorker:
         """Run one item with a pickled `JobWorker`; return Lost when the process died or was killed.
 
         Raises what the job raises. With ``rows`` 1 a model job takes its rows one by one, because one of them killed a
-        process before.
+        process before. ``report`` is called with the number of rows of each batch that has its results.
         """
-        number, life = self._order(worker, (item, output, rows), time_limit.of_item(len(item.keys)))
+        number, life = self._order(worker, (item, output, rows), time_limit.of_item(len(item.keys)), report)
         try:
             said = life.next(number)
             self._idle_deaths = 0
@@ -106,11 +109,13 @@ class Process:
                 self._life.close()
                 self._life = None
 
-    def _order(self, worker: bytes, arguments: tuple, seconds: float) -> tuple[int, "_RunningProcess"]:
+    def _order(
+        self, worker: bytes, arguments: tuple, seconds: float, report: Report = ignore
+    ) -> tuple[int, "_RunningProcess"]:
         """Send an order, to a new process if the last one has died; return the order's number and the process."""
         with self._lock:
             life = self._living()
-            return life.send(worker, arguments, seconds), life
+            return life.send(worker, arguments, seconds, report), life
 
     def _living(self) -> "_RunningProcess":
         """Return the running process; start a new one if the last one has died.
@@ -159,6 +164,7 @@ class _RunningProcess:
         self._worker = b""
         self._numbers = itertools.count(1)
         self._inboxes: dict[int, queue.SimpleQueue[Any]] = {}
+        self._reports: dict[int, Report] = {}
         self._holds: dict[tuple[int, int], tuple[RowLease, float]] = {}
         self._lock = threading.Lock()
         self._stuck: set[int] = set()
@@ -173,11 +179,11 @@ class _RunningProcess:
         """Return whether the process had no row in progress when it died."""
         return bool(self._holds) and all(hold.keys == () for hold, _ in self._holds.values())
 
-    def send(self, worker: bytes, arguments: tuple, seconds: float) -> int:
+    def send(self, worker: bytes, arguments: tuple, seconds: float, report: Report) -> int:
         """Send an order that must report within ``seconds``; return its number."""
         number = next(self._numbers)
         with self._lock:
-            self._inboxes[number] = queue.SimpleQueue()
+            self._inboxes[number], self._reports[number] = queue.SimpleQueue(), report
             self._holds[number, 0] = RowLease(number, 0, (), seconds), time.monotonic() + seconds
         with suppress(OSError):  # the process died: `next` reports it
             self._pipe.send(Order(number, None if worker is self._worker else worker, arguments))
@@ -199,6 +205,7 @@ class _RunningProcess:
         """Drop the inbox and the leases of an order."""
         with self._lock:
             self._inboxes.pop(number, None)
+            self._reports.pop(number, None)
             if not self._ended.is_set():  # after a death `was_idle` still reads the leases
                 for hold in [hold for hold in self._holds if hold[0] == number]:
                     del self._holds[hold]
@@ -208,7 +215,9 @@ class _RunningProcess:
         with self._lock:
             if said.number not in self._inboxes:
                 return
-            if not isinstance(said, RowLease):
+            if isinstance(said, RowsFinished):
+                self._reports[said.number](said.rows)
+            elif not isinstance(said, RowLease):
                 self._inboxes[said.number].put(said)
             elif said.seconds:
                 self._holds[said.number, said.place] = said, time.monotonic() + said.seconds

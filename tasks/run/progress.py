@@ -48,14 +48,14 @@ def not_shown(progress: Progress) -> None:
 
 
 class RowCount:
-    """Count the finished rows of a round by the shards of its manifests.
+    """Count the finished rows of a round by the shards of its manifests. ``shown`` never decreases.
 
     A shard's items finish in any order. If a shard has several items, the count may be off by the difference of their
     sizes until all of them are finished.
     """
 
     def __init__(self, items: Sequence[WorkItem]) -> None:
-        self.total, self.done = sum(len(item.keys) for item in items), 0
+        self.total, self.done, self.shown = sum(len(item.keys) for item in items), 0, 0
         self._sizes: dict[str, list[int]] = defaultdict(list)
         for item in items:
             for part in item.by_shard:
@@ -66,3 +66,8 @@ class RowCount:
         for shard in {manifest.shard for manifest in manifests}:
             self.done += self._sizes[shard].pop() if self._sizes[shard] else 0
         return self.done
+
+    def advance(self, ahead: int = 0) -> bool:
+        """Update ``shown`` by the finished items and ``ahead`` rows of unfinished ones; return whether it increased."""
+        before, self.shown = self.shown, max(self.shown, min(self.total, self.done + ahead))
+        return self.shown > before

@@ -162,14 +162,21 @@ class Session:
         self, step: str, items: Sequence[WorkItem], stage: JobStage, output: Output
     ) -> Iterator[list[Manifest]]:
         """Run the items; yield their priced manifests and report progress."""
-        count = RowCount(items)
+        count, done = RowCount(items), 0
         self.progress(Progress(step, 0, count.total, stage.unit, 0, len(items)))
+
+        def show(ahead: int) -> None:
+            if count.advance(ahead):
+                self.progress(Progress(step, count.shown, count.total, stage.unit, done, len(items)))
+
         prices = self.placement.pool_of(stage.model).prices
-        for done, manifests in enumerate(stage.run(items, output), 1):
+        for manifests in stage.run(items, output, show):
             yield self.budget.priced(step, manifests, prices)
-            rows = count.add(manifests)
+            done += 1
+            count.add(manifests)
             if done < len(items):  # the last item is reported after the commit
-                self.progress(Progress(step, rows, count.total, stage.unit, done, len(items)))
+                count.advance()
+                self.progress(Progress(step, count.shown, count.total, stage.unit, done, len(items)))
 
     def _show_waiting(self, step: str, text: str) -> None:
         """Show the wait of ``step`` in the lease row, which other processes read, and to the run's own display."""

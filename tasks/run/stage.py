@@ -18,6 +18,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run import pool
+from pairmill.tasks.run.finished_rows import Report, ignore
 from pairmill.tasks.run.model_job import ModelJob
 from pairmill.tasks.run.on_ray import OnRay, started
 from pairmill.tasks.run.partition import Job, Output
@@ -72,18 +73,19 @@ class JobStage:
         if self._ray is not None:
             self._ray.close()
 
-    def run(self, items: Sequence[WorkItem], output: Output) -> Iterator[list[Manifest]]:
+    def run(self, items: Sequence[WorkItem], output: Output, show_ahead: Report = ignore) -> Iterator[list[Manifest]]:
         """Run the job on every item; yield each item's manifests (one a file) in the order in which items finish.
 
         The manifests of one item belong in one transaction: a partial shard must never be committed. A job turns bad
         rows into quarantine rows itself. A row that kills its worker process (native crash, out of memory), or that
         never ends, is found and quarantined as ``poison`` or ``timeout``. Raises what the job raises; items yielded
-        before stay valid. Raises PairmillError when more than single rows kill workers.
+        before stay valid. Raises PairmillError when more than single rows kill workers. ``show_ahead`` is called now
+        and then with the finished rows of unfinished items, except on Ray.
         """
         if not items:
             return iter(())
         if self._stays_here(items):
-            return self._in_pool(items, output)
+            return self._in_pool(items, output, show_ahead)
         return self._on_ray().run(items, output)
 
     def sized(self, items: Sequence[WorkItem]) -> Sequence[WorkItem]:
@@ -106,7 +108,7 @@ class JobStage:
             return False
         return not (placement.is_cluster and self.model and self._asked(started(placement)).gpus)
 
-    def _in_pool(self, items: Sequence[WorkItem], output: Output) -> Iterator[list[Manifest]]:
+    def _in_pool(self, items: Sequence[WorkItem], output: Output, show_ahead: Report) -> Iterator[list[Manifest]]:
         """Run the items on this machine's process pool."""
         here = this_machine()
         asked = self._asked([here])
@@ -116,7 +118,7 @@ class JobStage:
         least = 0 if asked.gpus else asked.least
         light = getattr(self._job, "is_light", False)
         shape = pool.PoolShape(most, devices_by_worker(asked.gpus), asked.lanes, least, light)
-        return pool.run_in_pool(items, self._worker(asked), output, shape)
+        return pool.run_in_pool(items, self._worker(asked), output, shape, show_ahead)
 
     def _on_ray(self) -> OnRay:
         """Return the stage on Ray, started at the first call."""

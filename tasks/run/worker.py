@@ -16,8 +16,8 @@ from typing import Any
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.commit import Manifest
 from pairmill.ops.models.device.engine import BrokenDevice
-from pairmill.tasks.run import time_limit
-from pairmill.tasks.run.messages import Done, Found, Order, RowLease
+from pairmill.tasks.run import finished_rows, time_limit
+from pairmill.tasks.run.messages import Done, Found, Order, RowLease, RowsFinished
 from pairmill.tasks.run.model_job import ModelJob, one_by_one
 from pairmill.tasks.run.model_line import ModelLine
 from pairmill.tasks.run.partition import Job, Output, timed_parts
@@ -108,6 +108,7 @@ class _WorkerEnd:
         seconds = time_limit.of_item(len(item.keys)) if isinstance(item, WorkItem) else time_limit.ITEM_SECONDS
         self.say(RowLease(number, 0, None, seconds))
         time_limit.listen(lambda key, seconds: self.say(RowLease(number, 0, (key,) if key else None, seconds)))
+        finished_rows.listen(lambda rows: self.say(RowsFinished(number, rows)))
 
     def do(self, worker: Any, number: int, arguments: tuple) -> None:
         """Call ``worker`` and send the outcome."""

@@ -58,7 +58,7 @@ def test_a_rule_on_generated_texts_that_finds_its_own_number_or_reads_their_stat
 
 def test_the_shipped_models_are_known_by_their_weights_wherever_they_lie(tmp_path: Path):
     recipe = load_recipe("demo")
-    plan, known = identity.plan(recipe)
+    plan, known = identity.with_scorers(compile_plan(recipe))
     names = ("captioner", "clip", "fuser", "language model")
     assert identity.demo_weights(plan.recipe, recipe.captioners, known) == names
     assert set(names) == set(DEMO_WEIGHTS.values())

@@ -15,6 +15,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run import pool
+from pairmill.tasks.run.pace import Pace
 from pairmill.tasks.run.partition import Output
 from pairmill.tasks.run.placement import Placement
 from pairmill.tasks.run.resources import LANES
@@ -57,6 +58,19 @@ def test_every_row_comes_out_once_with_its_own_vector_as_it_does_one_by_one(tmp_
     assert sorted(row["sha256"] for row in fed) == sorted(key for item in work for key in item.keys)
     assert all(row["image_vector"] == row["sha256"].encode() for row in fed)
     assert sorted(map(str, fed)) == sorted(map(str, alone))
+
+
+@pytest.mark.parametrize("where", [FED, Placement(workers=1)], ids=["on an engine", "piece by piece"])
+def test_rows_of_an_item_at_work_are_shown_before_it_is_finished(
+    where: Placement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(pool, "SHOW_SECONDS", 0.01)
+    monkeypatch.setattr(Pace, "LOOK_SECONDS", 0.01)
+    shown: list[int] = []
+    with JobStage(Sleeps(str(tmp_path), batch=2, infers=0.1), where) as stage:
+        found = list(stage.run(items(1), Output(f"{tmp_path}/out/", "run", 1), shown.append))
+    assert len(found) == 1 and shown == sorted(shown)
+    assert {2, 4, 6} & set(shown) and set(shown) <= {0, 2, 4, 6, 8, 10}
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,13 @@ def test_rows_are_counted_by_shard_whatever_tables_an_item_fills():
     assert count.add([manifest("captions", "a")]) == 321
 
 
+def test_rows_of_unfinished_items_are_shown_and_never_taken_back():
+    count = RowCount([WorkItem(name, ("1", "2", "3"), inputs={}) for name in "ab"])
+    assert [count.advance(ahead) for ahead in (0, 2, 2, 9)] == [False, True, False, True]
+    count.add([manifest("captions", "a")])
+    assert not count.advance() and (count.shown, count.done) == (6, 3)
+
+
 @pytest.mark.parametrize(
     ("done", "seconds", "text"),
     [
