@@ -18,6 +18,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run import pool
+from pairmill.tasks.run.devices import devices_by_worker
 from pairmill.tasks.run.model_job import ModelJob
 from pairmill.tasks.run.on_ray import OnRay, started
 from pairmill.tasks.run.partition import Job, Output
@@ -26,7 +27,6 @@ from pairmill.tasks.run.resources import (
     Node,
     Resources,
     at_a_server,
-    devices_by_worker,
     places,
     refusal,
     resources,

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pairmill.ops.models.device.failures import is_no_room
+
 # Stop doubling when a step gains less than 5 %. Above 4,096 rows no current card gains anything.
 LEAST_GAIN, MOST = 1.05, 4096
 _IN_THIS_PROCESS: dict[tuple[str, ...], int] = {}
@@ -53,8 +55,7 @@ def measured_batch_size(spec: str, shape: str, first: int, run: Callable[[int], 
     key = (spec, shape, torch.cuda.get_device_name(), share)
 
     def find() -> int:
-        full = torch.cuda.OutOfMemoryError
-        return fastest(lambda rows: _second_time(run, rows), first, lambda error: isinstance(error, full))
+        return fastest(lambda rows: _second_time(run, rows), first, is_no_room)
 
     if key not in _IN_THIS_PROCESS:
         _IN_THIS_PROCESS[key] = remembered(key, find)

@@ -28,6 +28,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pairmill.ops.models.device.failures import is_broken
+
 
 class EngineStages(Protocol):
     """The three functions that an engine calls for each batch.
@@ -220,19 +222,5 @@ class _Ticket:
 
 
 def _as_broken(error: BaseException) -> BaseException:
-    """Return BrokenDevice for an error after which every call on a CUDA device fails, and any other error unchanged.
-
-    Running out of memory, which each library reports in its own words, leaves the device usable. Torch has a class for
-    the other errors since 2.9 (AcceleratorError), before that only a text.
-    """
-    said, kind = str(error), type(error).__name__
-    if (
-        kind == "OutOfMemoryError"
-        or isinstance(error, BrokenDevice)
-        or "out of memory" in said
-        or "ALLOC_FAILED" in said
-    ):
-        return error
-    if kind == "AcceleratorError" or (isinstance(error, RuntimeError) and "CUDA error" in said):
-        return BrokenDevice(f"{kind}: {error}")
-    return error
+    """Return BrokenDevice for an error after which every call on a device fails, and any other error unchanged."""
+    return BrokenDevice(f"{type(error).__name__}: {error}") if is_broken(error) else error

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from pairmill.ops.models.device.device import device
+from pairmill.ops.models.device.failures import is_no_room
 from pairmill.ops.models.model_digest import ModelError
 
 Loaded = TypeVar("Loaded")
@@ -42,7 +43,9 @@ def placed(model: Any, spec: str, kind: torch.dtype | None = None) -> Any:
             raise ModelError(reason)
     try:
         return model.to(device=to, dtype=kind) if kind is not None else model.to(to)
-    except torch.cuda.OutOfMemoryError as error:
+    except Exception as error:
+        if not is_no_room(error):
+            raise
         raise ModelError(no_room(spec, weight_bytes(model, kind), 0)) from error
 
 

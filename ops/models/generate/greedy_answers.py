@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from pairmill.ops.models.device.device import NO_ROOM, exact_inference, run_in_parts
+from pairmill.ops.models.device.failures import first_line, is_broken, is_no_room
+from pairmill.ops.models.device.run_notes import note
 from pairmill.ops.models.generation import Generation
 
 if TYPE_CHECKING:
@@ -100,27 +101,32 @@ class Answerer:
 
         compile_parts(self.model)
         if why := why_not_capturable(self.model):
-            warnings.warn(f"answers are generated step by step, slower: {why}", stacklevel=2)
+            self._note_slow(why)
             return None
         return Decoder(self.model, self.ends, self.tokenizer.pad_token_id or 0)
 
     def generate(self, inputs: dict[str, Any], max_tokens: int) -> torch.Tensor:
         """Generate at most ``max_tokens`` tokens per row, each the likeliest; return (n, tokens) without the prompts.
 
-        If captured decoding fails, warn and use transformers' slower loop from then on.
+        If captured decoding fails, note it and use transformers' slower loop from then on.
         """
         with exact_inference():
             if self.decoder is not None:
                 try:
                     return self.decoder.generate(inputs, max_tokens)
-                except torch.cuda.OutOfMemoryError:
-                    self.decoder.release()
-                    raise
-                except Exception as error:  # an operation that cannot be captured; a broken device raises again below
-                    reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-                    warnings.warn(f"answers are generated step by step, slower: {reason}", stacklevel=2)
+                except Exception as error:  # an operation that cannot be captured, among others
+                    if is_broken(error):
+                        raise
+                    if is_no_room(error):
+                        self.decoder.release()
+                        raise
+                    self._note_slow(first_line(error))
                     self.decoder = None
             return self._step_by_step(inputs, max_tokens)
+
+    def _note_slow(self, why: str) -> None:
+        """Note that transformers' own loop generates the answers."""
+        note(f"{type(self.model).__name__}: answers are generated step by step, which is slower than captured: {why}")
 
     def _step_by_step(self, inputs: dict[str, Any], max_tokens: int) -> torch.Tensor:
         """Generate with transformers' own greedy loop."""
