@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
@@ -14,18 +14,19 @@ from pairmill.ops.models.device.failures import is_no_room
 from pairmill.ops.models.model_digest import ModelError
 
 Loaded = TypeVar("Loaded")
+Asked = ParamSpec("Asked")
 # Load one model at a time: two at once would need the loading memory of both.
 _LOADING = threading.RLock()
 
 
-def once(load: Callable[[str, str], Loaded]) -> Callable[[str, str], Loaded]:
-    """Cache ``load(spec, precision)`` for the life of the process; concurrent calls wait for the first."""
-    kept = functools.cache(load)
+def once(load: Callable[Asked, Loaded]) -> Callable[Asked, Loaded]:
+    """Cache ``load`` by its arguments for the life of the process; concurrent calls wait for the first."""
+    kept: Any = functools.cache(load)
 
     @functools.wraps(load)
-    def loaded(spec: str, precision: str) -> Loaded:
+    def loaded(*asked: Asked.args, **named: Asked.kwargs) -> Loaded:
         with _LOADING:
-            return kept(spec, precision)
+            return kept(*asked, **named)
 
     return loaded
 

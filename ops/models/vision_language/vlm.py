@@ -20,16 +20,18 @@ class VisionLanguageModel:
 
     Weights load on first use, once per process, and are not pickled. Code from the model's repository never runs.
     ``batch_size`` does not change answers: rows are padded on the left and masked. Only rounding may flip a near tie
-    between two words, mainly in bf16. All methods raise ModelError if the model does not load.
+    between two words, mainly in bf16. ``processor`` has (name, value) pairs of `picture_settings`, which change
+    answers. All methods raise ModelError if the model does not load.
     """
 
     spec: str
     precision: str = "fp32"
     batch_size: int = 8
     version: int = 1
+    processor: tuple[tuple[str, int], ...] = ()
 
     max_in_flight: ClassVar[int] = 0
-    answer_settings: ClassVar[tuple[str, ...]] = ("precision",)
+    answer_settings: ClassVar[tuple[str, ...]] = ("precision", "processor")
     shows_images: ClassVar[bool] = True
 
     def generate(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
@@ -57,6 +59,7 @@ class VisionLanguageModel:
             self._loaded().answer(self.prepare([picture] * rows, [prompt] * rows), max_tokens)
 
         shape = f"{self.precision} {side} px {len(prompt)} characters {max_tokens} tokens"
+        shape += "".join(f" {name} {value}" for name, value in self.processor)
         return replace(self, batch_size=measured_batch_size(self.spec, shape, self.batch_size, run))
 
     def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
@@ -91,4 +94,4 @@ class VisionLanguageModel:
         # Imported here: torch takes 3 CPU seconds, and the flow process only names models; workers run them.
         from pairmill.ops.models.vision_language.vlm_loaded import load
 
-        return load(self.spec, self.precision)
+        return load(self.spec, self.precision, self.processor)

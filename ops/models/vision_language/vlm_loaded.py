@@ -24,6 +24,7 @@ from pairmill.ops.models.generate.greedy_answers import (
 )
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.model_digest import ModelError, resolve
+from pairmill.ops.models.vision_language.picture_settings import with_picture_settings
 
 # Assumed (height, width) of an image if the caller passes none: LLaVA-1.5's input size.
 USUAL = (336, 336)
@@ -46,10 +47,10 @@ class PreparedImages:
 class LoadedVlm:
     """The weights and the processor of a vision-language model in this process."""
 
-    def __init__(self, model: Any, processor: Any) -> None:
+    def __init__(self, model: Any, processor: Any, answerer: Answerer | None = None) -> None:
         self.model = model
         tokenizer = getattr(processor, "tokenizer", processor)
-        self.answerer = Answerer(model, tokenizer)
+        self.answerer = answerer or Answerer(model, tokenizer)
         self.processor = processor
         self.normalise = normalisation(processor) if model.device.type == "cuda" else None
         self._own = threading.local()
@@ -154,9 +155,20 @@ def _picture_tokens(processor: Any, sizes: list[tuple[int, int]]) -> list[int]:
         return [0] * len(sizes)
 
 
+def load(spec: str, precision: str, pictures: tuple[tuple[str, int], ...] = ()) -> LoadedVlm:
+    """Load the model once per process; with picture settings, share the weights of the model without them.
+
+    Raises ModelError with the remedy if it is missing, does not load, or has no such picture settings.
+    """
+    return _load(spec, precision, pictures)
+
+
 @once
-def load(spec: str, precision: str) -> LoadedVlm:
-    """Load the model once per process. Raises ModelError with the remedy if it is missing or does not load."""
+def _load(spec: str, precision: str, pictures: tuple[tuple[str, int], ...]) -> LoadedVlm:
+    """Load the model, as `load` does."""
+    if pictures:
+        whole = _load(spec, precision, ())
+        return LoadedVlm(whole.model, with_picture_settings(whole.processor, dict(pictures), spec), whole.answerer)
     kind = dtype(precision)
     if not spec.startswith("hf:"):
         raise ModelError(f"model '{spec}': transformers loads vision-language models; write 'hf:NAME_OR_FOLDER'")
