@@ -9,7 +9,7 @@ from pairmill.ops.models.device import device as devices
 from pairmill.ops.models.device import run_notes
 from pairmill.ops.models.device.device import run_in_parts
 from pairmill.ops.models.device.failures import is_broken, is_no_room
-from pairmill.ops.models.generate.greedy_answers import Answerer
+from pairmill.ops.models.generate.greedy_answers import Answerer, BatchPart
 from pairmill.ops.models.model_error import ModelError
 
 NO_ROOM = [
@@ -102,18 +102,21 @@ class Model:
 
 def answerer(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> Answerer:
     made: Any = object.__new__(Answerer)
-    made.model, made.decoder = Model(), decoder
+    made.model, made.decoder, made.pad = Model(), decoder, 0
     monkeypatch.setattr(made, "_step_by_step", lambda inputs, most: torch.zeros(1, most), raising=False)
     return made
+
+
+PARTS = [BatchPart([0], {})]
 
 
 def test_a_capture_that_fails_is_a_note_of_the_run_and_a_full_card_is_not(monkeypatch: pytest.MonkeyPatch):
     run_notes.take()
     made = answerer(decoder := Decoder(NO_ROOM[1], RuntimeError("cannot capture this\nat length")), monkeypatch)
     with pytest.raises(RuntimeError, match="out of memory"):
-        made.generate({}, 3)
+        made.generate(PARTS, 3, dict)
     assert decoder.releases == 1 and run_notes.take() == ()
-    assert made.generate({}, 3).shape == (1, 3) and made.decoder is None
+    assert made.generate(PARTS, 3, dict).shape == (1, 3) and made.decoder is None
     (note,) = run_notes.take()
     assert note.startswith("Model: answers are generated step by step") and note.endswith(": cannot capture this")
 
@@ -121,5 +124,5 @@ def test_a_capture_that_fails_is_a_note_of_the_run_and_a_full_card_is_not(monkey
 def test_a_broken_device_is_no_reason_to_go_on_slower(monkeypatch: pytest.MonkeyPatch):
     made = answerer(Decoder(BROKEN[0]), monkeypatch)
     with pytest.raises(RuntimeError, match="assert"):
-        made.generate({}, 3)
+        made.generate(PARTS, 3, dict)
     assert run_notes.take() == ()
