@@ -11,8 +11,8 @@ import torch
 TOKENS = 12
 # Increase it when the decoder or the trial changes: cached outcomes are then found anew.
 TRIAL_VERSION = 1
-# An end token that no model says. With None transformers takes the one of the model's generation_config.json.
-NO_TOKEN = -1
+# An end token beyond every vocabulary. With None transformers takes the one of the model's generation_config.json.
+NO_TOKEN = 2**31 - 1
 Decode = Callable[[list[dict[str, Any]], int], torch.Tensor]
 # A token may differ where its score lies this many rounding steps below the highest: other kernels round otherwise.
 ROUNDING_STEPS = 8

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from pairmill.ops.models.device.device import exact_inference
+from pairmill.ops.models.generate import batching
 from pairmill.ops.models.generate.captured_decoding import Decoder, why_not_capturable
 from pairmill.ops.models.generate.trial import TOKENS, why_not_captured
 from pairmill.ops.models.vision_language import vlm_loaded
@@ -92,6 +93,36 @@ def test_a_batch_that_is_prefilled_in_parts_answers_as_generate_does(family: str
         whole = loaded.answerer.placed(loaded._inputs(shown, PROMPTS))
         told = loaded.model.generate(**whole, max_new_tokens=TOKENS, do_sample=False, eos_token_id=-1, pad_token_id=0)
     assert torch.equal(found, told[:, -TOKENS:][[1, 3, 0, 2]])
+
+
+def test_answers_of_a_captured_model_come_back_in_the_order_of_the_rows(
+    family: str, spec: str, monkeypatch: pytest.MonkeyPatch
+):
+    """The whole way of a GPU, with steps that are not captured: in parts of one length, prefilled one after another."""
+    if family in STEP_BY_STEP:
+        pytest.skip("it is not captured")
+    shown, prompts = [*pictures(), None], [*PROMPTS, "what is this"]
+    plain = VisionLanguageModel(spec).generate(shown, prompts, 8)
+    loaded = vlm_loaded.load(spec, "fp32")
+    monkeypatch.setattr(batching, "WEIGHTS", 1)
+    monkeypatch.setitem(vars(loaded.answerer), "decoder", Decoder(loaded.model, loaded.answerer.ends, 0))
+    assert len(loaded.prepare(pictures(), PROMPTS).parts) > 1
+    captured = VisionLanguageModel(spec).generate(shown, prompts, 8)
+    keys = ("text", "n_tokens", "finish", "prompt_tokens")
+    assert [[getattr(each, key) for key in keys] for each in captured] == [
+        [getattr(each, key) for key in keys] for each in plain
+    ]
+
+
+def test_the_outcome_of_a_trial_is_cached_for_model_card_and_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A card")
+    for name, why in (("llava", ""), ("paligemma", "gave another token")):
+        loaded = vlm_loaded.load(save_family(tmp_path / name, name), "fp32")
+        said = loaded.answerer._trial(Decoder(loaded.model, loaded.answerer.ends, 0))
+        assert (why in said) if why else said == ""
+        loaded.answerer.example = lambda: pytest.fail("the outcome is known")
+        assert loaded.answerer._trial(Decoder(loaded.model, [], 0)) == said
 
 
 def test_florences_task_prompts_stand_alone(tmp_path: Path):
