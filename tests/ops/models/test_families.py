@@ -106,8 +106,12 @@ def test_answers_of_a_captured_model_come_back_in_the_order_of_the_rows(
     loaded = vlm_loaded.load(spec, "fp32")
     monkeypatch.setattr(batching, "WEIGHTS", 1)
     monkeypatch.setitem(vars(loaded.answerer), "decoder", Decoder(loaded.model, loaded.answerer.ends, 0))
-    assert len(loaded.prepare(pictures(), PROMPTS).parts) > 1
-    captured = VisionLanguageModel(spec).generate(shown, prompts, 8)
+    lengths = loaded.lengths(prompts, [None if picture is None else picture.shape[:2] for picture in shown])
+    order = sorted(range(4), key=lengths.__getitem__)  # shortest first, while parts begin with the longest
+    ready = loaded.prepare([shown[row] for row in order], [prompts[row] for row in order])
+    assert len(ready.parts) > 1
+    found = dict(zip(order, loaded.answer(ready, 8), strict=True))
+    captured = [*(found[row] for row in range(4)), *loaded.answer(loaded.prepare([None], prompts[-1:]), 8)]
     keys = ("text", "n_tokens", "finish", "prompt_tokens")
     assert [[getattr(each, key) for key in keys] for each in captured] == [
         [getattr(each, key) for key in keys] for each in plain
