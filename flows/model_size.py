@@ -10,11 +10,10 @@ from pairmill.catalog.terms.backend import backend_of
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.tasks.run.placement import ModelPool, Prices
 
-MOST_GPUS, MOST_REPLICAS, MOST_FEEDERS, MOST_CONNECTIONS = 8, 10_000, 64, 4096
+MOST_REPLICAS, MOST_FEEDERS, MOST_CONNECTIONS = 10_000, 64, 4096
 DECIMALS, LEAST_PART = 4, 0.01  # of a GPU, in Ray; less than 1 % of 80 GB holds no model
-# Ray assigns parts of one card, or whole cards. A single range of numbers would allow one card and a half.
-PartOfACard = Annotated[float, Field(ge=0, lt=1)]
-Cards = Annotated[int, Field(ge=1, le=MOST_GPUS)]
+# A process works on one card, or on a part of it.
+PartOfACard = Annotated[float, Field(ge=0, le=1)]
 Replicas = Annotated[int, Field(ge=1, le=MOST_REPLICAS)]
 AN_EXAMPLE = "clip:gpus=0.25,replicas=1-8,feeders=4"
 
@@ -24,10 +23,10 @@ class ModelSize(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    gpus: PartOfACard | Cards | None = Field(
+    gpus: PartOfACard | None = Field(
         None,
-        description="GPUs per process: 0.25 for a quarter of one, or 1 to 8; 0 for the CPU alone. Empty: one, if "
-        "there is any.",
+        description="GPUs per process: 0.25 for a quarter of one, or 1; 0 for the CPU alone. Empty: one, if there is "
+        "any.",
     )
     replicas: Replicas | Annotated[list[Replicas], Field(min_length=2, max_length=2)] | None = Field(
         None,
@@ -54,13 +53,19 @@ class ModelSize(BaseModel):
     @field_validator("gpus", mode="before")
     @classmethod
     def _of_one_card_or_whole(cls, gpus: Any) -> Any:
-        """Validate that ``gpus`` is a part of one card, or whole cards."""
-        if isinstance(gpus, int | float) and not (
-            gpus in range(MOST_GPUS + 1) or (LEAST_PART <= gpus < 1 and gpus == round(gpus, DECIMALS))
-        ):
+        """Validate that ``gpus`` is one card or a part of it: a second one would lie idle."""
+        if not isinstance(gpus, int | float):
+            return gpus
+        if gpus > 1 and gpus == round(gpus):
             raise ValueError(
-                f"{gpus!s:.20} is neither a part of one card nor whole cards; give a number below 1 of at "
-                f"most {DECIMALS} decimals, such as 0.25, or a whole one up to {MOST_GPUS}"
+                f"{gpus:g} cards are more than a process uses: it works on one. For several processes, give gpus=1 and "
+                "replicas; for a model that needs several cards, serve it (pairmill serve-model MODEL "
+                f"--gpus {gpus:g} --env DIR) and name it as http:NAME@http://HOST:8000/v1"
+            )
+        if not (gpus in (0, 1) or (LEAST_PART <= gpus < 1 and gpus == round(gpus, DECIMALS))):
+            raise ValueError(
+                f"{gpus!s:.20} is neither a part of one card nor a whole one; give 0, 1, or a number below 1 of at "
+                f"most {DECIMALS} decimals, such as 0.25"
             )
         return gpus
 

@@ -54,7 +54,10 @@ ASSUMED = {
     "TFLOP of a picture, EVA02-E-14-plus": Assumed(2.24, "4.35 billion parameters x 257 tokens x 2"),
     "TFLOP of a sentence": Assumed(0.028, "0.7 billion parameters x 20 tokens, cut at the batch's longest, x 2"),
     "TFLOP of a sentence, GPT-2 large": Assumed(0.039, "0.77 billion parameters x 25 tokens x 2"),
-    "TFLOP of a caption": Assumed(5.1, "2.2 billion parameters x (1,100 tokens in + 60 out) x 2"),
+    "TFLOP of a caption": Assumed(
+        1.2, "one tile: 0.41 billion parameters x 729 patches x 2, and 1.7 billion x (120 tokens in + 60 out) x 2"
+    ),
+    "TFLOP of a fused text": Assumed(0.77, "1.54 billion parameters x (190 tokens in + 60 out) x 2"),
     "share of that rate while text is generated": Assumed(0.3, "decoding is bound by memory; not measured"),
     "concentration of pass rates": Assumed(10, "how alike the pictures of a cluster are judged; see the waves below"),
     "ms to open a file and read its footer": Assumed(5, "local disk, cached; S3 takes 30 to 100"),
@@ -144,9 +147,9 @@ def gpu_hours(n: float, each: str) -> float:
     return n * assumed(each) / assumed("TFLOP/s of one H200 in bf16") / HOUR
 
 
-def captions(n: float) -> float:
-    """Return the H200-hours of ``n`` captions."""
-    return gpu_hours(n, "TFLOP of a caption") / assumed("share of that rate while text is generated")
+def texts(n: float, each: str) -> float:
+    """Return the H200-hours of ``n`` generated texts of the assumed TFLOP."""
+    return gpu_hours(n, each) / assumed("share of that rate while text is generated")
 
 
 def assigning(n: float) -> float:
@@ -256,9 +259,10 @@ def recipe_table() -> str:
              "days on 64 cores and 8 H200 |", "|---|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
     for name, (pairs, cap) in RECIPES.items():
         n = pairs * described_for_one(cap)
-        whole = gpu + 2 * captions(n)
+        captions, fused = texts(n, "TFLOP of a caption"), texts(n, "TFLOP of a fused text")
+        whole = gpu + captions + fused
         lines.append(
-            f"| `{name}` | {_n(n)} | {captions(n):,.0f} | {captions(n):,.0f} | {cpu:,.0f} | {whole:,.0f} | "
+            f"| `{name}` | {_n(n)} | {captions:,.0f} | {fused:,.0f} | {cpu:,.0f} | {whole:,.0f} | "
             f"{(cpu / 64 + whole / 8) / 24:,.1f} |"
         )
     return "\n".join(lines)

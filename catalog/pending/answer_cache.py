@@ -6,7 +6,7 @@ need not answer again: stored answers are judged again in minutes, where asking 
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
@@ -15,6 +15,8 @@ from pairmill.catalog.write.scorer import Scorer
 
 # Settings of a scorer that judge an answer but do not change it.
 JUDGING_SETTINGS = ("status", "unsupported")
+# The setting of a captioner that says how pictures are shown; absent for the model's own way.
+PICTURES = "processor"
 CAPTION = ("text", "status", "n_tokens", "seconds", "finish_reason", "prompt_tokens", "retries")
 
 
@@ -29,6 +31,47 @@ def same_request_scorers(lake: Lake, scorer: Scorer) -> list[str]:
     return sorted(
         {scorer.digest, *(digest for digest, settings in found if _request_settings(json.loads(settings)) == asked)}
     )
+
+
+@dataclass(frozen=True)
+class OtherCaptions:
+    """Captions of the same model and prompt whose pictures were shown by other settings (``processor``).
+
+    Attributes:
+        n: Number of captioned images.
+        seconds: Mean seconds of a caption.
+        processor: The settings, {} for the model's own.
+    """
+
+    n: int
+    seconds: float
+    processor: dict[str, int]
+
+
+def captions_by_other_pictures(lake: Lake, scorer: Scorer) -> OtherCaptions | None:
+    """Return the largest group of captions that only other picture settings keep from counting as this scorer's.
+
+    None if there are none, or if this scorer has more.
+    """
+    of_model = "SELECT digest, settings FROM scorers WHERE name = ? AND version = ? AND model = ?"
+    found = lake.query(of_model, (scorer.name, scorer.version, scorer.model))
+    asked = _request_settings(json.loads(scorer.settings_json()))
+    mine = asked.pop(PICTURES, {})
+    others: dict[str, dict[str, int]] = {}
+    for digest, settings in found:
+        told = _request_settings(json.loads(settings))
+        pictures = told.pop(PICTURES, {})
+        if told == asked and pictures != mine:
+            others[digest] = pictures
+    if not others:
+        return None
+    among = ", ".join(f"'{digest}'" for digest in (*others, scorer.digest))
+    counts = f"SELECT scorer, count(DISTINCT sha256) AS n, avg(seconds) FROM captions WHERE scorer IN ({among})"
+    rows = lake.query(f"{counts} GROUP BY scorer ORDER BY n DESC, scorer LIMIT 1")
+    if not rows or rows[0][0] == scorer.digest:
+        return None
+    digest, n, seconds = rows[0]
+    return OtherCaptions(n, seconds, others[digest])
 
 
 def _request_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,16 +21,50 @@ FUSE_PROMPT = (
 )
 
 
+class Pictures(Settings):
+    """How a model that runs here is shown a picture; a setting that is left out is the model's own."""
+
+    added_later = frozenset({"tiles", "longest_edge", "min_pixels", "max_pixels"})
+
+    tiles: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="Most pieces that a picture is cut into, each of which costs tokens; 1 cuts none.",
+    )
+    longest_edge: int | None = Field(
+        None, ge=32, le=8192, description="Longest edge that the model sees, in pixels.", json_schema_extra=ADVANCED
+    )
+    min_pixels: int | None = Field(
+        None,
+        ge=1,
+        le=100_000_000,
+        description="Smallest area that the model sees, in pixels, for models of the Qwen kind.",
+        json_schema_extra=ADVANCED,
+    )
+    max_pixels: int | None = Field(
+        None,
+        ge=1,
+        le=100_000_000,
+        description="Largest area that the model sees, in pixels, for models of the Qwen kind.",
+        json_schema_extra=ADVANCED,
+    )
+
+
 class Captioner(Settings):
     """A vision-language model that describes the images that the recipe keeps."""
 
-    added_later = frozenset({"encoding", "weight"})
+    added_later = frozenset({"encoding", "weight", "processor"})
 
     name: Name = Field("main", description="Stored with each caption.")
     model: str = Field("captioner", description="A key of `models`.")
     prompt: str = Field(CAPTION_PROMPT, min_length=1, description="What the model is asked.")
     max_tokens: int = Field(128, ge=1, le=4096, description="The longest caption, in the model's tokens.")
     side: int = Field(448, ge=32, le=2048, description="Shorter side of the picture shown to the model, in pixels.")
+    processor: Pictures = Field(
+        Pictures.model_validate({}),
+        description="Tiles and sizes of pictures, for models that run here: {tiles: 1} shows a picture whole.",
+    )
     precision: Literal["fp32", "bf16"] = Field("bf16", description="bf16 halves the memory and is fast on GPUs.")
     batch_size: int = Field(16, ge=1, le=MOST, description="Placement: it changes the speed, not the digest.")
     encoding: str = Field(

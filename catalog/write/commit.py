@@ -54,7 +54,7 @@ class Manifest:
     ``path`` is absolute or relative to the lake's data path, '' for a partition without rows. ``seconds`` is the time
     that the work took. ``commit`` is the number from Writer.begin, which the rows contain too. ``sha256`` is of the
     file's bytes as written, '' if the file must be read to compute it. ``usage`` is the token usage of a generative
-    model.
+    model. ``notes`` are what the worker has to tell the run's user, such as a slow fall-back.
     """
 
     table: str
@@ -69,6 +69,7 @@ class Manifest:
     run_id: str
     sha256: str = ""
     usage: Usage | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Committed:

@@ -15,12 +15,17 @@ if TYPE_CHECKING:
     from pairmill.catalog.recipe.recipe import Recipe  # imports pydantic, which a list of runs does not need
 
 
+# SQL: a text as the line before the notes of a run's row.
+_BEFORE_NOTES = "concat_ws(chr(10), nullif(?, ''), nullif(detail, ''))"
+_NOTE = "note: "
+
+
 @dataclass(frozen=True)
 class Run:
     """One row of ``runs``; ``recipe`` is the recipe's name.
 
     ``state`` is 'running', 'completed', 'failed', 'interrupted' (Ctrl-C, SIGTERM), 'cancelled' (by Prefect) or
-    'killed'.
+    'killed'. ``detail`` says why a run ended early; its lines that begin with 'note: ' are notes of its workers.
     """
 
     run_id: str
@@ -30,6 +35,16 @@ class Run:
     started_at: datetime
     finished_at: datetime | None
     detail: str
+
+    @property
+    def error(self) -> str:
+        """The first line on why the run ended early, '' if it runs or is completed."""
+        return next((line for line in self.detail.splitlines() if not line.startswith(_NOTE)), "")
+
+    @property
+    def notes(self) -> list[str]:
+        """The notes of the run's workers."""
+        return [line.removeprefix(_NOTE) for line in self.detail.splitlines() if line.startswith(_NOTE)]
 
 
 @contextmanager
@@ -44,7 +59,7 @@ def recorded(lake: Lake, run_id: str, flow: str, recipe: "Recipe", sources: Sequ
     def begin() -> None:
         if lake.query("SELECT 1 FROM runs WHERE state = 'running'"):
             why = f"found by run {run_id}: it is gone"
-            lake.execute("UPDATE runs SET state = 'killed', detail = ? WHERE state = 'running'", (why,))
+            lake.execute(f"UPDATE runs SET state = 'killed', detail = {_BEFORE_NOTES} WHERE state = 'running'", (why,))
         lake.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", row)
         lake.execute("INSERT INTO run_recipes VALUES (?, ?, ?)", recorded)
 
@@ -68,6 +83,20 @@ def _state(error: BaseException) -> str:
     return "interrupted" if isinstance(error, KeyboardInterrupt) else "cancelled"
 
 
+def add_note(lake: Lake, run_id: str, text: str) -> None:
+    """Add a line to the notes of a run that is going on. The caller holds the lease."""
+    line = _NOTE + " ".join(text.split())[:1000]
+    sql = "UPDATE runs SET detail = concat_ws(chr(10), nullif(detail, ''), ?) WHERE run_id = ?"
+    lake.retrying(lambda: lake.execute(sql, (line, run_id)))
+
+
+def noted(lake: Lake, until: datetime) -> list[Run]:
+    """Return the runs with notes that began before ``until``, oldest first."""
+    columns = "run_id, flow, recipe, state, started_at, finished_at, detail"
+    sql = f"SELECT {columns} FROM runs WHERE detail LIKE '%{_NOTE}%' AND started_at <= ? ORDER BY started_at"
+    return [run for run in (Run(*row) for row in lake.query(sql, (until,))) if run.notes]
+
+
 def latest(lake: Lake, n: int) -> list[Run]:
     """Return the last ``n`` runs, newest first."""
     columns = "run_id, flow, recipe, state, started_at, finished_at, detail"
@@ -86,8 +115,8 @@ def latest_recipe(lake: Lake) -> "Recipe":
 
 
 def _end(lake: Lake, run_id: str, state: str, detail: str) -> None:
-    """Set the final state of a run."""
+    """Set the final state of a run; ``detail``, if any, becomes the line before its notes."""
     lake.execute(
-        "UPDATE runs SET state = ?, finished_at = ?, detail = ? WHERE run_id = ?",
-        (state, datetime.now(UTC), detail, run_id),
+        f"UPDATE runs SET detail = {_BEFORE_NOTES}, state = ?, finished_at = ? WHERE run_id = ?",
+        (detail, state, datetime.now(UTC), run_id),
     )

@@ -11,7 +11,7 @@ GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "sql", "why", "datasets", "quarantine"),
     "versions": ("export", "tag", "drop"),
-    "operate": ("doctor", "up", "schedule", "serve-model", "completion"),
+    "operate": ("doctor", "up", "schedule", "serve-model", "check-model", "completion"),
 }
 EXAMPLES = {
     "demo": "pairmill demo --to first-try",
@@ -31,6 +31,7 @@ EXAMPLES = {
     "schedule": "pairmill schedule 30m --every day --source pages",
     "doctor": "pairmill doctor 30m",
     "completion": "pairmill completion bash",
+    "check-model": "pairmill check-model hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct --processor '{tiles: 1}'",
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
 }
 # Commands that exit when their output is closed; the others continue.
@@ -50,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     _up(commands)
     _schedule(commands)
     _serve_model(commands)
+    _check_model(commands)
     _again(commands)
     _readers(commands)
     _versions(commands)
@@ -219,6 +221,20 @@ def _serve_model(commands: Any) -> None:
                          help="number format of the computation; default: that of the weights")  # fmt: skip
     command.add_argument("--max-num-seqs", type=above_0, default=256, metavar="N",
                          help="texts generated at the same time; default: 256")  # fmt: skip
+
+
+def _check_model(commands: Any) -> None:
+    """Add the `check-model` command."""
+    command = _command(commands, "check-model", "pairmill_check_model:check_model",
+                       "show what a captioner costs and whether its decoding is captured")  # fmt: skip
+    command.add_argument("spec", metavar="MODEL", help="hf:NAME, or a folder with a model of transformers")
+    command.add_argument("--processor", default="{}", metavar="SETTINGS",
+                         help="picture settings as of a recipe's captioner, such as '{tiles: 1}'")  # fmt: skip
+    command.add_argument("--precision", choices=("bf16", "fp32"), default="bf16", help="default: bf16")
+    command.add_argument("--side", type=above_0, default=448, metavar="PX",
+                         help="shorter side of the pictures; default: 448")  # fmt: skip
+    command.add_argument("--max-tokens", type=above_0, default=128, metavar="N",
+                         help="the longest answer; default: 128")  # fmt: skip
 
 
 def _readers(commands: Any) -> None:

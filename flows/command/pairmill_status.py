@@ -72,11 +72,13 @@ def _print_lake(lake: Lake, screen: Console) -> None:
         killed = run.state == "running" and not (writes and holder and holder.run_id == run.run_id)
         ended = "killed" if killed else run.state
         spent = f" in {(run.finished_at - run.started_at).total_seconds():.0f} s" if run.finished_at else ""
-        said = f": {run.detail.splitlines()[0][:200]}" if run.detail else ""
+        said = f": {run.error[:200]}" if run.error else ""
         screen.print(
             f"run      {run.run_id}  {shown(f'{run.flow} {run.recipe}')}, {_time(run.started_at)}, "
             f"{ended}{spent}{shown(said)}"
         )
+        for note in run.notes:
+            screen.print(f"note     {shown(note)}")
     _print_usage(state.usage, screen)
 
 

@@ -57,6 +57,13 @@ class Decode:
         """Decode one encoded image."""
         return self._decoded(data, self._resize)
 
+    def shown_size(self, data: bytes) -> tuple[int, int]:
+        """Return the (height, width) that an encoded image will have, by its header; a square for a faulty header."""
+        header = inspect(data, self.max_pixels, self.max_bytes)
+        if isinstance(header, Fault):
+            return self.side, self.side
+        return target(*inner(header.height, header.width, self.max_aspect), self.side)
+
     def preview(self, data: bytes) -> np.ndarray | Fault:
         """Decode one image for display: resized by Pillow, because torch takes 3 CPU s to import."""
         return self._decoded(data, self._resize_by_pillow)

@@ -57,11 +57,13 @@ class ImageQueries:
         return self.model.fitted(self.example, self.decode.side, self.max_tokens)
 
     def pieces(self, item: WorkItem, prompts: dict[str, str], rows: int) -> Iterator[Piece]:
-        """Yield batches of images whose prompts have similar lengths, among the images that are read together."""
+        """Yield batches of the images that are read together, grouped by the tokens of image and prompt."""
         model = self.load()
         for shas, datas in batches(item, rows or max(CHUNK, 8 * model.batch_size)):
             asked = [prompts[sha] for sha in shas]
-            for batch in model.batches(asked):
+            sizes = [None if isinstance(data, Fault) else self.decode.shown_size(data) for data in datas]
+            square = (self.decode.side, self.decode.side)  # of an image that cannot be read
+            for batch in model.batches(asked, [size or square for size in sizes]):
                 yield Piece(tuple(shas[n] for n in batch), [(datas[n], asked[n]) for n in batch])
 
     def prepare(self, piece: Piece) -> tuple[Answers, list[str], Any]:

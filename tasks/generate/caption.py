@@ -1,18 +1,24 @@
 """Caption the images of a wave, the most expensive step, and score by CLIP how well each caption fits."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pyarrow as pa
 
-from pairmill.catalog.pending.answer_cache import same_request_scorers, with_cached_captions
+from pairmill.catalog.pending.answer_cache import (
+    captions_by_other_pictures,
+    same_request_scorers,
+    with_cached_captions,
+)
 from pairmill.catalog.pending.chosen_captions import wave_of_captioner
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.pending_texts import pending_in_wave
 from pairmill.catalog.recipe.parts_of_texts import Captioner
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.scores import CAPTION_SIMILARITY, CAPTIONS
+from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.generation import Answering, Generation
 from pairmill.tasks.generate.answers import ImageQueries, empty_answers, generated_columns, shown
 from pairmill.tasks.generate.endpoints import generate_in_rounds
@@ -26,10 +32,26 @@ from pairmill.tasks.run.session import Session
 def select_captions(session: Session) -> None:
     """Make the plan read only captions and similarities of the recipe's captioners."""
     for place, captioner in enumerate(session.recipe.captioners):
-        session.use(session.plan.captioner(place), caption_scorer(session.recipe, captioner))
+        scorer = caption_scorer(session.recipe, captioner)
+        session.use(session.plan.captioner(place), scorer)
+        note_other_pictures(session, captioner, scorer)
     for place in session.plan.compared_captioners:
         scorer = text_similarity_scorer(session.plan.alone(place), CAPTION_SIMILARITY)
         session.use(session.plan.similarity(place), scorer)
+
+
+def note_other_pictures(session: Session, captioner: Captioner, scorer: Scorer) -> None:
+    """Note captions that do not count because their pictures were shown by other settings, and how to use them."""
+    found = captions_by_other_pictures(session.lake, scorer)
+    if found is None:
+        return
+    processor = json.dumps(found.processor).replace('"', "")
+    session.note(
+        f"captioner '{captioner.name}': {found.n:,} pictures have captions of this model by other picture settings, "
+        "which do not count; those among them that the recipe keeps are captioned again (one caption took "
+        f"{found.seconds:.2g} s). To use them: --set 'captioners.{captioner.name}.processor={processor}'",
+        once=True,
+    )
 
 
 def caption(session: Session) -> None:

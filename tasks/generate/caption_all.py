@@ -2,7 +2,7 @@
 
 from pairmill.catalog.ask import captioned
 from pairmill.catalog.pending.uncaptioned import uncaptioned
-from pairmill.tasks.generate.caption import run_captioner
+from pairmill.tasks.generate.caption import note_other_pictures, run_captioner
 from pairmill.tasks.run.identity import caption_scorer
 from pairmill.tasks.run.session import Session
 
@@ -12,7 +12,10 @@ FIRST_ITEM = 25  # eight workers caption the first images at once
 
 def select_captioner(session: Session) -> str:
     """Make the plan read only captions of the recipe's first captioner; return the captioner's digest."""
-    return session.use(session.plan.captioner(0), caption_scorer(session.recipe, session.recipe.captioners[0]))
+    captioner = session.recipe.captioners[0]
+    scorer = caption_scorer(session.recipe, captioner)
+    note_other_pictures(session, captioner, scorer)
+    return session.use(session.plan.captioner(0), scorer)
 
 
 def caption_first(session: Session) -> None:

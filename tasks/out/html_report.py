@@ -16,6 +16,7 @@ from pairmill.catalog.ask.token_usage import by_step
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.parts import RESERVED, Balance
 from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.write import runs
 from pairmill.tasks.out import charts
 from pairmill.tasks.out.thumbnails import NONE, thumbnails
 
@@ -104,6 +105,7 @@ def _content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
         "quarantine": report.quarantine(lake, dataset),
         "steps": report.steps(lake, dataset),
         "usage": by_step(lake, dataset.commit),
+        "noted_runs": runs.noted(lake, dataset.created_at),
         "scorers": scorers,
         "libraries": {name: version for each in scorers for name, version in each["libraries"].items()},
     }

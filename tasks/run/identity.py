@@ -19,6 +19,7 @@ from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.backends import content_digest, fusion_backend, require_images, vision_backend
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.models.generation import Answering
+from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from pairmill.ops.pair import fuse
 from pairmill.ops.text import generation_status, unsupported
 from pairmill.ops.text.noun_phrases import NounPhrases
@@ -196,10 +197,15 @@ def _later_versions(**versions: int) -> dict[str, int]:
 
 
 def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
-    """Return the scorer of one captioner: model, prompt, token limit, precision and image side, but not its name."""
+    """Return the scorer of one captioner: model, prompt, token limit, precision and image side, but not its name.
+
+    Picture settings are part of it only where some are set, so that captions from before these settings stay valid.
+    """
     model = captioning(recipe, captioner)
     named = ("prompt", "max_tokens", "side", *model.answer_settings)
-    settings = {name: getattr(captioner, name) for name in named}
+    settings = {name: getattr(captioner, name) for name in named if name != "processor"}
+    if "processor" in named and (pictures := captioner.processor.model_dump()):
+        settings["processor"] = pictures
     settings |= _later_versions(status=generation_status.VERSION)
     return Scorer(
         "caption", "captions", model.version, {**settings, "decode": Decode().version}, content_digest(model.spec)
@@ -208,7 +214,11 @@ def caption_scorer(recipe: Recipe, captioner: Captioner) -> Scorer:
 
 def captioning(recipe: Recipe, captioner: Captioner) -> Answering:
     """Return the model of a captioner."""
-    return vision_backend(recipe.models[captioner.model], captioner.precision, captioner.batch_size, captioner.encoding)
+    spec = recipe.models[captioner.model]
+    model = vision_backend(spec, captioner.precision, captioner.batch_size, captioner.encoding)
+    if isinstance(model, VisionLanguageModel):  # a server prepares pictures by settings of its own
+        return replace(model, processor=tuple(sorted(captioner.processor.model_dump().items())))
+    return model
 
 
 def fuser(recipe: Recipe) -> Answering:

@@ -2,10 +2,9 @@
 
 import os
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from math import floor
-from pathlib import Path
 
+from pairmill.tasks.run.devices import devices
 from pairmill.tasks.run.placement import ModelPool, Placement
 
 # Items in flight per model process: one being read, one on the device, one being written.
@@ -108,26 +107,6 @@ def refusal(asked: Resources, nodes: list[Node]) -> str:
 def this_machine() -> Node:
     """Return the CPUs and GPUs of this machine that this process may use."""
     return Node(len(os.sched_getaffinity(0)), len(devices()))
-
-
-def devices() -> tuple[str, ...]:
-    """List this machine's GPUs as CUDA_VISIBLE_DEVICES names them, without initialising CUDA, which breaks forks.
-
-    As in CUDA, an invalid name such as -1 ends the list.
-    """
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        names = (name.strip() for name in visible.split(","))
-        return tuple(takewhile(lambda name: name and not name.startswith("-"), names))
-    return tuple(str(n) for n, _ in enumerate(Path("/dev").glob("nvidia[0-9]*")))
-
-
-def devices_by_worker(gpus: float) -> tuple[str, ...]:
-    """List the CUDA_VISIBLE_DEVICES of each worker that takes ``gpus`` GPUs; '' hides the GPUs from CPU workers."""
-    found, n = devices(), max(1, int(gpus))
-    if not gpus:
-        return ("",) * bool(found)
-    return tuple(",".join(found[start : start + n]) for start in range(0, len(found) - n + 1, n))
 
 
 def _gpus(pool: ModelPool, model: str, nodes: list[Node]) -> float:

@@ -10,6 +10,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.write import runs
 from pairmill.catalog.write.commit import Manifest
 from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.scorer import Scorer
@@ -17,6 +18,7 @@ from pairmill.catalog.write.stream import commit_stream
 from pairmill.tasks.run.budget import Budget
 from pairmill.tasks.run.partition import Job, Output, Part, write_parts
 from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.process import LOG
 from pairmill.tasks.run.progress import Progress, RowCount, ShowProgress, not_shown
 from pairmill.tasks.run.stage import JobStage
 
@@ -95,6 +97,13 @@ class Session:
         if once:
             self.told_once.add(text)
 
+    def tell(self, text: str) -> None:
+        """Note what a worker tells: in the log at once, in the run's row, which `status` shows, and at its end."""
+        if text not in self.notes:
+            LOG.warning("%s", text)
+            self.note(text, once=True)
+            runs.add_note(self.lake, self.writer.run_id, text)
+
     @property
     def lasting_notes(self) -> tuple[str, ...]:
         """The notes that hold until something changes; a run without work prints them again."""
@@ -171,6 +180,8 @@ class Session:
 
         prices = self.placement.pool_of(stage.model).prices
         for manifests in stage.run(items, output, show):
+            for text in (text for manifest in manifests for text in manifest.notes):
+                self.tell(text)
             yield self.budget.priced(step, manifests, prices)
             done += 1
             count.add(manifests)

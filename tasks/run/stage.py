@@ -18,6 +18,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run import pool
+from pairmill.tasks.run.devices import devices_by_worker
 from pairmill.tasks.run.finished_rows import Report, ignore
 from pairmill.tasks.run.model_job import ModelJob
 from pairmill.tasks.run.on_ray import OnRay, started
@@ -27,7 +28,6 @@ from pairmill.tasks.run.resources import (
     Node,
     Resources,
     at_a_server,
-    devices_by_worker,
     places,
     refusal,
     resources,

@@ -8,13 +8,14 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from typing import Any
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.write.commit import Manifest
+from pairmill.ops.models.device import run_notes
 from pairmill.ops.models.device.engine import BrokenDevice
 from pairmill.tasks.run import finished_rows, time_limit
 from pairmill.tasks.run.messages import Done, Found, Order, RowLease, RowsFinished
@@ -123,7 +124,7 @@ class _WorkerEnd:
         try:
             found = worker(*arguments)
             if not isinstance(found, Iterator):
-                return Done(number, found)
+                return Done(number, _with_notes(found))
             for piece in found:
                 self.say(Found(number, piece))
             return Done(number, [])
@@ -137,6 +138,13 @@ class _WorkerEnd:
             except Exception:
                 return Done(number, [], RuntimeError(f"{type(error).__name__}: {error}"), trace)
             return Done(number, [], error, trace)
+
+
+def _with_notes(manifests: list[Manifest]) -> list[Manifest]:
+    """Put this process's notes since its last result into the first manifest."""
+    if not manifests or not (notes := run_notes.take()):
+        return manifests
+    return [replace(manifests[0], notes=notes), *manifests[1:]]
 
 
 def _set_up(environment: dict[str, str]) -> None:

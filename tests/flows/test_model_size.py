@@ -36,7 +36,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("clip:gpus=1", ModelPool(1, (0, 0), None)),
         ("clip:gpus=0", ModelPool(0, (0, 0), None)),
         ("clip:replicas=3", ModelPool(None, (3, 3), None)),
-        ("clip: feeders = 0 , gpus = 8", ModelPool(8, (0, 0), 0)),
+        ("clip: feeders = 0 , gpus = 1", ModelPool(1, (0, 0), 0)),
     ],
 )
 def test_a_models_sizes_are_taken_as_they_are_written(text: str, pool: ModelPool):
@@ -44,8 +44,8 @@ def test_a_models_sizes_are_taken_as_they_are_written(text: str, pool: ModelPool
 
 
 def test_several_models_have_sizes_and_others_the_default():
-    where = placed("--model", "clip:gpus=0.5", "--model", "captioner:gpus=2", "--workers", "3")
-    assert where == Placement(workers=3, models={"clip": ModelPool(0.5), "captioner": ModelPool(2)})
+    where = placed("--model", "clip:gpus=0.5", "--model", "captioner:gpus=1", "--workers", "3")
+    assert where == Placement(workers=3, models={"clip": ModelPool(0.5), "captioner": ModelPool(1)})
     assert where.pool_of("fuser") == ModelPool()
 
 
@@ -64,12 +64,13 @@ def test_prefect_and_the_command_line_place_alike():
         ("clip:gpus", "'gpus' is no setting of a model; write it as clip:gpus=0.25"),
         ("clip:gpus=1,gpus=2", "'gpus' is given twice for 'clip'; give it once"),
         ("clip:gpus=one", "'one' is no number of gpus; give 0.25 or 1"),
-        ("clip:gpus=1.5", "gpus of 'clip': 1.5 is neither a part of one card nor whole cards; give a number below 1"),
+        ("clip:gpus=1.5", "gpus of 'clip': 1.5 is neither a part of one card nor a whole one; give 0, 1, or"),
         ("clip:gpus=0.33333", "of at most 4 decimals, such as 0.25"),
         ("clip:gpus=0.001", "0.001 is neither"),
         ("clip:gpus=nan", "gpus of 'clip': nan is neither"),
         ("clip:gpus=-1", "gpus of 'clip': -1.0 is neither"),
-        ("clip:gpus=9", "a whole one up to 8"),
+        ("clip:gpus=2", "gpus of 'clip': 2 cards are more than a process uses: it works on one. For several"),
+        ("clip:gpus=2", "serve it (pairmill serve-model MODEL --gpus 2 --env DIR) and name it as http:NAME@http://"),
         ("clip:replicas=", "'' is no number of replicas; give 4 or 1-8"),
         ("clip:replicas=8-1", "replicas of 'clip': give a number from 1 to 10000, or the least and the most"),
         ("clip:replicas=0-2", "the least and the most"),
@@ -90,7 +91,7 @@ def test_what_is_no_size_is_refused_in_a_line_that_says_how_to_write_it(capsys, 
 
 
 def test_a_card_and_a_half_is_refused_in_prefect_by_the_same_words():
-    with pytest.raises(ValidationError, match=r"1\.5 is neither a part of one card nor whole cards"):
+    with pytest.raises(ValidationError, match=r"1\.5 is neither a part of one card nor a whole one"):
         ModelSize.model_validate({"gpus": 1.5})
 
 

@@ -67,6 +67,20 @@ def samples(folder: Path) -> dict[str, dict[str, bytes]]:
     return found
 
 
+def test_captions_of_pictures_shown_otherwise_do_not_count_and_status_and_the_run_say_so(
+    captioned: Path, capsys: pytest.CaptureFixture[str]
+):
+    other = ("--set", "captioners.main.processor={tiles: 1}")
+    (n,) = rows(captioned, "SELECT count(*) FROM captions")[0]
+    told = f"captioner 'main': {n} pictures have captions of this model by other picture settings, which do not count"
+    assert main(["recaption", *DEMO, *other, "--lake", str(captioned)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert told in said and "--set 'captioners.main.processor={}'" in said
+    assert rows(captioned, "SELECT count(*), count(DISTINCT scorer) FROM captions") == [(2 * n, 2)]
+    assert main(["recaption", *DEMO, "--lake", str(captioned)]) == 0
+    assert rows(captioned, "SELECT count(*) FROM captions") == [(2 * n,)]
+
+
 def test_every_distinct_picture_is_captioned_shown_and_handed_out(photos: Path, tmp_path: Path, tell: Tell):
     lake, out = tmp_path / "lake", tmp_path / "out"
     told = tell("recaption", *DEMO, "--source", str(photos), "--lake", str(lake), "--to", str(out))

@@ -17,6 +17,7 @@ from pairmill.catalog.recipe.recipe import validated
 from pairmill.catalog.terms.demo_weights import DEMO_WEIGHTS
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import text_id
+from pairmill.catalog.write import runs
 from pairmill.flows.command.cli import main
 from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console
@@ -112,6 +113,14 @@ def test_the_work_of_a_step_is_told_once_though_its_jobs_fill_several_tables(sma
     assert [row[0] for row in rows] == ["ingest"]
     assert rows[0][1] == "3.8 s"  # 1.25 s each of three shards
     assert "images\xa030" in small[1].get_element_by_id("steps").text_content()
+
+
+def test_notes_of_workers_stand_beside_the_work(tmp_path: Path):
+    published(tmp_path / "lake")
+    with create_or_open(tmp_path / "lake") as lake:
+        lake.execute("INSERT INTO runs VALUES ('r1', 'curate', 'small', 'completed', '2026-01-01', NULL, '')")
+        runs.add_note(lake, "r1", "answers are <b>slower</b> here")
+    assert "Note of run r1: answers are <b>slower</b> here" in text(reported(tmp_path).get_element_by_id("steps"))
 
 
 def test_the_gallery_is_drawn_by_the_hash_of_the_ids_and_each_pair_has_its_own_picture_and_texts(tmp_path: Path):

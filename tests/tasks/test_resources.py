@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.tasks.run.devices import devices, devices_by_worker
 from pairmill.tasks.run.partition import Output, Part
 from pairmill.tasks.run.placement import ModelPool, Placement
 from pairmill.tasks.run.resources import (
@@ -21,8 +22,6 @@ from pairmill.tasks.run.resources import (
     UNBOUNDED,
     Node,
     Resources,
-    devices,
-    devices_by_worker,
     refusal,
     resources,
     this_machine,
@@ -180,7 +179,7 @@ def test_without_the_variable_gpus_are_the_machines_devices(monkeypatch: pytest.
         ("4,5,6", 2, ("4,5",)),
         ("4,5,6,7", 2, ("4,5", "6,7")),
         ("4,5", 0, ("",)),
-        ("", 0, ()),
+        ("", 0, ("",)),
         ("", 1, ()),
     ],
 )

@@ -1,4 +1,4 @@
-"""A model job whose model sleeps, and dies, hangs or breaks its device at keys with these words; it logs its calls."""
+"""A model job whose model sleeps, and dies, hangs, tells or breaks its device at keys with these words."""
 
 import os
 import signal
@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.ops.models.device import run_notes
 from pairmill.ops.models.device.engine import BrokenDevice
 from pairmill.tasks.run import model_line
 from pairmill.tasks.run.model_job import Piece, one_by_one
@@ -80,6 +81,8 @@ class Sleeps:
                 time.sleep(3600)
             if "breaks" in key:
                 raise BrokenDevice("CUDA error: device-side assert triggered")
+            if "tells" in key:
+                run_notes.note("the model works slower: it says so")
             if "is-a-bug" in key:
                 raise ZeroDivisionError(key)
         return ready

@@ -100,6 +100,11 @@ class EmbedSentences(ClipEmbedding):
     reads: ClassVar[str] = "text"
     adds: ClassVar[str] = "sentence_vector"
 
+    def load(self) -> None:
+        """Load the weights now, and find the batch size."""
+        super().load()
+        self._clip.fit_texts()
+
     def inputs(self, values: list) -> Any:
         """Tokenize the sentences."""
         return self._clip.prepare_texts(values)

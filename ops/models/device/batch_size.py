@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
+
+from pairmill.ops.models.device.failures import is_no_room
+from pairmill.ops.models.device.remembered import remembered
 
 # Stop doubling when a step gains less than 5 %. Above 4,096 rows no current card gains anything.
 LEAST_GAIN, MOST = 1.05, 4096
@@ -49,16 +48,26 @@ def measured_batch_size(spec: str, shape: str, first: int, run: Callable[[int], 
 
     if not torch.cuda.is_available():
         return first
-    share = f"{torch.cuda.get_per_process_memory_fraction():.2f}"
-    key = (spec, shape, torch.cuda.get_device_name(), share)
+    key = _key(spec, shape)
 
     def find() -> int:
-        full = torch.cuda.OutOfMemoryError
-        return fastest(lambda rows: _second_time(run, rows), first, lambda error: isinstance(error, full))
+        return fastest(lambda rows: _second_time(run, rows), first, is_no_room)
 
     if key not in _IN_THIS_PROCESS:
-        _IN_THIS_PROCESS[key] = remembered(key, find)
+        _IN_THIS_PROCESS[key] = remembered("batch_sizes.json", key, find, _is_size)
     return _IN_THIS_PROCESS[key]
+
+
+def known_batch_size(spec: str, shape: str, first: int) -> int:
+    """Return what `measured_batch_size` has found in this process, else ``first``; run nothing."""
+    return _IN_THIS_PROCESS.get(_key(spec, shape), first) if _IN_THIS_PROCESS else first
+
+
+def _key(spec: str, shape: str) -> tuple[str, ...]:
+    """Return the key of a measured batch size: the card and this process's share of it are part of it."""
+    import torch
+
+    return (spec, shape, torch.cuda.get_device_name(), f"{torch.cuda.get_per_process_memory_fraction():.2f}")
 
 
 def _second_time(run: Callable[[int], None], rows: int) -> float:
@@ -69,59 +78,6 @@ def _second_time(run: Callable[[int], None], rows: int) -> float:
     return time.perf_counter() - started
 
 
-def remembered(key: tuple[str, ...], find: Callable[[], int]) -> int:
-    """Return the cached batch size for ``key``; if there is none, call ``find`` and cache its result.
-
-    ``key`` holds model, precision, device, side, share …. Among processes on one machine only one measures at a time;
-    the others wait for a file lock and then read its result. An unreadable cache file counts as empty. A folder that
-    cannot be written is ignored.
-    """
-    name = " ".join(key)
-    file = _folder() / "batch_sizes.json"
-    if found := _known(file).get(name):
-        return found
-    with _alone(file.with_suffix(".lock")):
-        if found := _known(file).get(name):
-            return found
-        found = find()
-        _write(file, {**_known(file), name: found})
-    return found
-
-
-def _folder() -> Path:
-    """Return the cache folder: ``pairmill`` in XDG_CACHE_HOME, else in ``~/.cache``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairmill"
-
-
-def _known(file: Path) -> dict[str, int]:
-    """Read the valid entries of the cache file; {} if the file is missing or damaged."""
-    try:
-        known = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    entries = known.items() if isinstance(known, dict) else ()
-    return {name: size for name, size in entries if isinstance(size, int) and 0 < size <= MOST}
-
-
-def _write(file: Path, known: dict[str, int]) -> None:
-    """Replace the cache file atomically; ignore a folder that cannot be written."""
-    new = file.with_suffix(f".{os.getpid()}")
-    try:
-        new.write_text(json.dumps(known, indent=1), encoding="utf-8")
-        new.replace(file)
-    except OSError:
-        new.unlink(missing_ok=True)
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Hold an exclusive file lock during the body; without a lock file that can be opened, run the body unlocked."""
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        held = lock.open("w")
-    except OSError:
-        yield
-        return
-    with held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
+def _is_size(value: Any) -> bool:
+    """Return whether a cached value is a batch size."""
+    return isinstance(value, int) and 0 < value <= MOST

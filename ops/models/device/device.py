@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
 
+from pairmill.ops.models.device.failures import first_line, is_no_room
+from pairmill.ops.models.device.run_notes import note
 from pairmill.ops.models.model_digest import ModelError
 from pairmill.ops.whole.ranking import multiplies_bfloat16
 
@@ -16,21 +18,46 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 # Quarantine reason and detail for a row that does not fit the device on its own.
 NO_ROOM = ("out_of_memory", "no room for it alone")
 Result = TypeVar("Result")
+# Whether the run gave this process a GPU. It stays so for the process's life, as the devices that it sees do.
+_HAS_GPU = False
 
 
 def device() -> torch.device:
-    """Return the first visible CUDA device, else the CPU. A stage restricts which devices its actors see."""
+    """Return the first visible CUDA device, else the CPU. A stage restricts which devices its actors see.
+
+    Raises ModelError if torch cannot use the GPU that this process was given or sees: a run of days on the CPUs must be
+    asked for.
+    """
+    if (_HAS_GPU or torch.cuda.is_available()) and (why := _why_unusable()):
+        raise ModelError(
+            f"there is a GPU, and torch {torch.__version__} cannot use it: {why}. Update its driver, install the torch "
+            "that is built for it, or end what fills it. To run models on the CPUs, set CUDA_VISIBLE_DEVICES to "
+            "nothing, or --model NAME:gpus=0 (compute.models in Prefect)."
+        )
     return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+
+
+@cache
+def _why_unusable() -> str:
+    """Return why torch cannot use the first visible GPU, by a trial addition on it; '' if it can."""
+    try:
+        torch.cuda.init()
+        torch.ones(1, device="cuda").add_(1).item()  # fails where torch has no kernels for an old or too new card
+    except Exception as error:
+        return first_line(error).rstrip(".")
+    return ""
 
 
 def keep_to_share(share: float) -> None:
     """Limit this process to a ``share`` (0 to 1] of its GPU's memory; other processes on the card use the rest."""
+    global _HAS_GPU
+    _HAS_GPU = True
     if share < 1 and torch.cuda.is_available():
         torch.cuda.set_per_process_memory_fraction(share)
 
 
 def dtype(precision: str) -> torch.dtype:
-    """Return the torch type of 'fp32' or 'bf16'; warn on a CPU without bf16 instructions, where bf16 is slow.
+    """Return the torch type of 'fp32' or 'bf16'; note a CPU without bf16 instructions, where bf16 is slow.
 
     Precision is part of a score's identity, so it is never replaced: raises ModelError if the GPU has no bfloat16.
     """
@@ -40,10 +67,9 @@ def dtype(precision: str) -> torch.dtype:
         raise ModelError(f"precision 'bf16': {torch.cuda.get_device_name()} has no bfloat16; set precision to fp32")
     if precision == "bf16" and device().type == "cpu" and not multiplies_bfloat16():
         # ViT-B-32 on one core of a Xeon without bf16 instructions: 2.7 images a second, 8.3 in fp32.
-        warnings.warn(
+        note(
             "precision 'bf16': this CPU has no instructions for it, fp32 is some three times as fast here. "
-            "Set precision to fp32 (its scores are others), or run this stage elsewhere.",
-            stacklevel=2,
+            "Set precision to fp32 (its scores are others), or run this stage elsewhere."
         )
     return DTYPES[precision]
 
@@ -65,8 +91,10 @@ def run_in_parts(run: Callable[[Any], Result], rows: Any) -> list[tuple[range, R
     def parts(at: range) -> list[tuple[range, Result | None]]:
         try:
             return [(at, run(rows[at.start : at.stop]))]
-        except torch.cuda.OutOfMemoryError:
-            pass  # tensors of the failed batch are freed only outside of the handler
+        except Exception as error:
+            if not is_no_room(error):
+                raise
+            # tensors of the failed batch are freed only outside of the handler
         torch.cuda.empty_cache()
         half = len(at) // 2
         return parts(at[:half]) + parts(at[half:]) if half else [(at, None)]

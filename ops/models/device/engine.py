@@ -28,6 +28,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pairmill.ops.models.device.failures import is_broken
+from pairmill.ops.models.device.held_bytes import HeldBytes, held_bytes
+
 
 class EngineStages(Protocol):
     """The three functions that an engine calls for each batch.
@@ -56,12 +59,14 @@ class BrokenDevice(Exception):
 class Engine:
     """Run the pieces of several callers through one model. Pieces stay separate: no batch mixes rows of two callers.
 
-    ``feeders`` threads call ``prepare``. At most ``2 * feeders + 2`` pieces are between the caller and the device. With
-    0 feeders, each piece runs to its end in the caller's own thread.
+    ``feeders`` threads call ``prepare``. At most ``2 * feeders + 2`` pieces are between the caller and the device, and
+    at most ``most_bytes`` of prepared inputs (0: any number; a single larger piece is let through). With 0 feeders,
+    each piece runs to its end in the caller's own thread.
     """
 
-    def __init__(self, halves: EngineStages, feeders: int) -> None:
+    def __init__(self, halves: EngineStages, feeders: int, most_bytes: int = 0) -> None:
         self._halves, self._feeders = halves, feeders
+        self._memory = HeldBytes(most_bytes)
         self._to_prepare: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
         self._to_infer: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
         self._slots = threading.Semaphore(2 * feeders + 2)
@@ -119,11 +124,16 @@ class Engine:
     def _feed(self) -> None:
         """Prepare queued pieces until the engine closes; the last feeder to end also ends the device's thread."""
         while (ticket := self._to_prepare.get()) is not None:
+            self._memory.reserve()
             try:
                 ticket.held = self._halves.prepare(ticket.held)
-                self._to_infer.put(ticket)
+                ticket.bytes = held_bytes(ticket.held)
             except BaseException as error:
+                self._memory.hold(0)
                 self._fail(ticket, error)
+                continue
+            self._memory.hold(ticket.bytes)
+            self._to_infer.put(ticket)
         with self._ending:
             self._feeding -= 1
             if not self._feeding:
@@ -152,6 +162,7 @@ class Engine:
                 raise self._broken
             ticket.held = self._halves.infer(ticket.held)
             self._slots.release()
+            self._memory.release(ticket.bytes)
             return True
         except BaseException as error:
             self._fail(ticket, error)
@@ -168,8 +179,9 @@ class Engine:
             self._refuse(ticket, error)
 
     def _fail(self, ticket: _Ticket, error: BaseException) -> None:
-        """Free the slot of a ticket that never launched, and set its error."""
+        """Free the slot and the memory of a ticket that never launched, and set its error."""
         self._slots.release()
+        self._memory.release(ticket.bytes)
         self._refuse(ticket, error)
 
     def _refuse(self, ticket: _Ticket, error: BaseException) -> None:
@@ -212,27 +224,15 @@ class _Ticket:
 
     Attributes:
         held: The piece, then its prepared inputs, then the running batch.
+        bytes: Size of its prepared inputs.
         done: Its output or its error.
     """
 
     held: Any
+    bytes: int = 0
     done: Future[Any] = field(default_factory=Future)
 
 
 def _as_broken(error: BaseException) -> BaseException:
-    """Return BrokenDevice for an error after which every call on a CUDA device fails, and any other error unchanged.
-
-    Running out of memory, which each library reports in its own words, leaves the device usable. Torch has a class for
-    the other errors since 2.9 (AcceleratorError), before that only a text.
-    """
-    said, kind = str(error), type(error).__name__
-    if (
-        kind == "OutOfMemoryError"
-        or isinstance(error, BrokenDevice)
-        or "out of memory" in said
-        or "ALLOC_FAILED" in said
-    ):
-        return error
-    if kind == "AcceleratorError" or (isinstance(error, RuntimeError) and "CUDA error" in said):
-        return BrokenDevice(f"{kind}: {error}")
-    return error
+    """Return BrokenDevice for an error after which every call on a device fails, and any other error unchanged."""
+    return BrokenDevice(f"{type(error).__name__}: {error}") if is_broken(error) else error

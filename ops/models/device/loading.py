@@ -5,26 +5,28 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
 from pairmill.ops.models.device.device import device
+from pairmill.ops.models.device.failures import is_no_room
 from pairmill.ops.models.model_digest import ModelError
 
 Loaded = TypeVar("Loaded")
+Asked = ParamSpec("Asked")
 # Load one model at a time: two at once would need the loading memory of both.
 _LOADING = threading.RLock()
 
 
-def once(load: Callable[[str, str], Loaded]) -> Callable[[str, str], Loaded]:
-    """Cache ``load(spec, precision)`` for the life of the process; concurrent calls wait for the first."""
-    kept = functools.cache(load)
+def once(load: Callable[Asked, Loaded]) -> Callable[Asked, Loaded]:
+    """Cache ``load`` by its arguments for the life of the process; concurrent calls wait for the first."""
+    kept: Any = functools.cache(load)
 
     @functools.wraps(load)
-    def loaded(spec: str, precision: str) -> Loaded:
+    def loaded(*asked: Asked.args, **named: Asked.kwargs) -> Loaded:
         with _LOADING:
-            return kept(spec, precision)
+            return kept(*asked, **named)
 
     return loaded
 
@@ -42,7 +44,9 @@ def placed(model: Any, spec: str, kind: torch.dtype | None = None) -> Any:
             raise ModelError(reason)
     try:
         return model.to(device=to, dtype=kind) if kind is not None else model.to(to)
-    except torch.cuda.OutOfMemoryError as error:
+    except Exception as error:
+        if not is_no_room(error):
+            raise
         raise ModelError(no_room(spec, weight_bytes(model, kind), 0)) from error
 
 

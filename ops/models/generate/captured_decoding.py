@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -29,15 +32,20 @@ class NotCapturable(Exception):
 
 
 def why_not_capturable(model: Any) -> str:
-    """Return '' if a transformers model can decode over fixed buffers, else the reason why not."""
-    if model.config.is_encoder_decoder or not getattr(model, "_can_compile_fullgraph", False):
-        return f"transformers compiles no {type(model).__name__}"
+    """Return '' if a transformers model may decode over fixed buffers, else the reason why not.
+
+    Whether it does so rightly, only a trial tells (`trial`).
+    """
+    if model.config.is_encoder_decoder:
+        return f"{type(model).__name__} is an encoder and a decoder"
+    if type(model).generate.__qualname__ != "GenerationMixin.generate":  # BLIP, BLIP-2: it wraps a language model
+        return f"{type(model).__name__} has a generate method of its own"
     rules = [name for name in OTHER_RULES if getattr(model.generation_config, name, None) not in (None, 0, 1, 1.0, [])]
     return f"its generation_config.json has {rules[0]}" if rules else ""
 
 
 class Decoder:
-    """Generate greedily with ``model``: prefill the prompts, then run one captured step per token.
+    """Generate greedily with ``model``: prefill the prompts in parts, then run one captured step per token of all.
 
     `why_not_capturable` must accept the model. The prefill uses transformers' own cache. Buffers grow to the largest
     batch so far and persist, as does the captured step of each shape. Call from one thread at a time.
@@ -54,6 +62,16 @@ class Decoder:
         self.penalty = model.generation_config.repetition_penalty or 1.0
         self.release()
 
+    @contextmanager
+    def endless(self) -> Iterator[None]:
+        """Let no token end an answer during the body. The captured steps read the same tensor."""
+        ends = self.ends.clone()
+        self.ends.fill_(-1)
+        try:
+            yield
+        finally:
+            self.ends.copy_(ends)
+
     def release(self) -> None:
         """Free the buffers and the captured steps, for example after a batch ran out of memory."""
         self.room = 0  # capacity of ``flat`` in tokens (rows x length)
@@ -61,21 +79,41 @@ class Decoder:
         self.shapes: dict[tuple[int, int], Buffers] = {}
         self.pool: Any = None
 
-    def generate(self, inputs: dict[str, Any], max_tokens: int) -> torch.Tensor:
+    def generate(
+        self, parts: Sequence[dict[str, Any]], max_tokens: int, place: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    ) -> torch.Tensor:
         """Generate the likeliest tokens (n, max_tokens) int64 after left-padded prompts, ``pad`` after an end token.
 
-        Raises NotCapturable if the model caches more than the keys and values of all tokens.
+        Each part of the batch is prefilled alone, so that only the decoding buffers hold the keys and values of all.
+
+        Args:
+            parts: The inputs of consecutive rows, of any lengths.
+            max_tokens: Tokens of each answer.
+            place: Moves a part's inputs to the device.
+
+        Raises:
+            NotCapturable: The model caches more than the keys and values of all tokens.
         """
-        ids, mask = inputs["input_ids"], inputs["attention_mask"]
-        positions = self.model._prepare_position_ids_for_generation(ids, dict(inputs))
-        logits, cache = self._prefill(inputs, positions)
-        seen = self._seen(ids, logits)
-        first = self._likeliest(logits, seen)
-        if max_tokens == 1:
-            return first[:, None]
-        n, prompt = ids.shape
-        buffers = self._buffers(_round_rows(n), -(-(prompt + max_tokens) // TOKENS) * TOKENS, cache, positions, seen)
-        buffers.fill(mask, positions, first, cache, seen)
+        n = sum(len(part["input_ids"]) for part in parts)
+        prompt = max(part["input_ids"].shape[1] for part in parts)
+        length = -(-(prompt + max_tokens) // TOKENS) * TOKENS
+        buffers: Buffers | None = None
+        firsts: list[torch.Tensor] = []
+        for start, part in zip(_starts(parts), parts, strict=True):
+            inputs = place(part)
+            ids = inputs["input_ids"]
+            positions = self.model._prepare_position_ids_for_generation(ids, dict(inputs))
+            logits, cache = self._prefill(inputs, positions)
+            seen = self._seen(ids, logits)
+            firsts.append(self._likeliest(logits, seen))
+            if max_tokens == 1:
+                continue
+            if buffers is None:
+                buffers = self._buffers(_round_rows(n), length, cache, positions, seen)
+                buffers.begin(prompt)
+            buffers.fill(start, inputs["attention_mask"], positions, firsts[-1], cache, seen)
+        if buffers is None:
+            return torch.cat(firsts)[:, None]
         for step in range(1, max_tokens):
             if step % LOOK == 0 and bool(buffers.done.all()):
                 break
@@ -131,6 +169,11 @@ class Decoder:
         if (rows, length) not in self.shapes:
             self.shapes[rows, length] = Buffers(self, rows, length, cache, positions, seen)
         return self.shapes[rows, length]
+
+
+def _starts(parts: Sequence[dict[str, Any]]) -> list[int]:
+    """Return the first row of each part."""
+    return [0, *accumulate(len(part["input_ids"]) for part in parts)][:-1]
 
 
 def _round_rows(n: int) -> int:

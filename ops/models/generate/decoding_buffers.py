@@ -62,6 +62,7 @@ class Buffers:
         keep: Mask (rows, 1, 1, length) of the columns that are attended to.
         positions: Position ids (…, rows, 1) of the current token.
         place: Column (1,) of the current token.
+        prompt: Columns of the prompts, which end together.
         done: Whether each row has ended (rows,). Rows beyond the batch's own are done from the start.
     """
 
@@ -81,26 +82,39 @@ class Buffers:
             for (keys, values), like in zip(decoder.flat, prefilled.layers, strict=True)
         ]
         self.cache = Cache(layers=list(self.layers))
+        self.prompt = 0
         self.graph = self._captured() if device.type == "cuda" else None
 
-    def fill(self, mask: torch.Tensor, positions: torch.Tensor, first: torch.Tensor, prefilled: Any, seen: Any) -> None:
-        """Copy a prefilled batch into the buffers: its keys and values, which are freed, and its first new tokens."""
-        n, prompt = mask.shape
+    def begin(self, prompt: int) -> None:
+        """Empty the buffers for a batch whose longest prompt has ``prompt`` tokens."""
+        self.prompt = prompt
         self.tokens.fill_(self.decoder.pad)
-        self.tokens[:n, prompt] = first
         self.keep.fill_(False)
-        self.keep[:n, 0, 0, :prompt] = mask.bool()
-        self.keep[n:, 0, 0, 0] = True  # attention over no columns would be NaN
+        self.keep[:, 0, 0, 0] = True  # attention over no columns would be NaN
         self.positions.zero_()
-        self.positions[..., :n, :] = positions[..., -1:] + 1
         self.place.fill_(prompt)
         self.done.fill_(True)
-        self.done[:n] = self._ends(first)
         if self.seen is not None:
             self.seen.fill_(False)
-            self.seen[:n] = seen.scatter_(1, first[:, None], True)
+
+    def fill(
+        self, start: int, mask: torch.Tensor, positions: torch.Tensor, first: torch.Tensor, prefilled: Any, seen: Any
+    ) -> None:
+        """Copy a prefilled part of the batch into the rows from ``start`` on, aligned at the prompts' ends.
+
+        Its keys and values are freed.
+        """
+        n, length = mask.shape
+        rows, columns = slice(start, start + n), slice(self.prompt - length, self.prompt)
+        self.tokens[rows, self.prompt] = first
+        self.keep[rows, 0, 0, 0] = False
+        self.keep[rows, 0, 0, columns] = mask.bool()
+        self.positions[..., rows, :] = positions[..., -1:] + 1
+        self.done[rows] = self._ends(first)
+        if self.seen is not None:
+            self.seen[rows] = seen.scatter_(1, first[:, None], True)
         for fixed, layer in zip(self.layers, prefilled.layers, strict=True):
-            fixed.keys[:n, :, :prompt], fixed.values[:n, :, :prompt] = layer.keys, layer.values
+            fixed.keys[rows, :, columns], fixed.values[rows, :, columns] = layer.keys, layer.values
             layer.keys = layer.values = None
 
     def visible(self, model: Any) -> torch.Tensor:

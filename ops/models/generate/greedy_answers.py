@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+import transformers
 
 from pairmill.ops.models.device.device import NO_ROOM, exact_inference, run_in_parts
+from pairmill.ops.models.device.failures import first_line, is_broken, is_no_room
+from pairmill.ops.models.device.remembered import remembered
+from pairmill.ops.models.device.run_notes import note
+from pairmill.ops.models.generate.batching import full_batches, padded_batches, prefill_parts, similar_length_batches
+from pairmill.ops.models.generate.trial import NO_TOKEN, TRIAL_VERSION, why_not_captured
 from pairmill.ops.models.generation import Generation
 
 if TYPE_CHECKING:
     from pairmill.ops.models.generate.captured_decoding import Decoder
 
+# Prompts of a trial, no two of one length.
+EXAMPLE_PROMPTS = (
+    "Describe this image in one or two plain sentences. Name what can be seen; guess nothing.",
+    "What is it?",
+    "Which things can be seen here, and what colours do they have?",
+    "Describe it.",
+)
 Ready = TypeVar("Ready")
-# Maximum padding tokens as a share of a batch's tokens. Padding is computed like any other token.
-MOST_PADDING = 0.05
+Place = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def similar_length_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
-    """Group row numbers into batches of similar length, longest first, of at most ``batch_size`` rows.
+@dataclass(frozen=True)
+class BatchPart:
+    """The inputs of some rows of a batch, on the CPU, padded to the longest of them.
 
-    At most 5 % of a batch's tokens are padding. Ties keep row order, so the batches depend on the lengths (in tokens)
-    and the batch size alone.
+    Attributes:
+        rows: The numbers of the rows in the batch.
+        inputs: The model's inputs.
     """
-    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
-    batches: list[list[int]] = []
-    tokens = 0  # of the current batch, without padding
-    for row in order:
-        padded = lengths[batches[-1][0]] * (len(batches[-1]) + 1) if batches else 0
-        if not batches or len(batches[-1]) == batch_size or padded - tokens - lengths[row] > MOST_PADDING * padded:
-            batches.append([])
-            tokens = 0
-        batches[-1].append(row)
-        tokens += lengths[row]
-    return batches
+
+    rows: list[int]
+    inputs: dict[str, Any]
 
 
 def answer_in_parts(
@@ -58,28 +65,46 @@ def answer_in_parts(
     return [each for _, found in run_in_parts(answer, range(rows)) for each in found or nothing]
 
 
-def n_tokens(inputs: dict[str, Any]) -> list[int]:
+def n_tokens(parts: Sequence[BatchPart]) -> list[int]:
     """Count the tokens of each row of a prepared batch, without padding."""
-    return inputs["attention_mask"].sum(1).tolist()
+    counts: dict[int, int] = {}
+    for part in parts:
+        counts.update(zip(part.rows, part.inputs["attention_mask"].sum(1).tolist(), strict=True))
+    return [counts[row] for row in range(len(counts))]
 
 
 def pinned(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Move the tensors to pinned memory, from which a GPU copies while it computes; do nothing without a GPU."""
+    """Move the tensors to pinned memory, from which a GPU copies while it computes; do nothing without a GPU.
+
+    A host without memory to pin leaves them as they are, which is noted: copies then wait for the device.
+    """
     if not torch.cuda.is_available():
         return inputs
-    return {name: value.pin_memory() if torch.is_tensor(value) else value for name, value in inputs.items()}
+    try:
+        return {name: value.pin_memory() if torch.is_tensor(value) else value for name, value in inputs.items()}
+    except Exception as error:
+        if not is_no_room(error):
+            raise
+        note("this machine has no memory left to pin: copies to the GPU wait for it. Give its models fewer feeders.")
+        return inputs
 
 
 class Answerer:
-    """A generative model with its tokenizer and the ids of its end tokens."""
+    """A generative model with its tokenizer and the ids of its end tokens.
 
-    def __init__(self, model: Any, tokenizer: Any) -> None:
-        self.model, self.tokenizer = model, tokenizer
+    ``name`` is the model's spec. ``example`` makes the inputs of a few unlike rows, for a trial of captured decoding.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, name: str = "", example: Callable[[], dict[str, Any]] = dict
+    ) -> None:
+        self.model, self.tokenizer, self.name, self.example = model, tokenizer, name, example
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
         # Pad on the left, because generation continues from the right end of a row.
         tokenizer.padding_side = "left"
         self.ends = _end_tokens(model, tokenizer)
+        self.pad = tokenizer.pad_token_id or 0
 
     def placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Move the tensors to the model's device, and convert floats to the model's dtype."""
@@ -92,53 +117,117 @@ class Answerer:
 
     @cached_property
     def decoder(self) -> Decoder | None:
-        """The captured decoder, for a suited bf16 model on a GPU; None for transformers' own ``generate``."""
+        """The captured decoder, for a bf16 model on a GPU that passes a trial; None for transformers' ``generate``.
+
+        The trial runs on the device: first read this where nothing else uses the model.
+        """
         if self.model.device.type != "cuda" or self.model.dtype != torch.bfloat16:
             return None
         from pairmill.ops.models.generate.captured_decoding import Decoder, why_not_capturable
         from pairmill.ops.models.generate.quick_parts import compile_parts
 
         compile_parts(self.model)
-        if why := why_not_capturable(self.model):
-            warnings.warn(f"answers are generated step by step, slower: {why}", stacklevel=2)
+        decoder = Decoder(self.model, self.ends, self.tokenizer.pad_token_id or 0)
+        if why := why_not_capturable(self.model) or self._trial(decoder):
+            self._note_slow(why)
             return None
-        return Decoder(self.model, self.ends, self.tokenizer.pad_token_id or 0)
+        note(f"{type(self.model).__name__}: decoding is captured; on a trial its answers were those of generate")
+        return decoder
 
-    def generate(self, inputs: dict[str, Any], max_tokens: int) -> torch.Tensor:
+    def _trial(self, decoder: Decoder) -> str:
+        """Return '' if the decoder answers prompts as ``generate`` does, else why not. Cached for card and versions."""
+
+        def find() -> str:
+            try:
+                with exact_inference(), decoder.endless():
+                    return why_not_captured(self.model, self.placed(self.example()), decoder.generate)
+            except Exception as error:
+                decoder.release()
+                if is_broken(error) or is_no_room(error):
+                    raise
+                return first_line(error)
+
+        versions = (torch.__version__, transformers.__version__, str(TRIAL_VERSION))
+        key = (self.name, torch.cuda.get_device_name(), *versions)
+        return remembered("captured.json", key, find, lambda value: isinstance(value, str))
+
+    def generate(self, parts: Sequence[BatchPart], max_tokens: int, place: Place | None = None) -> torch.Tensor:
         """Generate at most ``max_tokens`` tokens per row, each the likeliest; return (n, tokens) without the prompts.
 
-        If captured decoding fails, warn and use transformers' slower loop from then on.
+        If captured decoding fails, note it and use transformers' slower loop from then on.
+
+        Args:
+            parts: The batch's parts, which have each row once.
+            max_tokens: The most tokens of an answer.
+            place: Moves inputs to the device; by default `placed`.
         """
+        place = place or self.placed
         with exact_inference():
-            if self.decoder is not None:
-                try:
-                    return self.decoder.generate(inputs, max_tokens)
-                except torch.cuda.OutOfMemoryError:
-                    self.decoder.release()
-                    raise
-                except Exception as error:  # an operation that cannot be captured; a broken device raises again below
-                    reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-                    warnings.warn(f"answers are generated step by step, slower: {reason}", stacklevel=2)
-                    self.decoder = None
-            return self._step_by_step(inputs, max_tokens)
+            found = self._captured(parts, max_tokens, place)
+            if found is None:
+                found = _stacked([self._step_by_step(place(part.inputs), max_tokens) for part in parts], self.pad)
+        order = torch.tensor([row for part in parts for row in part.rows], device=found.device)
+        return torch.empty_like(found).index_copy_(0, order, found)
+
+    def _captured(self, parts: Sequence[BatchPart], max_tokens: int, place: Place) -> torch.Tensor | None:
+        """Generate with the captured decoder; None without one, or if it has just failed for good."""
+        if self.decoder is None:
+            return None
+        try:
+            return self.decoder.generate([part.inputs for part in parts], max_tokens, place)
+        except Exception as error:  # an operation that cannot be captured, among others
+            if is_broken(error):
+                raise
+            if is_no_room(error):
+                self.decoder.release()
+                raise
+            self._note_slow(first_line(error))
+            self.decoder = None
+            return None
+
+    def batches(self, lengths: list[int], most: int, room: int) -> list[list[int]]:
+        """Group rows of these prompt lengths into batches of at most ``most`` rows and ``room`` prompt tokens (0: any).
+
+        On a GPU by what they cost, on a CPU by a rule that gives equal batches at each run.
+        """
+        if self.model.device.type != "cuda":
+            return similar_length_batches(lengths, most)
+        return (padded_batches if self.decoder is None else full_batches)(lengths, most, room)
+
+    def parts(self, lengths: list[int]) -> list[list[int]]:
+        """Group the rows of a batch into parts that are padded and prefilled alone: one, without a captured decoder."""
+        return [list(range(len(lengths)))] if self.decoder is None else prefill_parts(lengths)
+
+    @contextmanager
+    def endless(self) -> Iterator[None]:
+        """Let no token end an answer during the body, so that a batch takes as long as one of long answers."""
+        ends, self.ends = self.ends, [NO_TOKEN]
+        try:
+            with self.decoder.endless() if self.decoder else nullcontext():
+                yield
+        finally:
+            self.ends = ends
+
+    def _note_slow(self, why: str) -> None:
+        """Note that transformers' own loop generates the answers."""
+        note(f"{type(self.model).__name__}: answers are generated step by step, which is slower than captured: {why}")
 
     def _step_by_step(self, inputs: dict[str, Any], max_tokens: int) -> torch.Tensor:
         """Generate with transformers' own greedy loop."""
-        output = self.model.generate(
-            **inputs,
-            max_new_tokens=max_tokens,
-            do_sample=False,
-            num_beams=1,
-            eos_token_id=self.ends or None,
-            pad_token_id=self.tokenizer.pad_token_id,
-        )
+        ends: dict[str, Any] = {"eos_token_id": self.ends or None, "pad_token_id": self.tokenizer.pad_token_id}
+        if self.model.config.model_type == "blip":  # it sets these itself, and says the prompt without its last token
+            output = self.model.generate(**inputs, max_new_tokens=max_tokens, do_sample=False, num_beams=1)
+            return output[:, inputs["input_ids"].shape[1] - 1 :]
+        output = self.model.generate(**inputs, max_new_tokens=max_tokens, do_sample=False, num_beams=1, **ends)
         return self._without_prompt(output, inputs["input_ids"])
 
     def _without_prompt(self, output: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
-        """Remove the prompt from the output: a decoder repeats it, an encoder-decoder does not."""
+        """Remove what stands before the answer: a decoder repeats the prompt, an encoder-decoder has a start token."""
+        if self.model.config.is_encoder_decoder:
+            return output[:, 1:]  # Florence-2's start token is its end token
         length = given.shape[1]
         repeats = output.shape[1] >= length and torch.equal(output[:, :length], given)
-        return output[:, length:] if repeats and not self.model.config.is_encoder_decoder else output
+        return output[:, length:] if repeats else output
 
     def read(self, generated: torch.Tensor, tokenizer: Any, prompts: list[int], seconds: float) -> list[Generation]:
         """Decode generated tokens to answers.
@@ -162,9 +251,17 @@ class Answerer:
         return (tokens, "length") if end is None else (tokens[:end], "stop")
 
 
+def _stacked(found: list[torch.Tensor], pad: int) -> torch.Tensor:
+    """Join answers (rows, tokens) of unlike lengths, padded behind."""
+    longest = max(each.shape[1] for each in found)
+    return torch.cat([torch.nn.functional.pad(each, (0, longest - each.shape[1]), value=pad) for each in found])
+
+
 def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
     """List the ids of the tokens that end an answer: the generation config's, else the tokenizer's own."""
     ends = model.generation_config.eos_token_id
+    if model.config.model_type == "blip":
+        ends = model.config.text_config.sep_token_id
     if ends is None:
         ends = tokenizer.eos_token_id
     return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)

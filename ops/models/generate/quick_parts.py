@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
+
+from pairmill.ops.models.device.failures import first_line
+from pairmill.ops.models.device.run_notes import note
 
 # Class-name endings of the parts to compile. Between matrix products, a layer reads and writes its state some ten
 # times, in these parts.
@@ -16,14 +18,13 @@ def compile_parts(model: Any) -> None:
     """Compile the norms and feed-forward parts of a model, and share keys among query heads without repeating them.
 
     Only parts are compiled: whole models have graph breaks where they read tensor values, and recompile for each layer
-    of a cache. If nothing compiles (no C compiler, for example), warn and leave the parts as they are.
+    of a cache. If nothing compiles (no C compiler, for example), note it and leave the parts as they are.
     """
     share_keys(model)
     try:
         torch.compile(_plus_one)(torch.ones(8, device=model.device))
     except Exception as error:  # anything missing in the tool chain
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        warnings.warn(f"torch.compile does not work here, generation is slower for it: {reason}", stacklevel=2)
+        note(f"torch.compile does not work here, generation is slower for it: {first_line(error)}")
         return
     for part in model.modules():
         if type(part).__name__.endswith(PARTS):

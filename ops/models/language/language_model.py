@@ -26,13 +26,15 @@ class LanguageModel:
 
     Weights load on first use, once per process, and are not pickled. Code from the model's repository never runs.
     ``batch_size`` does not change answers: rows of similar length are padded on the left and masked. Only rounding may
-    flip a near tie between two words, mainly in bf16.
+    flip a near tie between two words, mainly in bf16. ``room`` is the most prompt tokens of a batch on a
+    GPU; 0: no limit.
     """
 
     spec: str
     precision: str = "fp32"
     batch_size: int = 16
     version: int = 1
+    room: int = 0
 
     max_in_flight: ClassVar[int] = 0
     answer_settings: ClassVar[tuple[str, ...]] = ("precision",)
@@ -56,16 +58,21 @@ class LanguageModel:
 
         The first call on a GPU generates: no other thread may use the model meanwhile.
         """
+        loaded = self._loaded()
+        if loaded.model.device.type != "cuda":
+            return self
 
         def run(rows: int) -> None:
-            self._loaded().answer(self._loaded().prepare([prompt] * rows), max_tokens)
+            with loaded.answerer.endless():
+                loaded.answer(loaded.prepare([prompt] * rows), max_tokens)
 
         shape = f"{self.precision} {len(prompt)} characters {max_tokens} tokens"
-        return replace(self, batch_size=measured_batch_size(self.spec, shape, self.batch_size, run))
+        rows = measured_batch_size(self.spec, shape, self.batch_size, run)
+        return replace(self, batch_size=rows, room=rows * len(loaded.tokenize(prompt)))
 
     def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
-        """Group row numbers into batches of similar length in tokens, of which at most 5 % are padding."""
-        return self._loaded().batches(prompts, self.batch_size) if prompts else []
+        """Group row numbers into batches: on a GPU by what they cost, on a CPU of rows of similar length."""
+        return self._loaded().batches(prompts, self.batch_size, self.room) if prompts else []
 
     def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> PreparedTexts:
         """Tokenize the prompts of one batch on the CPU; ``pictures`` are ignored."""
@@ -84,8 +91,8 @@ class LanguageModel:
         return running
 
     def load(self) -> None:
-        """Load the weights now."""
-        self._loaded()
+        """Load the weights now; on a GPU, also try whether decoding can be captured."""
+        _ = self._loaded().answerer.decoder
 
     def _loaded(self) -> LoadedGenerator:
         """Return the model in this process, loaded on first use."""

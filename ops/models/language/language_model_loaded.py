@@ -12,11 +12,12 @@ from transformers import GenerationConfig
 from pairmill.ops.models.device.device import dtype
 from pairmill.ops.models.device.loading import once
 from pairmill.ops.models.generate.greedy_answers import (
+    EXAMPLE_PROMPTS,
     Answerer,
+    BatchPart,
     answer_in_parts,
     n_tokens,
     pinned,
-    similar_length_batches,
 )
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.language.causal_model import load_causal
@@ -37,13 +38,19 @@ class PreparedTexts:
 
     Attributes:
         rows: Token ids of each row.
-        inputs: Padded tensors of the rows that have tokens.
+        parts: Padded tensors of the rows that have tokens.
         seconds: Time of the preparation.
     """
 
     rows: list[list[int]]
-    inputs: dict[str, torch.Tensor]
+    parts: list[BatchPart]
     seconds: float
+
+    @property
+    def inputs(self) -> dict[str, torch.Tensor]:
+        """The inputs of a batch that is prepared in one part."""
+        (part,) = self.parts
+        return part.inputs
 
 
 class LoadedGenerator:
@@ -51,7 +58,7 @@ class LoadedGenerator:
 
     def __init__(self, spec: str, model: Any, tokenizer: Any) -> None:
         self.spec = spec
-        self.answerer = Answerer(model, tokenizer)
+        self.answerer = Answerer(model, tokenizer, spec, self.example)
         # Drop the model's own settings, which are made for chats: Qwen2.5's penalise each word of the prompt by 1.1,
         # and a fused text must repeat those words.
         model.generation_config = GenerationConfig()
@@ -84,16 +91,19 @@ class LoadedGenerator:
         """Count the special tokens."""
         return sum(token in self.special for token in tokens)
 
-    def batches(self, prompts: list[str], most: int) -> list[list[int]]:
-        """Group row numbers into batches of similar length in tokens, of at most ``most`` rows."""
-        return similar_length_batches([len(self.tokenize(prompt)) for prompt in prompts], most)
+    def batches(self, prompts: list[str], most: int, room: int = 0) -> list[list[int]]:
+        """Group row numbers into batches of at most ``most`` rows and ``room`` prompt tokens (0: any number)."""
+        return self.answerer.batches([len(self.tokenize(prompt)) for prompt in prompts], most, room)
+
+    def example(self) -> dict[str, torch.Tensor]:
+        """Build the inputs of a few rows of unlike lengths."""
+        return self._padded([self.tokenize(prompt) for prompt in EXAMPLE_PROMPTS])
 
     def prepare(self, prompts: list[str]) -> PreparedTexts:
         """Tokenize prompts into inputs on the CPU, in pinned memory if there is a GPU."""
         started = time.perf_counter()
         rows = [self.tokenize(prompt) for prompt in prompts]
-        inputs = self._inputs([row for row in rows if row])
-        return PreparedTexts(rows, inputs, time.perf_counter() - started)
+        return PreparedTexts(rows, self._parts([row for row in rows if row]), time.perf_counter() - started)
 
     def infer(self, prepared: PreparedTexts, max_tokens: int) -> list[Generation]:
         """Generate one answer per row, in halves if the device runs out of memory.
@@ -108,7 +118,7 @@ class LoadedGenerator:
             )
         fitting = [row for row in prepared.rows if row and len(row) + max_tokens <= self.context]
         if len(fitting) < sum(map(bool, prepared.rows)):
-            prepared = replace(prepared, inputs=self._inputs(fitting))
+            prepared = replace(prepared, parts=self._parts(fitting))
         found = iter(self._infer(fitting, prepared, max_tokens))
         too_large = Generation("", 0, "length", 0.0, "too_large", f"no room for {max_tokens} tokens behind it")
         nothing = Generation("", 0, "stop", 0.0)
@@ -121,7 +131,7 @@ class LoadedGenerator:
         """Generate for the rows that fit the context; [] without rows."""
 
         def part(start: int, stop: int) -> PreparedTexts:
-            return PreparedTexts(rows[start:stop], self._inputs(rows[start:stop]), 0.0)
+            return PreparedTexts(rows[start:stop], self._parts(rows[start:stop]), 0.0)
 
         def ask(ready: PreparedTexts) -> list[Generation]:
             return self.answer(ready, max_tokens)
@@ -131,17 +141,22 @@ class LoadedGenerator:
     def answer(self, prepared: PreparedTexts, max_tokens: int) -> list[Generation]:
         """Generate greedily for one batch that fits the device."""
         started = time.perf_counter()
-        generated = self.answerer.generate(self.answerer.placed(prepared.inputs), max_tokens).cpu()
+        generated = self.answerer.generate(prepared.parts, max_tokens).cpu()
         seconds = prepared.seconds + time.perf_counter() - started
-        return self.answerer.read(generated, self.tokenizer, n_tokens(prepared.inputs), seconds)
+        return self.answerer.read(generated, self.tokenizer, n_tokens(prepared.parts), seconds)
 
-    def _inputs(self, rows: list[list[int]]) -> dict[str, torch.Tensor]:
+    def _parts(self, rows: list[list[int]]) -> list[BatchPart]:
+        """Group rows into the parts of a batch, each padded to its longest."""
+        found = self.answerer.parts([len(row) for row in rows])
+        return [BatchPart(part, pinned(self._padded([rows[n] for n in part]))) for part in found]
+
+    def _padded(self, rows: list[list[int]]) -> dict[str, torch.Tensor]:
         """Pad rows on the left into tensors (n, longest) of ids and mask."""
         longest = max(map(len, rows), default=0)
         pad = self.tokenizer.pad_token_id or 0  # masked
         ids = torch.tensor([[pad] * (longest - len(row)) + row for row in rows])
         mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
-        return pinned({"input_ids": ids, "attention_mask": mask})
+        return {"input_ids": ids, "attention_mask": mask}
 
 
 def _turn(tokenizer: Any) -> tuple[str, str]:

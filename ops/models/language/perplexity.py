@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pairmill.ops.batch import Batch
+from pairmill.ops.models.device.batch_size import known_batch_size, measured_batch_size
 from pairmill.ops.models.model_digest import ModelError
 
 if TYPE_CHECKING:
@@ -52,12 +53,18 @@ class Perplexity:
         return batch | self.fetch(self.infer(self.prepare(batch)))
 
     def load(self) -> None:
-        """Load the weights now."""
+        """Load the weights now, and find the batch size."""
+
+        def run(rows: int) -> None:
+            self._loaded().mean_losses(self._loaded().example(rows)).cpu()
+
         self._loaded()
+        measured_batch_size(self.model, f"{self.precision} sentences", self.batch_size, run)
 
     def prepare(self, batch: Batch) -> Any:
         """Tokenize the texts on the CPU; return None for an empty batch."""
-        return self._loaded().prepare(batch["text"], self.batch_size) if batch["text"] else None
+        rows = known_batch_size(self.model, f"{self.precision} sentences", self.batch_size)
+        return self._loaded().prepare(batch["text"], rows) if batch["text"] else None
 
     def infer(self, ready: Any) -> Any:
         """Launch the prepared batches without waiting for the device."""

@@ -57,6 +57,11 @@ class LoadedLanguageModel:
         encoded = self.tokenizer(texts, add_special_tokens=False, split_special_tokens=True, verbose=False)
         return [row[: self.context - 1] for row in encoded["input_ids"]]
 
+    def example(self, n: int) -> list[list[int]]:
+        """Make ``n`` sentences of SENTENCE_TOKENS drawn tokens, to measure how long a batch takes."""
+        rng, known = np.random.default_rng(0), self.model.get_input_embeddings().num_embeddings
+        return rng.integers(0, known, (n, SENTENCE_TOKENS)).tolist()
+
     def mean_losses(self, rows: list[list[int]]) -> torch.Tensor:
         """Compute the mean of -log p over the tokens of each row (none empty), float64 on the device.
 

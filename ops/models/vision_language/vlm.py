@@ -20,16 +20,20 @@ class VisionLanguageModel:
 
     Weights load on first use, once per process, and are not pickled. Code from the model's repository never runs.
     ``batch_size`` does not change answers: rows are padded on the left and masked. Only rounding may flip a near tie
-    between two words, mainly in bf16. All methods raise ModelError if the model does not load.
+    between two words, mainly in bf16. ``processor`` has (name, value) pairs of `picture_settings`, which change
+    answers. ``room`` is the most prompt tokens of a batch on a GPU; 0: no limit. All methods raise ModelError if the
+    model does not load.
     """
 
     spec: str
     precision: str = "fp32"
     batch_size: int = 8
     version: int = 1
+    processor: tuple[tuple[str, int], ...] = ()
+    room: int = 0
 
     max_in_flight: ClassVar[int] = 0
-    answer_settings: ClassVar[tuple[str, ...]] = ("precision",)
+    answer_settings: ClassVar[tuple[str, ...]] = ("precision", "processor")
     shows_images: ClassVar[bool] = True
 
     def generate(self, pictures: list[np.ndarray | None], prompts: list[str], max_tokens: int) -> list[Generation]:
@@ -51,21 +55,27 @@ class VisionLanguageModel:
         The trial images have a shorter ``side`` in pixels. The first call on a GPU generates: no other thread may use
         the model meanwhile.
         """
+        from pairmill.ops.models.vision_language.picture_tokens import noise
+
+        loaded, size = self._loaded(), (side, side * 4 // 3)
+        if loaded.model.device.type != "cuda":
+            return self
 
         def run(rows: int) -> None:
-            picture = np.zeros((side, side * 4 // 3, 3), np.uint8)
-            self._loaded().answer(self.prepare([picture] * rows, [prompt] * rows), max_tokens)
+            loaded.answer_to_the_end(self.prepare([noise(*size)] * rows, [prompt] * rows), max_tokens)
 
         shape = f"{self.precision} {side} px {len(prompt)} characters {max_tokens} tokens"
-        return replace(self, batch_size=measured_batch_size(self.spec, shape, self.batch_size, run))
+        shape += "".join(f" {name} {value}" for name, value in self.processor)
+        rows = measured_batch_size(self.spec, shape, self.batch_size, run)
+        return replace(self, batch_size=rows, room=rows * loaded.lengths([prompt], [size])[0])
 
     def batches(self, prompts: list[str], sizes: list[tuple[int, int] | None] | None = None) -> list[list[int]]:
-        """Group row numbers into batches of similar length in tokens, of which at most 5 % are padding.
+        """Group row numbers into batches: on a GPU by what they cost, on a CPU of rows of similar length.
 
         ``sizes`` are the images' (height, width), None for a row without an image. Such a row never shares a batch with
         a row that has an image. Without ``sizes``, every row has an image, all of one size.
         """
-        return self._loaded().batches(prompts, sizes, self.batch_size) if prompts else []
+        return self._loaded().batches(prompts, sizes, self.batch_size, self.room) if prompts else []
 
     def prepare(self, pictures: list[np.ndarray | None], prompts: list[str]) -> PreparedImages:
         """Build the inputs of one batch on the CPU. Either every row has an image, or none has."""
@@ -83,12 +93,12 @@ class VisionLanguageModel:
         return running
 
     def load(self) -> None:
-        """Load the weights now."""
-        self._loaded()
+        """Load the weights now; on a GPU, also try whether decoding can be captured."""
+        _ = self._loaded().answerer.decoder
 
     def _loaded(self) -> LoadedVlm:
         """Return the model in this process, loaded on first use."""
         # Imported here: torch takes 3 CPU seconds, and the flow process only names models; workers run them.
         from pairmill.ops.models.vision_language.vlm_loaded import load
 
-        return load(self.spec, self.precision)
+        return load(self.spec, self.precision, self.processor)

@@ -2,12 +2,18 @@
 
 import json
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from pairmill.ops.models.device.batch_size import fastest, remembered
+from pairmill.ops.models.device.batch_size import _is_size, fastest
+from pairmill.ops.models.device.remembered import remembered as remembered_in
+
+
+def remembered(key: tuple[str, ...], find: Callable[[], int]) -> int:
+    return remembered_in("batch_sizes.json", key, find, _is_size)
 
 
 class Card:

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import open_clip
 import pytest
 import torch
 from PIL import Image
@@ -135,6 +136,22 @@ def test_each_way_of_resizing_ends_at_the_size_of_the_tower(tmp_path: Path, mode
         assert fitted[:8].max() == 0 and fitted[-8:].max() == 0 and fitted[16, -1] == 255
     else:
         assert fitted[:, 0].max() < 5 and fitted[:, -1].min() > 250
+
+
+def test_a_bf16_model_never_takes_the_host_memory_of_fp32_and_has_its_rounded_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    spec, made, create = save_clip(tmp_path), [], open_clip.create_model
+
+    def creating(*given: Any, **named: Any) -> Any:
+        model = create(*given, **named)
+        made.append({each.dtype for each in model.parameters()})
+        return model
+
+    monkeypatch.setattr(open_clip, "create_model", creating)
+    rough, exact = (clip_loaded.load(spec, precision).model.state_dict() for precision in ("bf16", "fp32"))
+    assert made == [{torch.bfloat16}, {torch.float32}]
+    assert all(torch.equal(rough[name], exact[name].to(rough[name].dtype)) for name in exact)
 
 
 def test_bf16_stays_close_to_fp32_and_batches_alike(spec: str):

@@ -158,6 +158,45 @@ def test_nothing_of_a_batch_stays_on_the_device_once_it_is_fetched(engines: Any)
     assert max(most) <= 3
 
 
+def test_prepared_batches_take_no_more_bytes_than_they_may(engines: Any):
+    """Of 1 MB each, 22 pieces could be ahead of a slow device; 5 MB are allowed."""
+    lock, seen = threading.Lock(), {"now": 0, "most": 0}
+
+    def prepare(_: int) -> np.ndarray:
+        with lock:
+            seen["now"] += 1
+            seen["most"] = max(seen["most"], seen["now"])
+        return np.zeros(1_000_000, np.uint8)
+
+    def infer(_: np.ndarray) -> int:
+        time.sleep(0.002)
+        with lock:
+            seen["now"] -= 1
+        return 1
+
+    engine = Engine(Made(prepare, infer), 10, most_bytes=5_000_000)
+    assert engine.run(range(60)) == [1] * 60
+    assert 3 <= seen["most"] <= 6  # one is counted as begun a moment before the last is counted as launched
+    engine.close()
+    one = Engine(Made(prepare, infer), 3, most_bytes=10)
+    assert one.run(range(5)) == [1] * 5  # each is larger than all that is allowed
+    one.close()
+
+
+def test_a_piece_that_fails_gives_its_bytes_back(engines: Any):
+    def faulty(each: int) -> np.ndarray:
+        if each % 2:
+            raise ValueError(str(each))
+        return np.zeros(600, np.uint8)
+
+    engine = Engine(Made(faulty, lambda each: each.nbytes), 2, most_bytes=1_000)
+    for each in range(1, 20, 2):
+        with pytest.raises(ValueError):
+            engine.run([each - 1, each])
+    assert engine.run([0, 2, 4]) == [600] * 3
+    engine.close()
+
+
 @pytest.mark.parametrize("feeders", [0, 2])
 def test_a_broken_device_is_told_to_all_with_its_cause_and_memory_is_no_break(feeders: int, engines: Any):
     def broken(each: int) -> int:

@@ -13,6 +13,7 @@ from pairmill.ops.models.model_digest import ModelError
 from pairmill.ops.models.vision_language import vlm_loaded
 from pairmill.ops.models.vision_language.vlm import VisionLanguageModel
 from tests.worlds.golden import check_golden
+from tests.worlds.tiny_families import save_family
 from tests.worlds.tiny_vlm import save_vlm
 
 PROMPTS = [
@@ -153,8 +154,21 @@ def test_what_a_gpu_normalises_equals_what_the_processor_does(tmp_path: Path):
     torch.testing.assert_close(last(bare), whole, atol=1e-5, rtol=1e-5)
 
 
-def test_a_processor_of_other_shapes_normalises_itself(tmp_path: Path):
-    assert normalisation(vlm_loaded.load(save_vlm(tmp_path), "fp32").processor) is None
+@pytest.mark.parametrize(
+    ("family", "settings", "expected"),
+    [("qwen2_5_vl", (), True), ("internvl", (), True), ("smolvlm", (("tiles", 1),), True), ("smolvlm", (), False)],
+)
+def test_pixels_go_to_a_gpu_as_bytes_unless_padding_would_become_a_picture(
+    family: str, settings: tuple[tuple[str, int], ...], expected: bool, tmp_path: Path
+):
+    """A quarter of the bytes of fp32: Qwen's patches, InternVL's tiles, SmolVLM's one tile; not its padded tiles."""
+    loaded = vlm_loaded.load(save_family(tmp_path, family), "fp32", settings)
+    whole = loaded.prepare(pictures(3), PROMPTS[:3]).inputs["pixel_values"]
+    loaded.normalise = normalisation(loaded.processor)
+    assert (loaded.normalise is not None) == expected
+    inputs = loaded.prepare(pictures(3), PROMPTS[:3]).inputs
+    assert (inputs["pixel_values"].dtype == torch.uint8) == expected
+    torch.testing.assert_close(loaded._placed(inputs)["pixel_values"], whole, atol=1e-4, rtol=1e-4)
 
 
 def test_nothing_to_answer_loads_nothing():

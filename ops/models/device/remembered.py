@@ -1,0 +1,70 @@
+"""Cache in a file what was measured on this machine's device, found by one process and read by the others."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+Found = TypeVar("Found")
+
+
+def remembered(name: str, key: tuple[str, ...], find: Callable[[], Found], is_valid: Callable[[Any], bool]) -> Found:
+    """Return the cached value for ``key`` in the file ``name``; if there is none, call ``find`` and cache its result.
+
+    ``key`` holds model, precision, device, side, share …. Among processes on one machine only one measures at a time;
+    the others wait for a file lock and then read its result. An unreadable cache file counts as empty, and so does a
+    value that is not valid. A folder that cannot be written is ignored.
+    """
+    entry, file = " ".join(key), _folder() / name
+    if entry in (known := _known(file, is_valid)):
+        return known[entry]
+    with _alone(file.with_suffix(".lock")):
+        if entry in (known := _known(file, is_valid)):
+            return known[entry]
+        found = find()
+        _write(file, {**_known(file, is_valid), entry: found})
+    return found
+
+
+def _folder() -> Path:
+    """Return the cache folder: ``pairmill`` in XDG_CACHE_HOME, else in ``~/.cache``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairmill"
+
+
+def _known(file: Path, is_valid: Callable[[Any], bool]) -> dict[str, Any]:
+    """Read the valid entries of the cache file; {} if the file is missing or damaged."""
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    entries = known.items() if isinstance(known, dict) else ()
+    return {name: value for name, value in entries if is_valid(value)}
+
+
+def _write(file: Path, known: dict[str, Any]) -> None:
+    """Replace the cache file atomically; ignore a folder that cannot be written."""
+    new = file.with_suffix(f".{os.getpid()}")
+    try:
+        new.write_text(json.dumps(known, indent=1), encoding="utf-8")
+        new.replace(file)
+    except OSError:
+        new.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Hold an exclusive file lock during the body; without a lock file that can be opened, run the body unlocked."""
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        held = lock.open("w")
+    except OSError:
+        yield
+        return
+    with held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,95 @@
+"""Group rows into batches by what they cost: padding costs prefill, few rows cost decoding.
+
+A step of decoding reads all weights, however many rows it has. That takes as long as the prefill of some 200 tokens: a
+weight is 2 bytes to read and 2 operations a token, and an H100 does 200 such operations (at half of its peak) while it
+reads 2 bytes. The number depends on the card alone, not on the model.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Tokens whose prefill takes as long as reading the weights once.
+WEIGHTS = 200
+# Steps of a batch: captions have a median of 55 tokens.
+STEPS = 60
+# The most tokens of one prefill: more gain nothing, and their activations take memory (6 GB of a 17B model at 16,384).
+PREFILL = 16_384
+# Maximum padding of a batch on a CPU, as a share of its tokens.
+MOST_PADDING = 0.05
+
+
+def similar_length_batches(lengths: list[int], batch_size: int) -> list[list[int]]:
+    """Group row numbers into batches of similar length, longest first, of at most ``batch_size`` rows.
+
+    At most 5 % of a batch's tokens are padding. Ties keep row order, so the batches depend on the lengths (in tokens)
+    and the batch size alone. This is the grouping on CPUs, where results repeat exactly only if batches are equal.
+    """
+    batches: list[list[int]] = []
+    tokens = 0  # of the current batch, without padding
+    for row in _longest_first(lengths):
+        padded = lengths[batches[-1][0]] * (len(batches[-1]) + 1) if batches else 0
+        if not batches or len(batches[-1]) == batch_size or padded - tokens - lengths[row] > MOST_PADDING * padded:
+            batches.append([])
+            tokens = 0
+        batches[-1].append(row)
+        tokens += lengths[row]
+    return batches
+
+
+def padded_batches(lengths: list[int], most: int, room: int) -> list[list[int]]:
+    """Group row numbers into the cheapest batches whose rows are all padded to the longest, for a GPU.
+
+    Args:
+        lengths: Prompt tokens of each row.
+        most: The most rows of a batch.
+        room: The most prompt tokens of a batch with its padding; 0: no limit. A longer row is a batch of its own.
+    """
+    return _cut(lengths, most, room, STEPS * WEIGHTS)
+
+
+def full_batches(lengths: list[int], most: int, room: int) -> list[list[int]]:
+    """Group row numbers into batches of ``most`` rows, longest first, for a GPU that prefills a batch in parts.
+
+    Only ``room`` makes a batch smaller: the memory for keys and values, in prompt tokens; 0: no limit.
+    """
+    batches: list[list[int]] = []
+    for row in _longest_first(lengths):
+        full = batches and len(batches[-1]) == most
+        if not batches or full or (room and (len(batches[-1]) + 1) * lengths[batches[-1][0]] > room):
+            batches.append([])
+        batches[-1].append(row)
+    return batches
+
+
+def prefill_parts(lengths: list[int]) -> list[list[int]]:
+    """Group the rows of one decoding batch into the cheapest parts to prefill, longest first."""
+    return _cut(lengths, len(lengths), PREFILL, WEIGHTS)
+
+
+def _longest_first(lengths: list[int]) -> list[int]:
+    """Return row numbers by falling length; ties keep row order."""
+    return sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
+
+
+def _cut(lengths: list[int], most: int, room: int, fixed: int) -> list[list[int]]:
+    """Cut the rows, longest first, where padded tokens plus ``fixed`` tokens a batch are least, by dynamic programming.
+
+    Takes O(n * most) in n numpy operations: 60 ms for 4,096 rows.
+    """
+    order = _longest_first(lengths)
+    tokens = np.array([lengths[row] for row in order], np.int64)
+    cost, before = np.zeros(len(order) + 1, np.int64), np.zeros(len(order) + 1, np.int64)
+    for stop in range(1, len(order) + 1):
+        starts = np.arange(max(0, stop - most), stop)
+        padded = tokens[starts] * (stop - starts)
+        fits = (padded <= room) if room else np.ones(len(starts), bool)
+        fits[-1] = True  # a single row
+        found = np.where(fits, cost[starts] + padded + fixed, np.iinfo(np.int64).max)
+        before[stop] = starts[best := int(found.argmin())]
+        cost[stop] = found[best]
+    batches, stop = [], len(order)
+    while stop:
+        batches.append(order[before[stop] : stop])
+        stop = int(before[stop])
+    return batches[::-1]

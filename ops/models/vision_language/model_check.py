@@ -1,0 +1,107 @@
+"""Check a vision-language model before a run: does it load, what does a picture cost, is its decoding captured."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pairmill.ops.models.device.device import exact_inference
+from pairmill.ops.models.device.failures import first_line
+from pairmill.ops.models.device.held_bytes import held_bytes
+from pairmill.ops.models.device.loading import weight_bytes
+from pairmill.ops.models.generate.captured_decoding import Decoder, why_not_capturable
+from pairmill.ops.models.generate.greedy_answers import EXAMPLE_PROMPTS
+from pairmill.ops.models.generate.trial import TOKENS, why_not_captured
+from pairmill.ops.models.vision_language.picture_tokens import noise
+from pairmill.ops.models.vision_language.vlm_loaded import EXAMPLE_SIZES, LoadedVlm, load
+
+
+@dataclass(frozen=True)
+class ModelCheck:
+    """What a model does with four unlike pictures and prompts.
+
+    Attributes:
+        architecture: The model's class.
+        weights: Bytes of its weights.
+        tokens: Tokens of a picture by its (height, width).
+        milliseconds: CPU time to prepare one picture.
+        input_bytes: Bytes of one picture's inputs.
+        alike: Rows, of four, whose answers in one batch are those one by one.
+        not_captured: '' if a trial of captured decoding agrees with ``generate``, else why it does not.
+        token_bytes: Bytes of the keys and values of one token; 0 if unknown.
+    """
+
+    architecture: str
+    weights: int
+    tokens: dict[tuple[int, int], int]
+    milliseconds: float
+    input_bytes: int
+    alike: int
+    not_captured: str
+    token_bytes: int
+
+
+def check_model(spec: str, precision: str, pictures: tuple[tuple[str, int], ...], side: int) -> ModelCheck:
+    """Load a model and try it on pictures whose shorter side is ``side`` pixels. Raises ModelError as `load` does."""
+    loaded = load(spec, precision, pictures)
+    sizes = [(side, side), (side, side * 4 // 3), (side, side * 3)]
+    milliseconds, size = _prepared(loaded, sizes[1])
+    return ModelCheck(
+        type(loaded.model).__name__,
+        weight_bytes(loaded.model, None),
+        dict(zip(sizes, loaded.tokens.of(sizes), strict=True)),
+        milliseconds,
+        size,
+        _alike(loaded),
+        _why_not_captured(loaded),
+        _token_bytes(loaded),
+    )
+
+
+def _prepared(loaded: LoadedVlm, size: tuple[int, int]) -> tuple[float, int]:
+    """Return the CPU milliseconds and the bytes of the inputs of one picture, of a batch of eight."""
+    shown: list[Any] = [noise(*size)] * 8
+    prompts: list[str] = [EXAMPLE_PROMPTS[0]] * 8
+    loaded.prepare(shown, prompts)
+    started = time.process_time()
+    ready = loaded.prepare(shown, prompts)
+    return 1000 * (time.process_time() - started) / 8, held_bytes([part.inputs for part in ready.parts]) // 8
+
+
+def _alike(loaded: LoadedVlm) -> int:
+    """Count the rows that are answered in a batch as they are one by one."""
+    shown: list[Any] = [noise(*size) for size in EXAMPLE_SIZES]
+    prompts: list[str] = list(EXAMPLE_PROMPTS)
+    many = loaded.answer(loaded.prepare(shown, prompts), TOKENS)
+    rows = zip(shown, prompts, strict=True)
+    alone = [loaded.answer(loaded.prepare([picture], [prompt]), TOKENS)[0] for picture, prompt in rows]
+    return sum(one.text == other.text for one, other in zip(alone, many, strict=True))
+
+
+def _why_not_captured(loaded: LoadedVlm) -> str:
+    """Try captured decoding, step by step where there is no GPU."""
+    if why := why_not_capturable(loaded.model):
+        return why
+    decoder = Decoder(loaded.model, [], loaded.answerer.pad)
+    try:
+        with exact_inference():
+            return why_not_captured(loaded.model, loaded._placed(loaded.example()), decoder.generate)
+    except Exception as error:
+        return first_line(error)
+    finally:
+        decoder.release()
+
+
+def _token_bytes(loaded: LoadedVlm) -> int:
+    """Return the bytes that the keys and values of one token take; 0 for a model that keeps others."""
+    inputs = loaded._placed(loaded.example())
+    rows, length = inputs["input_ids"].shape
+    try:
+        with torch.inference_mode():
+            cache: Any = loaded.model(**inputs, use_cache=True, return_dict=True).past_key_values
+        return sum(held_bytes([layer.keys, layer.values]) for layer in cache.layers) // (rows * length)
+    except (AttributeError, TypeError, ValueError):
+        return 0

@@ -1,0 +1,112 @@
+"""The captured step on fake CUDA tensors: nothing in it waits for the device or copies from the host.
+
+A CUDA graph cannot hold such an operation, and this test needs no GPU to find one.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
+from torch.func import functional_call
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from pairmill.ops.models.generate.captured_decoding import Decoder
+from pairmill.ops.models.generate.decoding_buffers import Buffers
+from pairmill.ops.models.vision_language import vlm_loaded
+from tests.worlds.tiny_families import FAMILIES, save_family
+
+QUICK = ("smolvlm", "qwen2_5_vl", "internvl", "llava")
+CAPTURED = [name for name in FAMILIES if name not in ("gemma3", "paligemma", "florence2") and "blip" not in name]
+FAMILY = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in CAPTURED]
+# Operations whose result the host reads. Those whose size depends on values raise on fake tensors by themselves.
+WAITS = ("_local_scalar_dense", "is_nonzero", "equal")
+ROWS, LENGTH = 4, 64
+
+
+class Waits(TorchDispatchMode):
+    """Name each operation that waits for the device, or that copies between it and the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name in WAITS:
+            self.found.append(name)
+            return 0
+        made = func(*args, **(kwargs or {}))
+        if name in ("_to_copy", "copy_"):
+            tensors = [each for each in tree_leaves((args, kwargs, made)) if torch.is_tensor(each)]
+            if len({each.device.type for each in tensors}) > 1:
+                self.found.append(name)
+        return made
+
+
+class OnCard:
+    """A model whose weights are fake CUDA tensors."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.config, self.dtype = model, model.config, model.dtype
+        named = (*model.named_parameters(), *model.named_buffers())
+        self.weights = {name: torch.empty(each.shape, dtype=each.dtype, device="cuda") for name, each in named}
+
+    def __call__(self, **inputs: Any) -> Any:
+        return functional_call(self.model, self.weights, (), inputs)
+
+
+def prefilled(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+    """Prefill four rows on the CPU; return the shapes of their positions, and of each layer's keys in the buffers."""
+    shapes: list[Any] = []
+
+    def fill(self: Buffers, start: int, mask: Any, positions: Any, first: Any, cache: Any, seen: Any) -> None:
+        shapes.append((*positions.shape[:-2], ROWS, 1))
+        shapes.append([(ROWS, layer.keys.shape[1], LENGTH, layer.keys.shape[3]) for layer in cache.layers])
+        raise InterruptedError
+
+    with monkeypatch.context() as patch, torch.inference_mode(), suppress(InterruptedError):
+        patch.setattr(Buffers, "fill", fill)
+        Decoder(loaded.model, [2], 0).generate([loaded.answerer.placed(loaded.example())], 3)
+    return shapes[0], shapes[1]
+
+
+@contextmanager
+def buffers_on_a_fake_card(spec: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Buffers]:
+    """Yield the buffers of four rows as fake CUDA tensors, with steps that are not captured."""
+    torch.set_num_threads(1)
+    loaded = vlm_loaded.load(spec, "fp32")
+    shape, layers = prefilled(loaded, monkeypatch)
+    monkeypatch.setattr(Buffers, "_captured", lambda self: None)
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        decoder: Any = object.__new__(Decoder)
+        decoder.model, decoder.pad, decoder.penalty = OnCard(loaded.model), 0, 1.0
+        decoder.ends = torch.zeros(1, dtype=torch.long, device="cuda")
+        decoder.flat = [tuple(torch.empty(math.prod(each), device="cuda") for _ in range(2)) for each in layers]
+        empty = [SimpleNamespace(keys=torch.empty(each), values=torch.empty(each)) for each in layers]
+        positions = torch.zeros(shape, dtype=torch.long, device="cuda")
+        yield Buffers(decoder, ROWS, LENGTH, SimpleNamespace(layers=empty), positions, None)
+
+
+@pytest.mark.parametrize("family", FAMILY)
+def test_a_captured_step_neither_waits_for_the_device_nor_copies_from_the_host(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with buffers_on_a_fake_card(save_family(tmp_path, family), monkeypatch) as buffers, Waits() as waits:
+        buffers.step()
+    assert waits.found == []
+
+
+def test_a_step_that_waits_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with buffers_on_a_fake_card(save_family(tmp_path, "llava"), monkeypatch) as buffers, Waits() as waits:
+        buffers.done.cpu()
+        bool(buffers.done.all())
+        with pytest.raises(DynamicOutputShapeException):
+            _ = buffers.tokens[buffers.done]
+    assert waits.found == ["_to_copy", "_local_scalar_dense"]
