@@ -8,7 +8,7 @@ from pairmill.flows.command.option_types import above_0, cost, model_sizes, netw
 
 GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
-    "look": ("status", "sql", "why", "datasets", "quarantine"),
+    "look": ("status", "browse", "sql", "why", "datasets", "quarantine"),
     "export": ("export",),
     "operate": ("up", "serve-model"),
 }
@@ -19,6 +19,7 @@ EXAMPLES = {
     "fetch": "pairmill fetch --retry-failed",
     "replay": "pairmill replay --reason out_of_memory",
     "status": "pairmill status 30m --source pages",
+    "browse": "pairmill browse --lake lake",
     "sql": 'pairmill sql "SELECT count(*) FROM images"',
     "why": "pairmill why https://example.org/fox.jpg",
     "datasets": "pairmill datasets --format csv",
@@ -71,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
     _up(commands)
     _serve_model(commands)
     _again(commands)
+    _browse(commands)
     _readers(commands)
     top.epilog = _grouped({name: command.description or "" for name, command in commands.choices.items()})
     return top
@@ -203,6 +205,14 @@ def _serve_model(commands: Any) -> None:
                          help="number format of the computation; default: that of the weights")  # fmt: skip
     command.add_argument("--max-num-seqs", type=above_0, default=256, metavar="N",
                          help="texts generated at the same time; default: 256")  # fmt: skip
+
+
+def _browse(commands: Any) -> None:
+    """Add the `browse` command."""
+    command = _command(commands, "browse", "pairmill_browse:browse", "show a lake in a web browser on this machine")
+    command.add_argument("--port", type=worker_count, default=8765, metavar="N",
+                         help="port on 127.0.0.1; 0 takes any free one; default: 8765")  # fmt: skip
+    _lake_option(command)
 
 
 def _readers(commands: Any) -> None:
