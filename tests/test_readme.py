@@ -30,8 +30,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 NAMES = re.findall(r"^- \[.*\]\(infra/docs/(.*?)\)", README, re.MULTILINE)
 PAGES = {f"infra/docs/{name}": (DOCS / name).read_text(encoding="utf-8") for name in NAMES}
 DOCUMENTS = {"README.md": README, **PAGES}
-# These start a server or the tests themselves; tests/flows/test_up.py and CI run them.
-ELSEWHERE = ("make ", "pairmill up", "prefect deployment run")
+# These start a server or the tests themselves; tests/flows and CI run them.
+ELSEWHERE = ("make ", "pairmill up", "pairmill browse", "prefect deployment run")
 
 
 def commands() -> list[str]:

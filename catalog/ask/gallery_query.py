@@ -77,40 +77,40 @@ class Gallery:
         conditions = [self._condition(choice), *([_beyond(key, after)] if after else [])]
         columns = ", ".join(_CARD) + f", {key} AS key" + (f", {order.column} AS shown" if order.column else "")
         sql = f"SELECT {columns} FROM images WHERE {' AND '.join(conditions)} ORDER BY key, image_id LIMIT {rows + 1}"
-        found = self._rows(sql)
+        found = self.rows(sql)
         last = found[rows - 1] if len(found) > rows else None
         return GalleryPage(found[:rows], f"{last['key']!r},{last['image_id']}" if last else "")
 
     def count(self, choice: Choice) -> int:
         """Count the images of a choice."""
-        return self._rows(f"SELECT count(*) AS n FROM images WHERE {self._condition(choice)}")[0]["n"]
+        return self.rows(f"SELECT count(*) AS n FROM images WHERE {self._condition(choice)}")[0]["n"]
 
     def fates(self, choice: Choice) -> list[tuple[str, int]]:
         """Count the images of a choice, whatever their fate, by the rule that drops them ('' for kept ones)."""
         where = self._condition(replace(choice, fate=""))
         sql = f"SELECT dropped_by AS fate, count(*) AS n FROM images WHERE {where} GROUP BY ALL ORDER BY n DESC, fate"
-        return [(row["fate"], row["n"]) for row in self._rows(sql) if row["fate"] is not None]
+        return [(row["fate"], row["n"]) for row in self.rows(sql) if row["fate"] is not None]
 
     def facet(self, column: str) -> list[tuple[str, int]]:
         """Count the images by a column's values other than NULL and '', most frequent first, at most FACET_VALUES."""
         counted = f"SELECT {column} AS value, count(*) AS n FROM images WHERE {column} IS NOT NULL GROUP BY ALL"
         sql = f"SELECT * FROM ({counted}) WHERE CAST(value AS VARCHAR) <> '' ORDER BY n DESC, value"
-        return [(row["value"], row["n"]) for row in self._rows(f"{sql} LIMIT {FACET_VALUES}")]
+        return [(row["value"], row["n"]) for row in self.rows(f"{sql} LIMIT {FACET_VALUES}")]
 
     def tags(self) -> list[tuple[str, int]]:
         """Count the images by tag, most frequent first, at most FACET_VALUES."""
         each = "SELECT unnest(_tags) AS value FROM images"
         sql = f"SELECT value, count(*) AS n FROM ({each}) GROUP BY ALL ORDER BY n DESC, value LIMIT {FACET_VALUES}"
-        return [(row["value"], row["n"]) for row in self._rows(sql)]
+        return [(row["value"], row["n"]) for row in self.rows(sql)]
 
     def image(self, image_id: str) -> dict[str, Any] | None:
         """Return all columns of one image, None if the gallery does not have it."""
-        found = self._rows(f"SELECT * FROM images WHERE image_id = {quoted(image_id)}")
+        found = self.rows(f"SELECT * FROM images WHERE image_id = {quoted(image_id)}")
         return found[0] if found else None
 
     def of_picture(self, sha256: str) -> dict[str, Any] | None:
         """Return the row of one image with these bytes, None without one."""
-        found = self._rows(f"SELECT * FROM images WHERE sha256 = {quoted(sha256)} ORDER BY image_id LIMIT 1")
+        found = self.rows(f"SELECT * FROM images WHERE sha256 = {quoted(sha256)} ORDER BY image_id LIMIT 1")
         return found[0] if found else None
 
     def shards(self, sha256s: Sequence[str]) -> dict[str, str]:
@@ -118,15 +118,15 @@ class Gallery:
         if not sha256s:
             return {}
         among = ", ".join(map(quoted, sha256s))
-        rows = self._rows(f"SELECT DISTINCT sha256, shard FROM images WHERE sha256 IN ({among}) AND shard IS NOT NULL")
+        rows = self.rows(f"SELECT DISTINCT sha256, shard FROM images WHERE sha256 IN ({among}) AND shard IS NOT NULL")
         return {row["sha256"]: row["shard"] for row in rows}
 
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
 
-    def _rows(self, sql: str) -> list[dict[str, Any]]:
-        """Run a query on a cursor of its own; return its rows by column."""
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        """Run a query of this package on a cursor of its own; return its rows by column."""
         with self._connection.cursor() as cursor:
             try:
                 found = cursor.execute(sql)

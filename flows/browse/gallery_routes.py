@@ -4,22 +4,25 @@ import threading
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, BackgroundTasks, Query
-from starlette.responses import Response
+from fastapi import APIRouter, BackgroundTasks, Body, Query
+from starlette.responses import JSONResponse, Response
 
 from pairmill.catalog.ask.gallery_query import FACETS, Gallery, GalleryPage
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.open_lake import OpenLake
+from pairmill.flows.browse.picture_search import PictureSearch
 from pairmill.flows.browse.rendering import page
 
+MOST_BYTES = 50_000_000
 Asking = Annotated[Asked, Query()]
 
 
 def routes(opened: OpenLake) -> APIRouter:
     """Return the routes of galleries."""
     router = APIRouter()
-    facets = Facets()
+    facets, search = Facets(), PictureSearch(opened)
+    opened.closing.append(search.close)
 
     @router.get("/gallery")
     def gallery(asked: Asking, later: BackgroundTasks) -> Response:
@@ -28,11 +31,11 @@ def routes(opened: OpenLake) -> APIRouter:
         frame = {"asked": asked, "versions": opened.versions(), "room": "gallery",
                  "dataset": asked.dataset}  # fmt: skip
         if shown is None:
-            return page("waiting.html.j2", **frame)
+            return page("waiting.html.j2", path="/gallery", **frame)
         found = {"images": [], "after": ""}
         counts, total, fault = [], 0, ""
         try:
-            choice = asked.choice()
+            choice = asked.choice(search.find(asked.dataset, asked.words, asked.like))
             found = _content(shown.page(choice, asked.order, asked.after))
             counts, total = shown.fates(choice), shown.count(choice)
         except PairmillError as error:  # the filters stay as they are, to be mended
@@ -47,9 +50,16 @@ def routes(opened: OpenLake) -> APIRouter:
         shown = opened.gallery(asked.dataset, is_scroll=True)
         if shown is None:
             raise PairmillError("the lake is being read; open the gallery again.")
-        found = _content(shown.page(asked.choice(), asked.order, asked.after))
+        choice = asked.choice(search.find(asked.dataset, asked.words, asked.like))
+        found = _content(shown.page(choice, asked.order, asked.after))
         later.add_task(_prepare, opened, found["images"])
         return page("cards.html.j2", asked=asked, **found)
+
+    @router.post("/like")
+    def like(asked: Asking, picture: Annotated[bytes, Body(max_length=MOST_BYTES)]) -> Response:
+        """Take a picture and answer with the address of the gallery of those like it; the picture is not stored."""
+        name = search.upload(asked.dataset, picture)
+        return JSONResponse({"location": f"/gallery?{asked.query(like=name, words='')}"})
 
     return router
 

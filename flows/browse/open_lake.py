@@ -1,6 +1,7 @@
 """Hold what the browser's pages read: a lake, its galleries, which are built in the background, and thumbnails."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
@@ -32,6 +33,7 @@ class OpenLake:
         self._building: Lake | None = None
         self._thumbnails: ThumbnailCache | None = None
         self._pictures: Lake | None = None
+        self.closing: list[Callable[[], None]] = []
 
     def versions(self) -> list[Dataset]:
         """Return every dataset version, the newest first."""
@@ -89,6 +91,8 @@ class OpenLake:
     def close(self) -> None:
         """Wait for the gallery that is being built, and close everything."""
         self._builder.shutdown(cancel_futures=True)
+        for close in self.closing:
+            close()
         for gallery in self._last.values():
             gallery.close()
         for lake in (self._building, self._pictures, self.lake):

@@ -13,7 +13,25 @@ document.addEventListener("submit", (event) => {
   for (const field of event.target.elements) if (field.name && field.value === "") field.disabled = true;
 });
 
+// A picture to search by is sent as it is; the answer names the gallery of those like it.
+async function upload(input) {
+  const address = `/like?dataset=${encodeURIComponent(input.dataset.upload)}`;
+  const headers = { "Content-Type": "application/octet-stream" };
+  const answer = await fetch(address, { method: "POST", headers, body: input.files[0] });
+  if (answer.ok) location.assign((await answer.json()).location);
+  else input.closest("form").insertAdjacentElement("afterend", notice("This picture cannot be searched by."));
+}
+
+function notice(text) {
+  const shown = document.createElement("p");
+  shown.className = "card fault";
+  shown.setAttribute("role", "alert");
+  shown.textContent = text;
+  return shown;
+}
+
 document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-upload]") && event.target.files.length) upload(event.target);
   if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
 });
 
@@ -37,4 +55,43 @@ document.addEventListener("keydown", (event) => {
 addEventListener("pageshow", () => {
   foldFilters();
   for (const field of document.querySelectorAll("form :disabled")) field.disabled = false;
+});
+
+// While a threshold moves, the shares come from the sample in the page; when it is let go, the server cuts.
+function predicate(rule) {
+  const { over, under, strictLow, strictHigh } = rule.dataset;
+  const edges = {};
+  for (const slider of rule.querySelectorAll("[data-side]")) edges[slider.dataset.side] = Number(Number(slider.value).toPrecision(4));
+  const factor = under ? ` * ${under}` : "";
+  const parts = [];
+  if ("low" in edges) parts.push(`${over} ${strictLow === "1" ? ">" : ">="} ${edges.low}${factor}`);
+  if ("high" in edges) parts.push(`${over} ${strictHigh === "1" ? "<" : "<="} ${edges.high}${factor}`);
+  const low = edges.low ?? -Infinity, high = edges.high ?? Infinity;
+  const inside = (v) => v !== null && (strictLow === "1" ? v > low : v >= low) && (strictHigh === "1" ? v < high : v <= high);
+  return { text: parts.join(" AND "), inside };
+}
+
+document.addEventListener("input", (event) => {
+  const rule = event.target.matches("[data-side]") && event.target.closest("[data-rule]");
+  if (!rule) return;
+  rule.sample ??= JSON.parse(rule.dataset.sample);
+  const { text, inside } = predicate(rule);
+  event.target.closest("label").querySelector("output").textContent = Number(Number(event.target.value).toPrecision(4));
+  rule.querySelector("textarea").value = text;
+  const judged = rule.sample.filter(([value]) => value !== null);
+  const own = judged.filter(([value]) => inside(value)).length;
+  const all = rule.sample.filter(([value, others]) => others && inside(value)).length;
+  const share = (n, of) => `${((100 * n) / Math.max(1, of)).toFixed(1)} %`;
+  rule.querySelector(".estimate").textContent =
+    `This rule keeps ${share(own, judged.length)} of those it judges; all rules keep ${share(all, rule.sample.length)} (of a sample of ${rule.sample.length}).`;
+});
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-side]")) event.target.closest("[data-rule]").querySelector("form").requestSubmit();
+});
+
+document.addEventListener("click", (event) => {
+  if (!event.target.matches("[data-copy]")) return;
+  navigator.clipboard?.writeText(event.target.closest("p").querySelector("code").textContent);
+  event.target.textContent = "Copied";
 });
