@@ -4,7 +4,7 @@ BIN := .venv/bin
 DEMO_DOCUMENTS ?= 640
 DEMO_SEED ?= 7
 
-.PHONY: setup demo test test-slow test-full lint fuzz bench lock clean
+.PHONY: setup demo test test-slow test-browser test-full lint fuzz bench lock clean
 
 setup: .venv/.installed
 
@@ -36,7 +36,11 @@ PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
 # What a change needs to be told within minutes.
 test: setup lint
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not browser"
+
+# The pages of `pairmill browse` in a real browser. Needs Chromium on the path, or its path in PAIRMILL_CHROMIUM.
+test-browser: setup
+	$(BIN)/pytest -n 0 -m browser tests/flows/browse
 
 # What takes long: kills in every stage, the line on Ray, the commands of README and infra/docs, the demo world's truth.
 test-slow: setup

@@ -4,6 +4,7 @@ Only pairs count: an image that both versions dropped, by whatever rule, is not 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.lake.lake import Lake
@@ -35,6 +36,14 @@ def changes(lake: Lake, before: Dataset, after: Dataset) -> list[Change]:
         f"SELECT * FROM ({sql}) ORDER BY list_position(['entered', 'left', 'changed'], kind), n DESC, cause"
     )
     return [Change(*row) for row in rows]
+
+
+def changed_images(lake: Lake, before: Dataset, after: Dataset, change: Change, most: int) -> list[dict[str, Any]]:
+    """Select at most ``most`` images (image_id, sha256) of one kind and cause, those with the smallest ids."""
+    of_cause = f"kind = {quoted(change.kind)} AND cause = {quoted(change.cause)}"
+    ids = f"SELECT item_id FROM ({changed(before, after)}) WHERE {of_cause} ORDER BY item_id LIMIT {most}"
+    sql = f"SELECT image_id, any_value(sha256) AS sha256 FROM images WHERE image_id IN ({ids})"
+    return lake.rows(f"{sql} GROUP BY image_id ORDER BY image_id")
 
 
 def changed(before: Dataset, after: Dataset) -> str:

@@ -43,10 +43,13 @@ def _images(
     )
 
 
-def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None) -> str:
-    """Return SQL for each current distinct sentence with ``dropped_by`` and ``dropped_value``, as `image_rows`."""
+def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "") -> str:
+    """Return SQL for each current distinct sentence with ``dropped_by`` and ``dropped_value``, as `image_rows`.
+
+    ``among`` is a table of (content, text, shard) that restricts the sentences; '' for all.
+    """
     checks = [check for check in plan.sentence_checks if check.stage < stage]
-    return f"SELECT content, text, shard, {decided(checks)} FROM ({_sentences(plan, checks, upto, '')})"
+    return f"SELECT content, text, shard, {decided(checks)} FROM ({_sentences(plan, checks, upto, among)})"
 
 
 def items_before_rule(plan: Plan, kind: str, check: Check, among: str = "") -> str:

@@ -9,7 +9,7 @@ from pairmill.flows.command.option_types import above_0, cost, model_sizes, netw
 
 GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
-    "look": ("status", "sql", "why", "datasets", "quarantine"),
+    "look": ("status", "browse", "sql", "why", "datasets", "quarantine"),
     "versions": ("export", "tag", "drop"),
     "operate": ("doctor", "up", "schedule", "serve-model", "check-model", "completion"),
 }
@@ -20,6 +20,7 @@ EXAMPLES = {
     "fetch": "pairmill fetch --retry-failed",
     "replay": "pairmill replay --reason out_of_memory",
     "status": "pairmill status 30m --source pages",
+    "browse": "pairmill browse --lake lake",
     "sql": 'pairmill sql "SELECT count(*) FROM images"',
     "why": "pairmill why https://example.org/fox.jpg",
     "datasets": "pairmill datasets --format csv",
@@ -53,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
     _serve_model(commands)
     _check_model(commands)
     _again(commands)
+    _browse(commands)
     _readers(commands)
     _versions(commands)
     _completion(commands)
@@ -235,6 +237,14 @@ def _check_model(commands: Any) -> None:
                          help="shorter side of the pictures; default: 448")  # fmt: skip
     command.add_argument("--max-tokens", type=above_0, default=128, metavar="N",
                          help="the longest answer; default: 128")  # fmt: skip
+
+
+def _browse(commands: Any) -> None:
+    """Add the `browse` command."""
+    command = _command(commands, "browse", "pairmill_browse:browse", "show a lake in a web browser on this machine")
+    command.add_argument("--port", type=worker_count, default=8765, metavar="N",
+                         help="port on 127.0.0.1; 0 takes any free one; default: 8765")  # fmt: skip
+    _lake_option(command)
 
 
 def _readers(commands: Any) -> None:

@@ -1,0 +1,194 @@
+"""Query a gallery file: pages of images by keyset, filtered and sorted by any column, and the values to filter by."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.recipe import predicate
+from pairmill.catalog.recipe.thresholds import NUMBERS
+from pairmill.catalog.terms.error import BadPredicate, PairmillError
+
+PAGE = 60
+FACET_VALUES = 200  # largest number of values offered for a filter
+FACETS = {"source": "_source", "domain": "_domain", "language": "_language", "format": "format"}
+_TYPES = ("BOOLEAN", "INTEGER", "BIGINT", "UBIGINT", "DOUBLE", "VARCHAR")
+_CARD = ("image_id", "sha256", "shard", "width", "height", "alt_text", "url", "dropped_by", "_value", "_text1")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which images a gallery shows; a default restricts nothing.
+
+    ``fate``: 'kept', 'dropped', or the name of the rule that drops. ``where``: a predicate as in a recipe's rule.
+    ``score`` with ``low`` and ``high``: a numeric column and its range. ``among``: sha256s in order of preference.
+    """
+
+    fate: str = ""
+    source: str = ""
+    domain: str = ""
+    language: str = ""
+    format: str = ""
+    cluster: int | None = None
+    group: str = ""
+    tag: str = ""
+    status: str = ""
+    score: str = ""
+    low: float | None = None
+    high: float | None = None
+    where: str = ""
+    among: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class SortOrder:
+    """Order of a gallery: by a numeric column, ascending or descending, images without a value last; '' by id."""
+
+    column: str = ""
+    descending: bool = False
+
+
+@dataclass(frozen=True)
+class GalleryPage:
+    """Images of one page, and the key after which the next page starts; '' on the last page."""
+
+    images: list[dict[str, Any]]
+    after: str
+
+
+class Gallery:
+    """An open gallery file. Threads may share it: every query has a cursor of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = duckdb.connect(str(path), read_only=True, config={"enable_external_access": False})
+        rows = self._connection.execute("DESCRIBE images").fetchall()
+        self.types: Mapping[str, str] = {row[0]: row[1] for row in rows}
+        self.rule_columns = {n: t for n, t in self.types.items() if not n.startswith("_") and t in _TYPES}
+        own = ("image_id", "sha256", "document_id", "shard", "group_id", "cluster", "dropped_by")
+        self.numbers = [n for n, t in self.types.items() if t in NUMBERS and not n.startswith("_") and n not in own]
+
+    def page(self, choice: Choice, order: SortOrder = SortOrder(), after: str = "", rows: int = PAGE) -> GalleryPage:
+        """Return the images after the key ``after``. Raise PairmillError for a column, predicate or key unknown."""
+        key = self._key(order, choice)
+        conditions = [self._condition(choice), *([_beyond(key, after)] if after else [])]
+        columns = ", ".join(_CARD) + f", {key} AS key" + (f", {order.column} AS shown" if order.column else "")
+        sql = f"SELECT {columns} FROM images WHERE {' AND '.join(conditions)} ORDER BY key, image_id LIMIT {rows + 1}"
+        found = self.rows(sql)
+        last = found[rows - 1] if len(found) > rows else None
+        return GalleryPage(found[:rows], f"{last['key']!r},{last['image_id']}" if last else "")
+
+    def count(self, choice: Choice) -> int:
+        """Count the images of a choice."""
+        return self.rows(f"SELECT count(*) AS n FROM images WHERE {self._condition(choice)}")[0]["n"]
+
+    def fates(self, choice: Choice) -> list[tuple[str, int]]:
+        """Count the images of a choice, whatever their fate, by the rule that drops them ('' for kept ones)."""
+        where = self._condition(replace(choice, fate=""))
+        sql = f"SELECT dropped_by AS fate, count(*) AS n FROM images WHERE {where} GROUP BY ALL ORDER BY n DESC, fate"
+        return [(row["fate"], row["n"]) for row in self.rows(sql) if row["fate"] is not None]
+
+    def facet(self, column: str) -> list[tuple[str, int]]:
+        """Count the images by a column's values other than NULL and '', most frequent first, at most FACET_VALUES."""
+        counted = f"SELECT {column} AS value, count(*) AS n FROM images WHERE {column} IS NOT NULL GROUP BY ALL"
+        sql = f"SELECT * FROM ({counted}) WHERE CAST(value AS VARCHAR) <> '' ORDER BY n DESC, value"
+        return [(row["value"], row["n"]) for row in self.rows(f"{sql} LIMIT {FACET_VALUES}")]
+
+    def tags(self) -> list[tuple[str, int]]:
+        """Count the images by tag, most frequent first, at most FACET_VALUES."""
+        each = "SELECT unnest(_tags) AS value FROM images"
+        sql = f"SELECT value, count(*) AS n FROM ({each}) GROUP BY ALL ORDER BY n DESC, value LIMIT {FACET_VALUES}"
+        return [(row["value"], row["n"]) for row in self.rows(sql)]
+
+    def image(self, image_id: str) -> dict[str, Any] | None:
+        """Return all columns of one image, None if the gallery does not have it."""
+        found = self.rows(f"SELECT * FROM images WHERE image_id = {quoted(image_id)}")
+        return found[0] if found else None
+
+    def of_picture(self, sha256: str) -> dict[str, Any] | None:
+        """Return the row of one image with these bytes, None without one."""
+        found = self.rows(f"SELECT * FROM images WHERE sha256 = {quoted(sha256)} ORDER BY image_id LIMIT 1")
+        return found[0] if found else None
+
+    def shards(self, sha256s: Sequence[str]) -> dict[str, str]:
+        """Return the home shard of each picture of the gallery among ``sha256s``."""
+        if not sha256s:
+            return {}
+        among = ", ".join(map(quoted, sha256s))
+        rows = self.rows(f"SELECT DISTINCT sha256, shard FROM images WHERE sha256 IN ({among}) AND shard IS NOT NULL")
+        return {row["sha256"]: row["shard"] for row in rows}
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        """Run a query of this package on a cursor of its own; return its rows by column."""
+        with self._connection.cursor() as cursor:
+            try:
+                found = cursor.execute(sql)
+                names = [column[0] for column in found.description or ()]
+                return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+            except duckdb.Error as error:  # such as a CAST in a predicate that fails on a value
+                raise BadPredicate(f"this cannot be computed: {str(error).splitlines()[0]}") from error
+
+    def _key(self, order: SortOrder, choice: Choice) -> str:
+        """Return SQL of the first sort key, a DOUBLE: ascending, images without a value last."""
+        if choice.among is not None and not order.column:
+            return f"CAST(list_position({_texts(choice.among)}, sha256) AS DOUBLE)"
+        if not order.column:
+            return "0.0::DOUBLE"
+        self._known(order.column)
+        value = f"CAST({order.column} AS DOUBLE)"
+        return f"coalesce({'-' if order.descending else ''}{value}, 'inf'::DOUBLE)"
+
+    def _known(self, column: str) -> None:
+        if column not in self.numbers:
+            raise PairmillError(f"there is no numeric column '{column}'; there are {', '.join(self.numbers)}.")
+
+    def _condition(self, choice: Choice) -> str:
+        """Return SQL for the images of a choice."""
+        found = ["true"]
+        if choice.fate:
+            is_kept = "dropped_by = ''"
+            fates = {"kept": is_kept, "dropped": "dropped_by <> ''"}
+            found.append(fates.get(choice.fate, f"dropped_by = {quoted(choice.fate)}"))
+        found += [f"{column} = {quoted(value)}" for name, column in FACETS.items() if (value := getattr(choice, name))]
+        found += [] if choice.cluster is None else [f"cluster = {choice.cluster}"]
+        found += [f"group_id = {quoted(choice.group)}"] if choice.group else []
+        found += [f"list_contains(_tags, {quoted(choice.tag)})"] if choice.tag else []
+        if choice.status and "caption_status" in self.types:
+            found.append(f"caption_status = {quoted(choice.status)}")
+        if choice.score:
+            self._known(choice.score)
+            found += [] if choice.low is None else [f"{choice.score} >= {_number(choice.low)}"]
+            found += [] if choice.high is None else [f"{choice.score} <= {_number(choice.high)}"]
+        if choice.where.strip():
+            predicate.check("filter", choice.where, self.rule_columns)
+            found.append(f"({predicate.normal_form('filter', choice.where)})")
+        if choice.among is not None:
+            found.append(f"sha256 IN (SELECT unnest({_texts(choice.among)}))")
+        return " AND ".join(found)
+
+
+def _texts(values: Sequence[str]) -> str:
+    return f"[{', '.join(map(quoted, values))}]::VARCHAR[]"
+
+
+def _number(value: float) -> str:
+    if not math.isfinite(value):
+        raise PairmillError(f"{value} is no finite number; write one such as 0.25.")
+    return f"{value!r}::DOUBLE"
+
+
+def _beyond(key: str, after: str) -> str:
+    """Return SQL for the rows after the key of a page. Raise PairmillError if ``after`` is not such a key."""
+    value, _, image_id = after.partition(",")
+    try:
+        number = f"'{float(value)!r}'::DOUBLE"
+    except ValueError:
+        raise PairmillError(f"'{after[:80]}' is no place in a gallery; open the gallery again.") from None
+    return f"(({key}) > {number} OR (({key}) = {number} AND image_id > {quoted(image_id)}))"

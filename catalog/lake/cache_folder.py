@@ -1,0 +1,35 @@
+"""Find the folder for files that may be deleted at any time: beside the lake, else below the temporary folder."""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms.error import PairmillError
+
+
+def cache_folder(lake: Lake, name: str) -> Path:
+    """Return the folder ``.name`` beside a local lake's data, created if missing.
+
+    A lake on S3, or one that this user may not write to, gets a folder of this user below the temporary folder.
+
+    Raises:
+        PairmillError: That folder belongs to another user.
+    """
+    if not lake.data_path.startswith("s3://"):
+        folder = Path(lake.data_path).parent / f".{name}"
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError:
+            pass
+        else:
+            if os.access(folder, os.W_OK):
+                return folder
+    mine = Path(tempfile.gettempdir()) / f"pairmill-{name}-{os.getuid()}"
+    mine.mkdir(mode=0o700, exist_ok=True)
+    if mine.stat().st_uid != os.getuid():
+        raise PairmillError(f"{mine} belongs to another user. Set TMPDIR to a folder of your own.")
+    folder = mine / hashlib.sha256(lake.data_path.encode()).hexdigest()[:16]
+    folder.mkdir(exist_ok=True)
+    return folder

@@ -1,0 +1,87 @@
+"""Build the browser's application, and serve it on loopback."""
+
+import errno
+import secrets
+import socket
+from collections.abc import Callable
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.responses import RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.browse import compare_routes, gallery_routes, item_routes, picture_routes, rule_routes
+from pairmill.flows.browse.guard import Guard
+from pairmill.flows.browse.open_lake import OpenLake
+from pairmill.flows.browse.rendering import FOLDER, page
+
+ROUTES = (gallery_routes.routes, item_routes.routes, picture_routes.routes, rule_routes.routes, compare_routes.routes)
+
+
+def application(opened: OpenLake, token: str, port: int) -> ASGIApp:
+    """Return the guarded application over an open lake."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+    for routes in ROUTES:
+        app.include_router(routes(opened))
+    app.mount("/static", StaticFiles(directory=FOLDER / "static"))
+
+    @app.get("/")
+    def home() -> Response:
+        """Lead to the newest dataset, or to all pictures of a lake without one."""
+        newest = next(iter(opened.versions()), None)
+        return RedirectResponse(f"/gallery?dataset={newest}" if newest else "/gallery", 303)
+
+    @app.exception_handler(PairmillError)
+    def wrong(_: Request, error: PairmillError) -> Response:
+        """Show an error that the user can fix."""
+        return page("error.html.j2", 400, title="Not possible", message=str(error))
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(_: Request, error: RequestValidationError) -> Response:
+        """Show the first fault of an address."""
+        fault = error.errors()[0]
+        message = f"'{fault['loc'][-1]}' in the address: {fault['msg']}."
+        return page("error.html.j2", 400, title="Not understood", message=message)
+
+    @app.exception_handler(404)
+    def absent(_: Request, __: Exception) -> Response:
+        """Show that there is no such page."""
+        return page("error.html.j2", 404, title="Nothing here", message="There is no such page or picture.")
+
+    return Guard(app, token, port)
+
+
+def serve(lake: str, port: int, announce: Callable[[str], None]) -> None:
+    """Serve the lake on 127.0.0.1 until Ctrl-C; ``announce`` gets the address. Port 0 takes any free one.
+
+    Raises:
+        PairmillError: There is no lake, or the port is taken.
+    """
+    opened = OpenLake(lake)
+    try:
+        with _bound(port) as listening:
+            port, token = listening.getsockname()[1], secrets.token_urlsafe(24)
+            app = application(opened, token, port)
+            config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", ws="none",
+                                    server_header=False, date_header=False, timeout_graceful_shutdown=1)  # fmt: skip
+            announce(f"http://127.0.0.1:{port}/?token={token}")
+            uvicorn.Server(config).run([listening])
+    finally:
+        opened.close()
+
+
+def _bound(port: int) -> socket.socket:
+    """Return a socket bound to loopback."""
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(("127.0.0.1", port))
+    except OSError as error:
+        found.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PairmillError(f"port {port} is in use. Name another by --port; 0 takes any free one.") from error
+        raise
+    return found

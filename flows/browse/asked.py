@@ -1,0 +1,87 @@
+"""Validate what a gallery's address asks for, and write addresses of other galleries."""
+
+import re
+from typing import Any
+from urllib.parse import urlencode
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from pairmill.catalog.ask.gallery_query import Choice, SortOrder
+
+ID = re.compile(r"[0-9a-f]{32}")
+
+
+class Asked(BaseModel):
+    """The query of a gallery's address: dataset, filters, order, search. A default restricts nothing."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    dataset: str = Field("", max_length=200)
+    fate: str = Field("", max_length=200)
+    source: str = Field("", max_length=2000)
+    domain: str = Field("", max_length=2000)
+    language: str = Field("", max_length=100)
+    format: str = Field("", max_length=20)
+    tag: str = Field("", max_length=500)
+    status: str = Field("", max_length=100)
+    cluster: int | None = None
+    group: str = Field("", max_length=64)
+    score: str = Field("", max_length=100)
+    low: float | None = Field(None, allow_inf_nan=False)
+    high: float | None = Field(None, allow_inf_nan=False)
+    where: str = Field("", max_length=4000)
+    sort: str = Field("", max_length=100)
+    desc: bool = False
+    words: str = Field("", max_length=500)
+    like: str = Field("", max_length=64)
+    after: str = Field("", max_length=200)
+
+    @field_validator("cluster", "low", "high", "desc", mode="before")
+    @classmethod
+    def _empty_is_absent(cls, value: Any) -> Any:
+        """Read an empty field of a form as an absent one."""
+        return (None if value == "" else value) if value != "on" else True
+
+    @field_validator("desc", mode="before")
+    @classmethod
+    def _absent_is_ascending(cls, value: Any) -> Any:
+        return False if value is None or value == "" else value
+
+    def choice(self, among: tuple[str, ...] | None = None) -> Choice:
+        """Return the images that are asked for; ``among`` are the results of a search."""
+        names = ("fate", "source", "domain", "language", "format", "cluster", "group", "tag", "status", "score", "low",
+                 "high", "where")  # fmt: skip
+        return Choice(**{name: getattr(self, name) for name in names}, among=among)
+
+    @property
+    def order(self) -> SortOrder:
+        """The order that is asked for."""
+        return SortOrder(self.sort, self.desc)
+
+    def query(self, **changes: Any) -> str:
+        """Return the query of the same gallery with ``changes``, from its first page unless ``after`` is changed."""
+        given = self.model_dump() | {"after": ""} | changes
+        pairs = [(name, "1" if value is True else value) for name, value in given.items()]
+        return urlencode([(name, value) for name, value in pairs if value not in ("", None, False)])
+
+    def active(self) -> list[tuple[str, str, str]]:
+        """Return (name, value, query without it) of each filter that restricts the gallery, other than the fate."""
+        plain = (
+            "source",
+            "domain",
+            "language",
+            "format",
+            "tag",
+            "status",
+            "cluster",
+            "group",
+            "where",
+            "words",
+            "like",
+        )
+        shown = [(n, str(getattr(self, n)), self.query(**{n: ""})) for n in plain if getattr(self, n) not in ("", None)]
+        if self.score and (self.low is not None or self.high is not None):
+            low = "" if self.low is None else f"{self.low:g} ≤ "
+            high = "" if self.high is None else f" ≤ {self.high:g}"
+            shown.append(("score", f"{low}{self.score}{high}", self.query(score="", low="", high="")))
+        return shown

@@ -1,0 +1,92 @@
+"""Serve galleries: pictures of a dataset version or of the whole lake, filtered, sorted and searched."""
+
+import threading
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, BackgroundTasks, Body, Query
+from starlette.responses import JSONResponse, Response
+
+from pairmill.catalog.ask.gallery_query import FACETS, Gallery, GalleryPage
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.browse.asked import Asked
+from pairmill.flows.browse.open_lake import OpenLake
+from pairmill.flows.browse.picture_search import PictureSearch
+from pairmill.flows.browse.rendering import page
+
+MOST_BYTES = 50_000_000
+Asking = Annotated[Asked, Query()]
+
+
+def routes(opened: OpenLake) -> APIRouter:
+    """Return the routes of galleries."""
+    router = APIRouter()
+    facets, search = Facets(), PictureSearch(opened)
+    opened.closing.append(search.close)
+
+    @router.get("/gallery")
+    def gallery(asked: Asking, later: BackgroundTasks) -> Response:
+        """Show the first page of a gallery with its filters."""
+        shown = opened.gallery(asked.dataset)
+        frame = {"asked": asked, "versions": opened.versions(), "room": "gallery",
+                 "dataset": asked.dataset}  # fmt: skip
+        if shown is None:
+            return page("waiting.html.j2", path="/gallery", **frame)
+        found = {"images": [], "after": ""}
+        counts, total, fault = [], 0, ""
+        try:
+            choice = asked.choice(search.find(asked.dataset, asked.words, asked.like))
+            found = _content(shown.page(choice, asked.order, asked.after))
+            counts, total = shown.fates(choice), shown.count(choice)
+        except PairmillError as error:  # the filters stay as they are, to be mended
+            fault = str(error)
+        later.add_task(_prepare, opened, found["images"])
+        values = {"fates": counts, "total": total, "fault": fault, "facets": facets.of(shown), "numbers": shown.numbers}
+        return page("gallery.html.j2", 400 if fault else 200, **frame, **found, **values)
+
+    @router.get("/gallery/more")
+    def more(asked: Asking, later: BackgroundTasks) -> Response:
+        """Return the next page of a gallery, to be inserted at its end."""
+        shown = opened.gallery(asked.dataset, is_scroll=True)
+        if shown is None:
+            raise PairmillError("the lake is being read; open the gallery again.")
+        choice = asked.choice(search.find(asked.dataset, asked.words, asked.like))
+        found = _content(shown.page(choice, asked.order, asked.after))
+        later.add_task(_prepare, opened, found["images"])
+        return page("cards.html.j2", asked=asked, **found)
+
+    @router.post("/like")
+    def like(asked: Asking, picture: Annotated[bytes, Body(max_length=MOST_BYTES)]) -> Response:
+        """Take a picture and answer with the address of the gallery of those like it; the picture is not stored."""
+        name = search.upload(asked.dataset, picture)
+        return JSONResponse({"location": f"/gallery?{asked.query(like=name, words='')}"})
+
+    return router
+
+
+class Facets:
+    """The values that a gallery can be filtered by, counted once per gallery."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Gallery, Mapping[str, Any]]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, gallery: Gallery) -> Mapping[str, Any]:
+        """Return name -> [(value, number of images)], for each column with more than one value."""
+        with self._lock:
+            if id(gallery) not in self._found:
+                found: dict[str, Any] = {name: gallery.facet(column) for name, column in FACETS.items()}
+                found["cluster"], found["tag"] = gallery.facet("cluster"), gallery.tags()
+                if "caption_status" in gallery.types:
+                    found["status"] = gallery.facet("caption_status")
+                self._found[id(gallery)] = gallery, {name: values for name, values in found.items() if len(values) > 1}
+            return self._found[id(gallery)][1]
+
+
+def _content(found: GalleryPage) -> dict[str, Any]:
+    return {"images": found.images, "after": found.after}
+
+
+def _prepare(opened: OpenLake, images: list[dict[str, Any]]) -> None:
+    """Make the thumbnails of a page shard by shard, before the page asks for them one by one."""
+    opened.thumbnails.make({row["sha256"]: row["shard"] for row in images if row["shard"]}, "small")

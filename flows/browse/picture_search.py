@@ -1,0 +1,118 @@
+"""Search a lake's pictures by words or by a picture, with the CLIP model whose vectors the lake stores."""
+
+import secrets
+import threading
+from collections import OrderedDict
+
+import numpy as np
+
+from pairmill.catalog.ask.image_vectors import ImageVectors, image_vectors
+from pairmill.catalog.ask.report import plan_of
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.recipe import Recipe
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.browse.open_lake import OpenLake
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.decode import Decode
+from pairmill.ops.models.clip.clip import Clip
+from pairmill.ops.models.model_digest import model_digest
+from pairmill.ops.whole.scan import most_similar
+
+FOUND = 600  # the most similar pictures, which the gallery's filters then restrict
+REMEMBERED = 64  # searches, and uploaded pictures, whose results later pages of their gallery need
+
+
+class PictureSearch:
+    """Searches over one open lake. The model is loaded at the first search; its vectors are mapped, not read."""
+
+    def __init__(self, opened: OpenLake) -> None:
+        self._opened = opened
+        self._lock = threading.Lock()
+        self._lake: Lake | None = None
+        self._results: OrderedDict[tuple[str, str, str], tuple[str, ...]] = OrderedDict()
+        self._uploads: OrderedDict[str, np.ndarray] = OrderedDict()
+        self._vectors: dict[str, ImageVectors] = {}
+        self._checked: set[tuple[str, str]] = set()
+
+    def find(self, dataset: str, words: str, like: str) -> tuple[str, ...] | None:
+        """Return the sha256s of the most similar pictures, best first; None if nothing is searched for.
+
+        ``like`` is the sha256 of a picture of the lake, or the name of an uploaded one. Raises PairmillError without
+        vectors or with another model.
+        """
+        if not words.strip() and not like:
+            return None
+        with self._lock:
+            key = dataset, words, like
+            if key not in self._results:
+                self._results[key] = self._found(dataset, words, like)
+                while len(self._results) > REMEMBERED:
+                    self._results.popitem(last=False)
+            return self._results[key]
+
+    def upload(self, dataset: str, data: bytes) -> str:
+        """Embed a picture, and return the name under which `find` knows it. Raise PairmillError if it is none."""
+        with self._lock:
+            model = self._model(dataset, self._stored(dataset))
+            pixels = Decode(side=max(model.image_size, 1)).preview(data)
+            if isinstance(pixels, Fault):
+                raise PairmillError(f"this file is no picture that can be read ({pixels.reason}); choose another.")
+            name = f"upload-{secrets.token_hex(8)}"
+            self._uploads[name] = model.embed_images([pixels])[0]
+            while len(self._uploads) > REMEMBERED:
+                self._uploads.popitem(last=False)
+            return name
+
+    def _found(self, dataset: str, words: str, like: str) -> tuple[str, ...]:
+        stored = self._stored(dataset)
+        if like in self._uploads:
+            query = self._uploads[like]
+        elif like:
+            row = stored.row(like)
+            if row is None:
+                raise PairmillError(f"picture '{like}' has no vector here; search by another, or upload it again.")
+            query = np.asarray(stored.vectors[row], np.float32)
+        else:
+            query = self._model(dataset, stored).embed_texts([words])[0]
+        return stored.names(most_similar(query, stored.vectors, FOUND))
+
+    def _stored(self, dataset: str) -> ImageVectors:
+        """Return the lake's vectors; those of a version are looked up once."""
+        if dataset in self._vectors:
+            return self._vectors[dataset]
+        if self._lake is None:
+            self._lake = create_or_open(self._opened.uri, read_only=True)
+        version = self._opened.dataset(dataset)
+        found = image_vectors(self._lake, version)
+        if found is None:
+            raise PairmillError(
+                "this lake holds no vectors of pictures to search in; a run with a CLIP model makes them."
+            )
+        if version is not None and "@" in dataset:
+            self._vectors[dataset] = found
+        return found
+
+    def _model(self, dataset: str, stored: ImageVectors) -> Clip:
+        """Return the recipe's CLIP model. Raise PairmillError if it is not the one that made the vectors."""
+        recipe = self._recipe(dataset)
+        spec = recipe.models["clip"]
+        if (spec, stored.model) not in self._checked:
+            if model_digest(spec) != stored.model:
+                raise PairmillError(
+                    f"model '{spec}' is not the one whose vectors the lake holds; search by a picture of it."
+                )
+            self._checked.add((spec, stored.model))
+        return Clip(spec, recipe.clip.precision)
+
+    def _recipe(self, dataset: str) -> Recipe:
+        """Return the version's recipe, or for the whole lake that of the newest version."""
+        version = self._opened.dataset(dataset) or next(iter(self._opened.versions()), None)
+        if version is None:
+            raise PairmillError("no dataset names a CLIP model yet; search by a picture of the lake.")
+        return plan_of(self._opened.lake, version).recipe
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._lake:
+            self._lake.close()

@@ -1,0 +1,77 @@
+"""Serve a version's rules: histograms with movable thresholds, and trials of a changed rule."""
+
+import shlex
+import threading
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from pairmill.catalog.ask.report import plan_of
+from pairmill.catalog.ask.rule_view import beside, rule_views
+from pairmill.catalog.ask.trial_cut import cut_plan, trial_cut, with_rule
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.thresholds import quantities
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.browse.asked import Asked
+from pairmill.flows.browse.open_lake import OpenLake
+from pairmill.flows.browse.rendering import page
+
+LONGEST = 4000
+
+
+def routes(opened: OpenLake) -> APIRouter:
+    """Return the routes of rules."""
+    router = APIRouter()
+    lock = threading.Lock()
+    own: list[Lake] = []
+
+    def close() -> None:
+        """Close the connection of the trials."""
+        for lake in own:
+            lake.close()
+
+    opened.closing.append(close)
+
+    @router.get("/rules")
+    def rules(dataset: str = "") -> Response:
+        """Show a version's rules on images, and its rules on sentences."""
+        versions = opened.versions()
+        version = opened.dataset(dataset) or next(iter(versions), None)
+        frame = {"versions": versions, "room": "rules", "dataset": str(version or "")}
+        if version is None:
+            return page("error.html.j2", title="No rules yet", message="No dataset is published here.", **frame)
+        gallery = opened.gallery(str(version))
+        if gallery is None:
+            return page(
+                "waiting.html.j2", path="/rules", asked=Asked.model_validate({"dataset": str(version)}), **frame
+            )
+        plan = plan_of(opened.lake, version)
+        views = [(view, beside(gallery, view.quantity) if view.quantity else {}) for view in rule_views(gallery, plan)]
+        return page("rules.html.j2", views=views, sentences=plan.sentence_checks, **frame)
+
+    @router.get("/rules/try")
+    def try_rule(dataset: str, kind: str, rule: str, keep: str) -> Response:
+        """Cut with a changed rule, without publishing, and show what moves."""
+        version = opened.dataset(dataset)
+        if version is None or kind not in ("image", "sentence") or len(keep) > LONGEST:
+            raise PairmillError("there is no such rule; open the rules again.")
+        plan = cut_plan(opened.lake, version)
+        try:
+            changed = with_rule(plan, kind, rule, keep)
+            with lock:  # one connection, whose temporary tables a trial uses
+                if not own:
+                    own.append(create_or_open(opened.uri, read_only=True))
+                found = trial_cut(own[0], plan, changed)
+        except PairmillError as error:
+            return page("trial.html.j2", fault=str(error))
+        gallery = opened.gallery(dataset, is_scroll=True)
+        near = {}
+        if gallery and kind == "image":
+            check = next(each for each in changed.image_checks if each.name == rule)
+            bounds = [each for each in quantities(check, gallery.types) if (each.low, each.high) != (None, None)]
+            near = {name: rows for each in bounds for name, rows in beside(gallery, each).items()}
+        setting = shlex.quote(f"{kind}s.{rule}.keep={keep}")
+        return page("trial.html.j2", trial=found, near=near, dataset=dataset, setting=f"--set {setting}", fault="")
+
+    return router

@@ -1,0 +1,141 @@
+"""The pages in a real browser: scrolling, clicking, typing, the back button, no scripts, and hostile texts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.browsed import Pages, rows, served
+from tests.worlds.chromium import Tab, tab
+from tests.worlds.hostile_texts import FOREIGN, hostile_lake
+
+pytestmark = pytest.mark.browser
+CARDS = "document.querySelectorAll('a.item').length"
+COUNT = "document.querySelector('.count b')?.textContent"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Tab]:
+    with tab() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def address(lake: Path, pages: Pages) -> Iterator[str]:
+    pages.gallery("/gallery?dataset=demo@1")  # builds the gallery
+    with served(lake) as found:
+        yield found
+
+
+@pytest.fixture
+def shown(chromium: Tab, address: str) -> Tab:
+    """A tab of 1280 pixels at the newest dataset's gallery."""
+    chromium.events.clear()
+    chromium.look(1280)
+    chromium.open(address)
+    chromium.until(f"{CARDS} > 0")
+    return chromium
+
+
+def test_scrolling_brings_every_picture_once(shown: Tab, lake: Path):
+    n = rows(lake, "SELECT count(*) FROM decisions WHERE dataset = 'demo' AND version = 1")[0][0]
+    shown.until(f"(window.scrollTo(0, document.body.scrollHeight), {CARDS} === {n})")
+    assert shown.run("new Set([...document.querySelectorAll('a.item')].map((a) => a.href)).size") == n
+    assert not shown.run("document.querySelector('a.more')") and shown.complaints() == []
+
+
+def test_pictures_load_and_none_of_them_from_elsewhere(shown: Tab):
+    shown.until("[...document.images].slice(0, 12).every((i) => i.complete && i.naturalWidth > 8)")
+    origin = shown.run("location.origin")
+    assert {address[: len(origin)] for address in shown.requested()} == {origin}
+    assert "token" not in shown.run("location.href") and shown.run("document.cookie") == ""
+
+
+def test_a_click_filters_and_the_back_button_returns(shown: Tab, lake: Path):
+    dropped = "dataset = 'demo' AND version = 1 AND dropped_by = 'duplicate'"
+    n = str(rows(lake, f"SELECT count(*) FROM decisions WHERE {dropped}")[0][0])
+    every = shown.run(COUNT)
+    shown.click(".chips a[href*='fate=duplicate']")
+    shown.until(f"{COUNT} === '{n}'")
+    shown.run("history.back()")
+    shown.until(f"{COUNT} === '{every}'")
+
+
+def test_a_rule_is_typed_and_sent(shown: Tab, lake: Path):
+    n = str(rows(lake, "SELECT count(*) FROM images WHERE width > 150")[0][0])
+    shown.click("textarea[name=where]")
+    shown.call("Input.insertText", text="width > 150")
+    shown.click("[data-filters] button")
+    shown.until(f"{COUNT} === '{n}'")
+    assert "score" not in shown.run("location.search")  # empty fields are not sent
+
+
+def test_arrow_keys_move_between_pictures_and_enter_opens_one(shown: Tab):
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+        shown.press(key)
+    places = "[...document.querySelectorAll('a.item')].indexOf(document.activeElement)"
+    assert shown.run(places) == 1 + shown.run(
+        "getComputedStyle(document.querySelector('.grid')).gridTemplateColumns.split(' ').length"
+    )
+    aimed = shown.run("document.activeElement.href")
+    shown.press("Enter")
+    shown.until(f"location.href === '{aimed}'")
+    assert shown.run("document.querySelector('.big img') !== null")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_is_wider_than_the_window(shown: Tab, width: int):
+    item = shown.run("document.querySelector('a.item').getAttribute('href')")
+    origin = shown.run("location.origin")
+    for path in ("/gallery?dataset=demo@1", item, "/rules?dataset=demo@1", "/compare?dataset=demo@1", "/nowhere"):
+        shown.look(width, dark=True)
+        shown.open(origin + path)
+        assert shown.run("document.documentElement.scrollWidth") <= width, path
+
+
+def test_a_moved_threshold_estimates_at_once_and_counts_exactly_when_it_is_let_go(shown: Tab, lake: Path):
+    shown.open(shown.run("location.origin") + "/rules?dataset=demo@1")
+    slider = "document.querySelector('#rule-short_side [data-side=low]')"
+    shown.run(f"({slider}.value = 150, {slider}.dispatchEvent(new Event('input', {{bubbles: true}})))")
+    n, passing = rows(lake, "SELECT count(*), count(*) FILTER (least(width, height) >= 150) FROM images")[0]
+    estimate = shown.run("document.querySelector('#rule-short_side .estimate').textContent")
+    assert f"keeps {100 * passing / n:.1f} %" in estimate
+    shown.run(f"{slider}.dispatchEvent(new Event('change', {{bubbles: true}}))")
+    exact = shown.until("document.querySelector('#rule-short_side .exact')?.textContent")
+    before = rows(lake, "SELECT count(*) FROM pairs WHERE dataset = 'demo' AND version = 1")[0][0]
+    assert f"before {before}" in exact and "short_side" in exact
+
+
+def test_without_scripts_a_gallery_is_paged_by_links(shown: Tab):
+    origin = shown.run("location.origin")
+    shown.look(1280, scripts=False)
+    try:
+        shown.open(f"{origin}/gallery?dataset=demo@1")
+        first = shown.run("document.querySelector('a.item').href")
+        shown.click("a.more")
+        shown.until(f"document.querySelector('a.item')?.href !== '{first}'")
+    finally:
+        shown.look(1280)
+
+
+def test_hostile_texts_run_no_script_and_load_nothing(chromium: Tab, tmp_path: Path):
+    lake = hostile_lake(tmp_path / "lake")
+    with served(lake) as address:
+        origin = address.partition("/?")[0]
+        chromium.call("Page.navigate", url="about:blank")
+        chromium.until("location.href === 'about:blank'")
+        chromium.events.clear()
+        chromium.look(1280)
+        chromium.open(address)
+        chromium.until(f"{CARDS} > 0")
+        item = chromium.run("document.querySelector('a.item').getAttribute('href')")
+        for path in (item, "/gallery", "/rules?dataset=small@1", "/gallery?where=%3Cscript%3E"):
+            chromium.open(origin + path)
+            chromium.until("document.querySelector('main').innerText.length > 20")
+            assert chromium.run("[typeof window.pwned, document.querySelectorAll('script:not([src])').length]") == [
+                "undefined", 0,
+            ]  # fmt: skip
+        assert {each[: len(origin)] for each in chromium.requested()} == {origin}
+        assert not [event for event in chromium.events if event["method"] == "Page.javascriptDialogOpening"]
+        assert not [text for text in chromium.complaints() if "400" not in text]
+        assert FOREIGN not in str(chromium.requested())

@@ -1,0 +1,88 @@
+"""A rule's page: what is drawn is what SQL counts, and a trial decides as a real cut with that rule."""
+
+import json
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from lxml import html
+
+from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.trial_cut import cut_plan, trial_cut, with_rule
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.recipe.recipe import validated
+from tests.worlds.browsed import Pages, rows, text
+
+
+def rules(pages: Pages, dataset: str) -> html.HtmlElement:
+    while "Reading the lake" in text(found := pages.page(f"/rules?dataset={dataset}")):
+        pass
+    return found
+
+
+def test_a_histogram_counts_what_sql_counts_and_the_sample_is_of_this_version(pages: Pages, lake: Path):
+    rule = rules(pages, "demo@1").get_element_by_id("rule-short_side")
+    counts = [int(text(title).replace(",", "")) for title in rule.findall(".//rect/title")]
+    every = rows(lake, "SELECT least(width, height) FROM images")
+    low, high = min(every)[0], max(every)[0]
+    expected = [0] * 60
+    for (value,) in every:
+        expected[min(59, int((value - low) / ((high - low) / 60)))] += 1
+    assert counts == expected
+    sample = json.loads(rule.get("data-sample"))
+    kept = rows(lake, "SELECT count(*) FROM decisions WHERE dataset = 'demo' AND version = 1 AND dropped_by = ''")
+    assert len(sample) == len(every) and sum(each[2] for each in sample) == kept[0][0]
+
+
+def test_pictures_beside_a_threshold_are_the_nearest_on_either_side(pages: Pages, lake: Path):
+    rule = rules(pages, "demo@1").get_element_by_id("rule-short_side")
+    edge = float(rule.xpath(".//input[@data-side='low']/@value")[0])
+    nearest = (
+        "SELECT image_id FROM images WHERE least(width, height) {} ORDER BY least(width, height) {}, image_id LIMIT 8"
+    )
+    strips = [[href[6:38] for href in strip.xpath(".//a/@href")] for strip in rule.find_class("strip")]
+    below, above = (
+        [row[0] for row in rows(lake, nearest.format(*how))] for how in ((f"< {edge}", "DESC"), (f">= {edge}", "ASC"))
+    )
+    assert [ids for ids in (below, above) if ids] == strips and above
+
+
+def test_a_trial_equals_the_cut_of_a_recipe_with_that_rule(small: Path):
+    with create_or_open(small, read_only=True) as lake:
+        plan = cut_plan(lake, datasets.find(lake, "small"))
+        same = trial_cut(lake, plan, with_rule(plan, "image", "short_side", "least(width, height) >= 40"))
+        assert not same.moved and same.kept_after == same.kept_before == 9
+        changed = with_rule(plan, "image", "short_side", "least(width, height) >= 85")
+        found = trial_cut(lake, plan, changed)
+        content = plan.recipe.record() | {"images": [{"name": "short_side", "keep": "least(width, height) >= 85"}]}
+        whole = trial_cut(lake, plan, compile_plan(validated(content, "small"), plan.scorers))
+        assert found == whole and found.moved
+        assert found.images == lake.query("SELECT count(*) FROM images")[0][0]
+
+
+def test_the_cut_of_an_unchanged_rule_is_that_of_the_published_version(lake: Path):
+    with create_or_open(lake, read_only=True) as opened:
+        plan = cut_plan(opened, datasets.find(opened, "demo"))
+        found = trial_cut(opened, plan, plan)
+        decided = opened.query("SELECT dropped_by, count(*) FROM decisions GROUP BY 1 ORDER BY 1")
+        assert opened.query("SELECT dropped_by, count(*) FROM cut_images GROUP BY 1 ORDER BY 1") == decided
+        assert not found.moved and found.kept_before == opened.query("SELECT count(*) FROM pairs")[0][0]
+
+
+def test_a_tried_rule_is_shown_with_its_numbers_and_as_a_setting(small_pages: Pages, small: Path):
+    rules(small_pages, "small@1")
+    keep = "least(width, height) >= 85"
+    page = small_pages.page(f"/rules/try?dataset=small@1&kind=image&rule=short_side&keep={quote(keep)}")
+    assert f"--set 'images.short_side.keep={keep}'" in text(page)
+    kept = rows(small, "SELECT count(*) FROM pairs")[0][0]
+    assert f"before {kept}" in text(page.find_class("exact")[0])
+
+
+@pytest.mark.parametrize(
+    "query", ["rule=nosuch&keep=true", "rule=short_side&keep=width", "rule=short_side&keep=nosuch>1",
+              "rule=short_side&keep=caption='x'"],
+)  # fmt: skip
+def test_a_trial_of_what_is_no_rule_says_why(small_pages: Pages, query: str):
+    page = small_pages.page(f"/rules/try?dataset=small@1&kind=image&{query}")
+    assert len(text(page if "fault" in (page.get("class") or "") else page.find_class("fault")[0])) > 20

@@ -1,0 +1,68 @@
+"""Words and pictures find the pictures whose stored vectors are nearest, by the model that made these vectors."""
+
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+
+from pairmill.ops.models.clip.clip import Clip
+from pairmill.ops.whole.scan import most_similar
+from tests.worlds.browsed import Pages, ids, rows, text
+from tests.worlds.generated import small_settings
+
+
+def vectors(lake: Path) -> dict[str, np.ndarray]:
+    found = rows(lake, "SELECT sha256, image_vector FROM image_embedding WHERE image_vector IS NOT NULL")
+    return {sha: np.frombuffer(vector, "<f2").astype(np.float32) for sha, vector in found}
+
+
+def nearest(lake: Path, query: np.ndarray) -> list[str]:
+    """Return the ids of all pictures with a vector, the most similar first."""
+    stored = vectors(lake)
+    ranked = sorted(stored, key=lambda sha: (-float(stored[sha] @ query), sha))
+    images: dict[str, list[str]] = {}
+    for image_id, sha in rows(lake, "SELECT image_id, sha256 FROM images ORDER BY image_id"):
+        images.setdefault(sha, []).append(image_id)
+    return [image_id for sha in ranked for image_id in images[sha]]
+
+
+def test_words_find_the_pictures_nearest_to_them(pages: Pages, lake: Path):
+    words = "a small peacock"
+    query = Clip(small_settings()["models.clip"]).embed_texts([words])[0]
+    found = ids(pages.gallery(f"/gallery?dataset=demo@1&words={quote(words)}"))
+    assert found == nearest(lake, query)[: len(found)] and len(found) == 60
+
+
+def test_a_picture_finds_itself_first_and_filters_still_restrict(pages: Pages, lake: Path):
+    sha, query = next(iter(vectors(lake).items()))
+    expected = nearest(lake, query)
+    assert ids(pages.gallery(f"/gallery?dataset=demo@1&like={sha}")) == expected[:60]
+    kept = {row[0] for row in rows(lake, "SELECT image_id FROM pairs WHERE dataset = 'demo' AND version = 1")}
+    shown = ids(pages.gallery(f"/gallery?dataset=demo@1&like={sha}&fate=kept"))
+    assert shown == [image_id for image_id in expected if image_id in kept][:60] and shown
+
+
+def test_an_uploaded_picture_finds_the_same_picture_of_the_lake(pages: Pages, lake: Path):
+    sql = "SELECT sha256, uri, bytes FROM payloads JOIN image_embedding USING (sha256) WHERE image_vector IS NOT NULL"
+    sha, uri, data = rows(lake, f"{sql} ORDER BY sha256 LIMIT 1")[0]
+    headers = {"Origin": "http://127.0.0.1:8765", "Content-Type": "application/octet-stream"}
+    answer = pages.client.post("/like?dataset=demo@1", content=data or Path(uri).read_bytes(), headers=headers)
+    assert answer.status_code == 200, answer.text
+    first = ids(pages.gallery(answer.json()["location"]))[0]
+    assert rows(lake, f"SELECT sha256 FROM images WHERE image_id = '{first}'") == [(sha,)]
+    refused = pages.client.post("/like?dataset=demo@1", content=b"<svg onload=alert(1)>", headers=headers)
+    assert refused.status_code == 400 and "no picture that can be read" in refused.text
+
+
+def test_a_lake_without_vectors_says_what_to_do(small_pages: Pages):
+    small_pages.gallery("/gallery?dataset=small@1")
+    page = small_pages.page("/gallery?dataset=small@1&words=fox", 400)
+    assert "holds no vectors" in text(page.find_class("fault")[0])
+
+
+def test_the_scan_finds_what_sorting_all_products_finds():
+    stored = np.random.default_rng(5).normal(size=(40_000, 16)).astype(np.float16)
+    query = np.asarray(stored[17], np.float32)
+    every = np.argsort(-(stored.astype(np.float32) @ query), kind="stable")
+    assert most_similar(query, stored, 50).tolist() == every[:50].tolist()
+    assert most_similar(query, stored[:3], 50).shape == (3,) and most_similar(query, stored[:0], 5).shape == (0,)
