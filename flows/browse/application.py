@@ -14,14 +14,14 @@ from starlette.types import ASGIApp
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse import compare_routes, gallery_routes, item_routes, picture_routes, rule_routes
+from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.guard import Guard
-from pairmill.flows.browse.open_lake import OpenLake
 from pairmill.flows.browse.rendering import FOLDER, page
 
 ROUTES = (gallery_routes.routes, item_routes.routes, picture_routes.routes, rule_routes.routes, compare_routes.routes)
 
 
-def application(opened: OpenLake, token: str, port: int) -> ASGIApp:
+def application(opened: BrowsedLake, token: str, port: int) -> ASGIApp:
     """Return the guarded application over an open lake."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     for routes in ROUTES:
@@ -60,7 +60,7 @@ def serve(lake: str, port: int, announce: Callable[[str], None]) -> None:
     Raises:
         PairmillError: There is no lake, or the port is taken.
     """
-    opened = OpenLake(lake)
+    opened = BrowsedLake(lake)
     try:
         with _bound(port) as listening:
             port, token = listening.getsockname()[1], secrets.token_urlsafe(24)

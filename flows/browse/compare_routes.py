@@ -4,13 +4,13 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from pairmill.catalog.ask.changes import changed_images, changes
-from pairmill.flows.browse.open_lake import OpenLake
+from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import page
 
 SHOWN = 12  # pictures of each cause
 
 
-def routes(opened: OpenLake) -> APIRouter:
+def routes(opened: BrowsedLake) -> APIRouter:
     """Return the routes of comparisons."""
     router = APIRouter()
 

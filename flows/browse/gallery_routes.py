@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from pairmill.catalog.ask.gallery_query import FACETS, Gallery, GalleryPage
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse.asked import Asked
-from pairmill.flows.browse.open_lake import OpenLake
+from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.picture_search import PictureSearch
 from pairmill.flows.browse.rendering import page
 
@@ -18,7 +18,7 @@ MOST_BYTES = 50_000_000
 Asking = Annotated[Asked, Query()]
 
 
-def routes(opened: OpenLake) -> APIRouter:
+def routes(opened: BrowsedLake) -> APIRouter:
     """Return the routes of galleries."""
     router = APIRouter()
     facets, search = Facets(), PictureSearch(opened)
@@ -87,6 +87,6 @@ def _content(found: GalleryPage) -> dict[str, Any]:
     return {"images": found.images, "after": found.after}
 
 
-def _prepare(opened: OpenLake, images: list[dict[str, Any]]) -> None:
+def _prepare(opened: BrowsedLake, images: list[dict[str, Any]]) -> None:
     """Make the thumbnails of a page shard by shard, before the page asks for them one by one."""
     opened.thumbnails.make({row["sha256"]: row["shard"] for row in images if row["shard"]}, "small")

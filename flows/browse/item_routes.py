@@ -11,11 +11,11 @@ from pairmill.catalog.ask.document_items import document_items
 from pairmill.catalog.ask.why import Facts, Scope, rows_of_key, scope_of
 from pairmill.catalog.ask.why_image import explain_image
 from pairmill.flows.browse.asked import ID
-from pairmill.flows.browse.open_lake import OpenLake
+from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import page
 
 
-def routes(opened: OpenLake) -> APIRouter:
+def routes(opened: BrowsedLake) -> APIRouter:
     """Return the routes of single items."""
     router = APIRouter()
     scopes: dict[tuple[str, str], Scope] = {}

@@ -5,7 +5,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 
 from pairmill.flows.browse.asked import ID
-from pairmill.flows.browse.open_lake import OpenLake
+from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import FOLDER
 from pairmill.ops.fault import Fault
 from pairmill.tasks.out.thumbnail_cache import SIDES
@@ -13,7 +13,7 @@ from pairmill.tasks.out.thumbnail_cache import SIDES
 FOREVER = {"Cache-Control": "private, max-age=31536000, immutable"}  # a picture never changes under its sha256
 
 
-def routes(opened: OpenLake) -> APIRouter:
+def routes(opened: BrowsedLake) -> APIRouter:
     """Return the routes of pictures."""
     router = APIRouter()
 

@@ -12,7 +12,7 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.browse.open_lake import OpenLake
+from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.clip.clip import Clip
@@ -26,7 +26,7 @@ REMEMBERED = 64  # searches, and uploaded pictures, whose results later pages of
 class PictureSearch:
     """Searches over one open lake. The model is loaded at the first search; its vectors are mapped, not read."""
 
-    def __init__(self, opened: OpenLake) -> None:
+    def __init__(self, opened: BrowsedLake) -> None:
         self._opened = opened
         self._lock = threading.Lock()
         self._lake: Lake | None = None

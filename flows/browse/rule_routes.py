@@ -14,13 +14,13 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.thresholds import quantities
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse.asked import Asked
-from pairmill.flows.browse.open_lake import OpenLake
+from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.rendering import page
 
 LONGEST = 4000
 
 
-def routes(opened: OpenLake) -> APIRouter:
+def routes(opened: BrowsedLake) -> APIRouter:
     """Return the routes of rules."""
     router = APIRouter()
     lock = threading.Lock()

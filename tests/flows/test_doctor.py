@@ -19,9 +19,9 @@ from pairmill.flows.command.cli import main
 from pairmill.flows.doctor import packages
 from pairmill.flows.doctor.credentials import hub_token, s3_credentials
 from pairmill.flows.doctor.cuda_driver import Driver, ask_driver
-from pairmill.flows.doctor.devices import judge
 from pairmill.flows.doctor.finding import Patient
 from pairmill.flows.doctor.space import available
+from pairmill.flows.doctor.torch_devices import judge
 from tests.worlds.shared import new_lake
 
 H100 = Driver((13, 0), ("NVIDIA H100 (80 GiB)", "NVIDIA H100 (80 GiB)"))

@@ -16,7 +16,7 @@ from pairmill.tasks.out.thumbnail_cache import ThumbnailCache
 PATIENCE = 0.7  # seconds that a page waits for its gallery before it says that the lake is being read
 
 
-class OpenLake:
+class BrowsedLake:
     """A lake opened for reading by three connections: one answers pages, one builds galleries, one reads pictures.
 
     Each connection serves one thread at a time, so a gallery that takes seconds to build delays no page. Readers do
