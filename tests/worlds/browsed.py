@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.flows.browse.application import _bound, application
-from pairmill.flows.browse.open_lake import OpenLake
+from pairmill.flows.browse.browsed_lake import BrowsedLake
 
 TOKEN, PORT = "a-token", 8765
 ORIGIN = f"http://127.0.0.1:{PORT}"
@@ -22,7 +22,7 @@ ORIGIN = f"http://127.0.0.1:{PORT}"
 class Pages:
     """The pages of one lake, opened with the token."""
 
-    def __init__(self, opened: OpenLake) -> None:
+    def __init__(self, opened: BrowsedLake) -> None:
         self.opened = opened
         self.client = TestClient(application(opened, TOKEN, PORT), base_url=ORIGIN)
         self.client.get("/static/icon.svg", params={"token": TOKEN})
@@ -53,7 +53,7 @@ def ids(page: html.HtmlElement) -> list[str]:
 @contextmanager
 def browsed(lake: Path) -> Iterator[Pages]:
     """Open a lake's pages in this process."""
-    opened = OpenLake(str(lake))
+    opened = BrowsedLake(str(lake))
     try:
         yield Pages(opened)
     finally:
@@ -63,7 +63,7 @@ def browsed(lake: Path) -> Iterator[Pages]:
 @contextmanager
 def served(lake: Path) -> Iterator[str]:
     """Serve a lake on a free port; yield the address that holds the token."""
-    opened = OpenLake(str(lake))
+    opened = BrowsedLake(str(lake))
     with _bound(0) as listening:
         port = listening.getsockname()[1]
         config = uvicorn.Config(application(opened, TOKEN, port), log_level="warning", lifespan="off", ws="none")
