@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from pairmill.catalog.lake.opening import create_or_open
-from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import validated
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.ops.models.language.perplexity import Perplexity
 from pairmill.tasks.measure.score_sentences import score_sentences
-from pairmill.tasks.run.identity import plan
+from pairmill.tasks.run.identity import with_scorers
 from pairmill.tasks.run.placement import Placement
 from pairmill.tasks.run.session import Session
 from tests.worlds.published import published
@@ -33,7 +33,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def planned(models: dict[str, str], low: float, high: float, **scores: object) -> tuple[Plan, list[Scorer]]:
     rules = {"fluent": f"perplexity between {low} and {high}", "length": "n_words >= 3"}
     sentences = [{"name": name, "keep": keep} for name, keep in rules.items()]
-    return plan(validated({"name": "small", "models": models, "sentences": sentences, "scores": scores}, "small"))
+    return with_scorers(
+        compile_plan(validated({"name": "small", "models": models, "sentences": sentences, "scores": scores}, "small"))
+    )
 
 
 def run(lake_folder: Path, run_id: str, asked: tuple[Plan, list[Scorer]]) -> dict[str, int]:

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.write import lease, runs
 from pairmill.flows.command.cli import main
 from pairmill.flows.settings import load_recipe
-from pairmill.tasks.run.identity import plan
+from pairmill.tasks.run.identity import with_scorers
 from pairmill.tasks.run.placement import Placement
 from pairmill.tasks.run.session import Session
 from tests.worlds.placements import FED
@@ -28,7 +29,7 @@ def test_a_note_of_a_worker_is_in_status_during_the_run_and_at_its_end_once(
     work = [WorkItem(f"shard-{n}", (f"{n}-tells", f"{n}-too")) for n in range(3)]
     with opened_new(tmp_path / "lake") as lake, lease.writing(lake, "run", "curate demo") as writer:
         with pytest.raises(ValueError), runs.recorded(lake, "run", "curate", recipe, []):
-            session = Session(writer, plan(recipe)[0], where)
+            session = Session(writer, with_scorers(compile_plan(recipe))[0], where)
             with caplog.at_level(logging.WARNING, "pairmill.workers"):
                 session.work("sleep", work, Sleeps(str(tmp_path)))
             assert session.notes == [TOLD] and session.lasting_notes == ()
