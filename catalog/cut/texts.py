@@ -92,7 +92,7 @@ def surviving(plan: Plan) -> str:
 
 
 def _offer(lake: Lake, rows: str) -> None:
-    """Create the table ``cut_offers`` from a query."""
+    """Create the table ``cut_offers`` from a query: a row an image, with lists of its candidates' numbers, similarities."""
     lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_offers AS {rows}")
 
 
@@ -106,9 +106,10 @@ def _blocks(lake: Lake, columns: str) -> Iterator[pa.Table]:
 
 
 def _choices(offers: pa.Table, keepers: np.ndarray) -> tuple[pa.Table, np.ndarray]:
-    """Return the candidate sentences that have a keeper, and for each its row in ``offers``.
+    """Return the candidates that an image may get, and for each its image's row in ``offers``.
 
-    Columns: the image's n, the keeper's number s, similarity, and ``place`` from 1 within the image.
+    Columns: ``n``, the image's number; ``s``, the number of the sentence to assign (of a group of duplicates its
+    keeper); ``similarity``; ``place``, from 1 within the image.
     """
     at, s, image = _passing(offers, keepers)
     first = np.searchsorted(image, np.arange(offers.num_rows))
@@ -122,9 +123,10 @@ def _choices(offers: pa.Table, keepers: np.ndarray) -> tuple[pa.Table, np.ndarra
 
 
 def _passing(offers: pa.Table, keepers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find the candidate sentences in ``offers`` that have a keeper.
+    """Find the candidates in ``offers`` that may be assigned: some sentence of their group of duplicates passes.
 
-    Returns three arrays: their positions in the flattened lists, their keepers, and their rows in ``offers``.
+    Returns three arrays of one length: position in the flattened lists, number of the sentence to assign, and row in
+    ``offers``, which has one row an image.
     """
     s, lengths = keepers[_flat(offers["sentences"])], offers["sentences"].combine_chunks().value_lengths().to_numpy()
     at = np.flatnonzero(s != NOBODY)

@@ -128,7 +128,10 @@ def _joins(
 
 
 def current_scores(plan: Plan, table: str, key: str, upto: int | None = None, only: str = "") -> str:
-    """Return SQL for a score table's valid rows, one per key: by the plan's scorer, and the newest if inputs changed.
+    """Return SQL for a score table's valid rows, one per key.
+
+    A row is valid if the plan's scorer made it. Of a key that was scored again, because its input changed, the newest
+    row counts.
 
     For captions and their similarities, the rows of the captioner that the recipe chooses for the image. ``only`` is a
     condition on all rows, '' for none.
