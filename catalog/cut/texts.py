@@ -92,7 +92,7 @@ def surviving(plan: Plan) -> str:
 
 
 def _offer(lake: Lake, rows: str) -> None:
-    """Create the table ``cut_offers`` from a query: a row an image, with lists of its candidates' numbers, similarities."""
+    """Create the table ``cut_offers`` of a query: a row an image, with its candidates' numbers and similarities."""
     lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_offers AS {rows}")
 
 
