@@ -9,7 +9,7 @@ from pairmill.flows.command.option_types import above_0, cost, model_sizes, netw
 
 GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
-    "look": ("status", "browse", "sql", "why", "datasets", "quarantine"),
+    "look": ("status", "browse", "report", "sql", "why", "datasets", "quarantine"),
     "versions": ("export", "tag", "drop"),
     "operate": ("doctor", "up", "schedule", "serve-model", "check-model", "completion"),
 }
@@ -25,6 +25,7 @@ EXAMPLES = {
     "why": "pairmill why https://example.org/fox.jpg",
     "datasets": "pairmill datasets --format csv",
     "quarantine": "pairmill quarantine",
+    "report": "pairmill report 30m@3 --open",
     "export": "pairmill export 30m --to out/tars",
     "tag": "pairmill tag 30m@3 release-1",
     "drop": "pairmill drop 30m@2",
@@ -36,7 +37,7 @@ EXAMPLES = {
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
 }
 # Commands that exit when their output is closed; the others continue.
-READERS = ("sql", "status", "why", "datasets", "quarantine", "doctor", "completion")
+READERS = ("sql", "status", "why", "report", "datasets", "quarantine", "doctor", "completion")
 INTERRUPTED = "stopped. What was finished is committed; the same command again goes on from there."
 
 
@@ -248,7 +249,7 @@ def _browse(commands: Any) -> None:
 
 
 def _readers(commands: Any) -> None:
-    """Add the commands that read a lake: `sql`, `status`, `why`, `datasets`, `quarantine`."""
+    """Add the commands that read a lake: `sql`, `status`, `why`, `report`, `datasets`, `quarantine`."""
     sql = _command(commands, "sql", "pairmill_read:answer_sql", "query the lake in SQL")
     sql.add_argument("query", metavar="SQL", help="a SELECT; it reads this lake and no other file")
     sql.add_argument("--allow-files", action="store_true",
@@ -265,7 +266,11 @@ def _readers(commands: Any) -> None:
     quarantine = _command(
         commands, "quarantine", "pairmill_read:list_quarantine", "list the items that failed, with the reason"
     )
-    for command in (sql, why, datasets, quarantine):
+    report = _command(commands, "report", "pairmill_report:report", "write the HTML report of a dataset version")
+    report.add_argument("dataset", metavar="NAME[@V]")
+    report.add_argument("--to", default="", metavar="FILE", help="also copy it to a file or folder")
+    report.add_argument("--open", action="store_true", help="show it in a web browser")
+    for command in (sql, why, datasets, quarantine, report):
         _lake_option(command)
     for command in (sql, datasets, quarantine):
         _format_option(command)

@@ -156,6 +156,18 @@ def test_why_tells_what_is_in_quarantine(capsys, lake: str):
     assert "truncated at 'ingest': jpeg: Premature end" in asked(capsys, "why", "broken.jpg", "--lake", lake)
 
 
+def test_report_writes_the_versions_page_copies_and_opens_it(
+    capsys, lake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) is None)
+    (at,) = asked(capsys, "report", "small@1", "--lake", lake, "--open").splitlines()
+    assert opened == [Path(at).as_uri()] and "<small>@1</small>" in Path(at).read_text(encoding="utf-8")
+    (copy,) = asked(capsys, "report", "small", "--lake", lake, "--to", str(tmp_path)).splitlines()
+    assert Path(copy).parent == tmp_path and Path(copy).read_bytes() == Path(at).read_bytes()
+    assert main(("report", "small@9", "--lake", lake)) == 1 and "has no version 9" in capsys.readouterr().err
+
+
 def test_status_tells_runs_and_holdings_without_a_recipe(capsys, tmp_path: Path):
     with create_or_open(tmp_path / "lake"):
         pass
