@@ -51,7 +51,7 @@ def gather(lake: Lake, dataset: Dataset, by_shard: bool, with_captions: str = ""
 
 
 def typical_pairs(lake: Lake, pairs: str, with_captions: bool) -> list[str]:
-    """Return at most TYPED image ids of pairs that together have a value in each column that has one in any pair.
+    """Return the ids of at most TYPED pairs that together have a value in every column, except columns without any.
 
     `datasets` takes a column's type from the first 5 samples of a tar. A column that is NULL in them and a text later
     stops it. A greedy cover by the distinct sets of known columns, of which there are few.

@@ -177,7 +177,7 @@ def _groups(lake: Lake, dataset: Dataset | None, upto: int) -> str:
 
 
 def _scores(plan: Plan | None, table: ScoreColumns, upto: int) -> str:
-    """Return SQL for the columns of a score by the names that rules use."""
+    """Return SQL that selects a score's columns, named as in rules."""
     columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())
     if plan:
         return f"SELECT sha256, {columns} FROM {current_scores(plan, table.table, 'sha256', upto)}"

@@ -98,7 +98,7 @@ class Gallery:
         return [(row["value"], row["n"]) for row in self.rows(f"{sql} LIMIT {FACET_VALUES}")]
 
     def tags(self) -> list[tuple[str, int]]:
-        """Count the images by tag, most frequent first, at most FACET_VALUES."""
+        """Return the FACET_VALUES most frequent tags, each with its number of images."""
         each = "SELECT unnest(_tags) AS value FROM images"
         sql = f"SELECT value, count(*) AS n FROM ({each}) GROUP BY ALL ORDER BY n DESC, value LIMIT {FACET_VALUES}"
         return [(row["value"], row["n"]) for row in self.rows(sql)]
@@ -126,7 +126,7 @@ class Gallery:
         self._connection.close()
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        """Run a query of this package on a cursor of its own; return its rows by column."""
+        """Run a query on a new cursor, so that threads may query at once; return each row as a dictionary by column."""
         with self._connection.cursor() as cursor:
             try:
                 found = cursor.execute(sql)

@@ -36,7 +36,10 @@ class ImageVectors:
 
 
 def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
-    """Map the vectors by the version's scorer, or by the newest; write their file if it is missing. None without any.
+    """Map all image vectors of one CLIP scorer into memory from their file, which is written if it is missing.
+
+    The scorer is the version's, or without a version the newest. Returns None if it has made no vector.
+
 
     The file is written again when vectors were added: 10 s and 1 GB for a million of 512 numbers.
     """

@@ -14,7 +14,7 @@ from pairmill.catalog.terms.scores import IMAGE_EMBEDDING
 MOST = 100_000  # ids of one call: their vectors take 200 MB at 512 dimensions
 
 
-def image_vectors(lake: Lake, dataset: Dataset, image_ids: Sequence[str]) -> np.ndarray:
+def vectors_of(lake: Lake, dataset: Dataset, image_ids: Sequence[str]) -> np.ndarray:
     """Return the images' vectors of unit length in the order of ``image_ids``: float32 (n, d), stored as float16.
 
     Reads the ids' shards alone, so a call costs about as many files as the ids have shards.

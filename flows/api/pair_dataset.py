@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pairmill.catalog.ask.datasets import Dataset, FunnelStep, funnel
-from pairmill.catalog.ask.vectors import image_vectors
+from pairmill.catalog.ask.vectors import vectors_of
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.flows.api.pair import Pair
@@ -41,7 +41,7 @@ class PairDataset:
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe that made it."""
+        """The recipe by which the version was made, with its calibrated numbers."""
         return Recipe.model_validate_json(self.version.recipe)
 
     def funnel(self) -> list[FunnelStep]:
@@ -70,7 +70,7 @@ class PairDataset:
 
         Raises PairmillError for an unknown id, and for an image without a vector.
         """
-        return image_vectors(self.lake, self.version, image_ids)
+        return vectors_of(self.lake, self.version, image_ids)
 
     def torch(
         self,

@@ -91,7 +91,10 @@ def _check_configured(api: str, port: int) -> None:
 
 
 def _listener(port: int) -> Listener:
-    """Return where a new server listens. Raises PairmillError if the user chose a port that is taken."""
+    """Return the host and port of a new server.
+
+    Raises PairmillError if the user chose a port that is taken.
+    """
     from prefect.settings import get_current_settings
 
     settings = get_current_settings().server.api

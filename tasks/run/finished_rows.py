@@ -29,7 +29,7 @@ def report(rows: int) -> None:
 
 
 class RowsAhead:
-    """Finished rows of unfinished items. Thread-safe."""
+    """Count the finished rows of items that are still being worked on. Any thread may add to it."""
 
     def __init__(self) -> None:
         self._rows: Counter[str] = Counter()
