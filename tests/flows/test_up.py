@@ -93,6 +93,7 @@ def test_up_stays_and_serves_others_until_it_is_told_to_stop_and_stops_what_it_s
         another_terminal_reaches_the_server(home, tmp_path, api)
         assert len(mine) >= 3
         what_the_user_must_mend_fails_the_run_with_that_message(home, tmp_path, settings, api)
+        assert settled(home, set(mine))
         with staying(home, tmp_path / "other", api) as (worker, same):
             assert same == api and len(of(home)) > len(mine)
             worker.send_signal(signal.SIGINT)
@@ -134,14 +135,12 @@ def in_terminal(home: Path, folder: Path, lines: str) -> subprocess.CompletedPro
 def what_the_user_must_mend_fails_the_run_with_that_message(
     home: Path, tmp_path: Path, settings: dict[str, str], api: str
 ) -> None:
-    before = set(of(home))
     done = once(home, tmp_path / "lake", tmp_path / "nowhere", settings, api)
     assert done.returncode == 1
     assert "curate/demo ended as Failed: source" in done.stderr and "there is no such file or folder" in done.stderr
     assert "Traceback" not in done.stderr
     assert "deployed" not in done.stdout  # they were up to date
     assert asked(home, "SELECT count(*) FROM task_run WHERE state_type = 'FAILED'") == [(0,)]
-    assert settled(home, before)
 
 
 def test_a_configured_server_that_does_not_answer_is_told_at_once(home: Path, tmp_path: Path):
