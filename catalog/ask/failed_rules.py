@@ -1,8 +1,8 @@
 """Count what each rule of a version fails in all, alone, and together with each other rule.
 
 `decisions.dropped_by` names the first rule that an image fails; `decisions.failed` holds all of them as bits. An early
-rule has a bit wherever its scores exist, even behind a rule that has dropped the image. Duplicates, missing texts, rules
-on generated texts and the cap are decided only for what is left, so they have a bit only where they dropped the image.
+rule has a bit wherever its scores exist, even behind a rule that has dropped the image. Duplicates, missing texts,
+rules on generated texts and the cap are decided only for what is left, so they have a bit only where they dropped it.
 """
 
 from dataclasses import dataclass
@@ -38,17 +38,11 @@ def failed_rules(lake: Lake, dataset: Dataset) -> list[RuleFailures]:
     if not lake.query("SELECT 1 FROM (DESCRIBE decisions) WHERE column_name = 'failed'"):  # not migrated yet
         return []
     key = (dataset.name, dataset.version)
-    sets = lake.query(
-        "SELECT failed, count(*) FROM decisions WHERE dataset = ? AND version = ? AND kind = 'image' GROUP BY failed",
-        key,
-    )
+    of_images = "dataset = ? AND version = ? AND kind = 'image'"
+    sets = lake.query(f"SELECT failed, count(*) FROM decisions WHERE {of_images} GROUP BY failed", key)
     if any(bits is None for bits, _ in sets):
         return []
-    steps = lake.query(
-        "SELECT position, rule, n_dropped FROM funnel WHERE dataset = ? AND version = ? AND kind = 'image' "
-        "ORDER BY position",
-        key,
-    )
+    steps = lake.query(f"SELECT position, rule, n_dropped FROM funnel WHERE {of_images} ORDER BY position", key)
     return [
         RuleFailures(
             rule,

@@ -7,10 +7,10 @@ the same dataset as full generation. Images past a full cluster are dropped by `
 
 The result is in temporary views of this connection:
 
-- ``cut_images(n, image_id, sha256, dropped_by, dropped_value, cluster, failed)``: all images. ``failed`` has a bit for
-  each early rule that is known to be false, the first rule's in bit 0. ``cluster`` is set for those that reached the cap. Their ``dropped_value`` is the rank that decided (``cluster=7 place=40 of 312``, followed by
-  ``cap=35`` if a target set the cap), for kept images too, so that explaining one image needs no ranking of a whole
-  cluster;
+- ``cut_images(n, image_id, sha256, dropped_by, dropped_value, cluster, failed)``: all images. ``cluster`` is set for
+  those that reached the cap. Their ``dropped_value`` is the rank that decided (``cluster=7 place=40 of 312``, followed
+  by ``cap=35`` if a target set the cap), for kept images too, so that explaining one image needs no ranking of a whole
+  cluster. ``failed`` has a bit for each early rule that is false, bit 0 for the first rule;
 - ``cut_texts(image_id, place, content, text, similarity)``: the sentences of the kept images, ``place`` from 1.
 
 The cut reads the numbered facts of :mod:`catalog.cut.facts_tables`, where ``n`` is an image's row number. Each step

@@ -160,7 +160,8 @@ def decided(checks: Sequence[Check]) -> str:
 def failed(checks: Sequence[Check]) -> str:
     """Return SQL (UBIGINT) with bit i set if check i is false; not set if it is NULL, as where a score is missing.
 
-    `readable` asks for a score, which images dropped before it lack, so it has no bit; nor have checks from the 65th on.
+    `readable` has no bit, because images dropped before it lack the score that it asks for; checks from the 65th on
+    have none either.
     """
     bits = [
         f"CASE WHEN ({check.keep}) IS FALSE THEN {1 << bit} ELSE 0 END"
