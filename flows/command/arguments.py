@@ -11,7 +11,7 @@ GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "browse", "report", "sql", "why", "datasets", "quarantine"),
     "versions": ("export", "tag", "drop"),
-    "operate": ("doctor", "up", "schedule", "serve-model", "check-model", "completion"),
+    "operate": ("doctor", "up", "schedule", "serve-model", "check-model", "conform", "completion"),
 }
 EXAMPLES = {
     "demo": "pairmill demo --to first-try",
@@ -34,6 +34,7 @@ EXAMPLES = {
     "doctor": "pairmill doctor 30m",
     "completion": "pairmill completion bash",
     "check-model": "pairmill check-model hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct --processor '{tiles: 1}'",
+    "conform": "pairmill conform realsyn.parquet 30m",
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
 }
 # Commands that exit when their output is closed; the others continue.
@@ -54,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
     _schedule(commands)
     _serve_model(commands)
     _check_model(commands)
+    _conform(commands)
     _again(commands)
     _browse(commands)
     _readers(commands)
@@ -238,6 +240,19 @@ def _check_model(commands: Any) -> None:
                          help="shorter side of the pictures; default: 448")  # fmt: skip
     command.add_argument("--max-tokens", type=above_0, default=128, metavar="N",
                          help="the longest answer; default: 128")  # fmt: skip
+
+
+def _conform(commands: Any) -> None:
+    """Add the `conform` command."""
+    command = _command(commands, "conform", "pairmill_conform:conform",
+                       "count the released texts that a recipe's sentence rules would drop")  # fmt: skip
+    command.add_argument(
+        "file", metavar="FILE", help="a table, or a pattern of tables, with the columns text1, text2, text3"
+    )
+    command.add_argument("recipe", metavar="RECIPE", nargs="?", default="30m", help="default: 30m")
+    command.add_argument("--rows", type=above_0, default=10_000, metavar="N",
+                         help="rows drawn at random; default: 10,000")  # fmt: skip
+    _setting_options(command)
 
 
 def _browse(commands: Any) -> None:
