@@ -10,7 +10,7 @@ from pairmill.catalog.recipe.plan import READABLE, Check, Plan, ScoreColumns
 from pairmill.catalog.terms.score import Stage
 
 
-def image_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "") -> str:
+def image_rows(plan: Plan, stage: int, upto: int | None = None, among: str = "") -> str:
     """Return SQL for each current image occurrence with ``dropped_by`` and ``dropped_value``.
 
     ``dropped_by`` is '' or the first failed rule, ``dropped_value`` the values that this rule read.
@@ -43,7 +43,7 @@ def _images(
     )
 
 
-def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "") -> str:
+def sentence_rows(plan: Plan, stage: int, upto: int | None = None, among: str = "") -> str:
     """Return SQL for each current distinct sentence with ``dropped_by`` and ``dropped_value``, as `image_rows`.
 
     ``among`` is a table of (content, text, shard) that restricts the sentences; '' for all.

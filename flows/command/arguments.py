@@ -10,7 +10,7 @@ from pairmill.flows.command.option_types import above_0, cost, model_sizes, netw
 GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "browse", "report", "sql", "why", "datasets", "quarantine"),
-    "versions": ("export", "tag", "drop"),
+    "versions": ("export", "tag", "drop", "verify"),
     "operate": ("doctor", "up", "schedule", "serve-model", "check-model", "conform", "completion"),
 }
 EXAMPLES = {
@@ -29,6 +29,7 @@ EXAMPLES = {
     "export": "pairmill export 30m --to out/tars",
     "tag": "pairmill tag 30m@3 release-1",
     "drop": "pairmill drop 30m@2",
+    "verify": "pairmill verify 30m@3",
     "up": "pairmill up --once curate/demo",
     "schedule": "pairmill schedule 30m --every day --source pages",
     "doctor": "pairmill doctor 30m",
@@ -292,7 +293,7 @@ def _readers(commands: Any) -> None:
 
 
 def _versions(commands: Any) -> None:
-    """Add the commands on dataset versions: `export`, `tag`, `drop`."""
+    """Add the commands on dataset versions: `export`, `tag`, `drop`, `verify`."""
     export = _command(commands, "export", "pairmill_read:write_export", "export a dataset as tars or Parquet")
     export.add_argument("dataset", metavar="NAME[@V]")
     export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
@@ -307,7 +308,10 @@ def _versions(commands: Any) -> None:
     drop = _command(commands, "drop", "pairmill_versions:drop", "delete a dataset version; scores and exports stay")
     drop.add_argument("dataset", metavar="NAME@V", help="the very version, by its number")
     drop.add_argument("--yes", action="store_true", help="do not ask")
-    for command in (export, tag, drop):
+    verify = _command(commands, "verify", "pairmill_verify:verify",
+                      "compute a version's decisions a second time, and compare")  # fmt: skip
+    verify.add_argument("dataset", metavar="NAME[@V]")
+    for command in (export, tag, drop, verify):
         _lake_option(command)
 
 
