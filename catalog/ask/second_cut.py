@@ -20,11 +20,11 @@ from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.score import Stage
 
 AFTER_ALL = Stage.FUSE + 1  # rules of every stage apply
-_Key = Callable[["Picture"], Any]
+_Key = Callable[["CutImage"], Any]
 
 
 @dataclass
-class Picture:
+class CutImage:
     """One occurrence of an image, and what decides on it.
 
     Attributes:
@@ -67,7 +67,7 @@ class Evidence:
     passing: frozenset[str]
 
 
-def second_cut(lake: Lake, plan: Plan, upto: int, among: str = "", cap: int = 0) -> list[Picture]:
+def second_cut(lake: Lake, plan: Plan, upto: int, among: str = "", cap: int = 0) -> list[CutImage]:
     """Cut the images and return them with ``dropped_by`` and ``texts`` set.
 
     Args:
@@ -89,12 +89,12 @@ def second_cut(lake: Lake, plan: Plan, upto: int, among: str = "", cap: int = 0)
     return pictures
 
 
-def _alive(pictures: Iterable[Picture]) -> list[Picture]:
+def _alive(pictures: Iterable[CutImage]) -> list[CutImage]:
     """Return the pictures that no step has dropped."""
     return [each for each in pictures if not each.dropped_by]
 
 
-def _pictures(lake: Lake, plan: Plan, upto: int, among: str) -> list[Picture]:
+def _pictures(lake: Lake, plan: Plan, upto: int, among: str) -> list[CutImage]:
     """Read the current occurrences, each with the first early and the first late rule that it fails."""
     late = {check.name for check in plan.image_checks if check.stage >= Stage.CAPTION}
     early = with_released_address(image_rows(plan, Stage.CAPTION, upto, among))
@@ -105,7 +105,7 @@ def _pictures(lake: Lake, plan: Plan, upto: int, among: str) -> list[Picture]:
         f"coalesce(raw_image_url, ''), CAST(width AS BIGINT) * height, n_bytes FROM {early} {joined}"
     )
     return [
-        Picture(
+        CutImage(
             image_id, sha256, dropped_by, first if first in late else "", (_hash(said), _hash(address), image_id),
             (-(pixels or 0), -(n_bytes or 0), sha256),
         )
@@ -158,7 +158,7 @@ def _sentence_groups(lake: Lake, plan: Plan, upto: int, sentences: set[str]) -> 
     return dict(lake.query(f"SELECT content, group_id {newest} AND group_id IN ({touched})"))
 
 
-def _drop_all_but_first(pictures: list[Picture], step: str, group_of: _Key, rank_of: _Key) -> None:
+def _drop_all_but_first(pictures: list[CutImage], step: str, group_of: _Key, rank_of: _Key) -> None:
     """Drop all pictures of a group but the first in rank."""
     kept = set()
     for each in sorted(_alive(pictures), key=rank_of):
@@ -167,7 +167,7 @@ def _drop_all_but_first(pictures: list[Picture], step: str, group_of: _Key, rank
         kept.add(group_of(each))
 
 
-def _offer(pictures: list[Picture], evidence: Evidence, most: int) -> None:
+def _offer(pictures: list[CutImage], evidence: Evidence, most: int) -> None:
     """Set what each picture is offered: of each group of near copies once, its smallest passing member."""
     keeper: dict[str, str] = {}
     for content in sorted(evidence.passing, reverse=True):
@@ -183,7 +183,7 @@ def _offer(pictures: list[Picture], evidence: Evidence, most: int) -> None:
             each.dropped_by = "no_text"
 
 
-def _balance(pictures: list[Picture], evidence: Evidence, plan: Plan, cap: int) -> None:
+def _balance(pictures: list[CutImage], evidence: Evidence, plan: Plan, cap: int) -> None:
     """Apply the cap of each cluster in the order of the draw, and the rules on generated texts."""
     drawn = sorted(pictures, key=lambda each: _hash(f"{each.sha256}{plan.recipe.seed}")[:16])
     settings = plan.recipe.balance
@@ -200,7 +200,7 @@ def _balance(pictures: list[Picture], evidence: Evidence, plan: Plan, cap: int) 
             passed[cluster] += 1
 
 
-def _cap_for(pictures: list[Picture], evidence: Evidence, target: int) -> int:
+def _cap_for(pictures: list[CutImage], evidence: Evidence, target: int) -> int:
     """Return the smallest cap that keeps ``target`` pictures, or all if there are fewer."""
     clusters = [evidence.cluster.get(each.sha256) for each in pictures if not each.late]
     sizes = Counter(cluster for cluster in clusters if cluster is not None)
@@ -211,7 +211,7 @@ def _cap_for(pictures: list[Picture], evidence: Evidence, target: int) -> int:
     )
 
 
-def _assign(pictures: list[Picture], top_k: int, max_uses: int) -> None:
+def _assign(pictures: list[CutImage], top_k: int, max_uses: int) -> None:
     """Give sentences pair by pair in the order of similarity; drop the pictures that get none by ``max_uses``."""
     pairs = sorted(
         (-similarity, each.sha256, place, sentence, at)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pairmill.catalog.ask.datasets import Dataset
-from pairmill.catalog.ask.second_cut import Picture, second_cut
+from pairmill.catalog.ask.second_cut import CutImage, second_cut
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.recipe.plan import Plan, compile_plan
@@ -137,7 +137,7 @@ def _drawn(lake: Lake, plan: Plan, dataset: Dataset, of: int) -> str:
     return "verified"
 
 
-def _differences(lake: Lake, pictures: list[Picture], stored: str, key: str, whole: bool) -> Iterable[Difference]:
+def _differences(lake: Lake, pictures: list[CutImage], stored: str, key: str, whole: bool) -> Iterable[Difference]:
     """Yield the images whose decision differs, or whose texts do if ``whole``."""
     ids = "CREATE OR REPLACE TEMP TABLE verified_ids AS SELECT unnest(?::VARCHAR[]) AS image_id"
     lake.execute(ids, ([each.image_id for each in pictures],))

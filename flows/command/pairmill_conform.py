@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 
+from pairmill.catalog.ask.released_texts import released_texts
 from pairmill.catalog.recipe.plan import compile_plan
 from pairmill.catalog.terms.controls import visible
 from pairmill.flows.command.pairmill_run import overrides
@@ -14,7 +15,6 @@ SHOWN = 100  # characters of an example
 def conform(args: Namespace) -> int:
     """Print how many of the released texts each rule drops, with examples; return 1 if any rule drops one."""
     from pairmill.tasks.measure.conform import conform as tested
-    from pairmill.tasks.measure.conform import released_texts
 
     given = overrides(args.set)
     plan = compile_plan(load_recipe(args.recipe, given, args.models))
