@@ -125,8 +125,8 @@ class Decoder:
             is_first_iteration=True, **given,
         )  # fmt: skip
         logits = self.model(**ready, return_dict=True).logits[:, -1]
-        if any(type(layer) is not DynamicLayer for layer in cache.layers):
-            raise NotCapturable(f"{type(self.model).__name__} keeps more than the keys and values of all tokens")
+        if why := _why_not_fixed(cache.layers, ids.shape[1]):
+            raise NotCapturable(f"{type(self.model).__name__} {why}")
         seen = self._seen(ids, inputs["attention_mask"], logits)
         return Prefilled(inputs["attention_mask"], positions, self._likeliest(logits, seen), cache.layers, seen)
 
@@ -192,6 +192,16 @@ class Decoder:
         room = left + sum(each.nbytes for layer in self.flat for each in layer) - int(PREFILL_SHARE * share)
         token = sum(each[0, :, 0].nbytes for layer in like.layers for each in (layer.keys, layer.values))
         return max(1, min(rows, room // (token * window_of(prompt + max_tokens))))
+
+
+def _why_not_fixed(layers: Sequence[Any], length: int) -> str:
+    """Return '' if each layer of a cache holds the keys and values of ``length`` tokens, else what it holds."""
+    for layer in layers:
+        if type(layer) is not DynamicLayer:
+            return f"keeps more than the keys and values of all tokens: it has a {type(layer).__name__}"
+        if layer.keys is None or layer.keys.shape[2] != length:
+            return "keeps keys of other things than the prompt's tokens, as cross-attention to pictures does"
+    return ""
 
 
 def _starts(parts: Sequence[dict[str, Any]]) -> list[int]:

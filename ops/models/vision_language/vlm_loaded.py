@@ -66,6 +66,8 @@ class LoadedVlm:
         self.processor = processor
         self.tokens = PictureTokens(self)
         self.normalise = normalisation(processor) if model.device.type == "cuda" else None
+        # LLaVA-NeXT's and OneVision's: the model joins tiles by the grid that the processor chose.
+        self._grids = getattr(getattr(processor, "image_processor", None), "image_grid_pinpoints", None)
         self._own = threading.local()
         self.sign = str(getattr(processor, "image_token", ""))  # BLIP-2's is no string
         named = (token.content for token in tokenizer.added_tokens_decoder.values() if token.special)
@@ -192,7 +194,9 @@ class LoadedVlm:
             self.answer(prepared, max_tokens)
 
     def _placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Move the inputs to the device, and normalise uint8 pixels there."""
+        """Move the inputs to the device, normalise uint8 pixels there, and tell the model this processor's grids."""
+        if self._grids and hasattr(self.model.config, "image_grid_pinpoints"):
+            self.model.config.image_grid_pinpoints = self._grids
         placed = self.answerer.placed(inputs)
         pixels = placed.get("pixel_values")
         if self.normalise and pixels is not None and pixels.dtype == torch.uint8:

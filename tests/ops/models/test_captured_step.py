@@ -20,10 +20,10 @@ from torch.utils._pytree import tree_leaves
 from pairmill.ops.models.generate.captured_decoding import Decoder
 from pairmill.ops.models.generate.decoding_buffers import Buffers, Prefilled
 from pairmill.ops.models.vision_language import vlm_loaded
+from tests.ops.models.test_families import QUICK, STEP_BY_STEP
 from tests.worlds.tiny_families import FAMILIES, save_family
 
-QUICK = ("smolvlm", "qwen2_5_vl", "internvl", "llava")
-CAPTURED = [name for name in FAMILIES if name not in ("gemma3", "paligemma", "florence2") and "blip" not in name]
+CAPTURED = [name for name in FAMILIES if name not in STEP_BY_STEP]
 FAMILY = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in CAPTURED]
 # Operations whose result the host reads. Those whose size depends on values raise on fake tensors by themselves.
 WAITS = ("_local_scalar_dense", "is_nonzero", "equal")

@@ -22,6 +22,11 @@ from tests.worlds.tiny_families import FAMILIES, save_family
 QUICK = ("smolvlm", "qwen2_5_vl", "internvl", "llava")
 # Why a family decodes step by step: its words on a trial.
 STEP_BY_STEP = {
+    "qwen3_5": "keeps more than the keys and values of all tokens: it has a LinearAttention",
+    "lfm2_vl": "keeps more than the keys and values of all tokens: it has a ",
+    "aya_vision": "keeps more than the keys and values of all tokens: it has a DynamicSlidingWindowLayer",
+    "cohere2_vision": "keeps more than the keys and values of all tokens: it has a DynamicSlidingWindowLayer",
+    "mllama": "keeps keys of other things than the prompt's tokens",
     "gemma3": "keeps more than the keys and values",
     "paligemma": "gave another token",
     "florence2": "is an encoder and a decoder",
