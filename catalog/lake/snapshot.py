@@ -33,7 +33,7 @@ def tables_and_views(query: Query, catalog: str = "lake") -> tuple[set[str], dic
 
 
 def columns(query: Query, catalog: str = "lake") -> dict[str, dict[str, str]]:
-    """Return the columns of each table with DuckLake's names of their types: `int32` for INTEGER, `list` for any list."""
+    """Return the columns of each table with DuckLake's names of their types: `int32` for INTEGER, `list` for lists."""
     found: dict[str, dict[str, str]] = {}
     rows = query(
         f"{_snapshot(catalog)} SELECT table_name, column_name, column_type FROM {_own(catalog, 'column')} c "
