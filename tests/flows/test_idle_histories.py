@@ -16,7 +16,7 @@ from pairmill.flows.command.cli import main
 from tests.worlds.shared import new_lake
 
 HISTORIES = int(os.environ.get("PAIRMILL_HISTORIES", "1"))
-STEPS = 6
+STEPS = 6 if HISTORIES > 1 else 3
 RECIPE = """
 name: small
 models: {{clip: "open_clip:local-dir:{model}"}}
