@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pairmill.catalog.lake.opening import OPENING_ERRORS, create_or_open
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.write.finished import Finished, recall, remember
+from pairmill.catalog.write.finished import Finished, is_cached, recall, remember
 from pairmill.flows.outcome import Outcome, outcome_in
 from pairmill.flows.run_inputs import inputs_digest
 
@@ -75,6 +75,8 @@ def answer(question: RunRequest, uri: str) -> tuple[Outcome, list[str]] | None:
     if not question.inputs:
         return None
     try:
+        if not is_cached(uri, question.asked):
+            return None
         with create_or_open(uri, read_only=True) as lake:
             found = recall(lake, question.asked)
             if found is None or found.inputs != question.inputs:

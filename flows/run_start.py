@@ -36,22 +36,34 @@ def session(
 ) -> Iterator[Session]:
     """Check sources, rules and models, open the lake, and yield a session that holds its lease.
 
-    The checks come in the order of their cost: a model may have to be downloaded, and all its bytes are read.
     ``completed`` is called once the run is recorded as completed, while the lease is still held.
+
+    Raises:
+        PairmillError: As `checked_run`.
+        LeaseHeld: Another process writes to the lake.
+    """
+    uris, checked = checked_run(recipe, sources, compute)
+    with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris, completed) as session:
+        yield session
+
+
+def checked_run(
+    recipe: Recipe, sources: Sequence[str], compute: Compute
+) -> tuple[tuple[str, ...], tuple[Plan, list[Scorer]]]:
+    """Check sources, rules and models; return the sources' addresses, and the plan with its scorers.
+
+    The checks come in the order of their cost: a model may have to be downloaded, and all its bytes are read.
 
     Raises:
         BadRecipe: The recipe is not valid.
         ModelError: A model is missing or unusable.
         SourceError: A source is missing.
         PairmillError: Another setting is wrong; the message names the remedy.
-        LeaseHeld: Another process writes to the lake.
     """
     uris = resolve_sources(recipe, sources)
     plan = compile_plan(recipe)
     check_sizes(compute.models, compute.max_cost, plan)
-    checked = identity.with_scorers(plan)
-    with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris, completed) as session:
-        yield session
+    return uris, identity.with_scorers(plan)
 
 
 def resolve_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:

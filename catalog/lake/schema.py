@@ -1,5 +1,6 @@
 """Define the tables as an ordered list of migrations. Released migrations never change; each change is a new one."""
 
+import re
 from functools import cache
 
 import duckdb
@@ -197,6 +198,7 @@ MIGRATIONS: tuple[str, ...] = (
     _FAILED,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
+_CREATED = re.compile(r"CREATE TABLE (\w+)")
 
 # Written by INSERT, a few rows at a time: stored as rows in the metadata database, not as one Parquet file per insert
 # (300 commits: 0 files instead of 300, and `partitions` read in 10 ms instead of 19), until `sweep` flushes them. All
@@ -218,9 +220,7 @@ READ_BY_PATH = ("payloads", "sentences", "image_embedding", "sentence_embedding"
 
 def version(lake: Lake) -> int:
     """Return the lake's schema version; 0 for an empty lake."""
-    if "schema_version" not in snapshot.tables_and_views(lake.unchecked)[0]:
-        return 0
-    return lake.query("SELECT coalesce(max(version), 0) FROM schema_version")[0][0]
+    return int(snapshot.largest(lake.unchecked, "schema_version", "version") or 0)
 
 
 def migrate(lake: Lake, upto: int | None = None) -> None:
@@ -264,6 +264,12 @@ def columns(table: str) -> dict[str, str]:
         KeyError: There is no such table.
     """
     return released()[table] if table in released() else find(table).table_columns
+
+
+@cache
+def created() -> frozenset[str]:
+    """Return the names of the tables that the migrations create; `released`, with their columns, takes 30 ms."""
+    return frozenset(_CREATED.findall(";".join(MIGRATIONS)))
 
 
 @cache

@@ -48,8 +48,11 @@ def _curate(
 ) -> Curated:
     """Curate with the progress on the screen."""
     with screen.status(f"recipe '{shown(request.recipe.name)}': checking sources, rules and models"):
+        from pairmill.catalog.lake.without_pandas import work_without_pandas
         from pairmill.flows import curate, run_start  # noqa: F401 torch, 3 s
         from pairmill.flows.command.display import Display
+
+        work_without_pandas()
 
     with Display(screen) as display:
 
