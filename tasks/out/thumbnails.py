@@ -1,4 +1,4 @@
-"""Make small JPEGs of images, to embed in a page as data: URLs."""
+"""Make small WebPs of images, to embed in a page as data: URLs."""
 
 import base64
 import io
@@ -11,9 +11,12 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.worklist import payload_paths
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
+from pairmill.ops.image.header import inspect
 from pairmill.tasks.run.payloads import payloads
 
-SIDE = 160  # pixels of the longer side; 24 thumbnails take some 150 KB
+SIDE = 256  # pixels of the longer side
+ATTEMPTS = ((SIDE, 70), (SIDE, 35), (SIDE // 2, 35))  # (pixels of the longer side, quality)
+MOST_BYTES = 9_000
 NONE = {"picture": "", "lost": ""}
 
 
@@ -44,11 +47,25 @@ def _shown(data: bytes | Fault) -> dict[str, str]:
 
 
 def thumbnail(data: bytes) -> str:
-    """Return a JPEG data: URL with the longer side at most SIDE pixels; '' if ``data`` does not decode."""
-    pixels = Decode(side=SIDE, mode="scaled").preview(data)
+    """Return a WebP data: URL with the longer side at most SIDE pixels; '' if ``data`` does not decode.
+
+    Photographs take some 8 KB. What takes over MOST_BYTES is encoded again, coarser, so that 700 of them stay below
+    10 MB.
+    """
+    header = inspect(data)
+    if isinstance(header, Fault):
+        return ""
+    short, long = sorted((header.width, header.height))
+    pixels = Decode(side=max(1, min(short, round(SIDE * short / long))), mode="scaled").preview(data)
     if isinstance(pixels, Fault):
         return ""
-    image, out = Image.fromarray(pixels), io.BytesIO()
-    image.thumbnail((SIDE, SIDE))
-    image.save(out, "JPEG", quality=80, optimize=True)
-    return "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode()
+    image = Image.fromarray(pixels)
+    made = b""
+    for side, quality in ATTEMPTS:
+        out = io.BytesIO()
+        image.thumbnail((side, side))
+        image.save(out, "WEBP", quality=quality, method=2)
+        made = out.getvalue()
+        if len(made) <= MOST_BYTES:
+            break
+    return "data:image/webp;base64," + base64.b64encode(made).decode()
