@@ -13,6 +13,7 @@ from pairmill.catalog.terms.controls import visible
 from pairmill.tasks.out import charts
 
 FOLDER = Path(__file__).resolve().parent / "report_page"
+SCRIPT = "page.js"
 
 
 def render(name: str, **values: Any) -> str:
@@ -30,14 +31,14 @@ def render(name: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": charts.number, "size": _size, "duration": _duration}
-    style, script = ((FOLDER / file).read_text() for file in ("page.css", "page.js"))
-    parts = {"style": Markup(style), "script": Markup(script), "policy": policy(script)}
+    style, script = ((FOLDER / file).read_text(encoding="utf-8") for file in ("page.css", SCRIPT))
+    parts = {"style": Markup(style), "script": Markup(script), "policy": page_policy()}
     return environment.get_template(name).render(**parts, **values)
 
 
-def policy(script: str) -> str:
-    """Return the content policy of a page with this script."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+def page_policy() -> str:
+    """Return the content policy of a page: its own style, script and embedded pictures, and no request."""
+    digest = base64.b64encode(hashlib.sha256((FOLDER / SCRIPT).read_bytes()).digest()).decode()
     return (
         f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
         "base-uri 'none'; form-action 'none'"

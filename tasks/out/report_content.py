@@ -16,7 +16,7 @@ from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.write import runs
 from pairmill.tasks.out import charts
 from pairmill.tasks.out.report_funnel import funnels
-from pairmill.tasks.out.report_pictures import pictures_shown
+from pairmill.tasks.out.report_pictures import IMAGES, pictures_shown
 from pairmill.tasks.out.text_analysis import analysed
 
 SECTIONS = {
@@ -26,7 +26,6 @@ SECTIONS = {
     "texts": "Topics and texts", "generated": "Generated texts", "quarantine": "Quarantine", "steps": "Work and cost",
     "reproduce": "To make it again",
 }  # fmt: skip
-IMAGES = 200_000  # of more decided images a sample is shown and broken down
 
 
 def content(lake: Lake, dataset: Dataset) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from pairmill.catalog.ask import pair_sample, picture_strips
 from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.ask.gallery_file import gallery_file
 from pairmill.catalog.ask.gallery_query import Gallery
 from pairmill.catalog.ask.rule_view import beside
 from pairmill.catalog.ask.version_difference import Difference, differences, version_before
@@ -17,6 +18,8 @@ from pairmill.tasks.out.thumbnails import NONE, thumbnails
 PAIRS_SHOWN = 360
 EXTREMES = 10  # pairs shown of each end of a similarity
 FIRST = 8  # kept, and dropped, pictures of the first screen
+FEW = 4
+IMAGES = 200_000  # of more decided images a sample is shown and broken down
 
 
 def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -> dict[str, Any]:
@@ -43,6 +46,21 @@ def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -
         _add_texts(pair)
     names = {"similarities": pair_sample.SIMILARITIES, "compared": pair_sample.COMPARED}
     return found | names | {"first_dropped": _first_dropped(found["dropped"])}
+
+
+def few_pictures(lake: Lake, dataset: Dataset, side: int) -> dict[str, list[dict[str, Any]]]:
+    """Return FIRST kept pictures under '' and FEW of each rule that drops, with a ``picture`` of ``side`` pixels."""
+    gallery = Gallery(gallery_file(lake, dataset, IMAGES))
+    try:
+        fates = picture_strips.by_fate(gallery)
+    finally:
+        gallery.close()
+    found = {fate: rows[: FEW if fate else FIRST] for fate, rows in fates.items()}
+    rows = list(_rows(found))
+    pictures = thumbnails(lake, sorted({(row["sha256"], row["shard"]) for row in rows if row["shard"]}), side)
+    for row in rows:
+        row.update(pictures.get(row["sha256"], NONE))
+    return found
 
 
 def _beside_thresholds(plan: Plan, gallery: Gallery) -> dict[str, dict[str, list[dict[str, Any]]]]:

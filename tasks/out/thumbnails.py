@@ -15,15 +15,16 @@ from pairmill.ops.image.header import inspect
 from pairmill.tasks.run.payloads import payloads
 
 SIDE = 256  # pixels of the longer side
-ATTEMPTS = ((SIDE, 70), (SIDE, 35), (SIDE // 2, 35))  # (pixels of the longer side, quality)
+ATTEMPTS = ((1.0, 70), (1.0, 35), (0.5, 35))  # (share of the side, quality)
 MOST_BYTES = 9_000
 NONE = {"picture": "", "lost": ""}
 
 
-def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, dict[str, str]]:
+def thumbnails(lake: Lake, wanted: list[tuple[str, str]], side: int = SIDE) -> dict[str, dict[str, str]]:
     """Return, by sha256, a ``picture`` (data: URL, '' without one) for each of ``wanted`` (sha256, shard).
 
-    ``lost`` is the quarantine reason of bytes that are damaged or no longer at their source, else ''.
+    The longer side has at most ``side`` pixels. ``lost`` is the quarantine reason of bytes that are damaged or no
+    longer at their source, else ''.
 
     A shard is read up to its last wanted image. Raises SourceError when a source cannot be reached.
     """
@@ -34,20 +35,20 @@ def thumbnails(lake: Lake, wanted: list[tuple[str, str]]) -> dict[str, dict[str,
     found: dict[str, dict[str, str]] = {}
     for shard, shas in keys.items():
         for names, datas in payloads(WorkItem(shard, tuple(shas), paths.get(shard, ())), chunk=16):
-            found |= {name: _shown(data) for name, data in zip(names, datas, strict=True)}
+            found |= {name: _shown(data, side) for name, data in zip(names, datas, strict=True)}
             if found.keys() >= set(shas):
                 break
     return found
 
 
-def _shown(data: bytes | Fault) -> dict[str, str]:
+def _shown(data: bytes | Fault, side: int) -> dict[str, str]:
     if isinstance(data, Fault):
         return NONE | {"lost": data.reason}
-    return NONE | {"picture": thumbnail(data)}
+    return NONE | {"picture": thumbnail(data, side)}
 
 
-def thumbnail(data: bytes) -> str:
-    """Return a WebP data: URL with the longer side at most SIDE pixels; '' if ``data`` does not decode.
+def thumbnail(data: bytes, side: int = SIDE) -> str:
+    """Return a WebP data: URL with the longer side at most ``side`` pixels; '' if ``data`` does not decode.
 
     Photographs take some 8 KB. What takes over MOST_BYTES is encoded again, coarser, so that 700 of them stay below
     10 MB.
@@ -56,14 +57,14 @@ def thumbnail(data: bytes) -> str:
     if isinstance(header, Fault):
         return ""
     short, long = sorted((header.width, header.height))
-    pixels = Decode(side=max(1, min(short, round(SIDE * short / long))), mode="scaled").preview(data)
+    pixels = Decode(side=max(1, min(short, round(side * short / long))), mode="scaled").preview(data)
     if isinstance(pixels, Fault):
         return ""
     image = Image.fromarray(pixels)
     made = b""
-    for side, quality in ATTEMPTS:
+    for share, quality in ATTEMPTS:
         out = io.BytesIO()
-        image.thumbnail((side, side))
+        image.thumbnail((side * share, side * share))
         image.save(out, "WEBP", quality=quality, method=2)
         made = out.getvalue()
         if len(made) <= MOST_BYTES:
