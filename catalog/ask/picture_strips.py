@@ -8,7 +8,7 @@ from typing import Any
 from pairmill.catalog.ask.gallery_query import FACETS, Gallery
 
 STRIP = 12  # images kept, and images of each rule that drops
-GROUPS, MEMBERS = 8, 6
+GROUPS, MEMBERS = 8, 8
 CLUSTERS, OF_CLUSTER = 12, 8
 NAMED_BY = 200  # images whose tags and texts name a cluster
 VALUES = 12  # rows of a breakdown
@@ -33,6 +33,14 @@ def by_fate(gallery: Gallery) -> dict[str, list[dict[str, Any]]]:
     for row in rows:
         found.setdefault(row["dropped_by"], []).append(row)
     return found
+
+
+def distinct_pictures(gallery: Gallery) -> dict[str, int]:
+    """Count the distinct pictures that each rule drops: an icon on a thousand pages is one."""
+    rows = gallery.rows(
+        "SELECT dropped_by, count(DISTINCT sha256) AS n FROM images WHERE dropped_by <> '' GROUP BY ALL"
+    )
+    return {row["dropped_by"]: row["n"] for row in rows}
 
 
 def duplicate_groups(gallery: Gallery) -> list[list[dict[str, Any]]]:

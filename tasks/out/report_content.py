@@ -38,6 +38,7 @@ def content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
         n_images = gallery.rows("SELECT count(*) AS n FROM images")[0]["n"]
     finally:
         gallery.close()
+    measured = _measured(lake, dataset, plan)
     empty = {name for name in ("clusters", "changes") if not shown[{"changes": "before"}.get(name, name)]}
     return {
         "sections": [(name, title) for name, title in SECTIONS.items() if name not in empty],
@@ -45,9 +46,10 @@ def content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
         "demo_weights": dataset.demo_weights(lake),
         "recipe": plan.recipe,
         "n_images": n_images,
+        "is_sample": any(rows[0]["n_in"] > n_images for kind, rows in measured["funnels"].items() if kind == "image"),
         "breakdown": {name: rows for name, rows in breakdown.items() if any(row["value"] for row in rows)},
         **shown,
-        **_measured(lake, dataset, plan),
+        **measured,
         **_produced(lake, dataset, plan),
         "audit": _audit(lake, dataset, plan),
         "analysis": analysed(lake, dataset, plan.recipe.seed),

@@ -29,6 +29,7 @@ def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -
     found = {
         "kept": fates.pop("", []),
         "dropped": fates,
+        "distinct": picture_strips.distinct_pictures(gallery),
         "beside": _beside_thresholds(plan, gallery),
         "pairs": pair_sample.sample(lake, dataset, plan.recipe.seed, PAIRS_SHOWN),
         "extremes": pair_sample.extremes(lake, dataset, EXTREMES),
