@@ -11,7 +11,6 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.outcome import Outcome
 from pairmill.flows.with_prefect.artifact_texts import plain
-from pairmill.ops.read.places.tree import SourceError
 
 if TYPE_CHECKING:
     from pairmill.flows.caption_outcome import CaptionOutcome
@@ -28,7 +27,7 @@ def picture_gallery(found: Outcome) -> str:
     try:
         with create_or_open(found.lake, read_only=True) as lake:
             fates = few_pictures(lake, found.dataset, SIDE)
-    except (PairmillError, SourceError, OSError) as error:
+    except (PairmillError, OSError) as error:
         get_logger(__name__).warning(f"the pictures could not be shown: {error}")
         return ""
     dropped = {step.rule: step.n_dropped for step in found.funnel if step.kind == "image"}
@@ -48,7 +47,7 @@ def caption_pictures(found: "CaptionOutcome") -> dict[str, str]:
     try:
         with create_or_open(found.lake, read_only=True) as lake:
             made = thumbnails(lake, wanted, SIDE)
-    except (PairmillError, SourceError, OSError) as error:
+    except (PairmillError, OSError) as error:
         get_logger(__name__).warning(f"the pictures could not be shown: {error}")
         return {}
     return {sha256: _image(row["picture"], sha256) + " " for sha256, row in made.items() if row["picture"]}

@@ -15,8 +15,8 @@ def write_strip(lake: Lake, recipe: Recipe, captions: list[dict[str, Any]], path
     """Write ``captions``, rows of `catalog.ask.captioned.first_captions`, to the local file ``path``; return the path.
 
     The file makes no requests and embeds the images as WebPs of some 8 KB each: share it only as you would share the
-    images. Reads the shards that have the images. Raises SourceError when a source that the lake refers to cannot be
-    reached. ``is_demo`` marks every caption as one by the small shipped captioner.
+    images. Reads the shards that have the images; an image whose source cannot be reached is left out. ``is_demo``
+    marks every caption as one by the small shipped captioner.
     """
     captioner = recipe.captioners[0]
     pictures = thumbnails(lake, [(row["sha256"], row["shard"]) for row in captions])

@@ -87,7 +87,8 @@ def _named_clusters(gallery: Gallery) -> list[dict[str, Any]]:
 
 
 def _first_dropped(dropped: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return FIRST dropped pictures, of each rule in turn."""
+    """Return FIRST dropped pictures that could be read, of each rule in turn."""
+    dropped = {rule: [row for row in rows if row["picture"]] for rule, rows in dropped.items()}
     longest = max(map(len, dropped.values()), default=0)
     return [rows[n] for n in range(longest) for rows in dropped.values() if n < len(rows)][:FIRST]
 

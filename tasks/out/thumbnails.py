@@ -12,11 +12,13 @@ from pairmill.catalog.pending.worklist import payload_paths
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.header import inspect
+from pairmill.ops.read.places.tree import SourceError
 from pairmill.tasks.run.payloads import payloads
 
 SIDE = 256  # pixels of the longer side
 ATTEMPTS = ((1.0, 70), (1.0, 35), (0.5, 35))  # (share of the side, quality)
 MOST_BYTES = 9_000
+TRIES = 3
 NONE = {"picture": "", "lost": ""}
 
 
@@ -24,20 +26,33 @@ def thumbnails(lake: Lake, wanted: list[tuple[str, str]], side: int = SIDE) -> d
     """Return, by sha256, a ``picture`` (data: URL, '' without one) for each of ``wanted`` (sha256, shard).
 
     The longer side has at most ``side`` pixels. ``lost`` is the quarantine reason of bytes that are damaged or no
-    longer at their source, else ''.
+    longer at their source, 'out of reach' if the source cannot be read, else ''. After TRIES shards out of reach no
+    further shard is tried.
 
-    A shard is read up to its last wanted image. Raises SourceError when a source cannot be reached.
+    A shard is read up to its last wanted image.
     """
     keys: dict[str, list[str]] = defaultdict(list)
     for sha256, shard in wanted:
         keys[shard].append(sha256)
     paths = payload_paths(lake, "payloads", keys)
     found: dict[str, dict[str, str]] = {}
+    failed = 0
     for shard, shas in keys.items():
-        for names, datas in payloads(WorkItem(shard, tuple(shas), paths.get(shard, ())), chunk=16):
-            found |= {name: _shown(data, side) for name, data in zip(names, datas, strict=True)}
-            if found.keys() >= set(shas):
-                break
+        try:
+            if failed < TRIES:
+                found |= _of_shard(WorkItem(shard, tuple(shas), paths.get(shard, ())), side)
+        except SourceError:
+            failed += 1
+    return {sha256: found.get(sha256, NONE | {"lost": "out of reach"}) for sha256, _ in wanted}
+
+
+def _of_shard(item: WorkItem, side: int) -> dict[str, dict[str, str]]:
+    """Return the pictures of one shard's images."""
+    found: dict[str, dict[str, str]] = {}
+    for names, datas in payloads(item, chunk=16):
+        found |= {name: _shown(data, side) for name, data in zip(names, datas, strict=True)}
+        if found.keys() >= set(item.keys):
+            break
     return found
 
 
