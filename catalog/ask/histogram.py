@@ -65,6 +65,13 @@ def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
     return found
 
 
+def histograms_of(lake: Lake, sql: str, columns: Sequence[str], kind: str) -> list[Histogram]:
+    """Return the histogram of each of the numeric ``columns`` of a query that has a value."""
+    wanted = {n: Quantity(f'"{column}"', (column,)) for n, column in enumerate(columns)}
+    drawn = _histograms(lake, sql, wanted, kind, ())
+    return [replace(drawn[n], quantity=Quantity(columns[n], (columns[n],))) for n in sorted(drawn)]
+
+
 def quantiles(
     lake: Lake, plan: Plan, quantity: Quantity, kind: str, shares: Sequence[float], upto: int
 ) -> tuple[float, ...]:

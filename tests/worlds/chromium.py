@@ -23,7 +23,18 @@ NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chro
 OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0",
            "--no-first-run", "--disable-background-networking", "--hide-scrollbars", "about:blank")  # fmt: skip
 PATIENCE = 60.0
-KEYS = {"ArrowRight": 39, "ArrowDown": 40, "Enter": 13, "Tab": 9, "1": 49, "2": 50, "3": 51, "u": 85}
+KEYS = {
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+    "ArrowLeft": 37,
+    "Enter": 13,
+    "Escape": 27,
+    "Tab": 9,
+    "1": 49,
+    "2": 50,
+    "3": 51,
+    "u": 85,
+}
 
 
 class Tab:
