@@ -13,12 +13,20 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.browse import compare_routes, gallery_routes, item_routes, picture_routes, rule_routes
+from pairmill.flows.browse import (
+    compare_routes,
+    gallery_routes,
+    item_routes,
+    judge_routes,
+    picture_routes,
+    rule_routes,
+)
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.guard import Guard
 from pairmill.flows.browse.rendering import FOLDER, page
 
-ROUTES = (gallery_routes.routes, item_routes.routes, picture_routes.routes, rule_routes.routes, compare_routes.routes)
+ROUTES = (gallery_routes.routes, item_routes.routes, picture_routes.routes, rule_routes.routes, judge_routes.routes,
+          compare_routes.routes)  # fmt: skip
 
 
 def application(opened: BrowsedLake, token: str, port: int) -> ASGIApp:
