@@ -91,7 +91,7 @@ class Gallery:
         sql = f"SELECT dropped_by AS fate, count(*) AS n FROM images WHERE {where} GROUP BY ALL ORDER BY n DESC, fate"
         return [(row["fate"], row["n"]) for row in self.rows(sql) if row["fate"] is not None]
 
-    def facet(self, column: str) -> list[tuple[str, int]]:
+    def facet(self, column: str) -> list[tuple[Any, int]]:
         """Count the images by a column's values other than NULL and '', most frequent first, at most FACET_VALUES."""
         counted = f"SELECT {column} AS value, count(*) AS n FROM images WHERE {column} IS NOT NULL GROUP BY ALL"
         sql = f"SELECT * FROM ({counted}) WHERE CAST(value AS VARCHAR) <> '' ORDER BY n DESC, value"

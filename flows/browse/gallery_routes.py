@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, BackgroundTasks, Body, Query
 from starlette.responses import JSONResponse, Response
 
+from pairmill.catalog.ask.cluster_names import cluster_names
 from pairmill.catalog.ask.gallery_query import FACETS, Gallery, GalleryPage
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse.asked import Asked
@@ -72,15 +73,27 @@ class Facets:
         self._lock = threading.Lock()
 
     def of(self, gallery: Gallery) -> Mapping[str, Any]:
-        """Return name -> [(value, number of images)], for each column with more than one value."""
+        """Return name -> [(value, number of images, label)], for each column with more than one value."""
         with self._lock:
             if id(gallery) not in self._found:
                 found: dict[str, Any] = {name: gallery.facet(column) for name, column in FACETS.items()}
                 found["cluster"], found["tag"] = gallery.facet("cluster"), gallery.tags()
                 if "caption_status" in gallery.types:
                     found["status"] = gallery.facet("caption_status")
-                self._found[id(gallery)] = gallery, {name: values for name, values in found.items() if len(values) > 1}
+                names = cluster_names(gallery, [cluster for cluster, _ in found["cluster"]])
+                labelled = {
+                    facet: [(value, n, _label(facet, value, names)) for value, n in values]
+                    for facet, values in found.items()
+                    if len(values) > 1
+                }
+                self._found[id(gallery)] = gallery, labelled
             return self._found[id(gallery)][1]
+
+
+def _label(facet: str, value: Any, names: Mapping[int, str]) -> str:
+    """Return how a value is offered: a cluster with its name, a long text by its end."""
+    name = names.get(value, "") if facet == "cluster" else ""
+    return f"{value} {name}"[:60] if name else str(value)[-60:]
 
 
 def _content(found: GalleryPage) -> dict[str, Any]:
