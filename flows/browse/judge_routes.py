@@ -59,6 +59,9 @@ def routes(opened: BrowsedLake) -> APIRouter:
             return page("waiting.html.j2", path="/judge", asked=asked, **frame)
         bounds = [(check, lower_bound(check, gallery)) for check in plan_of(opened.lake, version).image_checks]
         rules = [(check.name, bound) for check, bound in bounds if bound]
+        rules.sort(
+            key=lambda rule: not any("similarity" in column for column in rule[1].columns)
+        )  # what judging is for
         samples = [each for each in judged_samples(opened.lake) if each.sample.dataset == version.name]
         return page("judge.html.j2", rules=rules, samples=samples, faults=read_log(opened.lake).faults, **frame)
 

@@ -66,6 +66,11 @@ class PictureSearch:
                 self._uploads.popitem(last=False)
             return name
 
+    def vectors(self, dataset: str) -> ImageVectors:
+        """Return the vectors of a version's pictures, or of the whole lake's. Raise PairmillError if there are none."""
+        with self._lock:
+            return self._stored(dataset)[0]
+
     def _found(self, dataset: str, words: str, like: str) -> tuple[str, ...]:
         stored, codes = self._stored(dataset)
         if like in self._uploads:

@@ -76,10 +76,12 @@ def test_codes_are_written_once_beside_the_vectors_and_again_for_others(tmp_path
     stored = np.random.default_rng(5).normal(size=(n, d)).astype(np.float16)
     ids = np.array([b"%032d" % row for row in range(n)])
     found = ImageVectors(ids, stored, "scorer", "model", tmp_path / "vectors-a.bin")
-    codes = sign_codes(found)
-    assert (codes.codes == encode(stored, codes.mean)).all()
+    mapped = sign_codes(found)
+    codes = np.array(mapped.codes)
+    assert (codes == encode(stored, mapped.mean)).all()
     (file,) = tmp_path.iterdir()
     written = file.stat().st_mtime_ns
     assert sign_codes(found).codes.shape == (1, n) and file.stat().st_mtime_ns == written
+    file.unlink()
     file.write_bytes(b"torn")
-    assert (sign_codes(found).codes == codes.codes).all()
+    assert (sign_codes(found).codes == codes).all()
