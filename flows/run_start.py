@@ -10,6 +10,7 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.write import runs
+from pairmill.catalog.write.judgements import register_judgements
 from pairmill.catalog.write.lease import writing
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.flows.model_size import check_sizes
@@ -101,6 +102,7 @@ def session_on(
         session.budget.most = compute.max_cost
         session.demo_weights = _demo_weights(checked, flow)
         session.register_later(known)
+        register_judgements(writer)
         with runs.recorded(lake, run_id, flow, plan.recipe, shown):
             yield session
         completed(session)

@@ -187,6 +187,14 @@ _FAILED = """
 ALTER TABLE decisions ADD COLUMN failed UBIGINT;
 """
 
+# People's judgements, copied from the logs beside the lake: see catalog.write.judgement_log.
+_JUDGEMENTS = """
+CREATE TABLE judgement_samples (sample_id VARCHAR, dataset VARCHAR, version INTEGER, content_digest VARCHAR,
+    rule VARCHAR, quantity VARCHAR, threshold DOUBLE, population BIGINT, seed VARCHAR, "at" TIMESTAMPTZ);
+CREATE TABLE judgements (judgement_id VARCHAR, sample_id VARCHAR, position BIGINT, image_id VARCHAR, text VARCHAR,
+    value DOUBLE, verdict VARCHAR, judge VARCHAR, "at" TIMESTAMPTZ);
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
     _WAVES, _PAIR_SIMILARITIES, _USAGE, _CAPTIONERS,
@@ -196,6 +204,7 @@ MIGRATIONS: tuple[str, ...] = (
     _UNBELIEVED,
     _DROPPED_VERSIONS,
     _FAILED,
+    _JUDGEMENTS,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 _CREATED = re.compile(r"CREATE TABLE (\w+)")
@@ -206,7 +215,8 @@ _CREATED = re.compile(r"CREATE TABLE (\w+)")
 # the inlined rows once a later schema version exists (seen with DuckDB 1.5.5); create a table beside it.
 BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans", "exports", "datasets", "funnel",
                "rereads", "thresholds", "waves", "usage", "probes", "dataset_captioners",
-               "file_digests", "unbelieved_usage", "dropped_versions", "schema_version")  # fmt: skip
+               "file_digests", "unbelieved_usage", "dropped_versions", "judgement_samples", "judgements",
+               "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
 # Written by INSERT in the order of their ids and read by single ids, for each of which DuckDB reads a row group. With
 # row groups of 20,480 rows instead of 122,880, twelve lookups take 57 CPU ms instead of 206; reading a whole table

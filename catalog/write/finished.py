@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pairmill.catalog.write.lease import Writer  # imports Arrow, 0.1 CPU s, which a lookup does not need
 
 KEPT = 100
-# Tables that record what was done and that no work list and no cut reads; a run that finds no work writes into two of
-# them.
-_TOLD_ONLY = ("runs", "run_recipes", "exports")
+# Tables that no work list and no cut reads: records of what was done, and people's judgements. A run that finds no work
+# writes into two of them.
+_TOLD_ONLY = ("runs", "run_recipes", "exports", "judgement_samples", "judgements")
 _ROWS = ("inlined_insert", "inlined_delete", "inserted_into_table", "deleted_from_table")
 
 
