@@ -47,7 +47,7 @@ MEANINGS: dict[str, Reason] = {
     ),
     "timeout": Reason("The server, or the work on one item, took too long.", "`fetch --retry-failed`, or `replay`."),
     "too_many_redirects": Reason("The address was redirected too often.", "None."),
-    "poison": Reason("A worker process that worked on this item alone died.", "Report it; with a newer release `replay`."),
+    "poison": Reason("The worker process of this item alone died.", "Report it; with a newer release `replay`."),
     "out_of_memory": Reason(
         "The GPU had no room for the item, even alone.", "`replay` with a smaller model or on a larger GPU."
     ),

@@ -6,12 +6,13 @@ from typing import Any
 
 from pairmill.flows.command.command_parser import EXAMPLE, CommandParser, ShowVersion
 from pairmill.flows.command.option_types import above_0, cost, model_sizes, network, time_of_day, worker_count
+from pairmill.flows.command.side_commands import add_mcp, add_recipe
 
 GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "browse", "report", "sql", "why", "datasets", "quarantine"),
     "versions": ("export", "tag", "drop"),
-    "operate": ("doctor", "up", "schedule", "serve-model", "check-model", "completion"),
+    "operate": ("doctor", "up", "schedule", "serve-model", "check-model", "recipe", "mcp", "completion"),
 }
 EXAMPLES = {
     "demo": "pairmill demo --to first-try",
@@ -34,10 +35,12 @@ EXAMPLES = {
     "doctor": "pairmill doctor 30m",
     "completion": "pairmill completion bash",
     "check-model": "pairmill check-model hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct --processor '{tiles: 1}'",
+    "recipe": "pairmill recipe show 30m > mine.yaml",
+    "mcp": "pairmill mcp --lake lake",
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
 }
 # Commands that exit when their output is closed; the others continue.
-READERS = ("sql", "status", "why", "report", "datasets", "quarantine", "doctor", "completion")
+READERS = ("sql", "status", "why", "report", "datasets", "quarantine", "doctor", "recipe", "completion")
 INTERRUPTED = "stopped. What was finished is committed; the same command again goes on from there."
 
 
@@ -58,6 +61,8 @@ def parser() -> argparse.ArgumentParser:
     _browse(commands)
     _readers(commands)
     _versions(commands)
+    add_recipe(commands, _command)
+    add_mcp(commands, _command, _lake_option)
     _completion(commands)
     top.epilog = _grouped({name: command.description or "" for name, command in commands.choices.items()})
     return top
