@@ -4,7 +4,7 @@ BIN := .venv/bin
 DEMO_DOCUMENTS ?= 640
 DEMO_SEED ?= 7
 
-.PHONY: setup demo test test-slow test-browser test-full lint fuzz bench lock clean
+.PHONY: setup demo docs test test-slow test-browser test-full lint fuzz bench lock clean
 
 setup: .venv/.installed
 
@@ -22,6 +22,10 @@ infra/demo/world/truth/sentences.parquet: | .venv/.installed
 
 demo: setup infra/demo/world/truth/sentences.parquet
 	$(BIN)/pairmill up --once curate/demo
+
+# The documentation site, below build/docs/site. A link that leads nowhere is an error.
+docs: setup
+	$(BIN)/python -m infra.site.build
 
 lint: setup
 	$(BIN)/ruff check .

@@ -36,7 +36,7 @@ def _merged(base: Any, change: Any) -> Any:
     """Return ``base`` with ``change`` applied to it."""
     if isinstance(base, dict) and isinstance(change, Mapping):
         return {**base, **{key: _merged(base.get(key), value) for key, value in change.items()}}
-    if _is_named(base) and _is_named(change):
+    if isinstance(base, list) and _is_named(base) and _is_named(change):
         return _merged_by_name(base, change)
     return change
 
