@@ -173,6 +173,23 @@ def test_every_command_of_the_documents_is_understood():
 
 
 @pytest.mark.slow
+def test_the_examples_in_python_pass_strict_typing(tmp_path: Path):
+    examples = [block for language, block in steps() if language == "python" and PAIRMILL in block]
+    assert len(examples) >= 5
+    for n, block in enumerate(examples):
+        (tmp_path / f"example{n}.py").write_text(block)
+    settings = {
+        "typeCheckingMode": "strict",
+        "pythonVersion": "3.11",
+        "reportUnusedExpression": False,
+        "include": ["."],
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    done = shell(f"pyright -p . --pythonpath {sys.executable}", tmp_path)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_command_of_the_documents_runs(tmp_path: Path):
     pages = generate(tmp_path / "world", seed=5, documents=16)

@@ -9,14 +9,15 @@ ROOT = Path(__file__).resolve().parents[2]
 # Pages that stand beside what they document, and their names on the site.
 ELSEWHERE = {
     "ARCHITECTURE.md": "architecture.md",
-    "CHANGELOG.md": "changelog.md",
-    "CONTRIBUTING.md": "contributing.md",
+    ".github/CONTRIBUTING.md": "contributing.md",
+    ".github/SECURITY.md": "security.md",
     "infra/REALSYN.md": "realsyn.md",
     "infra/SCALE.md": "at-full-size.md",
     "infra/bench/README.md": "bench.md",
     "infra/demo/README.md": "demo-world.md",
 }
 _LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)]*)?\))")
+_MAP = re.compile(r"<!-- map: .*?-->.*<!-- end of map -->", re.DOTALL)
 _MERMAID = re.compile(r"```mermaid\n(.*?)```", re.DOTALL)
 
 
@@ -32,6 +33,7 @@ def with_links(text: str, source: Path, places: dict[Path, str]) -> str:
 
     A link to a file that is no page loses its address: it stays as text.
     """
+    text = _MAP.sub("[The map of modules](modules.md) is a page of its own.", text)
     text = _MERMAID.sub(lambda found: as_svg(found[1]), text)
 
     def link(found: re.Match[str]) -> str:
