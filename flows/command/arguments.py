@@ -6,12 +6,12 @@ from typing import Any
 
 from pairmill.flows.command.command_parser import EXAMPLE, CommandParser, ShowVersion
 from pairmill.flows.command.option_types import above_0, cost, model_sizes, network, time_of_day, worker_count
-from pairmill.flows.command.side_commands import add_mcp, add_recipe
+from pairmill.flows.command.side_commands import add_mcp, add_recipe, add_recut
 
 GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "browse", "report", "sql", "why", "datasets", "quarantine"),
-    "versions": ("export", "tag", "drop"),
+    "versions": ("recut", "export", "tag", "drop"),
     "operate": ("doctor", "up", "schedule", "serve-model", "check-model", "recipe", "mcp", "completion"),
 }
 EXAMPLES = {
@@ -27,6 +27,7 @@ EXAMPLES = {
     "datasets": "pairmill datasets --format csv",
     "quarantine": "pairmill quarantine",
     "report": "pairmill report 30m@3 --open",
+    "recut": "pairmill recut 30m@3 --set balance.cap=20",
     "export": "pairmill export 30m --to out/tars",
     "tag": "pairmill tag 30m@3 release-1",
     "drop": "pairmill drop 30m@2",
@@ -60,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
     _again(commands)
     _browse(commands)
     _readers(commands)
+    add_recut(commands, _command, _lake_option)
     _versions(commands)
     add_recipe(commands, _command)
     add_mcp(commands, _command, _lake_option)

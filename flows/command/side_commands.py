@@ -1,4 +1,4 @@
-"""Declare `recipe` and `mcp`, the commands for editors and agents."""
+"""Declare `recipe` and `mcp`, the commands for editors and agents, and `recut`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +15,16 @@ def add_recipe(commands: Any, add: Callable[..., Any]) -> None:
     about = "Print the JSON schema by which editors complete and check recipes."
     schema = inner.add_parser("schema", help=about, description=about, allow_abbrev=False)
     schema.set_defaults(command="pairmill_recipe:schema", parser=schema)
+
+
+def add_recut(commands: Any, add: Callable[..., Any], lake_option: Callable[[Any], None]) -> None:
+    """Add `recut`."""
+    text = "publish a version by other rules, from the scores that are there; no model is loaded"
+    command = add(commands, "recut", "pairmill_recut:recut", text)
+    command.add_argument("dataset", metavar="NAME[@V]", help="the version whose recipe is changed")
+    command.add_argument("--set", action="append", required=True, metavar="KEY=VALUE",
+                         help="a rule, balance.cap, balance.target or association.max_uses; may repeat")  # fmt: skip
+    lake_option(command)
 
 
 def add_mcp(commands: Any, add: Callable[..., Any], lake_option: Callable[[Any], None]) -> None:
