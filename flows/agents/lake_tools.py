@@ -95,12 +95,22 @@ class LakeTools:
 
 @contextmanager
 def _limited(lake: Lake) -> Iterator[None]:
-    """Interrupt the body's statement after SECONDS."""
-    timer = threading.Timer(SECONDS, lake.connection.interrupt)
+    """Interrupt the body's statement after SECONDS, and raise PairmillError then."""
+    is_late = threading.Event()
+
+    def interrupt() -> None:
+        is_late.set()
+        lake.connection.interrupt()
+
+    timer = threading.Timer(SECONDS, interrupt)
     timer.daemon = True
     timer.start()
     try:
         yield
+    except Exception as error:
+        if is_late.is_set():
+            raise PairmillError(f"stopped after {SECONDS:g} s; ask for less, by a WHERE or a sample.") from error
+        raise
     finally:
         timer.cancel()
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from infra.site.commands_page import commands_page
+from infra.site.formats_page import formats_page
 from infra.site.lake_pages import reasons_page, scorers_page, tables_page
 from infra.site.llms import llms
 from infra.site.messages_page import messages_page
@@ -22,6 +23,7 @@ from infra.site.recipe_page import recipe_page
 MADE = {
     "commands.md": commands_page,
     "recipe-settings.md": recipe_page,
+    "formats.md": formats_page,
     "tables.md": tables_page,
     "quarantine-reasons.md": reasons_page,
     "scorers.md": scorers_page,

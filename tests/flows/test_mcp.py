@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from mcp import ClientSession, StdioServerParameters, stdio_client
 
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.agents import lake_tools
 from pairmill.flows.agents.mcp_server import instructions
 from tests.worlds.line import rows
 
@@ -70,6 +72,13 @@ def test_an_agent_asks_and_cannot_read_or_write_anything_else(curated: Path, tmp
     for (_, call), (refused, text) in zip(attacks, answers[len(QUESTIONS) :], strict=True):
         assert refused and "secret" not in text.replace("secret.", ""), (call, text)
     assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.iterdir()) == before
+
+
+def test_a_statement_that_takes_long_is_stopped(curated: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lake_tools, "SECONDS", 0.5)
+    with pytest.raises(PairmillError, match=r"stopped after 0\.5 s; ask for less"):
+        query = "SELECT sum(sqrt(a.range * b.range)) FROM range(10000000) a, range(9999999) b"
+        lake_tools.LakeTools(str(curated)).sql(query)
 
 
 def test_the_instructions_name_every_table():
