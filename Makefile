@@ -8,7 +8,7 @@ DEMO_SEED ?= 7
 # a test run would compile 300 modules anew, for 0.4 CPU s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test test-slow test-browser test-full lint fuzz bench lock clean
+.PHONY: setup demo docs test test-slow test-browser test-full lint fuzz bench lock clean
 
 setup: .venv/.installed
 
@@ -26,6 +26,10 @@ infra/demo/world/truth/sentences.parquet: | .venv/.installed
 
 demo: setup infra/demo/world/truth/sentences.parquet
 	$(BIN)/pairmill up --once curate/demo
+
+# The documentation site, below build/docs/site. A link that leads nowhere is an error.
+docs: setup
+	$(BIN)/python -m infra.site.build
 
 lint: setup
 	$(BIN)/ruff check .

@@ -11,14 +11,19 @@ from pairmill.catalog.lake.location import Location
 _READER = ["READ_ONLY", "CREATE_IF_NOT_EXISTS false"]
 
 
-def attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
+def attach(
+    connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool, snapshot: int | None = None
+) -> None:
     """ATTACH the lake as `lake` and USE it; create a missing lake unless ``read_only``.
+
+    A reader may name a ``snapshot`` to see all tables as of then; None is the newest at each statement.
 
     DuckLake resolves a relative data path against the working directory. The stored data path is therefore absolute,
     for plain DuckDB readers, and is overridden here by the lake's current location. File paths are stored relative to
     the data path.
     """
     options = _READER if read_only else [] if location.on_postgres else ["META_JOURNAL_MODE 'wal'"]
+    options = options if snapshot is None else [*options, f"SNAPSHOT_VERSION {snapshot:d}"]
     _attach(connection, location, "lake", options)
 
 

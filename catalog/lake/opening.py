@@ -31,7 +31,7 @@ def check_is_lake(uri: str) -> None:
     create_or_open(uri, read_only=True).close()
 
 
-def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
+def _attached(location: Location, read_only: bool, at: int | None = None) -> tuple[duckdb.DuckDBPyConnection, Metadata]:
     """Connect and attach. A writer creates a missing lake; a reader gets PairmillError."""
     seal.check(location)
     nothing = PairmillError(f"there is no lake at '{location.uri}'. Check --lake, or make one with `pairmill run`.")
@@ -45,7 +45,9 @@ def _attached(location: Location, read_only: bool) -> tuple[duckdb.DuckDBPyConne
     connection = _connected(location, read_only)
     metadata = Metadata(connection, location, read_only)
     if metadata.has_lake():
-        _attach(connection, location, read_only)
+        if at is not None:
+            _check_snapshot(metadata, location, at)
+        _attach(connection, location, read_only, at)
     elif read_only:
         _refuse_orphaned(location)
         raise nothing
@@ -104,10 +106,20 @@ def mark(*folders: str) -> None:
             Path(path).write_text(f"{LAKE_TEXT}\n", encoding="utf-8")
 
 
-def _attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool) -> None:
+def _check_snapshot(metadata: Metadata, location: Location, at: int) -> None:
+    """Raise PairmillError if the lake has no snapshot ``at``: it is to come, or has expired."""
+    found = {number for (number,) in metadata.read("SELECT snapshot_id FROM ducklake_snapshot")}
+    if at not in found:
+        raise PairmillError(
+            f"lake '{location.uri}' has no snapshot {at}; it has {len(found):,} from {min(found)} to {max(found)}. "
+            "Old ones expire; dataset versions stay."
+        )
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, location: Location, read_only: bool, at: int | None = None) -> None:
     """Attach the lake. Raise NewerLake or PairmillError if its DuckLake format does not fit this DuckDB."""
     try:
-        attach(connection, location, read_only)
+        attach(connection, location, read_only, at)
     except duckdb.InvalidInputException as error:
         raise _format_version_error(error, location.uri) or error from error
 
@@ -199,10 +211,11 @@ def _format_version_error(error: Exception, uri: str) -> NewerLake | PairmillErr
     return PairmillError(f"lake '{uri}' has the old DuckLake format {found[1]}. Migrate it with DuckDB first: {error}")
 
 
-def create_or_open(uri: str | os.PathLike[str], read_only: bool = False) -> Lake:
+def create_or_open(uri: str | os.PathLike[str], read_only: bool = False, at: int | None = None) -> Lake:
     """Open the lake at a folder or lake.yaml. A writer creates a missing lake and migrates an older one.
 
-    A reader needs an existing lake, is never blocked by a writer and changes nothing.
+    A reader needs an existing lake, is never blocked by a writer and changes nothing. It sees
+    the tables as of snapshot ``at``; None is the newest at each statement.
 
     Raises:
         PairmillError: With the remedy; NewerLake, and LeaseHeld (migration needed while another process writes), are
@@ -210,7 +223,7 @@ def create_or_open(uri: str | os.PathLike[str], read_only: bool = False) -> Lake
     """
     location = locate(uri)
     try:
-        lake = Lake(location, *_attached(location, read_only), read_only)
+        lake = Lake(location, *_attached(location, read_only, at), read_only)
         try:
             bring_up_to_date(lake)
         except BaseException:

@@ -10,6 +10,7 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from pairmill.catalog.lake.yaml_text import parsed
+from pairmill.catalog.recipe.extension import extended
 from pairmill.catalog.recipe.overrides import explain_fault, override, replace_alternatives
 from pairmill.catalog.recipe.parts import (
     ADVANCED,
@@ -149,21 +150,35 @@ def load(name_or_path: str | Path, overrides: Mapping[str, str] | None = None, f
     """Load a recipe by path, or by name from ``folder``.
 
     Args:
-        name_or_path: A path if it ends in .yaml or .yml or holds a slash, else a name.
+        name_or_path: A path if it ends in .yaml or .yml or holds a slash, else a name. The recipe may extend another.
         overrides: Dotted keys with YAML values: {"association.top_k": "2", "images.short_side.keep": "width > 64"}.
         folder: Where named recipes are.
 
     Raises:
         BadRecipe: The file or an override is not valid.
     """
-    file = _find(str(name_or_path), folder)
+    content = settings_of(name_or_path, folder)
+    return _overridden(content, overrides or {}, str(content.get("name", Path(name_or_path).name)))
+
+
+def settings_of(name_or_path: str | Path, folder: Path | None = None) -> dict[str, Any]:
+    """Read the settings of a recipe with those of the recipe that it extends; they are not validated yet.
+
+    The arguments are those of `load`. Raises BadRecipe for a file that is missing or no YAML.
+    """
+    return extended(_content(str(name_or_path), folder), lambda name: _content(name, folder))
+
+
+def _content(name_or_path: str, folder: Path | None) -> dict[str, Any]:
+    """Read a recipe's own file. Raises BadRecipe."""
+    file = find_file(name_or_path, folder)
     try:
         content = parsed(file.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
         raise BadRecipe(f"recipe '{file}' cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
         raise BadRecipe(f"recipe '{file}' holds no settings by name; it begins with `name: ...`.")
-    return _overridden(content, overrides or {}, str(content.get("name", file.name)))
+    return content
 
 
 def changed(recipe: Recipe, overrides: Mapping[str, str]) -> Recipe:
@@ -191,7 +206,7 @@ def validated(content: Mapping[str, Any], name: str) -> Recipe:
         raise BadRecipe("\n".join(f"recipe '{name}', {fault}" for fault in faults)) from error
 
 
-def _find(name: str, folder: Path | None) -> Path:
+def find_file(name: str, folder: Path | None) -> Path:
     """Return the recipe file for a path or a name. Raise BadRecipe if there is none."""
     if name.endswith((".yaml", ".yml")) or "/" in name:
         try:

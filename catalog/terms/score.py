@@ -1,7 +1,7 @@
 """Define how a score is declared; schema, plan, facts, work lists, quarantine, report and docs follow from it.
 
 A package declares its own by an entry point of the group ``pairmill.scorers`` that names a `Score`.
-infra/docs/scores.md shows one.
+infra/docs/own-score.md shows one.
 """
 
 from collections.abc import Mapping

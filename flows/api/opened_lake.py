@@ -1,8 +1,9 @@
 """A lake that is open for reading: SQL, datasets, explanations."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pairmill.catalog.ask import datasets
 from pairmill.catalog.ask.sql_answer import Relation, relation
@@ -15,10 +16,13 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.flows.api.pair_dataset import PairDataset
 from pairmill.flows.asked_item import dataset_about, find_item
 
+if TYPE_CHECKING:  # reads of all export formats, 0.5 s
+    from pairmill.tasks.out.export import Captions, Exported, Format
+
 
 @dataclass(frozen=True)
 class OpenLake:
-    """An existing lake, which a run may write to meanwhile: each call reads the newest state.
+    """An existing lake, which a run may write to meanwhile: each call reads the newest state, or a pinned snapshot.
 
     Use it in one thread at a time, and close it, or use it in a ``with``.
     """
@@ -54,6 +58,38 @@ class OpenLake:
         """Return version ``NAME@VERSION``, or the newest of ``NAME``. Raises PairmillError if there is none."""
         return PairDataset(self.lake, datasets.find(self.lake, spec))
 
+    @property
+    def snapshot(self) -> int:
+        """Number of the snapshot that is read now; ``open(…, version=number)`` opens it again until it expires."""
+        return self.lake.query("SELECT id FROM ducklake_current_snapshot('lake')")[0][0]
+
+    def recut(self, dataset: str, changes: Mapping[str, Any]) -> PairDataset:
+        """Publish a version by other rules, from the scores that the lake holds: no model is loaded.
+
+        Args:
+            dataset: The version whose recipe is changed, ``NAME`` or ``NAME@VERSION``.
+            changes: Values at dotted keys, as for `Recipe.with_`: rules, ``balance.cap``, ``balance.target`` and
+                ``association.max_uses``.
+
+        Returns:
+            The new version, or the newest one if the content is the same.
+
+        Raises:
+            PairmillError: Another setting is changed, or the rules let items through that have no scores yet: `run`
+                makes them. LeaseHeld if another process writes to the lake.
+        """
+        from pairmill.tasks.recut import recut
+
+        with create_or_open(self.lake.uri) as lake:
+            published = recut(lake, dataset, changes)
+            return PairDataset(self.lake, datasets.find(lake, f"{published.name}@{published.version}"))
+
+    def export(
+        self, dataset: str, to: str, format: "Format" = "webdataset", captions: "Captions" = "chosen"
+    ) -> "Exported":
+        """Write a version's files to a folder or s3:// prefix, as `pairmill export` does; see `PairDataset.export`."""
+        return self.dataset(dataset).export(to, format, captions)
+
     def why(self, item: str, dataset: str = "") -> dict[str, Any]:
         """Return what `pairmill why` prints of an image, else of a sentence, else of a document, by parts.
 
@@ -76,9 +112,11 @@ class OpenLake:
             return {"addresses": found.addresses, "quarantine": found.quarantine}
 
 
-def open_lake(place: str | os.PathLike[str]) -> OpenLake:
+def open_lake(place: str | os.PathLike[str], version: int | None = None) -> OpenLake:
     """Open the lake in a folder, or of a lake.yaml, to read it.
 
-    Raises PairmillError, with the remedy, if there is none or it cannot be read.
+    ``version`` is a snapshot's number (`OpenLake.snapshot`): all tables are read as of then, whatever is written later.
+
+    Raises PairmillError, with the remedy, if there is no such lake or snapshot, or it cannot be read.
     """
-    return OpenLake(create_or_open(place, read_only=True))
+    return OpenLake(create_or_open(place, read_only=True, at=version))

@@ -6,12 +6,23 @@ from typing import Any
 
 from pairmill.flows.command.command_parser import EXAMPLE, CommandParser, ShowVersion
 from pairmill.flows.command.option_types import above_0, cost, model_sizes, network, time_of_day, worker_count
+from pairmill.flows.command.side_commands import add_mcp, add_recipe, add_recut
 
 GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "browse", "report", "sql", "why", "datasets", "quarantine"),
-    "versions": ("export", "tag", "drop", "verify"),
-    "operate": ("doctor", "up", "schedule", "serve-model", "check-model", "conform", "completion"),
+    "versions": ("recut", "export", "tag", "drop", "verify"),
+    "operate": (
+        "doctor",
+        "up",
+        "schedule",
+        "serve-model",
+        "check-model",
+        "conform",
+        "recipe",
+        "mcp",
+        "completion",
+    ),
 }
 EXAMPLES = {
     "demo": "pairmill demo --to first-try",
@@ -26,6 +37,7 @@ EXAMPLES = {
     "datasets": "pairmill datasets --format csv",
     "quarantine": "pairmill quarantine",
     "report": "pairmill report 30m@3 --open",
+    "recut": "pairmill recut 30m@3 --set balance.cap=20",
     "export": "pairmill export 30m --to out/tars",
     "tag": "pairmill tag 30m@3 release-1",
     "drop": "pairmill drop 30m@2",
@@ -36,10 +48,12 @@ EXAMPLES = {
     "completion": "pairmill completion bash",
     "check-model": "pairmill check-model hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct --processor '{tiles: 1}'",
     "conform": "pairmill conform realsyn.parquet 30m",
+    "recipe": "pairmill recipe show 30m > mine.yaml",
+    "mcp": "pairmill mcp --lake lake",
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
 }
 # Commands that exit when their output is closed; the others continue.
-READERS = ("sql", "status", "why", "report", "datasets", "quarantine", "doctor", "completion")
+READERS = ("sql", "status", "why", "report", "datasets", "quarantine", "doctor", "recipe", "completion")
 INTERRUPTED = "stopped. What was finished is committed; the same command again goes on from there."
 
 
@@ -60,7 +74,10 @@ def parser() -> argparse.ArgumentParser:
     _again(commands)
     _browse(commands)
     _readers(commands)
+    add_recut(commands, _command, _lake_option)
     _versions(commands)
+    add_recipe(commands, _command)
+    add_mcp(commands, _command, _lake_option)
     _completion(commands)
     top.epilog = _grouped({name: command.description or "" for name, command in commands.choices.items()})
     return top

@@ -2,12 +2,10 @@
 
 import csv
 import json
-import math
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from decimal import Decimal
 from itertools import chain, islice
 from typing import Any
 
@@ -17,6 +15,7 @@ from pairmill.catalog.lake.opening import check_is_lake, create_or_open
 from pairmill.catalog.pending import quarantine
 from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.write.version_names import version_names
+from pairmill.flows.json_value import json_value
 
 SHOWN = 100
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -96,7 +95,7 @@ def show(columns: list[str], rows: Iterable[tuple], form: str) -> None:
     else:
         lead = "["
         for row in rows:
-            found = json.dumps(dict(zip(columns, map(_json, row), strict=True)), ensure_ascii=False)
+            found = json.dumps(dict(zip(columns, map(json_value, row), strict=True)), ensure_ascii=False)
             print(lead, visible(found), sep="", end="")
             lead = ",\n "
         print("[]" if lead == "[" else "]")
@@ -132,7 +131,7 @@ def _text(value: Any) -> str:
 def _csv(value: Any) -> Any:
     """Convert a value for CSV: NULL to an empty field, bytes to hex digits, a nested value to JSON."""
     if isinstance(value, list | dict):
-        return json.dumps(_json(value), ensure_ascii=False)
+        return json.dumps(json_value(value), ensure_ascii=False)
     return value.hex() if isinstance(value, bytes | bytearray) else value
 
 
@@ -140,19 +139,6 @@ def _spreadsheet(value: Any) -> Any:
     """Convert a value as `_csv` does; prefix an apostrophe to a text that a spreadsheet would run as a formula."""
     field = _csv(value)
     return f"'{field}" if isinstance(field, str) and field.startswith(FORMULA) else field
-
-
-def _json(value: Any) -> Any:
-    """Convert a value for JSON: bytes to hex digits, NaN and infinity to null, other types to text."""
-    if isinstance(value, list | tuple):
-        return [_json(each) for each in value]
-    if isinstance(value, dict):
-        return {str(key): _json(each) for key, each in value.items()}
-    if isinstance(value, bytes | bytearray):
-        return value.hex()
-    if isinstance(value, float | Decimal):
-        return float(value) if math.isfinite(value) else None  # JSON has neither NaN nor infinity
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 FIELDS = {"csv": _csv, "spreadsheet": _spreadsheet}

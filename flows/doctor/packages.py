@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 from pairmill.flows.doctor.finding import Finding, Patient
 
 NAME = "pairmill"
-NEEDED_FOR = {"parser": "rules on grammar and mined tags"}
+NEEDED_FOR = {"parser": "rules on grammar and mined tags", "mcp": "`pairmill mcp`"}
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 
 

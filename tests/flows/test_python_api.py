@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from torch.utils.data import DataLoader
 
 import pairmill as pm
@@ -68,6 +69,55 @@ def test_why_explains_an_image_a_sentence_and_a_document(lake: pm.OpenLake):
     assert lake.why(page)["images"]
     with pytest.raises(pm.PairmillError, match="knows no 'nothing'"):
         lake.why("nothing")
+
+
+def test_a_recut_equals_the_run_with_the_same_change_and_loads_no_model(
+    curated_copy: Path, pages: Path, settings: dict[str, str], tmp_path: Path
+):
+    script = tmp_path / "recut.py"
+    script.write_text(
+        f"""
+import sys
+import pairmill as pm
+
+with pm.open({str(curated_copy)!r}) as lake:
+    before = lake.snapshot
+    cut = lake.recut("demo@1", {{"balance.cap": 2}})
+    print(cut, cut.version.content_digest, before, len(cut))
+print(sorted({{"torch", "ray", "prefect"}} & set(sys.modules)))
+"""
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    cut, modules = done.stdout.splitlines()
+    name, digest, before, pairs = cut.split()
+    assert (name, modules) == ("demo@2", "[]")
+    recipe = pm.recipe("demo").with_({key: yaml.safe_load(value) for key, value in settings.items()})
+    run = pm.run(recipe.with_({"balance.cap": 2}), pages, curated_copy)
+    assert (run.is_new, run.dataset.version.content_digest, str(run.dataset)) == (False, digest, name)
+    with pm.open(curated_copy, version=int(before)) as then, pm.open(curated_copy) as now:
+        assert [str(each) for each in then.datasets()] == ["demo@1"] and then.snapshot == int(before)
+        assert int(pairs) < len(now.dataset("demo@1")) == len(then.dataset("demo"))
+    with pytest.raises(pm.PairmillError, match="has no snapshot 9999; it has"):
+        pm.open(curated_copy, version=9999)
+
+
+def test_a_recut_refuses_what_only_a_run_can_do(curated_copy: Path):
+    with pm.open(curated_copy) as lake:
+        with pytest.raises(pm.PairmillError, match=r"'clip\.precision' is no setting of the cut .*pairmill run demo"):
+            lake.recut("demo", {"clip.precision": "bf16"})
+        with pytest.raises(pm.PairmillError, match=r"that the rules let through have no image_\w+ yet"):
+            lake.recut("demo", {"images": []})
+        with pytest.raises(pm.PairmillError, match="the threshold of rule 'length' is not measured yet"):
+            lake.recut("demo", {"sentences.length": {"name": "length", "keep": "n_words >= {threshold}",
+                                                     "calibrate": {"drop": 0.1}}})  # fmt: skip
+        assert [str(each) for each in lake.datasets()] == ["demo@1"]
+
+
+def test_a_lake_exports_a_version(curated_copy: Path, tmp_path: Path):
+    with pm.open(curated_copy) as opened:
+        done = opened.export("demo@1", str(tmp_path / "out"), "texts")
+        assert done.rows == len(opened.dataset("demo@1")) and (tmp_path / "out/.manifest.json").exists()
 
 
 def ids_of(loader: "DataLoader[dict] | TrainingPairs") -> list[str]:

@@ -139,3 +139,14 @@ def test_only_the_very_version_is_dropped_and_only_when_it_is_confirmed(
     monkeypatch.setattr(sys, "stdin", io.StringIO("small@2\n"))
     assert "dropped small@2" in tell("drop", "small@2", *at)
     assert [version for version, _ in versions(lake)] == [1]
+
+
+def test_recut_publishes_by_other_rules_and_says_what_only_a_run_can_do(curated_copy: Path, tell: Tell, capsys):
+    place = ("--lake", str(curated_copy))
+    said = [tell("recut", "demo", "--set", "balance.cap=2", *place).split() for _ in range(2)]
+    assert said[0][0] == said[1][0] == "demo@2" and "(published);" in said[0] and "(unchanged:" in said[1]
+    assert (
+        tell("sql", "SELECT count(*) FROM pairs WHERE version = 2", "--format", "csv", *place).split()[1] == said[0][1]
+    )
+    assert main(["recut", "demo@1", "--set", "duplicates.phash=8", *place]) == 1
+    assert "change it in a run: pairmill run demo --set duplicates.phash=" in capsys.readouterr().err

@@ -1,0 +1,32 @@
+"""Implement `pairmill recipe`: print a recipe's file, and the JSON schema of all recipes."""
+
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import yaml
+
+from pairmill.catalog.recipe.extension import EXTENDS
+from pairmill.catalog.recipe.json_schema import recipe_schema
+from pairmill.catalog.recipe.recipe import find_file, load, settings_of
+from pairmill.flows.settings import RECIPES
+
+
+def show(args: Namespace) -> int:
+    """Print a recipe's file as it is; of one that extends another, all settings that a run would use.
+
+    Raises BadRecipe if the recipe is missing or not valid.
+    """
+    load(args.recipe, None, RECIPES)
+    text = Path(find_file(args.recipe, RECIPES)).read_text(encoding="utf-8")
+    if EXTENDS in (yaml.safe_load(text) or {}):
+        text = yaml.safe_dump(settings_of(args.recipe, RECIPES), sort_keys=False, allow_unicode=True, width=120)
+    sys.stdout.write(text)
+    return 0
+
+
+def schema(args: Namespace) -> int:
+    """Print the JSON schema of recipe files."""
+    print(json.dumps(recipe_schema(), indent=1, ensure_ascii=False))
+    return 0

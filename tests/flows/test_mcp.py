@@ -1,0 +1,95 @@
+"""`pairmill mcp`: the SDK's own client asks over stdio, and nothing that it sends changes or leaves the lake."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import ClientSession, StdioServerParameters, stdio_client
+
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.agents import lake_tools
+from pairmill.flows.agents.mcp_server import instructions
+from tests.worlds.line import rows
+
+QUESTIONS: list[tuple[str, dict[str, Any]]] = [
+    ("status", {}),
+    ("funnel", {"dataset": "demo"}),
+    ("sample", {"dataset": "demo@1", "n": 2}),
+    ("sql", {"query": "SELECT range AS n FROM range(300)"}),
+    ("sql", {"query": "SELECT image_id FROM pairs ORDER BY ALL LIMIT 1"}),
+    ("why", {"item": "nothing"}),
+    ("sample", {"dataset": "demo", "n": 51}),
+]
+ATTACKS = [
+    "DELETE FROM pairs",
+    "COPY (SELECT 1) TO '{folder}/out.csv'",
+    "SELECT * FROM read_text('{folder}/secret.txt')",
+    "SELECT * FROM '{folder}/secret.csv'",
+    "ATTACH '{folder}/new.db' AS other",
+    "SELECT * FROM sqlite_scan('{lake}/catalog.sqlite', 'pairmill_lease')",
+    "SELECT * FROM read_csv('https://example.org/list.csv')",
+    "SET enable_external_access = true",
+    "INSTALL spatial",
+    "SELECT getenv('HOME')",
+]
+
+
+async def asked(lake: Path, calls: list[tuple[str, dict[str, Any]]]) -> tuple[dict[str, Any], list[tuple[bool, str]]]:
+    """Start the server, make the calls one by one; return its tools and (is an error, text) of each answer."""
+    command = StdioServerParameters(command=sys.executable, args=["-m", "pairmill", "mcp", "--lake", str(lake)])
+    async with stdio_client(command) as streams, ClientSession(*streams) as session:
+        begun = await session.initialize()
+        assert begun.instructions == instructions()
+        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+        answers = []
+        for name, arguments in calls:
+            found = await session.call_tool(name, arguments)
+            answers.append((bool(found.is_error), "".join(getattr(part, "text", "") for part in found.content)))
+        return tools, answers
+
+
+def test_an_agent_asks_and_cannot_read_or_write_anything_else(curated: Path, tmp_path: Path):
+    (tmp_path / "secret.txt").write_text("a secret")
+    (tmp_path / "secret.csv").write_text("a,b\n1,secret\n")
+    attacks = [("sql", {"query": text.format(folder=tmp_path, lake=curated)}) for text in ATTACKS]
+    before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.iterdir())
+    tools, answers = asyncio.run(asked(curated, QUESTIONS + attacks))
+
+    assert sorted(tools) == ["funnel", "sample", "sql", "status", "why"]
+    assert all(tool.annotations.read_only_hint and tool.description for tool in tools.values())
+    status, funnel, sample, many, image, unknown, too_many = answers[: len(QUESTIONS)]
+    assert json.loads(status[1])["datasets"][0]["dataset"] == "demo@1"
+    assert json.loads(funnel[1])["steps"][0].keys() == {"kind", "rule", "n_in", "n_dropped"}
+    assert len(json.loads(sample[1])["pairs"]) == 2
+    assert len(json.loads(many[1])["rows"]) == 200 and json.loads(many[1])["more"]
+    assert json.loads(image[1])["rows"] == [list(rows(curated, QUESTIONS[4][1]["query"])[0])]
+    assert unknown[0] and "knows no 'nothing'" in unknown[1]
+    assert too_many[0] and "ask for 1 to 50 pairs" in too_many[1]
+
+    for (_, call), (refused, text) in zip(attacks, answers[len(QUESTIONS) :], strict=True):
+        assert refused and "secret" not in text.replace("secret.", ""), (call, text)
+    assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.iterdir()) == before
+
+
+def test_a_statement_that_takes_long_is_stopped(curated: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lake_tools, "SECONDS", 0.5)
+    with pytest.raises(PairmillError, match=r"stopped after 0\.5 s; ask for less"):
+        query = "SELECT sum(sqrt(a.range * b.range)) FROM range(10000000) a, range(9999999) b"
+        lake_tools.LakeTools(str(curated)).sql(query)
+
+
+def test_the_instructions_name_every_table():
+    text = instructions()
+    assert len(text) < 9_000 and "- pairs(dataset, version, image_id" in text
+
+
+@pytest.mark.parametrize("missing", ["mcp.server", "mcp_types"])
+def test_a_missing_extra_is_a_line(missing: str, monkeypatch: pytest.MonkeyPatch, curated: Path, capsys):
+    from pairmill.flows.command.cli import main
+
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert main(["mcp", "--lake", str(curated)]) == 1
+    assert "needs the extra [mcp]: pip install 'pairmill[mcp]'" in capsys.readouterr().err
