@@ -114,6 +114,14 @@ def latest_recipe(lake: Lake) -> "Recipe":
     return validated(json.loads(rows[0][0]), "of the newest run")
 
 
+def recipe_of(lake: Lake, run_id: str) -> "Recipe | None":
+    """Return the recipe of a run, with its settings and models; None if it is not on record."""
+    from pairmill.catalog.recipe.recipe import validated
+
+    rows = lake.query("SELECT recipe FROM run_recipes WHERE run_id = ?", (run_id,))
+    return validated(json.loads(rows[0][0]), f"of run {run_id}") if rows else None
+
+
 def _end(lake: Lake, run_id: str, state: str, detail: str) -> None:
     """Set the final state of a run; ``detail``, if any, becomes the line before its notes."""
     lake.execute(

@@ -11,7 +11,7 @@ GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "browse", "report", "sql", "why", "datasets", "quarantine"),
     "versions": ("export", "tag", "drop"),
-    "operate": ("doctor", "up", "schedule", "serve-model", "check-model", "completion"),
+    "operate": ("doctor", "check", "up", "schedule", "serve-model", "check-model", "completion"),
 }
 EXAMPLES = {
     "demo": "pairmill demo --to first-try",
@@ -32,6 +32,7 @@ EXAMPLES = {
     "up": "pairmill up --once curate/demo",
     "schedule": "pairmill schedule 30m --every day --source pages",
     "doctor": "pairmill doctor 30m",
+    "check": "pairmill check --lake lake --repair",
     "completion": "pairmill completion bash",
     "check-model": "pairmill check-model hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct --processor '{tiles: 1}'",
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
@@ -50,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     _run(commands)
     _recaption(commands)
     _doctor(commands)
+    _check(commands)
     _up(commands)
     _schedule(commands)
     _serve_model(commands)
@@ -185,6 +187,17 @@ def _doctor(commands: Any) -> None:
     _lake_option(command)
     _setting_options(command)
     _format_option(command)
+
+
+def _check(commands: Any) -> None:
+    """Add the `check` command."""
+    command = _command(commands, "check", "pairmill_check:check", "compare a lake's rows with its files")
+    command.set_defaults(interrupted="stopped. The same command again starts over; what it repaired is committed.")
+    command.add_argument("--deep", action="store_true",
+                         help="also hash every picture, and look for contents that were scored twice")  # fmt: skip
+    command.add_argument("--repair", action="store_true",
+                         help="remove what is damaged or doubled, and make it again where sources allow")  # fmt: skip
+    _lake_option(command)
 
 
 def _up(commands: Any) -> None:
