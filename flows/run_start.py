@@ -19,6 +19,8 @@ from pairmill.tasks.collect import listing
 from pairmill.tasks.run import fork_server, identity
 from pairmill.tasks.run.session import Session
 
+WITHOUT_MODELS = ("fetch", "maintain")  # flows that load no model, so a machine needs no weights for them
+
 
 def _nothing_follows(session: Session) -> None:
     """Do nothing after completion."""
@@ -97,7 +99,7 @@ def session_on(
 def _demo_weights(checked: tuple[Plan, list[Scorer]], flow: str) -> tuple[str, ...]:
     """Return which of the small shipped models a flow uses."""
     plan, known = checked
-    if flow == "fetch":
+    if flow in WITHOUT_MODELS:
         return ()
     captioners = plan.recipe.captioners[:1] if flow == "recaption" else plan.recipe.captioners
     return identity.demo_weights(plan.recipe, captioners, known)
@@ -108,7 +110,7 @@ def _specs_loaded(plan: Plan, flow: str) -> list[str]:
     recipe = plan.recipe
     if flow == "recaption":
         return [recipe.models[recipe.captioners[0].model]]
-    return [] if flow == "fetch" else identity.model_specs(plan)
+    return [] if flow in WITHOUT_MODELS else identity.model_specs(plan)
 
 
 def current_run_id() -> str:

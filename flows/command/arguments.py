@@ -11,7 +11,7 @@ GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "browse", "report", "sql", "why", "datasets", "quarantine"),
     "versions": ("export", "tag", "drop"),
-    "operate": ("doctor", "check", "up", "schedule", "serve-model", "check-model", "completion"),
+    "operate": ("doctor", "check", "maintain", "up", "schedule", "serve-model", "check-model", "completion"),
 }
 EXAMPLES = {
     "demo": "pairmill demo --to first-try",
@@ -33,6 +33,7 @@ EXAMPLES = {
     "schedule": "pairmill schedule 30m --every day --source pages",
     "doctor": "pairmill doctor 30m",
     "check": "pairmill check --lake lake --repair",
+    "maintain": "pairmill maintain --lake lake",
     "completion": "pairmill completion bash",
     "check-model": "pairmill check-model hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct --processor '{tiles: 1}'",
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
@@ -52,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     _recaption(commands)
     _doctor(commands)
     _check(commands)
+    _maintain(commands)
     _up(commands)
     _schedule(commands)
     _serve_model(commands)
@@ -197,6 +199,15 @@ def _check(commands: Any) -> None:
                          help="also hash every picture, and look for contents that were scored twice")  # fmt: skip
     command.add_argument("--repair", action="store_true",
                          help="remove what is damaged or doubled, and make it again where sources allow")  # fmt: skip
+    _lake_option(command)
+
+
+def _maintain(commands: Any) -> None:
+    """Add the `maintain` command."""
+    command = _command(commands, "maintain", "pairmill_maintain:maintain", "join small files, remove what nobody needs")
+    command.set_defaults(interrupted="stopped. The same command again goes on from there.")
+    command.add_argument("--days", type=above_0, default=7, metavar="N",
+                         help="keep snapshots of these days; dataset versions always stay; default: 7")  # fmt: skip
     _lake_option(command)
 
 
