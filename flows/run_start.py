@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
@@ -17,6 +18,7 @@ from pairmill.flows.settings import Compute, resolve_source
 from pairmill.ops.read.source import SourceError, open_source
 from pairmill.tasks.collect import listing
 from pairmill.tasks.run import fork_server, identity
+from pairmill.tasks.run.process import LOG
 from pairmill.tasks.run.session import Session
 
 WITHOUT_MODELS = ("fetch", "maintain")  # flows that load no model, so a machine needs no weights for them
@@ -46,7 +48,7 @@ def session(
         ModelError: A model is missing or unusable.
         SourceError: A source is missing.
         PairmillError: Another setting is wrong; the message names the remedy.
-        LeaseHeld: Another process writes to the lake.
+        LeaseHeld: Another process still writes to the lake after ``compute.wait_minutes``.
     """
     uris = resolve_sources(recipe, sources)
     plan = compile_plan(recipe)
@@ -86,9 +88,13 @@ def session_on(
     fork_server.preload(specs)
     run_id = current_run_id()
     shown = [open_source(uri).uri for uri in uris]  # without secrets in addresses
-    with writing(lake, run_id, f"{flow} {plan.recipe.name}") as writer:
+    wait = 60 * compute.wait_minutes
+    if wait and (holder := holder_of(lake.metadata)) and not holder.is_dead():
+        LOG.warning("waiting up to %g minutes for the run that writes to the lake: %s", compute.wait_minutes, holder)
+    with writing(lake, run_id, f"{flow} {plan.recipe.name}", wait) as writer:
         session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
         session.budget.most = compute.max_cost
+        session.spending.limits = compute.limits()
         session.demo_weights = _demo_weights(checked, flow)
         session.register_later(known)
         with runs.recorded(lake, run_id, flow, plan.recipe, shown):

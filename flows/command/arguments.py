@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from pairmill.flows.command.command_parser import EXAMPLE, CommandParser, ShowVersion
-from pairmill.flows.command.option_types import above_0, cost, model_sizes, network, time_of_day, worker_count
+from pairmill.flows.command.option_types import above_0, amount, cost, model_sizes, network, time_of_day, worker_count
 
 GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
@@ -37,6 +37,12 @@ EXAMPLES = {
     "completion": "pairmill completion bash",
     "check-model": "pairmill check-model hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct --processor '{tiles: 1}'",
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
+}
+LIMITS = {
+    "hours": "hours by the clock",
+    "gpu-hours": "hours of work on GPUs, times the GPUs of a worker",
+    "rows": "rows written, over all tables",
+    "gigabytes": "gigabytes written to the lake",
 }
 # Commands that exit when their output is closed; the others continue.
 READERS = ("sql", "status", "why", "report", "datasets", "quarantine", "doctor", "completion")
@@ -126,6 +132,11 @@ def _compute_options(command: argparse.ArgumentParser) -> None:
                          "may repeat")  # fmt: skip
     compute.add_argument("--max-cost", type=cost, default=0.0, metavar="SUM",
                          help="the most that generated texts may cost, by the prices of --model")  # fmt: skip
+    limits = command.add_argument_group("where it stops, at a commit; the same command again goes on")
+    for name, meaning in LIMITS.items():
+        limits.add_argument(f"--max-{name}", type=amount, default=0.0, metavar="N", help=f"the most {meaning}")
+    limits.add_argument("--wait", type=amount, default=0.0, metavar="MINUTES",
+                        help="wait so long while another run writes to the lake")  # fmt: skip
     compute.add_argument("--ray", default="", metavar="ADDRESS",
                          help="a Ray cluster ('auto' finds this machine's), or 'local' to start Ray here")  # fmt: skip
     compute.add_argument("--allow-address", type=network, action="append", default=[], metavar="CIDR",

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 from prefect import flow, get_run_logger
-from prefect.states import Completed, Failed, State
+from prefect.states import Completed, State
 from pydantic import Field
 
 from pairmill.flows.settings import default_lake
+from pairmill.flows.with_prefect.deployments import ended_early
 
 
 @flow(name="maintain", flow_run_name="maintain {lake}")
@@ -18,7 +19,7 @@ def maintain(
 ) -> State:
     """Merge a lake's small files, expire old snapshots, remove orphans and old caches, retry passing failures.
 
-    Dataset versions and their rows stay. The run ends as Skipped if another run holds the lake all the time.
+    Dataset versions and their rows stay. The run ends as Refused if another run writes to the lake all the time.
 
     Args:
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
@@ -27,9 +28,7 @@ def maintain(
     """
     from pairmill.catalog.lake.opening import check_is_lake, create_or_open
     from pairmill.catalog.terms.controls import visible
-    from pairmill.catalog.terms.error import LeaseHeld
     from pairmill.flows.maintain import Limits, maintain_steps
-    from pairmill.flows.user_error import user_message
 
     said: list[str] = []
     try:
@@ -41,12 +40,6 @@ def maintain(
             for line in maintain_steps(opened, Limits(days=days, wait_seconds=60.0 * wait_minutes)):
                 get_run_logger().info(visible(line))
                 said.append(line)
-    except LeaseHeld as error:
-        get_run_logger().warning(visible(str(error)))
-        return Completed(name="Skipped", message=f"{'; '.join(said) or 'nothing done'}; the rest next time: {error}")
     except Exception as error:
-        if (line := user_message(error)) is None:
-            raise
-        get_run_logger().error(line)
-        return Failed(message=line)
+        return ended_early(error)
     return Completed(message="; ".join(said))

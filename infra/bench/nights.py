@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.bench.measure import Row, finish, parser
+from infra.bench.measure import Row, finish, parser, timed
 from pairmill.catalog.lake.arrow import arrow_schema
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
@@ -25,7 +24,7 @@ from pairmill.catalog.write import lease
 from pairmill.catalog.write.commit import Manifest
 from pairmill.flows.maintain import Limits, maintain_steps
 
-NEW = 24  # partitions of each table a night
+NEW = 12  # partitions of each table a night
 TABLES = ("image_hash", "image_embedding", "quarantine")
 DAY = 86_400
 Measured = dict[str, float]
@@ -45,15 +44,13 @@ def partition(lake: Lake, table: str, number: int) -> Manifest:
 
 
 def grown(place: Path, night: int) -> list[float]:
-    """Commit the partitions of one night; return the wall seconds of each commit."""
+    """Commit the partitions of one night; return the CPU seconds of each commit."""
     seconds = []
     with create_or_open(place) as lake, lease.writing(lake, f"night-{night}", "bench") as writer:
         for n in range(NEW):
             for table in TABLES:
                 made = partition(lake, table, night * NEW + n)
-                began = time.perf_counter()
-                writer.commit([made])
-                seconds.append(time.perf_counter() - began)
+                seconds.append(timed(lambda made=made: writer.commit([made])).cpu)
             writer.begin("step")
     return seconds
 
@@ -68,42 +65,37 @@ def day_passes(place: Path) -> None:
 
 
 def opening(place: Path) -> float:
-    """Return the median wall seconds to open the lake and count the rows of two tables."""
-    seconds = []
-    for _ in range(5):
-        began = time.perf_counter()
+    """Return the median CPU seconds to open the lake and count the rows of two tables."""
+
+    def look() -> None:
         with create_or_open(place, read_only=True) as lake:
             lake.query("SELECT (SELECT count(phash) FROM image_hash), (SELECT count(rows) FROM partitions)")
-        seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds)
+
+    return statistics.median(timed(look).cpu for _ in range(5))
 
 
-def nights(place: Path, n: int, is_maintained: bool) -> list[Measured]:
-    """Let a lake grow for ``n`` nights; return what was measured after each."""
-    found = []
-    for night in range(n):
-        commits = grown(place, night)
-        if is_maintained:
-            with create_or_open(place) as lake:
-                list(maintain_steps(lake, Limits()))
-        day_passes(place)
-        files = list((place / "data").rglob("*.parquet"))
-        found.append(
-            {
-                "files": len([path for path in files if "image_embedding" not in path.parts]),
-                "mb": sum(path.stat().st_size for path in files) / 1e6,
-                "catalog_mb": (place / "catalog.sqlite").stat().st_size / 1e6,
-                "open_s": opening(place),
-                "commit_s": statistics.median(commits),
-            }
-        )
-        print("maintained" if is_maintained else "left alone", night + 1, found[-1], flush=True)
+def night(place: Path, number: int, is_maintained: bool) -> Measured:
+    """Let a lake grow for one night and maintain it, or not; return what was measured afterwards."""
+    commits = grown(place, number)
+    if is_maintained:
+        with create_or_open(place) as lake:
+            list(maintain_steps(lake, Limits()))
+    day_passes(place)
+    files = list((place / "data").rglob("*.parquet"))
+    found = {
+        "files": len([path for path in files if "image_embedding" not in path.parts]),
+        "mb": sum(path.stat().st_size for path in files) / 1e6,
+        "catalog_mb": (place / "catalog.sqlite").stat().st_size / 1e6,
+        "open_s": opening(place),
+        "commit_s": statistics.median(commits),
+    }
+    print("maintained" if is_maintained else "left alone", number + 1, found, flush=True)
     return found
 
 
 WHAT = {"files": ("files but for those opened by path", "files"), "mb": ("data on disk", "MB"),
-        "catalog_mb": ("catalog", "MB"), "open_s": ("opening and counting", "wall s"),
-        "commit_s": ("median commit", "wall s")}  # fmt: skip
+        "catalog_mb": ("catalog", "MB"), "open_s": ("opening and counting", "CPU s"),
+        "commit_s": ("median commit", "CPU s")}  # fmt: skip
 
 
 def row(key: str, kept: list[Measured], alone: list[Measured], early: int) -> Row:
@@ -124,8 +116,9 @@ def main() -> None:
     options.add_argument("--nights", type=int, default=30)
     options = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        kept = nights(Path(folder) / "kept", options.nights, True)
-        alone = nights(Path(folder) / "alone", options.nights, False)
+        places = [Path(folder) / "kept", Path(folder) / "alone"]
+        found = [[night(place, n, place is places[0]) for place in places] for n in range(options.nights)]
+    kept, alone = (list(each) for each in zip(*found, strict=True))
     # Snapshots stay for seven days, so the first full week is what later nights are compared with.
     early = min(8, options.nights - 1)
     finish("nights", [row(key, kept, alone, early) for key in WHAT], options, kept=kept, alone=alone)

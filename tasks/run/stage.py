@@ -55,6 +55,7 @@ class JobStage:
     def __init__(self, job: Job, placement: Placement, show: Callable[[str], None] = _not_shown) -> None:
         self._job, self._placement, self._show = job, placement, show
         self._ray: OnRay | None = None
+        self.gpus = 0.0  # of one worker, known once a round runs
 
     @property
     def model(self) -> str:
@@ -112,6 +113,7 @@ class JobStage:
         """Run the items on this machine's process pool."""
         here = this_machine()
         asked = self._asked([here])
+        self.gpus = asked.gpus
         if asked.gpus > here.gpus:  # CPUs need no check: here workers share them
             raise PairmillError(refusal(asked, [here]))
         most = min(asked.most, self._placement.n_workers) if self._placement.is_cluster else asked.most
@@ -124,6 +126,7 @@ class JobStage:
         """Return the stage on Ray, started at the first call."""
         if self._ray is None:
             asked = self._asked(started(self._placement))
+            self.gpus = asked.gpus
             patience = PATIENCE_SECONDS if self._placement.is_cluster else 0.0
             self._ray = OnRay(self._worker(asked), asked, patience, self._show)
         return self._ray

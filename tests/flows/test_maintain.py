@@ -50,7 +50,7 @@ def sizes(lake: Path) -> tuple[int, int]:
     return sum(1 for _ in (lake / "data").rglob("*.parquet")), snapshots
 
 
-def test_a_maintained_lake_has_fewer_files_and_the_same_versions_and_nothing_to_do(
+def test_a_maintained_lake_has_fewer_files_and_the_same_versions(
     curated_copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, versions = sizes(curated_copy), content(curated_copy)
@@ -60,11 +60,16 @@ def test_a_maintained_lake_has_fewer_files_and_the_same_versions_and_nothing_to_
         sweep(writer, older_than_seconds=-1)
     files, snapshots = sizes(curated_copy)
     assert files < before[0] / 2 and snapshots == 1 and content(curated_copy) == versions
-    published, counts = curate(curated_copy, pages(), settings=small_settings())
-    assert not published.is_new and not work_done(counts)
     assert main(["check", "--lake", str(curated_copy)]) == 0
     assert main(["maintain", "--lake", str(curated_copy)]) == 0
     assert "removed 0 files" in capsys.readouterr().out.splitlines()[-3]
+
+
+@pytest.mark.slow  # 10 s: a run
+def test_a_run_over_a_maintained_lake_finds_nothing_to_do(curated_copy: Path) -> None:
+    assert main(["maintain", "--lake", str(curated_copy)]) == 0
+    published, counts = curate(curated_copy, pages(), settings=small_settings())
+    assert not published.is_new and not work_done(counts)
 
 
 @pytest.mark.slow  # 12 s: each kill needs a process of its own
@@ -118,17 +123,17 @@ def test_free_pages_of_a_catalog_are_returned_and_the_lake_stays_sealed(
     assert rows(tmp_path / "lake", "SELECT sha256 FROM bans") == [("x",)]
 
 
-def test_a_maintenance_beside_a_run_is_refused_by_name_and_skipped_by_the_schedule(
+def test_a_maintenance_beside_a_run_is_refused_by_name(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "pairmill.flows.with_prefect.maintain_deployment.get_run_logger", lambda: logging.getLogger("test")
-    )
+    for module in ("deployments", "maintain_deployment"):
+        name = f"pairmill.flows.with_prefect.{module}.get_run_logger"
+        monkeypatch.setattr(name, lambda: logging.getLogger("test"))
     with create_or_open(tmp_path / "lake") as other, lease.writing(lake, "run-1", "curate 30m"):
         with pytest.raises(LeaseHeld, match="run-1, 'curate 30m'"):
             list(maintain_steps(other, Limits(wait_seconds=0)))
         state = maintain.fn(str(tmp_path / "lake"), wait_minutes=0)
-        assert state.is_completed() and state.name == "Skipped" and "curate 30m" in (state.message or "")
+        assert state.is_cancelled() and state.name == "Refused" and "curate 30m" in (state.message or "")
     assert maintain.fn(str(tmp_path / "none")).name == "Skipped"
 
 
