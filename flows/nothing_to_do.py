@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # a skipped run imports none of them
 
 
 # Limits decide whether a run completes, not what a completed run did.
-LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minutes"}
+LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minutes", "stall_minutes"}
 
 
 @dataclass(frozen=True)

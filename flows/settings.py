@@ -75,6 +75,13 @@ class Compute(BaseModel):
         allow_inf_nan=False,
         description="Gigabytes written to the lake after which the run stops, at a commit; 0 is any.",
     )
+    stall_minutes: float = Field(
+        60.0,
+        ge=0,
+        le=7 * 24 * 60,
+        description="Minutes in which a stage finishes no row before its workers are ended and their items done again; "
+        "the third time it fails. 0 is never. Not on a Ray cluster.",
+    )
     wait_minutes: float = Field(
         0.0,
         ge=0,
@@ -102,7 +109,8 @@ class Compute(BaseModel):
     def placement(self) -> Placement:
         """Return these settings as a `Placement`."""
         models = {name: size.pool() for name, size in self.models.items()}
-        return Placement(self.workers, self.ray_address, self.cpus_per_worker, models, self.small_rounds)
+        placed = (self.workers, self.ray_address, self.cpus_per_worker, models, self.small_rounds)
+        return Placement(*placed, stall_minutes=self.stall_minutes)
 
 
 def default_lake() -> str:

@@ -137,6 +137,8 @@ def _compute_options(command: argparse.ArgumentParser) -> None:
         limits.add_argument(f"--max-{name}", type=amount, default=0.0, metavar="N", help=f"the most {meaning}")
     limits.add_argument("--wait", type=amount, default=0.0, metavar="MINUTES",
                         help="wait so long while another run writes to the lake")  # fmt: skip
+    limits.add_argument("--stall-minutes", type=amount, default=60.0, metavar="N",
+                        help="end workers of a stage that finishes no row for so long; default: 60")  # fmt: skip
     compute.add_argument("--ray", default="", metavar="ADDRESS",
                          help="a Ray cluster ('auto' finds this machine's), or 'local' to start Ray here")  # fmt: skip
     compute.add_argument("--allow-address", type=network, action="append", default=[], metavar="CIDR",

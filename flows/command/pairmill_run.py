@@ -100,6 +100,7 @@ def compute_of(args: Namespace) -> Compute:
         "max_rows": int(args.max_rows),
         "max_gigabytes": args.max_gigabytes,
         "wait_minutes": args.wait,
+        "stall_minutes": args.stall_minutes,
         "allow_addresses": args.allow_address,
     }
     try:
