@@ -26,6 +26,10 @@ if TYPE_CHECKING:  # a skipped run imports none of them
     from pairmill.tasks.run.session import Session
 
 
+# Limits decide whether a run completes, not what a completed run did.
+LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minutes", "stall_minutes"}
+
+
 @dataclass(frozen=True)
 class RunRequest:
     """A run's request, to compare with completed runs.
@@ -45,7 +49,7 @@ class RunRequest:
 
 def ask(recipe: Recipe, sources: Sequence[str], compute: "Compute", notes: Sequence[str]) -> RunRequest:
     """Build the request of a `pairmill run`, to compare with completed runs; ``notes`` are those on its recipe."""
-    asked = _digest([recipe.record(), list(sources), compute.model_dump(mode="json"), list(notes)])
+    asked = _digest([recipe.record(), list(sources), compute.model_dump(mode="json", exclude=LIMITS), list(notes)])
     return RunRequest(recipe, tuple(sources), asked, inputs_digest(recipe, sources))
 
 

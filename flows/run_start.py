@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
@@ -18,7 +19,10 @@ from pairmill.flows.settings import Compute, resolve_source
 from pairmill.ops.read.source import SourceError, open_source
 from pairmill.tasks.collect import listing
 from pairmill.tasks.run import fork_server, identity
+from pairmill.tasks.run.process import LOG
 from pairmill.tasks.run.session import Session
+
+WITHOUT_MODELS = ("fetch", "maintain")  # flows that load no model, so a machine needs no weights for them
 
 
 def _nothing_follows(session: Session) -> None:
@@ -60,6 +64,7 @@ def checked_run(
         ModelError: A model is missing or unusable.
         SourceError: A source is missing.
         PairmillError: Another setting is wrong; the message names the remedy.
+        LeaseHeld: Another process still writes to the lake after ``compute.wait_minutes``.
     """
     uris = resolve_sources(recipe, sources)
     plan = compile_plan(recipe)
@@ -97,9 +102,13 @@ def session_on(
     fork_server.preload(specs)
     run_id = current_run_id()
     shown = [open_source(uri).uri for uri in uris]  # without secrets in addresses
-    with writing(lake, run_id, f"{flow} {plan.recipe.name}") as writer:
+    wait = 60 * compute.wait_minutes
+    if wait and (holder := holder_of(lake.metadata)) and not holder.is_dead():
+        LOG.warning("waiting up to %g minutes for the run that writes to the lake: %s", compute.wait_minutes, holder)
+    with writing(lake, run_id, f"{flow} {plan.recipe.name}", wait) as writer:
         session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
         session.budget.most = compute.max_cost
+        session.spending.limits = compute.limits()
         session.demo_weights = _demo_weights(checked, flow)
         session.register_later(known)
         register_judgements(writer)
@@ -111,7 +120,7 @@ def session_on(
 def _demo_weights(checked: tuple[Plan, list[Scorer]], flow: str) -> tuple[str, ...]:
     """Return which of the small shipped models a flow uses."""
     plan, known = checked
-    if flow == "fetch":
+    if flow in WITHOUT_MODELS:
         return ()
     captioners = plan.recipe.captioners[:1] if flow == "recaption" else plan.recipe.captioners
     return identity.demo_weights(plan.recipe, captioners, known)
@@ -122,7 +131,7 @@ def _specs_loaded(plan: Plan, flow: str) -> list[str]:
     recipe = plan.recipe
     if flow == "recaption":
         return [recipe.models[recipe.captioners[0].model]]
-    return [] if flow == "fetch" else identity.model_specs(plan)
+    return [] if flow in WITHOUT_MODELS else identity.model_specs(plan)
 
 
 def current_run_id() -> str:

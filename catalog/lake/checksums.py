@@ -83,6 +83,7 @@ class Checksums:
         self._has_written = WRITTEN in tables
         if not self.applies:
             return
+        self._doubtful.clear()
         self._unlisted = set(tables)
         self._tables_of = {name: {name} for name in tables}
         for name, sql in views.items():

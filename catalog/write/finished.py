@@ -25,6 +25,8 @@ KEPT = 100
 # Tables that no work list and no cut reads: records of what was done, and people's judgements. A run that finds no work
 # writes into two of them.
 _TOLD_ONLY = ("runs", "run_recipes", "exports", "judgement_samples", "judgements")
+# Changes by which rows are stored elsewhere and stay the same.
+_SAME_ROWS = ("merge_adjacent", "inline_flush")
 _ROWS = ("inlined_insert", "inlined_delete", "inserted_into_table", "deleted_from_table")
 
 
@@ -129,6 +131,7 @@ def state(lake: Lake) -> str:
     sql = "SELECT snapshot_id, changes_made FROM ducklake_snapshot_changes ORDER BY snapshot_id DESC"
     changes = lake.metadata.read(sql)
     for snapshot, made in changes:
-        if not set((made or "").split(",")) <= harmless:
+        parts = {part for part in (made or "").split(",") if part.partition(":")[0] not in _SAME_ROWS}
+        if not parts <= harmless:
             return str(snapshot)
     return f"{changes[0][0]} or before" if changes else ""

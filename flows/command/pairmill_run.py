@@ -98,6 +98,12 @@ def compute_of(args: Namespace) -> Compute:
         "ray_address": args.ray,
         "models": dict(args.model),
         "max_cost": args.max_cost,
+        "max_hours": args.max_hours,
+        "max_gpu_hours": args.max_gpu_hours,
+        "max_rows": int(args.max_rows),
+        "max_gigabytes": args.max_gigabytes,
+        "wait_minutes": args.wait,
+        "stall_minutes": args.stall_minutes,
         "allow_addresses": args.allow_address,
     }
     try:
