@@ -7,6 +7,7 @@ import yaml
 
 from pairmill.catalog.ask import association_audit, pair_statistics, picture_strips, report
 from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.ask.failed_rules import failed_rules
 from pairmill.catalog.ask.gallery_file import gallery_file
 from pairmill.catalog.ask.gallery_query import Gallery
 from pairmill.catalog.ask.histogram import histograms
@@ -63,6 +64,7 @@ def _measured(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
     return {
         "totals": report.totals(lake, dataset),
         "funnels": funnels(lake, dataset, recipe),
+        "overlapping": [each for each in failed_rules(lake, dataset) if any(each.shared.values())],
         "charts": [charts.chart(each) for each in histograms(lake, plan, dataset.commit)],
         "cluster_sizes": charts.clusters(n_clusters, sizes, report.cap(lake, dataset, recipe)),
         "duplicates": report.duplicates(lake, dataset),

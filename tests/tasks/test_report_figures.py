@@ -234,3 +234,18 @@ def test_the_difference_to_the_version_before_is_told_by_cause(tmp_path: Path):
     assert [said for said in found if "changed" not in said] == expected and len(expected) > 1
     assert "Since small@1" in text(page.get_element_by_id("changes"))
     assert "changes" not in {each.get("id") for each in written(lake, "small", 1).iter("section")}
+
+
+def test_images_that_fail_several_rules_are_counted_alone_and_together(tmp_path: Path):
+    published(tmp_path / "lake", pictures=12)
+    with create_or_open(tmp_path / "lake") as opened:
+        (first,), (second,), (third,) = opened.query("SELECT item_id FROM decisions ORDER BY 1 LIMIT 3")
+        steps = dict(opened.query("SELECT rule, position FROM funnel WHERE kind = 'image'"))
+        one, other = (1 << steps[rule] for rule in ("short_side", "balance"))
+        for item, bits in ((first, one | other), (second, one), (third, other)):
+            opened.execute(f"UPDATE decisions SET failed = {bits} WHERE item_id = '{item}'")
+        rest = f"item_id NOT IN ('{first}', '{second}', '{third}')"
+        opened.execute(f"UPDATE decisions SET failed = 0 WHERE {rest}")
+    [(name, version)] = rows(tmp_path / "lake", "SELECT name, version FROM datasets")
+    found = table(written(tmp_path / "lake", name, version).get_element_by_id("overlap"))
+    assert found == [["short_side", "2", "1", "·", "1"], ["balance", "2", "1", "1", "·"]]
