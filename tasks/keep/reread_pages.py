@@ -63,7 +63,7 @@ def _reread(writer: Writer, lost: LostPages, units: dict[Key, Unit | Fault], why
     """Read one shard again and commit what was read in place of the lost partitions."""
     lake = writer.lake
     recipe = runs.recipe_of(lake, lost.run_id) or runs.latest_recipe(lake)
-    readers = reader_names(recipe.ingest.language)
+    readers = reader_names(recipe.ingest)
     found = [
         units[unit[:3]] for unit in lost.units if unit[:3] in units and _is_same_reader(units[unit[:3]], unit, readers)
     ]
