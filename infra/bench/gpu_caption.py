@@ -63,7 +63,8 @@ def load(shape: Vlm) -> Any:
     from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm
 
     patch = shape.tower.patch * shape.tower.merge
-    loaded = LoadedVlm(random_vlm(shape, device()), processor(shape.tower.side, patch, shape.decoder.vocabulary))
+    shown = processor(shape.tower.side, patch, shape.decoder.vocabulary)
+    loaded = LoadedVlm(random_vlm(shape, device()), shown, spec=repr(shape))  # by which a trial's outcome is cached
     if device().type == "cpu":
         loaded.answerer.decoder = Decoder(loaded.model, [END], PAD)
     return loaded

@@ -143,6 +143,7 @@ class Answerer:
             place: Moves inputs to the device; by default `placed`.
         """
         place = place or self.placed
+        self.slots.settle()  # they share the decoder's memory
         with exact_inference():
             found = self._captured(parts, max_tokens, place)
             if found is None:

@@ -11,6 +11,7 @@ from pairmill.ops.models.device.device import run_in_parts
 from pairmill.ops.models.device.failures import is_broken, is_no_room
 from pairmill.ops.models.generate.batch_part import BatchPart
 from pairmill.ops.models.generate.greedy_answers import Answerer
+from pairmill.ops.models.generate.refilled_answers import RefilledSlots
 from pairmill.ops.models.model_error import ModelError
 
 NO_ROOM = [
@@ -103,7 +104,7 @@ class Model:
 
 def answerer(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> Answerer:
     made: Any = object.__new__(Answerer)
-    made.model, made.decoder, made.pad = Model(), decoder, 0
+    made.model, made.decoder, made.pad, made.slots = Model(), decoder, 0, RefilledSlots(made)
     monkeypatch.setattr(made, "_step_by_step", lambda inputs, most: torch.zeros(1, most), raising=False)
     return made
 

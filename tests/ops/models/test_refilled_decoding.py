@@ -133,6 +133,14 @@ def test_callers_of_an_engine_get_their_own_answers_while_their_pieces_share_the
     assert all(each.seconds > 0 for each in found)
 
 
+def test_a_batch_of_its_own_waits_for_what_is_in_the_slots(fuser: LoadedGenerator, plain: list[Any]):
+    """They share the decoder's memory."""
+    model = LanguageModel(FUSER, batch_size=6)
+    running = model.infer(model.prepare([None], prompts()[:1]), 12)
+    apart = fuser.answer(fuser.prepare(prompts()[1:4]), 12)
+    assert texts([*model.fetch(running), *apart]) == plain[:4]
+
+
 def failing(monkeypatch: pytest.MonkeyPatch, decoder: Any, name: str, at: int, error: Exception) -> None:
     """Let the ``at``-th call of a method fail."""
     calls, real = iter(range(10_000)), getattr(decoder, name)
