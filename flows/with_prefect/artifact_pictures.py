@@ -37,8 +37,8 @@ def picture_gallery(found: Outcome) -> str:
         shown = [_image(row["picture"], row["image_id"]) for row in fates.get(fate, []) if row["picture"]]
         if shown:
             lines += ["", f"## {plain(fate)}: {n:,} dropped" if fate else f"## Kept: {n:,}", ""]
-            # One row of a table: outside of one, Prefect's interface puts each picture on a line of its own.
-            lines += [f"| {' | '.join(shown)} |", f"|{' --- |' * len(shown)}"]
+            # A table's row, below an empty head: elsewhere Prefect's interface puts each picture on its own line.
+            lines += ["|   " * len(shown) + "|", "| --- " * len(shown) + "|", f"| {' | '.join(shown)} |"]
     return "\n".join(lines)
 
 
