@@ -101,9 +101,9 @@ def _rows(found: Any) -> Iterator[dict[str, Any]]:
     """Yield every row of a picture within lists, mappings and differences."""
     if isinstance(found, Difference):
         yield from found.images
-    elif isinstance(found, Mapping) and "sha256" in found:
-        yield dict(found) if not isinstance(found, dict) else found
-    elif isinstance(found, Mapping):
+    elif isinstance(found, dict) and "sha256" in found:
+        yield found
+    elif isinstance(found, dict):
         for value in found.values():
             yield from _rows(value)
     elif isinstance(found, list | tuple):
