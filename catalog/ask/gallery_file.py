@@ -10,6 +10,9 @@ Columns that no rule reads begin with an underscore, which no score's name does,
 import hashlib
 import json
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -33,28 +36,35 @@ LONGEST = 300  # characters of a text shown in a gallery
 _DOMAIN = "regexp_extract(coalesce(i.url, ''), '^[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#@]*@)?([^/?#]*)', 1)"
 
 
-def gallery_file(lake: Lake, dataset: Dataset | None, most: int | None = None) -> Path:
-    """Return the gallery file of ``dataset``, or of the whole lake if None; build it if missing.
-
-    With ``most``, a dataset of more images gets a file of those with the ``most`` smallest ids. Ids are hashes, so that
-    this is a random sample.
-    """
+def gallery_file(lake: Lake, dataset: Dataset | None) -> Path:
+    """Return the gallery file of ``dataset``, or of the whole lake if None; build it if missing."""
     folder = cache_folder(lake, "browse")
-    sampled = most if most and dataset and _decided(lake, dataset) > most else None
-    path = folder / f"gallery-{_digest(lake, dataset, sampled)}.duckdb"
+    path = folder / f"gallery-{_digest(lake, dataset)}.duckdb"
     if path.exists() and _opens(path):
         path.touch()
         return path
     unfinished = Path(spill.folder(str(folder)))
     unfinished.mkdir()
     try:
-        _build(lake, dataset, unfinished / path.name, sampled)
+        _build(lake, dataset, unfinished / path.name)
         (unfinished / path.name).rename(path)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     for old in sorted(folder.glob("gallery-*.duckdb"), key=lambda each: each.stat().st_mtime)[:-KEPT_FILES]:
         old.unlink(missing_ok=True)
     return path
+
+
+@contextmanager
+def temporary_gallery_file(lake: Lake, dataset: Dataset, most: int) -> Iterator[Path]:
+    """Build a gallery file of the dataset's images with the ``most`` smallest ids; remove it afterwards.
+
+    Ids are hashes, so that this is a random sample. 200,000 images take some 100 MB below the temporary folder.
+    """
+    with tempfile.TemporaryDirectory(prefix="pairmill-gallery-") as folder:
+        path = Path(folder) / "gallery.duckdb"
+        _build(lake, dataset, path, most if _decided(lake, dataset) > most else None)
+        yield path
 
 
 def last_commit(lake: Lake) -> int:
@@ -67,12 +77,12 @@ def _decided(lake: Lake, dataset: Dataset) -> int:
     return lake.query(f"SELECT count(*) FROM decisions WHERE {_of(dataset)} AND kind = 'image'")[0][0]
 
 
-def _digest(lake: Lake, dataset: Dataset | None, sampled: int | None) -> str:
+def _digest(lake: Lake, dataset: Dataset | None) -> str:
     """Hash what the file is built from to 32 hex digits."""
     of_version = (
         (str(dataset), dataset.run_id, dataset.content_digest, dataset.amended) if dataset else last_commit(lake)
     )
-    found = (LAYOUT, duckdb.__version__, lake.data_path, of_version, *([sampled] if sampled else []))
+    found = (LAYOUT, duckdb.__version__, lake.data_path, of_version)
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:32]
 
 
@@ -87,7 +97,7 @@ def _opens(path: Path) -> bool:
     return True
 
 
-def _build(lake: Lake, dataset: Dataset | None, path: Path, sampled: int | None) -> None:
+def _build(lake: Lake, dataset: Dataset | None, path: Path, sampled: int | None = None) -> None:
     """Write the table ``images``, in the order of ``image_id``, of one snapshot of the lake.
 
     Of a sample, the ids are chosen first, so that each score's table is read once and only rows of the sample are

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import duckdb
 
@@ -82,6 +82,12 @@ class Gallery:
         self.rule_columns = {n: t for n, t in self.types.items() if not n.startswith("_") and t in _TYPES}
         own = ("image_id", "sha256", "document_id", "shard", "group_id", "cluster", "dropped_by")
         self.numbers = [n for n, t in self.types.items() if t in NUMBERS and not n.startswith("_") and n not in own]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def page(self, choice: Choice, order: SortOrder = SortOrder(), after: str = "", rows: int = PAGE) -> GalleryPage:
         """Return the images after the key ``after``. Raise PairmillError for a column, predicate or key unknown."""

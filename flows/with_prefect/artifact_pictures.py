@@ -34,8 +34,11 @@ def picture_gallery(found: Outcome) -> str:
     lines = [f"# Pictures of {plain(str(found.dataset))}"]
     for fate in ("", *(rule for rule in dropped if rule in fates)):
         n = dropped[fate] if fate else found.dataset.n_pairs
-        lines += ["", f"## {plain(fate)}: {n:,} dropped" if fate else f"## Kept: {n:,}", ""]
-        lines.append(" ".join(_image(row["picture"], row["image_id"]) for row in fates.get(fate, []) if row["picture"]))
+        shown = [_image(row["picture"], row["image_id"]) for row in fates.get(fate, []) if row["picture"]]
+        if shown:
+            lines += ["", f"## {plain(fate)}: {n:,} dropped" if fate else f"## Kept: {n:,}", ""]
+            # A table's row, below an empty head: elsewhere Prefect's interface puts each picture on its own line.
+            lines += ["|   " * len(shown) + "|", "| --- " * len(shown) + "|", f"| {' | '.join(shown)} |"]
     return "\n".join(lines)
 
 

@@ -8,8 +8,8 @@ import yaml
 from pairmill.catalog.ask import association_audit, pair_statistics, picture_strips, report
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.ask.failed_rules import failed_rules
-from pairmill.catalog.ask.gallery_file import gallery_file
-from pairmill.catalog.ask.gallery_query import Gallery
+from pairmill.catalog.ask.gallery_file import temporary_gallery_file
+from pairmill.catalog.ask.gallery_query import Choice, Gallery
 from pairmill.catalog.ask.histogram import histograms
 from pairmill.catalog.ask.token_usage import by_step
 from pairmill.catalog.lake.lake import Lake
@@ -32,13 +32,10 @@ SECTIONS = {
 def content(lake: Lake, dataset: Dataset) -> dict[str, Any]:
     """Query the template's variables."""
     plan = report.plan_of(lake, dataset)
-    gallery = Gallery(gallery_file(lake, dataset, IMAGES))
-    try:
+    with temporary_gallery_file(lake, dataset, IMAGES) as path, Gallery(path) as gallery:
         shown = pictures_shown(lake, dataset, plan, gallery)
         breakdown = picture_strips.breakdown(gallery)
-        n_images = gallery.rows("SELECT count(*) AS n FROM images")[0]["n"]
-    finally:
-        gallery.close()
+        n_images = gallery.count(Choice())
     measured = _measured(lake, dataset, plan)
     empty = {name for name in ("clusters", "changes") if not shown[{"changes": "before"}.get(name, name)]}
     return {

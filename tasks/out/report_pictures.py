@@ -5,7 +5,7 @@ from typing import Any
 
 from pairmill.catalog.ask import pair_sample, picture_strips
 from pairmill.catalog.ask.datasets import Dataset
-from pairmill.catalog.ask.gallery_file import gallery_file
+from pairmill.catalog.ask.gallery_file import temporary_gallery_file
 from pairmill.catalog.ask.gallery_query import Gallery
 from pairmill.catalog.ask.rule_view import beside
 from pairmill.catalog.ask.version_difference import Difference, differences, version_before
@@ -51,11 +51,8 @@ def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -
 
 def few_pictures(lake: Lake, dataset: Dataset, side: int) -> dict[str, list[dict[str, Any]]]:
     """Return FIRST kept pictures under '' and FEW of each rule that drops, with a ``picture`` of ``side`` pixels."""
-    gallery = Gallery(gallery_file(lake, dataset, IMAGES))
-    try:
+    with temporary_gallery_file(lake, dataset, IMAGES) as path, Gallery(path) as gallery:
         fates = picture_strips.by_fate(gallery)
-    finally:
-        gallery.close()
     found = {fate: rows[: FEW if fate else FIRST] for fate, rows in fates.items()}
     rows = list(_rows(found))
     pictures = thumbnails(lake, sorted({(row["sha256"], row["shard"]) for row in rows if row["shard"]}), side)
@@ -87,8 +84,8 @@ def _named_clusters(gallery: Gallery) -> list[dict[str, Any]]:
 
 
 def _first_dropped(dropped: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return FIRST dropped pictures that could be read, of each rule in turn."""
-    dropped = {rule: [row for row in rows if row["picture"]] for rule, rows in dropped.items()}
+    """Return FIRST dropped pictures, of each rule in turn; there is nothing to see of those that do not decode."""
+    dropped = {rule: rows for rule, rows in dropped.items() if rule != "readable"}
     longest = max(map(len, dropped.values()), default=0)
     return [rows[n] for n in range(longest) for rows in dropped.values() if n < len(rows)][:FIRST]
 
@@ -104,9 +101,9 @@ def _rows(found: Any) -> Iterator[dict[str, Any]]:
     """Yield every row of a picture within lists, mappings and differences."""
     if isinstance(found, Difference):
         yield from found.images
-    elif isinstance(found, Mapping) and "sha256" in found:
-        yield dict(found) if not isinstance(found, dict) else found
-    elif isinstance(found, Mapping):
+    elif isinstance(found, dict) and "sha256" in found:
+        yield found
+    elif isinstance(found, dict):
         for value in found.values():
             yield from _rows(value)
     elif isinstance(found, list | tuple):

@@ -3,16 +3,24 @@
 from pathlib import Path
 
 from pairmill.catalog.ask.datasets import find
-from pairmill.catalog.ask.gallery_file import gallery_file
+from pairmill.catalog.ask.gallery_file import gallery_file, temporary_gallery_file
 from pairmill.catalog.ask.gallery_query import Gallery
 from pairmill.catalog.lake.opening import create_or_open
 from tests.worlds.published import published
 
 
-def test_a_sample_of_a_dataset_has_the_rows_of_its_smallest_ids(tmp_path: Path):
+def test_a_sample_of_a_dataset_has_the_rows_of_its_smallest_ids_and_is_removed(tmp_path: Path):
+    def rows_of(path: Path) -> list[dict]:
+        with Gallery(path) as gallery:
+            return gallery.rows("SELECT * FROM images ORDER BY image_id")
+
     published(tmp_path / "lake", pictures=30, cap=3, clusters=3)
     with create_or_open(tmp_path / "lake", read_only=True) as lake:
         dataset = find(lake, "small@1")
-        found = [Gallery(gallery_file(lake, dataset, most)) for most in (None, 10, 1000)]
-    whole, part, not_sampled = (gallery.rows("SELECT * FROM images ORDER BY image_id") for gallery in found)
+        with temporary_gallery_file(lake, dataset, 10) as path:
+            part = rows_of(path)
+        with temporary_gallery_file(lake, dataset, 30) as other:
+            not_sampled = rows_of(other)
+        whole = rows_of(gallery_file(lake, dataset))
     assert part == whole[:10] and not_sampled == whole and len(whole) == 30
+    assert not path.exists() and not other.exists()

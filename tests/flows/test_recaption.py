@@ -105,9 +105,9 @@ def test_every_distinct_picture_is_captioned_shown_and_handed_out(photos: Path, 
         assert f"{left.count(status)} {status}" in told
     strip = next(line for line in told.splitlines() if line.startswith("strip")).split()[1]
     page = Path(strip).read_text()
-    assert page.count("<article>") == N + 1 and page.count("data:image/jpeg") >= N
+    assert page.count("<article ") == N + 1 and page.count("data:image/webp") >= N
     assert told.startswith("demo: this run uses the small models that ship (captioner).") and "jpg  demo " in told
-    assert "by the demo's weights" in told and page.count('<span class="bad">demo</span>') == N + 1
+    assert "by the demo's weights" in told and page.count('<span class="warned">demo</span>') == N + 1
     assert rows(lake, "SELECT stage, item FROM quarantine WHERE stage = 'caption'")
     assert rows(lake, "SELECT count(*) FROM partitions WHERE \"table\" IN ('image_quality', 'image_embedding')") == [
         (0,)
