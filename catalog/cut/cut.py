@@ -7,10 +7,10 @@ the same dataset as full generation. Images past a full cluster are dropped by `
 
 The result is in temporary views of this connection:
 
-- ``cut_images(n, image_id, sha256, dropped_by, dropped_value, cluster)``: all images. ``cluster`` is set for those that
-  reached the cap. Their ``dropped_value`` is the rank that decided (``cluster=7 place=40 of 312``, followed by
-  ``cap=35`` if a target set the cap), for kept images too, so that explaining one image needs no ranking of a whole
-  cluster;
+- ``cut_images(n, image_id, sha256, dropped_by, dropped_value, cluster, failed)``: all images. ``cluster`` is set for
+  those that reached the cap. Their ``dropped_value`` is the rank that decided (``cluster=7 place=40 of 312``, followed
+  by ``cap=35`` if a target set the cap), for kept images too, so that explaining one image needs no ranking of a whole
+  cluster. ``failed`` has a bit for each early rule that is false, bit 0 for the first rule;
 - ``cut_texts(image_id, place, content, text, similarity)``: the sentences of the kept images, ``place`` from 1.
 
 The cut reads the numbered facts of :mod:`catalog.cut.facts_tables`, where ``n`` is an image's row number. Each step
@@ -29,7 +29,7 @@ from pairmill.catalog.cut.facts_tables import image_checks
 from pairmill.catalog.cut.late import judge
 from pairmill.catalog.cut.texts import assign_texts, choose_best, group_keepers
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.eligible import decided, passed
+from pairmill.catalog.pending.eligible import decided, failed, passed
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.terms.error import Damaged
 
@@ -124,17 +124,18 @@ def _keep_first(lake: Lake, rule: str, rows: str, group: str, order: str) -> Non
 
 def _decisions(lake: Lake, plan: Plan, cap: int) -> None:
     """Create the view ``cut_images`` over the results of all steps; ids, values and reasons are resolved on reading."""
-    keep = passed(image_checks(plan))
+    checks = image_checks(plan)
+    keep = passed(checks)
     lake.execute(
         "CREATE OR REPLACE TEMP TABLE cut_textless AS SELECT n FROM cut_kept WHERE n NOT IN (SELECT n FROM cut_given)"
     )
     by_rules = (
-        "SELECT n, image_id, sha256, dropped_by, dropped_value, CAST(NULL AS INTEGER) AS cluster FROM "
-        f"(SELECT rowid AS n, image_id, sha256, {decided(image_checks(plan))} FROM facts.images "
+        "SELECT n, image_id, sha256, dropped_by, dropped_value, CAST(NULL AS INTEGER) AS cluster, failed FROM "
+        f"(SELECT rowid AS n, image_id, sha256, {decided(checks)}, {failed(checks)} AS failed FROM facts.images "
         f"WHERE ({keep}) IS NOT TRUE)"
     )
     by_others = (
-        "SELECT f.n, i.image_id, i.sha256, f.rule, coalesce(b.image_id, ''), NULL FROM cut_dropped f "
+        "SELECT f.n, i.image_id, i.sha256, f.rule, coalesce(b.image_id, ''), NULL, 0 FROM cut_dropped f "
         "JOIN facts.images i ON i.rowid = f.n LEFT JOIN facts.images b ON b.rowid = f.better"
     )
     place = "'cluster=' || c.cluster || ' place=' || c.place || ' of ' || c.size"
@@ -143,7 +144,7 @@ def _decisions(lake: Lake, plan: Plan, cap: int) -> None:
     survivors = (
         "SELECT c.n, i.image_id, i.sha256, CASE WHEN past THEN 'balance' WHEN coalesce(state, '') <> '' THEN state "
         "WHEN t.n IS NOT NULL THEN 'max_uses' ELSE '' END, "
-        f"CASE WHEN NOT past AND coalesce(state, '') <> '' THEN c.value ELSE coalesce({place}, '') END, c.cluster "
+        f"CASE WHEN NOT past AND coalesce(state, '') <> '' THEN c.value ELSE coalesce({place}, '') END, c.cluster, 0 "
         "FROM cut_capped c JOIN facts.images i ON i.rowid = c.n LEFT JOIN cut_textless t ON t.n = c.n"
     )
     lake.execute(f"CREATE OR REPLACE TEMP VIEW cut_images AS {by_rules} UNION ALL {by_others} UNION ALL {survivors}")

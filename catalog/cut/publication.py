@@ -47,9 +47,8 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
         (name,),
     )
     n_pairs = lake.query("SELECT count(*) FROM cut_pairs")[0][0]
-    funnel = [("image", *row) for row in image_funnel(lake, plan)] + [
-        ("sentence", *row) for row in sentence_funnel(lake, plan)
-    ]
+    of_images = image_funnel(lake, plan)
+    funnel = [("image", *row) for row in of_images] + [("sentence", *row) for row in sentence_funnel(lake, plan)]
     for version, was, recipe, scorers in newest:
         same = (was, scorers) == (digest, _scorers(plan)) and _is_same(recipe, plan.recipe)
         if same and _decided_as(lake, name, version, funnel):
@@ -62,7 +61,7 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
         lake.execute(f"INSERT INTO pairs BY NAME SELECT {key}, * FROM cut_pairs ORDER BY image_id")
         lake.execute(
             f"INSERT INTO decisions BY NAME SELECT {key}, image_id AS item_id, 'image' AS kind, dropped_by, "
-            "dropped_value AS value FROM cut_images ORDER BY image_id"
+            f"dropped_value AS value, {_failed([rule for rule, *_ in of_images])} FROM cut_images ORDER BY image_id"
         )
         columns = ("dataset", "version", "kind", "position", "rule", "n_in", "n_dropped")
         steps = [(name, version, kind, place, *step) for place, (kind, *step) in enumerate(funnel)]
@@ -74,6 +73,15 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
 
     lake.retrying(write)
     return Published(name, version, n_pairs, digest, True)
+
+
+def _failed(steps: list[str]) -> str:
+    """Return SQL for ``failed`` of `decisions`: the early rules' bits and that of the step which dropped the image.
+
+    Bit p stands for the step at position p of the version's funnel; steps from the 65th on have no bit.
+    """
+    bits = " ".join(f"WHEN '{step}' THEN {1 << place}" for place, step in enumerate(steps[:64]))
+    return f"failed | CAST(CASE dropped_by {bits} ELSE 0 END AS UBIGINT) AS failed"
 
 
 def withheld(lake: Lake) -> dict[str, dict[str, int]]:

@@ -181,6 +181,11 @@ CREATE TABLE dropped_versions (name VARCHAR, version INTEGER, content_digest VAR
     created_at TIMESTAMPTZ, dropped_at TIMESTAMPTZ);
 """
 
+# Bit p is set for each rule that the item fails, where p is the rule's position in the version's funnel.
+_FAILED = """
+ALTER TABLE decisions ADD COLUMN failed UBIGINT;
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
     _WAVES, _PAIR_SIMILARITIES, _USAGE, _CAPTIONERS,
@@ -189,6 +194,7 @@ MIGRATIONS: tuple[str, ...] = (
     _FILE_DIGESTS,
     _UNBELIEVED,
     _DROPPED_VERSIONS,
+    _FAILED,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 

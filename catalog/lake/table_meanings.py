@@ -207,6 +207,7 @@ COLUMNS = {
     "synthetic_similarity": "cosine of the picture and its fused text",
     "item_id": "id of the item",
     "dropped_by": "the rule that dropped it; '' if it was kept",
+    "failed": "bit p is set for each rule that the item fails, p being the rule's position in the funnel",
     "value": "the value that decided, or the item that was kept in its place",
     "n_in": "items that reached the rule",
     "files": "number of files",

@@ -6,11 +6,11 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import chosen_captions
 from pairmill.catalog.pending.scored_rows import scored_rows
 from pairmill.catalog.pending.superseded import gone_documents, gone_sentences
-from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns
+from pairmill.catalog.recipe.plan import READABLE, Check, Plan, ScoreColumns
 from pairmill.catalog.terms.score import Stage
 
 
-def image_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "") -> str:
+def image_rows(plan: Plan, stage: int, upto: int | None = None, among: str = "") -> str:
     """Return SQL for each current image occurrence with ``dropped_by`` and ``dropped_value``.
 
     ``dropped_by`` is '' or the first failed rule, ``dropped_value`` the values that this rule read.
@@ -43,7 +43,7 @@ def _images(
     )
 
 
-def sentence_rows(plan: Plan, stage: Stage, upto: int | None = None, among: str = "") -> str:
+def sentence_rows(plan: Plan, stage: int, upto: int | None = None, among: str = "") -> str:
     """Return SQL for each current distinct sentence with ``dropped_by`` and ``dropped_value``, as `image_rows`.
 
     ``among`` is a table of (content, text, shard) that restricts the sentences; '' for all.
@@ -155,6 +155,20 @@ def decided(checks: Sequence[Check]) -> str:
     names = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN '{check.name}'" for check in checks)
     values = " ".join(f"WHEN ({check.keep}) IS NOT TRUE THEN {value_of(check)}" for check in checks)
     return f"CASE {names} ELSE '' END AS dropped_by, CASE {values} ELSE '' END AS dropped_value"
+
+
+def failed(checks: Sequence[Check]) -> str:
+    """Return SQL (UBIGINT) with bit i set if check i is false; not set if it is NULL, as where a score is missing.
+
+    `readable` has no bit, because images dropped before it lack the score that it asks for; checks from the 65th on
+    have none either.
+    """
+    bits = [
+        f"CASE WHEN ({check.keep}) IS FALSE THEN {1 << bit} ELSE 0 END"
+        for bit, check in enumerate(checks[:64])
+        if check.name != READABLE.name
+    ]
+    return f"CAST({' + '.join(bits) or '0'} AS UBIGINT)"
 
 
 def value_of(check: Check) -> str:

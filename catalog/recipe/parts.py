@@ -249,7 +249,7 @@ class Balance(Settings):
         1_000_000, ge=1, le=MOST, description="Clusters of pictures, fewer when there are few pictures."
     )
     per_cluster: int = Field(
-        168, ge=1, le=MOST, description="Pictures to a cluster, or more: RealSyn has 168.3 million in 1 million."
+        168, ge=1, le=MOST, description="Pictures to a cluster, or more; RealSyn's 198 million in 1 million are 198."
     )
     cap: int | None = Field(
         None,

@@ -27,6 +27,8 @@ class Words(Settings):
 class Ingest(Settings):
     """Settings for reading sources into rows."""
 
+    added_later = frozenset({"case"})
+
     documents_per_shard: int = Field(
         1000, ge=1, le=MOST, description="Documents per shard, the unit of work and of resuming."
     )
@@ -35,6 +37,11 @@ class Ingest(Settings):
         min_length=2,
         max_length=8,
         description="For splitting texts into sentences; changed, all is read again.",
+        json_schema_extra=ADVANCED,
+    )
+    case: Literal["keep", "lower"] = Field(
+        "keep",
+        description="lower: sentences in lower case, as RealSyn released its own; changed, all is read again.",
         json_schema_extra=ADVANCED,
     )
     max_pixels: int = Field(

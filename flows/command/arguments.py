@@ -11,8 +11,8 @@ from pairmill.flows.command.side_commands import add_mcp, add_recipe, add_recut
 GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "browse", "report", "sql", "why", "datasets", "quarantine"),
-    "versions": ("recut", "export", "tag", "drop"),
-    "operate": ("doctor", "up", "schedule", "serve-model", "check-model", "recipe", "mcp", "completion"),
+    "versions": ("recut", "export", "tag", "drop", "verify"),
+    "operate": ("doctor", "up", "schedule", "serve-model", "check-model", "conform", "recipe", "mcp", "completion"),
 }
 EXAMPLES = {
     "demo": "pairmill demo --to first-try",
@@ -31,6 +31,7 @@ EXAMPLES = {
     "export": "pairmill export 30m --to out/tars",
     "tag": "pairmill tag 30m@3 release-1",
     "drop": "pairmill drop 30m@2",
+    "verify": "pairmill verify 30m@3",
     "up": "pairmill up --once curate/demo",
     "schedule": "pairmill schedule 30m --every day --source pages",
     "doctor": "pairmill doctor 30m",
@@ -38,6 +39,7 @@ EXAMPLES = {
     "check-model": "pairmill check-model hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct --processor '{tiles: 1}'",
     "recipe": "pairmill recipe show 30m > mine.yaml",
     "mcp": "pairmill mcp --lake lake",
+    "conform": "pairmill conform realsyn.parquet 30m",
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
 }
 # Commands that exit when their output is closed; the others continue.
@@ -58,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
     _schedule(commands)
     _serve_model(commands)
     _check_model(commands)
+    _conform(commands)
     _again(commands)
     _browse(commands)
     _readers(commands)
@@ -247,6 +250,19 @@ def _check_model(commands: Any) -> None:
                          help="the longest answer; default: 128")  # fmt: skip
 
 
+def _conform(commands: Any) -> None:
+    """Add the `conform` command."""
+    command = _command(commands, "conform", "pairmill_conform:conform",
+                       "count the released texts that a recipe's sentence rules would drop")  # fmt: skip
+    command.add_argument(
+        "file", metavar="FILE", help="a table, or a pattern of tables, with the columns text1, text2, text3"
+    )
+    command.add_argument("recipe", metavar="RECIPE", nargs="?", default="30m", help="default: 30m")
+    command.add_argument("--rows", type=above_0, default=10_000, metavar="N",
+                         help="rows drawn at random; default: 10,000")  # fmt: skip
+    _setting_options(command)
+
+
 def _browse(commands: Any) -> None:
     """Add the `browse` command."""
     command = _command(commands, "browse", "pairmill_browse:browse", "show a lake in a web browser on this machine")
@@ -284,7 +300,7 @@ def _readers(commands: Any) -> None:
 
 
 def _versions(commands: Any) -> None:
-    """Add the commands on dataset versions: `export`, `tag`, `drop`."""
+    """Add the commands on dataset versions: `export`, `tag`, `drop`, `verify`."""
     export = _command(commands, "export", "pairmill_read:write_export", "export a dataset as tars or Parquet")
     export.add_argument("dataset", metavar="NAME[@V]")
     export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
@@ -299,7 +315,10 @@ def _versions(commands: Any) -> None:
     drop = _command(commands, "drop", "pairmill_versions:drop", "delete a dataset version; scores and exports stay")
     drop.add_argument("dataset", metavar="NAME@V", help="the very version, by its number")
     drop.add_argument("--yes", action="store_true", help="do not ask")
-    for command in (export, tag, drop):
+    verify = _command(commands, "verify", "pairmill_verify:verify",
+                      "compute a version's decisions a second time, and compare")  # fmt: skip
+    verify.add_argument("dataset", metavar="NAME[@V]")
+    for command in (export, tag, drop, verify):
         _lake_option(command)
 
 

@@ -95,19 +95,19 @@ for {count} years nobody repaired the roof
 the next meeting has been postponed until {month}
 {who} learned to speak three languages {when}"""
 NO_ACTION = """{np}, as seen {where}
-there are {count} steps between the gate and the terrace
+{count} steps between the gate and the terrace
 a short note on {np}, with {count} pages
-to the left of the caption there is {np}
+to the left of the caption, {np}
 the quiet life of {who} {where}
 figure {count}: {np} from the collection of {who}
-no parking {where}, not even {when}
+no parking {where}, not even on Sundays
 {np} and other drawings from the years after {year}
 {count} letters, {year} to {month}, in good condition
 {who}, author of several books about patience and paper
 the best time for a walk along the northern road
 a large house with {count} windows {where}
-there is no bridge {where}, and no ferry either
-half a page about {np}, small print included"""
+no bridge {where}, and no ferry either
+half a page about {np} in small print"""
 NO_RELATION = """he waited, and then he slept
 they laughed and went away
 she never said why and nobody asked

@@ -17,10 +17,11 @@ class SentenceSplitter:
 
     The rules and abbreviations are sentencex's (offline); an unknown language uses those of a related language or
     English. A line break always ends a sentence. When ``version`` increases, texts that were already split are read
-    again.
+    again. ``is_lower`` turns the sentences into lower case after the split, which reads capitals.
     """
 
     language: str = "en"
+    is_lower: bool = False
     version: int = 1
 
     def __call__(self, text: str) -> list[str]:
@@ -28,7 +29,7 @@ class SentenceSplitter:
         # Neither the splitter nor a table accepts lone surrogates.
         clean = text.encode("utf-8", "replace").decode("utf-8")
         sentences = (" ".join(part.split()) for line in BREAK.split(clean) for part in segment(self.language, line))
-        return [sentence for sentence in sentences if sentence]
+        return [sentence.lower() if self.is_lower else sentence for sentence in sentences if sentence]
 
 
 def normalise(sentence: str) -> str:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from pairmill.catalog.pending import contents, other_locations, quarantine
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.recipe.parts_of_reading import Ingest
 from pairmill.catalog.terms.controls import printable_json
 from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.catalog.terms.secrets import without_users
@@ -59,8 +60,10 @@ def ingest(session: Session) -> int:
     shards, before = 0, retries.made()
     for uri in session.sources:
         source = open_source(uri)
-        language = session.recipe.ingest.language
-        contents.list_units(session.lake, map(row_of, listed(source)), reader_names(language), first_readers(language))
+        reading = session.recipe.ingest
+        contents.list_units(
+            session.lake, map(row_of, listed(source)), reader_names(reading), first_readers(reading.language)
+        )
         for was, now, n in contents.changed_readers(session.lake):
             session.note(
                 f"source '{source.uri}': {n:,} units are read again, by {now}; they were read by {was}.", once=True
@@ -160,10 +163,11 @@ def cut_portions(sizes: np.ndarray, most: int, most_bytes: int) -> Iterator[tupl
         first = end
 
 
-def reader_names(language: str) -> dict[str, str]:
-    """Name the reader of each format: the code that turns a unit's bytes into rows, with its version."""
-    splitter = SentenceSplitter.version
-    return {name: f"{name} {format.version}, {language} sentences {splitter}" for name, format in formats().items()}
+def reader_names(settings: Ingest) -> dict[str, str]:
+    """Name the reader of each format: the code that turns a unit's bytes into rows, with its version and settings."""
+    case = ", lower case" if settings.case == "lower" else ""
+    sentences = f"{settings.language} sentences {SentenceSplitter.version}{case}"
+    return {name: f"{name} {format.version}, {sentences}" for name, format in formats().items()}
 
 
 def first_readers(language: str) -> dict[str, str]:
@@ -181,8 +185,9 @@ def ingest_settings(session: Session) -> "IngestSettings":
     """Collect the ingest settings of the session's recipe and the lake's ban list."""
     settings = session.recipe.ingest
     banned = contents.banned(session.lake)
-    readers = reader_names(settings.language)
-    return IngestSettings(settings.max_pixels, settings.max_bytes, settings.language, settings.payload, banned, readers)
+    splitter = SentenceSplitter(settings.language, settings.case == "lower")
+    readers = reader_names(settings)
+    return IngestSettings(settings.max_pixels, settings.max_bytes, splitter, settings.payload, banned, readers)
 
 
 @dataclass(frozen=True)
@@ -192,7 +197,7 @@ class IngestSettings:
     Attributes:
         max_pixels: The most pixels of an image.
         max_bytes: The most bytes of an image.
-        language: The language by which texts are split into sentences.
+        splitter: Splits texts into sentences.
         payload: 'copy' stores the images' bytes in the lake, 'reference' only their place at the source.
         banned: Ids (sha256) of images that must not enter the lake.
         readers: Reader names by format (`reader_names`).
@@ -200,7 +205,7 @@ class IngestSettings:
 
     max_pixels: int
     max_bytes: int
-    language: str
+    splitter: SentenceSplitter
     payload: Literal["copy", "reference"]
     banned: frozenset[str]
     readers: Mapping[str, str]
@@ -290,7 +295,6 @@ class _ShardRows:
         self.source, self.settings = source, settings
         self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self._held: Counter[str] = Counter()
-        self._splitter = SentenceSplitter(settings.language)
         self._kept: set[tuple[str, Place | None]] = set()
 
     def parts(self, most: int = 0) -> Iterator[Part]:
@@ -348,7 +352,10 @@ class _ShardRows:
                 self._add_link(picture, document_id)
             else:
                 self._add_picture(picture, digest, document_id, unit)
-        for position, sentence in enumerate(sentence for text in texts for sentence in self._splitter(text)):
+        splitter = self.settings.splitter
+        # The text of a content id is stored once, whatever the case of its first occurrence.
+        case = ["lower case"] if splitter.is_lower else []
+        for position, sentence in enumerate(sentence for text in texts for sentence in splitter(text)):
             self._hold(
                 "sentences",
                 {
@@ -356,7 +363,7 @@ class _ShardRows:
                     "document_id": document_id,
                     "position": position,
                     "text": sentence,
-                    "content": text_id(normalise(sentence)),
+                    "content": text_id(normalise(sentence), *case),
                 },
             )
             if self._held["sentences"] > PART_BYTES:

@@ -39,7 +39,7 @@ def test_the_shipped_recipes_load_and_hold_realsyns_figures() -> None:
     assert {name: caps[name] for name in ("15m", "30m", "100m")} == {"15m": 20, "30m": 35, "100m": 180}
     big = load("30m", folder=FOLDER)
     assert (big.association.clusters, big.balance.clusters, big.association.top_k) == (2_000_000, 1_000_000, 3)
-    assert (big.association.per_cluster, big.balance.per_cluster, big.duplicates.per_cluster) == (580, 168, 40)
+    assert (big.association.per_cluster, big.balance.per_cluster, big.duplicates.per_cluster) == (580, 198, 40)
     assert big.images[0].keep == "least(width, height) >= 100" and big.sentences[0].keep == "n_words between 3 and 81"
 
 

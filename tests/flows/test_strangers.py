@@ -13,6 +13,7 @@ import pytest
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import contents, fetches
+from pairmill.catalog.recipe.parts_of_reading import Ingest
 from pairmill.catalog.recipe.recipe import load
 from pairmill.catalog.write import lease, runs
 from pairmill.flows.command.cli import main
@@ -22,12 +23,15 @@ from pairmill.flows.settings import RECIPES
 from pairmill.ops.fetch.fetcher import Fetcher
 from pairmill.ops.read.places.tree import LocalTree
 from pairmill.ops.read.source import SourceError, open_source
+from pairmill.ops.text.split import SentenceSplitter
 from pairmill.tasks.collect.fetch import FetchPictures
 from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, reader_names, shard_item
 from pairmill.tasks.run.partition import Output, write_parts
 from tests.worlds.packed import sample, tar
 from tests.worlds.samples import jpeg, write
 from tests.worlds.shared import opened_new
+
+READERS = reader_names(Ingest())
 
 ESC, CSI, OVERRIDE = "\x1b]52;c;aGk=\x07", "\x9b31m", "\u202e"
 ACTS = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -65,7 +69,7 @@ def hostile(folder: Path) -> Path:
 
 def ingest(lake: Lake, source: str) -> None:
     read = open_source(source)
-    job = IngestUnits(read, IngestSettings(10**6, 10**6, "en", "copy", frozenset(), reader_names("en")))
+    job = IngestUnits(read, IngestSettings(10**6, 10**6, SentenceSplitter(), "copy", frozenset(), READERS))
     with lease.writing(lake, "run", "test") as writer:
         item = shard_item(list(read.listed()), "shard")
         writer.commit(write_parts(job(item), item, Output(lake.data_path, "run", writer.begin("ingest"))))

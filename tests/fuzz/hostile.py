@@ -212,9 +212,11 @@ def measured(folder: Path) -> dict[str, object]:
     import pyarrow.parquet as pq
 
     from pairmill.catalog.pending.item import WorkItem
+    from pairmill.catalog.recipe.parts_of_reading import Ingest
     from pairmill.ops.fault import Fault
     from pairmill.ops.image.decode import Decode
     from pairmill.ops.read.source import open_source
+    from pairmill.ops.text.split import SentenceSplitter
     from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, reader_names, shard_item
     from pairmill.tasks.run.partition import Output
     from pairmill.tasks.run.payloads import payloads
@@ -227,8 +229,10 @@ def measured(folder: Path) -> dict[str, object]:
     item = shard_item(listed, source.uri)
     forget_peak()
     with tempfile.TemporaryDirectory() as out:
+        readers = reader_names(Ingest())
         job = IngestUnits(
-            source, IngestSettings(100_000_000, 50_000_000, "en", "copy", frozenset(), reader_names("en"))
+            source,
+            IngestSettings(100_000_000, 50_000_000, SentenceSplitter(), "copy", frozenset(), readers),
         )
         manifests = JobWorker(job)(item, Output(f"{out}/", "run", 1))
         ingest_mb = round(peak_mb())

@@ -23,24 +23,7 @@ def complexity(sentence: Doc) -> int:
 
 
 def has_action(sentence: Doc) -> bool:
-    return any(is_action(word) for word in sentence if word.pos_ == "VERB")
-
-
-def is_action(verb: Token) -> bool:
-    if [child for child in verb.children if child.dep_ == "expl"]:
-        return False
-    if verb.dep_ == "ROOT":
-        return True
-    if verb.tag_ == "VBG" and verb.dep_ in ("amod", "acl", "advcl"):
-        return True
-    if verb.tag_ == "VBN" and verb.dep_ == "acl":
-        return True
-    while True:
-        if [child for child in verb.children if child.dep_ in ("nsubj", "nsubjpass", "csubj", "csubjpass")]:
-            return True
-        if verb.dep_ != "conj":
-            return False
-        verb = verb.head
+    return any(word.pos_ == "VERB" or word.pos_ == "AUX" for word in sentence)
 
 
 def first_of(word: Token) -> Token:

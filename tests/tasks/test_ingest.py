@@ -9,12 +9,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.recipe.parts_of_reading import Ingest
 from pairmill.ops.read.source import open_source
+from pairmill.ops.text.split import SentenceSplitter
 from pairmill.tasks.collect import ingest
 from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, reader_names, shard_item
 from pairmill.tasks.run.partition import Output, Part, write_parts
 from tests.worlds.packed import sample, tar
 from tests.worlds.samples import jpeg, write
+
+READERS = reader_names(Ingest())
 
 TABLES = {"documents", "images", "inputs", "links", "payloads", "quarantine", "sentences"}
 Shard = tuple[IngestUnits, WorkItem]
@@ -28,7 +32,7 @@ def shard(tmp_path: Path) -> Shard:
     samples = [member for n, data in enumerate(pictures) for member in sample(f"{n:03}", data, f"Number {n}.")]
     files = {"list.csv": "\n".join(["url,caption", *rows]), "made.tar": tar(samples)}
     source = open_source(str(write(tmp_path / "source", files)))
-    job = IngestUnits(source, IngestSettings(10**6, 10**6, "en", "copy", frozenset(), reader_names("en")))
+    job = IngestUnits(source, IngestSettings(10**6, 10**6, SentenceSplitter(), "copy", frozenset(), READERS))
     return job, shard_item(list(source.listed()), "shard")
 
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.recipe.parts_of_reading import Ingest
 from pairmill.catalog.terms.controls import printable
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_HASH, IMAGE_QUALITY, SENTENCE_EMBEDDING
 from pairmill.ops.image.decode import Decode
@@ -21,6 +22,7 @@ from pairmill.ops.models.language.language_model import LanguageModel
 from pairmill.ops.pair.tags import ZeroShotTags
 from pairmill.ops.read.places import retries
 from pairmill.ops.read.source import open_source
+from pairmill.ops.text.split import SentenceSplitter
 from pairmill.tasks.collect.ingest import IngestSettings, IngestUnits, reader_names, shard_item
 from pairmill.tasks.generate.answers import Answers, ImageQueries, TextQueries
 from pairmill.tasks.generate.fusion import FuseTexts
@@ -48,7 +50,7 @@ TAGGED = TagPictures(ZeroShotTags(("dog",)), CLIP, "t", "clip")
 COMPARED = ScoreTexts(CLIP, "caption_similarity", "s", "score captions")
 INPUTS = {"input_digests": ("d", "d"), "captions": ["", ""], "tags": [[], []], "sentences": ["", ""]}
 
-SETTINGS = IngestSettings(10**6, 10**6, "en", "copy", frozenset(), reader_names("en"))
+SETTINGS = IngestSettings(10**6, 10**6, SentenceSplitter(), "copy", frozenset(), reader_names(Ingest()))
 
 
 @pytest.mark.parametrize(

@@ -313,6 +313,10 @@ def test_a_mended_splitter_or_another_language_leaves_no_sentence_of_the_one_bef
         assert held.counts.get("ingest", 0) == 0
     with ingested(tmp_path) as held:
         assert texts_of(held) == english
+    with ingested(tmp_path, case="lower") as held:
+        assert texts_of(held) == [sentence.lower() for sentence in english]
+    with ingested(tmp_path) as held:
+        assert texts_of(held) == english
     monkeypatch.setattr(SentenceSplitter, "version", 2)
     with ingested(tmp_path) as held:
         assert held.counts["ingest"] == 1 and texts_of(held) == english

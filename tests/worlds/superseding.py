@@ -14,9 +14,10 @@ from tests.worlds.shared import new_lake
 
 
 @contextmanager
-def ingested(place: Path, *sources: str, language: str = "en") -> Iterator[Session]:
+def ingested(place: Path, *sources: str, language: str = "en", case: str = "keep") -> Iterator[Session]:
     """Ingest the folder 'pages' of ``place``, or else ``sources``, into the lake beside it; yield the session."""
-    recipe = load_recipe("demo", {"ingest.documents_per_shard": "2", "ingest.language": language})
+    read_as = {"ingest.documents_per_shard": "2", "ingest.language": language, "ingest.case": case}
+    recipe = load_recipe("demo", read_as)
     uris, compute = sources or (str(place / "pages"),), Compute.model_validate({"workers": 1})
     with session(recipe, uris, str(new_lake(place / "lake")), compute) as held:
         ingest(held)

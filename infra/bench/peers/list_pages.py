@@ -16,6 +16,7 @@ import pyarrow as pa
 from infra.bench.measure import peak_mb
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.pending import contents
+from pairmill.catalog.recipe.parts_of_reading import Ingest
 from pairmill.catalog.terms.ids import text_id
 from pairmill.flows.settings import load_recipe
 from pairmill.ops.fault import Fault
@@ -56,7 +57,9 @@ def held_whole(source: Source) -> int:
 def shards(source: Source, lake: str) -> int:
     """Return the number of shards, made as ingest makes them."""
     with create_or_open(lake) as opened:
-        contents.list_units(opened, map(row_of, source.listed()), reader_names("en"), first_readers("en"))
+        contents.list_units(
+            opened, map(row_of, source.listed()), reader_names(Ingest.model_validate({})), first_readers("en")
+        )
         session = cast(Session, cast(Any, SimpleNamespace(lake=opened, recipe=load_recipe("30m"))))
         return sum(len(items) for items in new_rounds(session, source))
 

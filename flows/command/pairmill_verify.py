@@ -1,0 +1,25 @@
+"""Implement `pairmill verify`: recompute a dataset version's decisions, and name what differs."""
+
+from argparse import Namespace
+
+from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.verification import verify as verified
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.flows.command.terminal import console, shown
+
+
+def verify(args: Namespace) -> int:
+    """Print how many decisions and pairs agree with a second cut; return 1 if any differs."""
+    screen = console()
+    with create_or_open(args.lake, read_only=True) as lake:
+        found = verified(lake, datasets.find(lake, args.dataset))
+    part = "" if found.images == found.of else f" of {found.of:,} (whole clusters drawn at random)"
+    pairs = f" and the texts of {found.pairs:,} pairs" if found.pairs else ""
+    screen.print(shown(f"{found.images:,} decisions{part}{pairs} computed again from the scores"))
+    for each in found.shown:
+        screen.print(shown(f"{each.image_id}: the version has {each.stored}, the second cut {each.found}"))
+    if found.differing:
+        screen.print(f"{found.differing:,} differ; `pairmill why IMAGE` explains one")
+        return 1
+    screen.print("all agree")
+    return 0
