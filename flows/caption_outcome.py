@@ -21,6 +21,7 @@ class CaptionOutcome:
         captions: The first captions, rows of `first_captions`.
         statuses: Number of captions by status.
         left: Number of images without a caption.
+        lake: The lake's folder or lake.yaml.
         strip: Path of the HTML strip with images and captions, '' without captions.
         is_demo: Whether the small shipped captioner made them.
     """
@@ -28,6 +29,7 @@ class CaptionOutcome:
     captions: list[dict[str, Any]]
     statuses: dict[str, int]
     left: int
+    lake: str
     strip: str
     is_demo: bool
 
@@ -57,4 +59,4 @@ def caption_outcome(session: Session, scorer: str) -> CaptionOutcome:
     is_demo = captioned.has_demo_weights(session.lake, scorer)
     strip = write_strip(session.lake, session.recipe, found, str(path), is_demo) if found else ""
     statuses = captioned.by_status(session.lake, scorer)
-    return CaptionOutcome(found, statuses, count_uncaptioned(session.lake, scorer), strip, is_demo)
+    return CaptionOutcome(found, statuses, count_uncaptioned(session.lake, scorer), session.lake.uri, strip, is_demo)

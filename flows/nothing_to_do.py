@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pairmill.catalog.lake.opening import OPENING_ERRORS, create_or_open
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.catalog.write.finished import Finished, recall, remember
+from pairmill.catalog.write.finished import Finished, is_cached, recall, remember
 from pairmill.flows.outcome import Outcome, outcome_in
 from pairmill.flows.run_inputs import inputs_digest
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:  # a skipped run imports none of them
     from pairmill.catalog.lake.lake import Lake
     from pairmill.flows.settings import Compute
     from pairmill.tasks.run.session import Session
+
+
+# Limits decide whether a run completes, not what a completed run did.
+LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minutes", "stall_minutes"}
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class RunRequest:
 
 def ask(recipe: Recipe, sources: Sequence[str], compute: "Compute", notes: Sequence[str]) -> RunRequest:
     """Build the request of a `pairmill run`, to compare with completed runs; ``notes`` are those on its recipe."""
-    asked = _digest([recipe.record(), list(sources), compute.model_dump(mode="json"), list(notes)])
+    asked = _digest([recipe.record(), list(sources), compute.model_dump(mode="json", exclude=LIMITS), list(notes)])
     return RunRequest(recipe, tuple(sources), asked, inputs_digest(recipe, sources))
 
 
@@ -75,6 +79,8 @@ def answer(question: RunRequest, uri: str) -> tuple[Outcome, list[str]] | None:
     if not question.inputs:
         return None
     try:
+        if not is_cached(uri, question.asked):
+            return None
         with create_or_open(uri, read_only=True) as lake:
             found = recall(lake, question.asked)
             if found is None or found.inputs != question.inputs:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.write import runs
+from pairmill.catalog.write.judgements import register_judgements
 from pairmill.catalog.write.lease import writing
 from pairmill.catalog.write.scorer import Scorer
 from pairmill.flows.model_size import check_sizes
@@ -17,7 +19,10 @@ from pairmill.flows.settings import Compute, resolve_source
 from pairmill.ops.read.source import SourceError, open_source
 from pairmill.tasks.collect import listing
 from pairmill.tasks.run import fork_server, identity
+from pairmill.tasks.run.process import LOG
 from pairmill.tasks.run.session import Session
+
+WITHOUT_MODELS = ("fetch", "maintain")  # flows that load no model, so a machine needs no weights for them
 
 
 def _nothing_follows(session: Session) -> None:
@@ -36,22 +41,35 @@ def session(
 ) -> Iterator[Session]:
     """Check sources, rules and models, open the lake, and yield a session that holds its lease.
 
-    The checks come in the order of their cost: a model may have to be downloaded, and all its bytes are read.
     ``completed`` is called once the run is recorded as completed, while the lease is still held.
+
+    Raises:
+        PairmillError: As `checked_run`.
+        LeaseHeld: Another process writes to the lake.
+    """
+    uris, checked = checked_run(recipe, sources, compute)
+    with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris, completed) as session:
+        yield session
+
+
+def checked_run(
+    recipe: Recipe, sources: Sequence[str], compute: Compute
+) -> tuple[tuple[str, ...], tuple[Plan, list[Scorer]]]:
+    """Check sources, rules and models; return the sources' addresses, and the plan with its scorers.
+
+    The checks come in the order of their cost: a model may have to be downloaded, and all its bytes are read.
 
     Raises:
         BadRecipe: The recipe is not valid.
         ModelError: A model is missing or unusable.
         SourceError: A source is missing.
         PairmillError: Another setting is wrong; the message names the remedy.
-        LeaseHeld: Another process writes to the lake.
+        LeaseHeld: Another process still writes to the lake after ``compute.wait_minutes``.
     """
     uris = resolve_sources(recipe, sources)
     plan = compile_plan(recipe)
     check_sizes(compute.models, compute.max_cost, plan)
-    checked = identity.with_scorers(plan)
-    with create_or_open(lake) as opened, session_on(opened, checked, compute, flow, uris, completed) as session:
-        yield session
+    return uris, identity.with_scorers(plan)
 
 
 def resolve_sources(recipe: Recipe, sources: Sequence[str]) -> tuple[str, ...]:
@@ -84,11 +102,16 @@ def session_on(
     fork_server.preload(specs)
     run_id = current_run_id()
     shown = [open_source(uri).uri for uri in uris]  # without secrets in addresses
-    with writing(lake, run_id, f"{flow} {plan.recipe.name}") as writer:
+    wait = 60 * compute.wait_minutes
+    if wait and (holder := holder_of(lake.metadata)) and not holder.is_dead():
+        LOG.warning("waiting up to %g minutes for the run that writes to the lake: %s", compute.wait_minutes, holder)
+    with writing(lake, run_id, f"{flow} {plan.recipe.name}", wait) as writer:
         session = Session(writer, plan, compute.placement(), uris, allow_addresses=tuple(compute.allow_addresses))
         session.budget.most = compute.max_cost
+        session.spending.limits = compute.limits()
         session.demo_weights = _demo_weights(checked, flow)
         session.register_later(known)
+        register_judgements(writer)
         with runs.recorded(lake, run_id, flow, plan.recipe, shown):
             yield session
         completed(session)
@@ -97,7 +120,7 @@ def session_on(
 def _demo_weights(checked: tuple[Plan, list[Scorer]], flow: str) -> tuple[str, ...]:
     """Return which of the small shipped models a flow uses."""
     plan, known = checked
-    if flow == "fetch":
+    if flow in WITHOUT_MODELS:
         return ()
     captioners = plan.recipe.captioners[:1] if flow == "recaption" else plan.recipe.captioners
     return identity.demo_weights(plan.recipe, captioners, known)
@@ -108,7 +131,7 @@ def _specs_loaded(plan: Plan, flow: str) -> list[str]:
     recipe = plan.recipe
     if flow == "recaption":
         return [recipe.models[recipe.captioners[0].model]]
-    return [] if flow == "fetch" else identity.model_specs(plan)
+    return [] if flow in WITHOUT_MODELS else identity.model_specs(plan)
 
 
 def current_run_id() -> str:

@@ -14,6 +14,7 @@ from pairmill.flows.demo_models import dropped_rule_notes, with_demo_defaults, w
 from pairmill.flows.model_size import ModelSize
 from pairmill.ops.pair.class_names import class_names
 from pairmill.tasks.run.placement import Placement, SmallRounds
+from pairmill.tasks.run.run_limits import RunLimits
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "flows" / "recipes"
@@ -56,6 +57,37 @@ class Compute(BaseModel):
         allow_inf_nan=False,
         description="What a run may spend on generated texts, by its models' prices; 0 is any sum.",
     )
+    max_hours: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="Hours after which the run stops, at a commit; 0 is any time."
+    )
+    max_gpu_hours: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Hours of work on GPUs, times a worker's GPUs, after which the run stops, at a commit; 0 is any.",
+    )
+    max_rows: int = Field(
+        0, ge=0, description="Rows over all tables after which the run stops, at a commit; 0 is any number."
+    )
+    max_gigabytes: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Gigabytes written to the lake after which the run stops, at a commit; 0 is any.",
+    )
+    stall_minutes: float = Field(
+        60.0,
+        ge=0,
+        le=7 * 24 * 60,
+        description="Minutes in which a stage finishes no row before its workers are ended and their items done again; "
+        "the third time it fails. 0 is never. Not on a Ray cluster.",
+    )
+    wait_minutes: float = Field(
+        0.0,
+        ge=0,
+        le=7 * 24 * 60,
+        description="Minutes to wait while another run writes to the lake; then this run is refused.",
+    )
     allow_addresses: list[Network] = Field(
         [], description="Networks (CIDR) that a fetch may contact although they are not public: 10.1.0.0/16."
     )
@@ -70,10 +102,15 @@ class Compute(BaseModel):
             )
         return self
 
+    def limits(self) -> RunLimits:
+        """Return the limits of a run as `RunLimits`."""
+        return RunLimits(self.max_hours, self.max_gpu_hours, self.max_rows, self.max_gigabytes)
+
     def placement(self) -> Placement:
         """Return these settings as a `Placement`."""
         models = {name: size.pool() for name, size in self.models.items()}
-        return Placement(self.workers, self.ray_address, self.cpus_per_worker, models, self.small_rounds)
+        placed = (self.workers, self.ray_address, self.cpus_per_worker, models, self.small_rounds)
+        return Placement(*placed, stall_minutes=self.stall_minutes)
 
 
 def default_lake() -> str:

@@ -11,7 +11,7 @@ from tests.examples import FULL
 from tests.worlds import shared
 
 # Only `make test-full` uses the full profile (--hypothesis-profile full); CI does not.
-settings.register_profile("quick", deadline=None, max_examples=20)
+settings.register_profile("quick", deadline=None, max_examples=10)
 settings.register_profile("full", deadline=None, max_examples=FULL)
 settings.load_profile("quick")
 

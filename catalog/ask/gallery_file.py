@@ -33,17 +33,22 @@ LONGEST = 300  # characters of a text shown in a gallery
 _DOMAIN = "regexp_extract(coalesce(i.url, ''), '^[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#@]*@)?([^/?#]*)', 1)"
 
 
-def gallery_file(lake: Lake, dataset: Dataset | None) -> Path:
-    """Return the gallery file of ``dataset``, or of the whole lake if None; build it if missing."""
+def gallery_file(lake: Lake, dataset: Dataset | None, most: int | None = None) -> Path:
+    """Return the gallery file of ``dataset``, or of the whole lake if None; build it if missing.
+
+    With ``most``, a dataset of more images gets a file of those with the ``most`` smallest ids. Ids are hashes, so that
+    this is a random sample.
+    """
     folder = cache_folder(lake, "browse")
-    path = folder / f"gallery-{_digest(lake, dataset)}.duckdb"
+    sampled = most if most and dataset and _decided(lake, dataset) > most else None
+    path = folder / f"gallery-{_digest(lake, dataset, sampled)}.duckdb"
     if path.exists() and _opens(path):
         path.touch()
         return path
     unfinished = Path(spill.folder(str(folder)))
     unfinished.mkdir()
     try:
-        _build(lake, dataset, unfinished / path.name)
+        _build(lake, dataset, unfinished / path.name, sampled)
         (unfinished / path.name).rename(path)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -57,12 +62,17 @@ def last_commit(lake: Lake) -> int:
     return lake.query('SELECT coalesce(max("commit"), 0) FROM commits')[0][0]
 
 
-def _digest(lake: Lake, dataset: Dataset | None) -> str:
+def _decided(lake: Lake, dataset: Dataset) -> int:
+    """Count the images that the version decided on."""
+    return lake.query(f"SELECT count(*) FROM decisions WHERE {_of(dataset)} AND kind = 'image'")[0][0]
+
+
+def _digest(lake: Lake, dataset: Dataset | None, sampled: int | None) -> str:
     """Hash what the file is built from to 32 hex digits."""
     of_version = (
         (str(dataset), dataset.run_id, dataset.content_digest, dataset.amended) if dataset else last_commit(lake)
     )
-    found = (LAYOUT, duckdb.__version__, lake.data_path, of_version)
+    found = (LAYOUT, duckdb.__version__, lake.data_path, of_version, *([sampled] if sampled else []))
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:32]
 
 
@@ -77,19 +87,33 @@ def _opens(path: Path) -> bool:
     return True
 
 
-def _build(lake: Lake, dataset: Dataset | None, path: Path) -> None:
-    """Write the table ``images``, in the order of ``image_id``, of one snapshot of the lake."""
+def _build(lake: Lake, dataset: Dataset | None, path: Path, sampled: int | None) -> None:
+    """Write the table ``images``, in the order of ``image_id``, of one snapshot of the lake.
+
+    Of a sample, the ids are chosen first, so that each score's table is read once and only rows of the sample are
+    joined.
+    """
     plan = plan_of(lake, dataset) if dataset else None
     with lake.pinned():
         lake.execute(f"ATTACH {quoted(str(path))} AS gallery")
         try:
-            lake.execute(f"CREATE TABLE gallery.images AS {_rows(lake, dataset, plan)} ORDER BY i.image_id")
+            if sampled and dataset:
+                lake.execute(f"CREATE TEMP TABLE gallery_sample AS {_images(dataset, dataset.commit, sampled)}")
+            rows = _rows(lake, dataset, plan, bool(sampled))
+            lake.execute(f"CREATE TABLE gallery.images AS {rows} ORDER BY i.image_id")
         finally:
+            lake.execute("DROP TABLE IF EXISTS temp.gallery_sample")
             lake.execute("DETACH gallery")
 
 
-def _rows(lake: Lake, dataset: Dataset | None, plan: Plan | None) -> str:
+def _rows(lake: Lake, dataset: Dataset | None, plan: Plan | None, is_sample: bool) -> str:
     """Return SQL for the rows: an image's own columns, its document's, what the version decided, its scores."""
+
+    def among(table: str, key: str = "sha256", sample_key: str = "sha256") -> str:
+        """Return SQL for the table's rows, of a sample only those of its images or documents."""
+        sample = f"SEMI JOIN gallery_sample g ON g.{sample_key} = {table}.{key}"
+        return f"(SELECT {table}.* FROM {table} {sample})" if is_sample else table
+
     upto = dataset.commit if dataset else last_commit(lake)
     tables = plan.image_tables if plan else tables_of("image", (*declared(), *undeclared(lake)))
     scored = [table for table in tables[1:] if table.table in lake.tables]
@@ -101,44 +125,49 @@ def _rows(lake: Lake, dataset: Dataset | None, plan: Plan | None) -> str:
     columns += ["v.dropped_by", "v.value AS _value", "p.text1 AS _text1", "k.cluster", "g.group_id"]
     columns += [f"s{n}.{name}" for n, table in enumerate(scored) for name in table.columns]
     joined = {
-        "h": (_homes(upto), "sha256"), "d": (_documents(upto), "document_id"), "l": (_languages(upto), "document_id"),
+        "h": (_homes(among("image_content"), upto), "sha256"),
+        "d": (_documents(among("documents", "document_id", "document_id"), upto), "document_id"),
+        "l": (_languages(among("sentences", "document_id", "document_id"), upto), "document_id"),
         "v": (_decisions(dataset), "image_id"), "p": (_pairs(dataset), "image_id"),
-        "k": (_clusters(lake, dataset, upto), "sha256"), "g": (_groups(lake, dataset, upto), "sha256"),
-        "t": (_newest("tags", "sha256", "tags", upto, plan and plan.scorer("tags")), "sha256"),
+        "k": (_clusters(lake, among("clusters", "key"), dataset, upto), "sha256"),
+        "g": (_groups(lake, dataset, upto), "sha256"),
+        "t": (_newest(among("tags"), "sha256", "tags", upto, plan and plan.scorer("tags")), "sha256"),
     }  # fmt: skip
-    joined |= {f"s{n}": (_scores(plan, table, upto), "sha256") for n, table in enumerate(scored)}
+    joined |= {f"s{n}": (_scores(plan, table, upto, is_sample), "sha256") for n, table in enumerate(scored)}
     joins = (f" LEFT JOIN ({sql}) {name} ON {name}.{key} = i.{key}" for name, (sql, key) in joined.items())
-    return f"SELECT {', '.join(columns)} FROM ({_images(dataset, upto)}) i{''.join(joins)}"
+    images = "SELECT * FROM gallery_sample" if is_sample else _images(dataset, upto)
+    return f"SELECT {', '.join(columns)} FROM ({images}) i{''.join(joins)}"
 
 
-def _images(dataset: Dataset | None, upto: int) -> str:
-    """Return SQL for the images: those that the version decided on, else all that count now."""
+def _images(dataset: Dataset | None, upto: int, most: int | None = None) -> str:
+    """Return SQL for the images: those that the version decided on (``most`` of them), else all that count now."""
     if dataset:
-        among = f"SEMI JOIN ({_decisions(dataset)}) USING (image_id)"
+        first = f" ORDER BY item_id LIMIT {most}" if most else ""
+        among = f"SEMI JOIN ({_decisions(dataset)}{first}) USING (image_id)"
     else:
         among = f"ANTI JOIN {gone_documents()} g ON g.document_id = o.document_id"
     once = "QUALIFY row_number() OVER (PARTITION BY image_id ORDER BY commit DESC) = 1"
     return f"SELECT o.* FROM images o {among} WHERE o.commit <= {upto} {once}"
 
 
-def _homes(upto: int) -> str:
-    return f"SELECT sha256, any_value(shard) AS shard FROM image_content WHERE commit <= {upto} GROUP BY sha256"
+def _homes(content: str, upto: int) -> str:
+    return f"SELECT sha256, any_value(shard) AS shard FROM {content} WHERE commit <= {upto} GROUP BY sha256"
 
 
-def _documents(upto: int) -> str:
+def _documents(documents: str, upto: int) -> str:
     language = "json_extract_string(try_cast(metadata AS JSON), '$.language')"
     return (
         f"SELECT document_id, any_value(uri) AS page, any_value(source) AS source, any_value({language}) AS language "
-        f"FROM documents WHERE commit <= {upto} GROUP BY document_id"
+        f"FROM {documents} WHERE commit <= {upto} GROUP BY document_id"
     )
 
 
-def _languages(upto: int) -> str:
+def _languages(sentences: str, upto: int) -> str:
     """Return SQL for the most frequent language of each document's sentences."""
     of_sentence = _newest("sentence_quality", "content", "language", upto, "")
     return (
-        f"SELECT document_id, mode(language) AS language FROM sentences JOIN ({of_sentence}) USING (content) "
-        f"WHERE sentences.commit <= {upto} GROUP BY document_id"
+        f"SELECT document_id, mode(language) AS language FROM {sentences} s JOIN ({of_sentence}) USING (content) "
+        f"WHERE s.commit <= {upto} GROUP BY document_id"
     )
 
 
@@ -156,14 +185,14 @@ def _of(dataset: Dataset) -> str:
     return f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"
 
 
-def _clusters(lake: Lake, dataset: Dataset | None, upto: int) -> str:
+def _clusters(lake: Lake, clusters: str, dataset: Dataset | None, upto: int) -> str:
     """Return SQL for the clusters that the cap used, or of the newest scorer of such clusters."""
     rows = lake.query("SELECT name, digest FROM scorers WHERE name IN (SELECT unnest(?)) ORDER BY commit",
                       (list(CAPPED_BY),))  # fmt: skip
     known = {name: digest for name, digest in rows if dataset is None or digest in dataset.scorers}
     digest = next((known[name] for name in CAPPED_BY if name in known), "")
     return (
-        f"SELECT key AS sha256, any_value(cluster) AS cluster FROM clusters WHERE scorer = {quoted(digest)} "
+        f"SELECT key AS sha256, any_value(cluster) AS cluster FROM {clusters} WHERE scorer = {quoted(digest)} "
         f"AND commit <= {upto} GROUP BY key"
     )
 
@@ -176,11 +205,12 @@ def _groups(lake: Lake, dataset: Dataset | None, upto: int) -> str:
     return f"SELECT sha256, any_value(group_id) AS group_id FROM ({newest}) GROUP BY sha256"
 
 
-def _scores(plan: Plan | None, table: ScoreColumns, upto: int) -> str:
+def _scores(plan: Plan | None, table: ScoreColumns, upto: int, is_sample: bool) -> str:
     """Return SQL that selects a score's columns, named as in rules."""
     columns = ", ".join(f"{source} AS {name}" for name, source in table.source.items())
     if plan:
-        return f"SELECT sha256, {columns} FROM {current_scores(plan, table.table, 'sha256', upto)}"
+        only = "sha256 IN (SELECT sha256 FROM gallery_sample)" if is_sample else ""
+        return f"SELECT sha256, {columns} FROM {current_scores(plan, table.table, 'sha256', upto, only)}"
     return _newest(table.table, "sha256", columns, upto, "")
 
 

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -12,6 +12,9 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.recipe import predicate
 from pairmill.catalog.recipe.thresholds import NUMBERS
 from pairmill.catalog.terms.error import BadPredicate, PairmillError
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # 0.1 CPU s, which a gallery without an area saves
 
 PAGE = 60
 FACET_VALUES = 200  # largest number of values offered for a filter
@@ -26,6 +29,7 @@ class Choice:
 
     ``fate``: 'kept', 'dropped', or the name of the rule that drops. ``where``: a predicate as in a recipe's rule.
     ``score`` with ``low`` and ``high``: a numeric column and its range. ``among``: sha256s in order of preference.
+    ``area``: pictures inside an area of the map.
     """
 
     fate: str = ""
@@ -42,6 +46,14 @@ class Choice:
     high: float | None = None
     where: str = ""
     among: tuple[str, ...] | None = None
+    area: "Area | None" = None
+
+
+@dataclass(frozen=True)
+class Area:
+    """The pictures of an area of a map: maybe a million, so a table with the column ``sha256`` instead of a list."""
+
+    pictures: "pa.Table" = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -77,21 +89,21 @@ class Gallery:
         conditions = [self._condition(choice), *([_beyond(key, after)] if after else [])]
         columns = ", ".join(_CARD) + f", {key} AS key" + (f", {order.column} AS shown" if order.column else "")
         sql = f"SELECT {columns} FROM images WHERE {' AND '.join(conditions)} ORDER BY key, image_id LIMIT {rows + 1}"
-        found = self.rows(sql)
+        found = self.rows(sql, choice.area)
         last = found[rows - 1] if len(found) > rows else None
         return GalleryPage(found[:rows], f"{last['key']!r},{last['image_id']}" if last else "")
 
     def count(self, choice: Choice) -> int:
         """Count the images of a choice."""
-        return self.rows(f"SELECT count(*) AS n FROM images WHERE {self._condition(choice)}")[0]["n"]
+        return self.rows(f"SELECT count(*) AS n FROM images WHERE {self._condition(choice)}", choice.area)[0]["n"]
 
     def fates(self, choice: Choice) -> list[tuple[str, int]]:
         """Count the images of a choice, whatever their fate, by the rule that drops them ('' for kept ones)."""
         where = self._condition(replace(choice, fate=""))
         sql = f"SELECT dropped_by AS fate, count(*) AS n FROM images WHERE {where} GROUP BY ALL ORDER BY n DESC, fate"
-        return [(row["fate"], row["n"]) for row in self.rows(sql) if row["fate"] is not None]
+        return [(row["fate"], row["n"]) for row in self.rows(sql, choice.area) if row["fate"] is not None]
 
-    def facet(self, column: str) -> list[tuple[str, int]]:
+    def facet(self, column: str) -> list[tuple[Any, int]]:
         """Count the images by a column's values other than NULL and '', most frequent first, at most FACET_VALUES."""
         counted = f"SELECT {column} AS value, count(*) AS n FROM images WHERE {column} IS NOT NULL GROUP BY ALL"
         sql = f"SELECT * FROM ({counted}) WHERE CAST(value AS VARCHAR) <> '' ORDER BY n DESC, value"
@@ -125,10 +137,20 @@ class Gallery:
         """Close the file."""
         self._connection.close()
 
-    def rows(self, sql: str) -> list[dict[str, Any]]:
-        """Run a query on a new cursor, so that threads may query at once; return each row as a dictionary by column."""
+    def column(self, value: str) -> "pa.ChunkedArray":
+        """Return an SQL expression over the columns of every image, in the order of ``image_id``."""
+        with self._connection.cursor() as cursor:
+            return cursor.execute(f"SELECT {value} AS value FROM images ORDER BY image_id").to_arrow_table()["value"]
+
+    def rows(self, sql: str, area: Area | None = None) -> list[dict[str, Any]]:
+        """Run a query on a new cursor, so that threads may query at once; return each row as a dictionary by column.
+
+        The query sees the pictures of ``area`` as the table ``in_area``.
+        """
         with self._connection.cursor() as cursor:
             try:
+                if area:
+                    cursor.register("in_area", area.pictures)
                 found = cursor.execute(sql)
                 names = [column[0] for column in found.description or ()]
                 return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
@@ -171,6 +193,7 @@ class Gallery:
             found.append(f"({predicate.normal_form('filter', choice.where)})")
         if choice.among is not None:
             found.append(f"sha256 IN (SELECT unnest({_texts(choice.among)}))")
+        found += ["sha256 IN (SELECT sha256 FROM in_area)"] if choice.area else []
         return " AND ".join(found)
 
 

@@ -1,4 +1,4 @@
-"""Compute histograms of a dataset version's scores in SQL, with two passes over the columns of each table."""
+"""Compute histograms of a dataset version's scores in SQL, with one pass over the columns of each table."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -65,6 +65,13 @@ def histograms(lake: Lake, plan: Plan, upto: int) -> list[Histogram]:
     return found
 
 
+def histograms_of(lake: Lake, sql: str, columns: Sequence[str], kind: str) -> list[Histogram]:
+    """Return the histogram of each of the numeric ``columns`` of a query that has a value."""
+    wanted = {n: Quantity(f'"{column}"', (column,)) for n, column in enumerate(columns)}
+    drawn = _histograms(lake, sql, wanted, kind, ())
+    return [replace(drawn[n], quantity=Quantity(columns[n], (columns[n],))) for n in sorted(drawn)]
+
+
 def quantiles(
     lake: Lake, plan: Plan, quantity: Quantity, kind: str, shares: Sequence[float], upto: int
 ) -> tuple[float, ...]:
@@ -121,15 +128,15 @@ def _base(kind: str, quantity: Quantity, upto: int) -> str:
 def _histograms(
     lake: Lake, source: str, wanted: Mapping[int, Quantity], kind: str, tables: Sequence[ScoreColumns]
 ) -> dict[int, Histogram]:
-    """Compute the histograms of all quantities of the SQL ``source`` in two statements.
+    """Compute the histograms of all quantities of the SQL ``source``, which is read once, into a temporary table.
 
     Quantities without a finite value are left out. ``n_near`` counts a model's values that a repeat may move across a
     threshold; it is 0 for other scores.
     """
     columns = ", ".join(f"({quantity.sql}) AS raw_{n}" for n, quantity in wanted.items())
     typed = ", ".join(f"try_cast(raw_{n} AS DOUBLE) AS q_{n}, typeof(raw_{n}) AS t_{n}" for n in wanted)
-    values = f"SELECT {typed} FROM (SELECT {columns} FROM ({source}))"
-    drawn = _ranges(lake, values, wanted, kind)
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE drawn_values AS SELECT {typed} FROM (SELECT {columns} FROM ({source}))")
+    drawn = _ranges(lake, wanted, kind)
     if not drawn:
         return {}
     sql = ", ".join(
@@ -137,7 +144,7 @@ def _histograms(
         f"count(*) FILTER (isfinite(q_{n}) AND ({_is_near(f'q_{n}', _near_edges(each.quantity, tables))}))"
         for n, each in drawn.items()
     )
-    found = iter(lake.query(f"SELECT {sql} FROM ({values})")[0])
+    found = iter(lake.query(f"SELECT {sql} FROM drawn_values")[0])
     for n, each in drawn.items():
         by_bin, n_near = next(found), next(found)
         counts = tuple(by_bin.get(bin, 0) for bin in range(len(each.counts)))
@@ -145,7 +152,7 @@ def _histograms(
     return drawn
 
 
-def _ranges(lake: Lake, values: str, wanted: Mapping[int, Quantity], kind: str) -> dict[int, Histogram]:
+def _ranges(lake: Lake, wanted: Mapping[int, Quantity], kind: str) -> dict[int, Histogram]:
     """Compute the axes of histograms, with empty bins; quantities without a finite value are left out."""
     asked = ", ".join(
         f"count(q_{n}) FILTER (isfinite(q_{n})), min(q_{n}) FILTER (isfinite(q_{n})), "
@@ -153,7 +160,7 @@ def _ranges(lake: Lake, values: str, wanted: Mapping[int, Quantity], kind: str) 
         f"approx_quantile(q_{n}, [{TAIL}, {1 - TAIL}]) FILTER (isfinite(q_{n})), any_value(t_{n})"
         for n in wanted
     )
-    n_all, *rest = lake.query(f"SELECT count(*), {asked} FROM ({values})")[0]
+    n_all, *rest = lake.query(f"SELECT count(*), {asked} FROM drawn_values")[0]
     found = {}
     for (place, quantity), at in zip(wanted.items(), range(0, len(rest), 5), strict=True):
         n, low, high, tails, sql_type = rest[at : at + 5]

@@ -13,16 +13,22 @@ from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 
 AT_ONCE = 50_000
+KEPT_FILES = 3  # per lake: 1 GB each for a million vectors; the least recently used go
 ID_BYTES = 32
 
 
 @dataclass(frozen=True)
 class ImageVectors:
-    """Vectors (n, d) float16 in the order of ``sha256s`` (n,), which is sorted. ``model``: digest of the CLIP model."""
+    """Vectors (n, d) float16 in the order of ``sha256s`` (n,), which is sorted; ``path`` is the file that is mapped.
+
+    ``scorer`` is the digest of the scorer, ``model`` of its CLIP model.
+    """
 
     sha256s: np.ndarray
     vectors: np.ndarray
+    scorer: str
     model: str
+    path: Path
 
     def row(self, sha256: str) -> int | None:
         """Return the row of a picture, None without a vector."""
@@ -39,7 +45,6 @@ def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
     """Map all image vectors of one CLIP scorer into memory from their file, which is written if it is missing.
 
     The scorer is the version's, or without a version the newest. Returns None if it has made no vector.
-
 
     The file is written again when vectors were added: 10 s and 1 GB for a million of 512 numbers.
     """
@@ -59,13 +64,15 @@ def image_vectors(lake: Lake, dataset: Dataset | None) -> ImageVectors | None:
     path = cache_folder(lake, "browse") / f"vectors-{name}.bin"
     size = n * (ID_BYTES + length)
     if not path.exists() or path.stat().st_size != size:
-        for old in path.parent.glob("vectors-*.bin"):
-            old.unlink(missing_ok=True)
+        for old in sorted(path.parent.glob("vectors-*.bin"), key=lambda each: each.stat().st_mtime)[: 1 - KEPT_FILES]:
+            for part in old.parent.glob(f"{old.stem}.*"):
+                part.unlink(missing_ok=True)
         once = f"SELECT sha256, any_value(image_vector) AS v FROM {of_scorer}{upto} GROUP BY sha256"
         _write(lake, f"{once} ORDER BY sha256", path, n)
+    path.touch()
     ids = np.memmap(path, f"S{ID_BYTES}", "r", shape=(n,))
     vectors = np.memmap(path, "<f2", "r", offset=n * ID_BYTES, shape=(n, length // 2))
-    return ImageVectors(ids, vectors, model)
+    return ImageVectors(ids, vectors, scorer, model, path)
 
 
 def _write(lake: Lake, sql: str, path: Path, n: int) -> None:

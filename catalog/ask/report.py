@@ -14,7 +14,6 @@ from pairmill.catalog.terms.declared import declared, scores_of
 from pairmill.catalog.terms.score import Stage
 
 CLUSTERS_SHOWN = 240
-LONGEST = 600  # characters per text: a malformed page may contain a sentence of a megabyte
 EXAMPLES = 3
 
 
@@ -151,22 +150,6 @@ def generated(lake: Lake, dataset: Dataset, plan: Plan) -> list[dict[str, Any]]:
             (dataset.name, dataset.version),
         )
     return found
-
-
-def gallery(lake: Lake, dataset: Dataset, seed: int, n: int) -> list[dict[str, Any]]:
-    """Sample ``n`` pairs with the smallest sha256(image_id || seed), texts cut at LONGEST, with the image's shard."""
-    texts = ("text1", "text2", "text3", "syn_text", "caption", "alt_text", "raw_image_url")
-    cut = ", ".join(f"left({text}, {LONGEST}) AS {text}" for text in texts)
-    of_version = "dataset = ? AND version = ?"
-    key, order = (dataset.name, dataset.version), "ORDER BY sha256(image_id || ?), image_id"
-    # Ids first: one pass over one column, then only the wide rows of the sample.
-    drawn = lake.query(f"SELECT image_id FROM pairs WHERE {of_version} {order} LIMIT ?", (*key, str(seed), n))
-    return _rows(
-        lake,
-        f"SELECT p.* REPLACE ({cut}), c.shard FROM (SELECT * FROM pairs WHERE {of_version} AND "
-        f"list_contains(?, image_id)) p LEFT JOIN image_content c ON c.sha256 = p.sha256 {order}",
-        (*key, [row[0] for row in drawn], str(seed)),
-    )
 
 
 def quarantine(lake: Lake, dataset: Dataset) -> list[dict[str, Any]]:

@@ -54,14 +54,15 @@ def keep_of(quantity: Quantity) -> str:
 
 
 def beside(gallery: Gallery, quantity: Quantity) -> dict[str, list[dict[str, Any]]]:
-    """Return NEAR images just below and just above each threshold, nearest first, with their value as ``shown``."""
+    """Return NEAR distinct pictures just below and just above each threshold, nearest first; ``shown`` is the value."""
     found = {}
     for edge in (quantity.low, quantity.high):
         for side, sign, order in (("below", "<", "DESC"), ("from", ">=", "ASC")):
             if edge is not None:
                 where = f"isfinite(shown) AND shown {sign} {edge!r}"
                 sql = f"SELECT image_id, sha256, dropped_by, CAST({quantity.sql} AS DOUBLE) AS shown FROM images"
-                sql = f"SELECT * FROM ({sql}) WHERE {where} ORDER BY shown {order}, image_id LIMIT {NEAR}"
+                once = "QUALIFY row_number() OVER (PARTITION BY sha256 ORDER BY image_id) = 1"
+                sql = f"SELECT * FROM ({sql}) WHERE {where} {once} ORDER BY shown {order}, image_id LIMIT {NEAR}"
                 found[f"{side} {edge:g}"] = gallery.rows(sql)
     return found
 

@@ -33,13 +33,14 @@ def by_step(lake: Lake, upto: int | None = None, run_ids: tuple[str, ...] = ()) 
 
     Restricted to commits up to ``upto``, and to ``run_ids`` if any are given.
     """
+    mine = "AND list_contains(?, u.run_id)" if run_ids else ""
     found = lake.query(
-        """SELECT u.run_id, c.step, sum(u.rows), sum(u.seconds), sum(u.prompt_tokens), sum(u.tokens),
+        f"""SELECT u.run_id, c.step, sum(u.rows), sum(u.seconds), sum(u.prompt_tokens), sum(u.tokens),
             sum(u.discarded_tokens), sum(u.retries), sum(u.cost)
         FROM usage u JOIN commits c ON c."commit" = u."commit"
-        WHERE (? IS NULL OR u."commit" <= ?) AND (len(?) = 0 OR list_contains(?, u.run_id))
+        WHERE (? IS NULL OR u."commit" <= ?) {mine}
         GROUP BY u.run_id, c.step ORDER BY min(u."commit")""",
-        (upto, upto, list(run_ids), list(run_ids)),
+        (upto, upto, *([list(run_ids)] if run_ids else [])),
     )
     return [
         StepUsage(run, step, int(rows), float(seconds), *(int(n) for n in counts), cost=float(cost))

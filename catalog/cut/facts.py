@@ -32,7 +32,7 @@ def attach(lake: Lake, plan: Plan) -> None:
     Raises:
         PairmillError: The cache folder belongs to another user.
     """
-    folder, plan_digest = _folder(lake), _plan_digest(plan)
+    folder, plan_digest = facts_folder(lake), _plan_digest(plan)
     path = _made(folder, f"{_data_digest(lake, 'lake')}-{plan_digest}")
     attached = lake.query("SELECT path FROM duckdb_databases() WHERE database_name = 'facts'")
     if path and attached == [(str(path),)]:
@@ -84,7 +84,7 @@ def _attach(path: Path) -> str:
     return f"ATTACH {quoted(str(path))} AS facts (READ_ONLY)"
 
 
-def _folder(lake: Lake) -> Path:
+def facts_folder(lake: Lake) -> Path:
     """Return the folder for facts, created if missing.
 
     Beside a local lake; else (on S3, read-only) below the temporary folder.

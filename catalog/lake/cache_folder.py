@@ -1,8 +1,9 @@
-"""Find the folder for files that may be deleted at any time: beside the lake, else below the temporary folder."""
+"""Find the folder for files that may be deleted at any time, beside the lake or below the temporary folder; trim it."""
 
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from pairmill.catalog.lake.lake import Lake
@@ -33,3 +34,18 @@ def cache_folder(lake: Lake, name: str) -> Path:
     folder = mine / hashlib.sha256(lake.data_path.encode()).hexdigest()[:16]
     folder.mkdir(exist_ok=True)
     return folder
+
+
+def trim(files: Iterable[Path], most_bytes: int) -> int:
+    """Remove the oldest files if all together exceed ``most_bytes``, down to nine tenths; return their number."""
+    found = [(path.stat(), path) for path in files]
+    total = sum(each.st_size for each, _ in found)
+    removed = 0
+    if total <= most_bytes:
+        return removed
+    for each, path in sorted(found, key=lambda one: one[0].st_mtime_ns):
+        path.unlink(missing_ok=True)
+        total, removed = total - each.st_size, removed + 1
+        if total <= 0.9 * most_bytes:
+            break
+    return removed

@@ -176,14 +176,12 @@ def _check_data_path(lake: Lake) -> None:
     stored = lake.metadata.read(f"SELECT value FROM ducklake_metadata WHERE {where}")
     if not stored or stored[0][0] == lake.data_path:
         return
-    written = 'SELECT "table" FROM partitions WHERE path <> \'\' ORDER BY "commit" DESC LIMIT 1'
-    newest = [table for (table,) in lake.query(written)]  # its original file may have been compacted since
-    for file in snapshot.files(lake.unchecked, newest)[:1] if newest else ():
-        if not lake.query("SELECT 1 FROM glob(?)", (f"{lake.data_path}{file.data_file[:-1]}*",)):
-            raise PairmillError(
-                f"lake '{lake.uri}': its data is not at {lake.data_path}; when last written it was at {stored[0][0]}. "
-                "Move the data along with the catalog, or correct `data_path` in lake.yaml."
-            )
+    newest = snapshot.newest_file(lake.unchecked)
+    if newest and not lake.query("SELECT 1 FROM glob(?)", (f"{lake.data_path}{newest[:-1]}*",)):
+        raise PairmillError(
+            f"lake '{lake.uri}': its data is not at {lake.data_path}; when last written it was at {stored[0][0]}. "
+            "Move the data along with the catalog, or correct `data_path` in lake.yaml."
+        )
     if not lake.read_only:
         lake.metadata.write(f"UPDATE ducklake_metadata SET value = ? WHERE {where}", (lake.data_path,))
 

@@ -1,12 +1,19 @@
 """Create the tables of declared scores when a lake is opened for writing; give readers empty ones in their place."""
 
-from pairmill.catalog.lake import schema
+from collections.abc import Sequence
+
+from pairmill.catalog.lake import schema, snapshot
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.score import Column, Score
 
 Columns = dict[str, str]
+# DuckLake's names of the types that scores have.
+DUCKLAKE_TYPES = {
+    "VARCHAR": "varchar", "BLOB": "blob", "BOOLEAN": "boolean", "INTEGER": "int32", "BIGINT": "int64",
+    "UBIGINT": "uint64", "FLOAT": "float32", "DOUBLE": "float64",
+}  # fmt: skip
 
 
 def changes(lake: Lake) -> list[str]:
@@ -16,7 +23,9 @@ def changes(lake: Lake) -> list[str]:
         PairmillError: A table of the lake has another shape than its declaration.
     """
     scores = _beyond_migrations()
-    held = _held(lake) if scores else {}
+    if _are_as_declared(lake, scores):
+        return []
+    held = _held(lake)
     return [statement for score in scores for statement in _changes(score, held.get(score.table), lake.uri)]
 
 
@@ -37,10 +46,8 @@ def add(lake: Lake) -> None:
 
 def create_empty_tables(lake: Lake) -> None:
     """Create an empty temporary table for each declared score that a reader's lake lacks."""
-    scores = _beyond_migrations()
-    held = _held(lake) if scores else {}
-    for score in scores:
-        if score.table not in held:
+    for score in _beyond_migrations():
+        if score.table not in lake.tables:
             lake.execute(f"CREATE TEMP TABLE {_shape(score)}")
 
 
@@ -65,7 +72,19 @@ def undeclared(lake: Lake) -> tuple[Score, ...]:
 
 def _beyond_migrations() -> list[Score]:
     """Return the scores whose tables no migration creates; the other tables are part of the schema's versions."""
-    return [score for score in declared() if score.table not in schema.released()]
+    return [score for score in declared() if score.table not in schema.created()]
+
+
+def _are_as_declared(lake: Lake, scores: Sequence[Score]) -> bool:
+    """Return whether the tables of all scores have their declared columns; False if a type is none of DUCKLAKE_TYPES.
+
+    Reads DuckLake's own table in 2 ms; `duckdb_columns()` reads the statistics of every table, for 12.
+    """
+    stored = snapshot.columns(lake.unchecked)
+    return all(
+        stored.get(score.table) == {name: DUCKLAKE_TYPES.get(kind) for name, kind in score.table_columns.items()}
+        for score in scores
+    )
 
 
 def _held(lake: Lake) -> dict[str, Columns]:

@@ -32,6 +32,19 @@ def tables_and_views(query: Query, catalog: str = "lake") -> tuple[set[str], dic
     return {name for name, sql in rows if sql is None}, {name: sql for name, sql in rows if sql is not None}
 
 
+def columns(query: Query, catalog: str = "lake") -> dict[str, dict[str, str]]:
+    """Return the columns of each table with DuckLake's names of their types: `int32` for INTEGER, `list` for lists."""
+    found: dict[str, dict[str, str]] = {}
+    rows = query(
+        f"{_snapshot(catalog)} SELECT table_name, column_name, column_type FROM {_own(catalog, 'column')} c "
+        f"JOIN {_own(catalog, 'table')} t USING (table_id), s "
+        f"WHERE {_held('c')} AND {_held('t')} AND parent_column IS NULL"
+    )
+    for table, column, kind in rows:
+        found.setdefault(table, {})[column] = kind
+    return found
+
+
 def files(query: Query, tables: Iterable[str] = (), catalog: str = "lake") -> list[DataFile]:
     """Return the files of ``tables``, or of all tables, sorted by table and path."""
     among = ", ".join(f"'{table}'" for table in tables)
@@ -66,6 +79,31 @@ def most_files(query: Query, catalog: str = "lake") -> int:
     """Return an upper bound of the number of files of all tables, including delete files and old snapshots."""
     own = _own(catalog, "snapshot")
     return query(f"{_snapshot(catalog)} SELECT max(next_file_id) FROM {own} n, s WHERE n.snapshot_id = s.id")[0][0] or 0
+
+
+def largest(query: Query, table: str, column: str, catalog: str = "lake") -> str | None:
+    """Return the largest value that a column ever had, as text; None if it never had one or there is no such table.
+
+    Read from DuckLake's statistics in 2 ms. The first read of a table whose rows are in the metadata database takes 20:
+    DuckLake loads the whole catalog as it was when the table was created.
+    """
+    rows = query(
+        f"SELECT max_value FROM {_own(catalog, 'table_column_stats')} "
+        f"JOIN {_own(catalog, 'table')} t USING (table_id) JOIN {_own(catalog, 'column')} c USING (table_id, column_id)"
+        f" WHERE table_name = '{table}' AND column_name = '{column}' "
+        "AND t.end_snapshot IS NULL AND c.end_snapshot IS NULL"
+    )
+    return rows[0][0] if rows else None
+
+
+def newest_file(query: Query, catalog: str = "lake") -> str | None:
+    """Return the data file that was added last to the current snapshot, relative to the data path; None without any."""
+    rows = query(
+        f"{_snapshot(catalog)} SELECT h.path || t.path || f.path FROM {_own(catalog, 'data_file')} f "
+        f"JOIN {_own(catalog, 'table')} t USING (table_id) JOIN {_own(catalog, 'schema')} h USING (schema_id), s "
+        f"WHERE {_held('f')} AND {_held('t')} AND {_held('h')} ORDER BY data_file_id DESC LIMIT 1"
+    )
+    return rows[0][0] if rows else None
 
 
 def most_rows(query: Query, catalog: str = "lake") -> int:

@@ -29,9 +29,14 @@ def unfetched(lake: Lake) -> list[WorkItem]:
     return _items(lake, "SELECT *, 0 AS attempt FROM portions ANTI JOIN fetches USING (url)")
 
 
-def failed(lake: Lake, reason: str = "") -> list[WorkItem]:
-    """Return work items over addresses whose newest attempt failed, for a temporary reason or for ``reason``."""
+def failed(lake: Lake, reason: str = "", most_times: int = 0) -> list[WorkItem]:
+    """Return work items over addresses whose newest attempt failed, for a temporary reason or for ``reason``.
+
+    ``most_times`` leaves out addresses that were fetched more often, 0 none.
+    """
     which = f"f.reason = '{reason}'" if reason else "f.passing"
+    if most_times:
+        which += f" AND f.url IN (SELECT url FROM fetches GROUP BY url HAVING count(*) <= {most_times})"
     before = f"SELECT url, f.commit AS attempt FROM fetched f WHERE {which}"
     return _items(lake, f"SELECT * FROM portions JOIN ({before}) USING (url)", most=2**31)
 

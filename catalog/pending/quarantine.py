@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.discount import FORGOTTEN, discount
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.reasons import REASONS
@@ -118,18 +119,9 @@ def _steps_of(score: Score) -> str:
 def _forget(lake: Lake, table: str, where: str, reason: str, commit: int) -> None:
     """Delete the rows of a score table that match ``where``, and subtract them from ``partitions``."""
     lake.execute(
-        f"CREATE OR REPLACE TEMP TABLE forgotten AS SELECT shard, scorer, count(*) AS n FROM {table} "
+        f"CREATE OR REPLACE TEMP TABLE {FORGOTTEN} AS SELECT shard, scorer, count(*) AS n FROM {table} "
         f"WHERE {where} GROUP BY ALL",
         (reason,),
     )
     lake.execute(f"DELETE FROM {table} WHERE {where}", (reason,))
-    here = f"\"table\" = '{table}' AND (shard, scorer) IN (SELECT shard, scorer FROM forgotten)"
-    lake.execute(f"UPDATE partitions SET partition_id = partition_id || ':{commit}' WHERE {here}")
-    # DuckLake removes files without remaining rows, so no worker may be given their paths.
-    left = f"SELECT filename FROM {table} WHERE shard IN (SELECT shard FROM forgotten)"
-    lake.execute(f"UPDATE partitions SET path = '' WHERE {here} AND concat(?, path) NOT IN ({left})", (lake.data_path,))
-    lake.execute(
-        'INSERT INTO partitions BY NAME SELECT ? AS "table", md5(concat(?, shard, scorer)) AS partition_id, shard, '
-        "scorer, -n AS rows, 0 AS bytes, 0.0 AS seconds, '' AS run_id, ? AS \"commit\", '' AS path FROM forgotten",
-        (table, f"{table} {commit}", commit),
-    )
+    discount(lake, table, f"{table} {commit}", commit)

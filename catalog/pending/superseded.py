@@ -55,7 +55,8 @@ def gone_sentences(upto: int | None = None) -> str:
 def note_lost_parts(lake: Lake, source: str, parts: Sequence[str]) -> None:
     """Store ``parts`` that files of ``source`` no longer have, for the next `supersede` on this connection."""
     lake.execute(_LOST)
-    lake.execute("INSERT INTO lost SELECT unnest(?::VARCHAR[]), ?", (parts, source))
+    if parts:
+        lake.execute("INSERT INTO lost SELECT unnest(?::VARCHAR[]), ?", (parts, source))
 
 
 def supersede(lake: Lake, begin: Callable[[], int]) -> int:

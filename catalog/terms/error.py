@@ -33,6 +33,10 @@ class LeaseLost(PairmillError):
     """This process did not renew its lease in time, and another process took the lease over."""
 
 
+class BudgetSpent(PairmillError):
+    """A run reached a limit of its time, rows, bytes or money; what it finished is committed."""
+
+
 def stop_behind(error: BaseException) -> BaseException:
     """Return the KeyboardInterrupt or signal exception that caused ``error``, else ``error`` itself.
 

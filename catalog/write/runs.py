@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.terms.error import PairmillError, stop_behind
+from pairmill.catalog.terms.error import BudgetSpent, PairmillError, stop_behind
 from pairmill.catalog.terms.secrets import without_users
 
 if TYPE_CHECKING:
@@ -24,8 +24,9 @@ _NOTE = "note: "
 class Run:
     """One row of ``runs``; ``recipe`` is the recipe's name.
 
-    ``state`` is 'running', 'completed', 'failed', 'interrupted' (Ctrl-C, SIGTERM), 'cancelled' (by Prefect) or
-    'killed'. ``detail`` says why a run ended early; its lines that begin with 'note: ' are notes of its workers.
+    ``state`` is 'running', 'completed', 'failed', 'cancelled' (Ctrl-C, SIGTERM, by Prefect), 'stopped' (at a limit of
+    its time, rows or money) or 'killed'; older lakes have 'interrupted' for Ctrl-C. ``detail`` says why a run ended
+    early; its lines that begin with 'note: ' are notes of its workers.
     """
 
     run_id: str
@@ -76,11 +77,11 @@ def recorded(lake: Lake, run_id: str, flow: str, recipe: "Recipe", sources: Sequ
 def _state(error: BaseException) -> str:
     """Return the state of a run that ended with ``error``.
 
-    Prefect's signals, which this package does not import, are not subclasses of ``Exception`` either.
+    KeyboardInterrupt and Prefect's signals, which this package does not import, are not subclasses of ``Exception``.
     """
-    if isinstance(error, Exception | SystemExit):
-        return "failed"
-    return "interrupted" if isinstance(error, KeyboardInterrupt) else "cancelled"
+    if isinstance(error, BudgetSpent):
+        return "stopped"
+    return "failed" if isinstance(error, Exception | SystemExit) else "cancelled"
 
 
 def add_note(lake: Lake, run_id: str, text: str) -> None:
@@ -112,6 +113,14 @@ def latest_recipe(lake: Lake) -> "Recipe":
     if not rows:
         raise PairmillError(f"no run of lake '{lake.uri}' has its recipe on record; name a recipe.")
     return validated(json.loads(rows[0][0]), "of the newest run")
+
+
+def recipe_of(lake: Lake, run_id: str) -> "Recipe | None":
+    """Return the recipe of a run, with its settings and models; None if it is not on record."""
+    from pairmill.catalog.recipe.recipe import validated
+
+    rows = lake.query("SELECT recipe FROM run_recipes WHERE run_id = ?", (run_id,))
+    return validated(json.loads(rows[0][0]), f"of run {run_id}") if rows else None
 
 
 def _end(lake: Lake, run_id: str, state: str, detail: str) -> None:

@@ -22,8 +22,8 @@ class Swept:
     files: tuple[str, ...]
 
 
-def sweep(writer: Writer, older_than_seconds: float = 86_400) -> Swept:
-    """Expire snapshots older than 7 days, then remove unreferenced files older than ``older_than_seconds``.
+def sweep(writer: Writer, older_than_seconds: float = 86_400, snapshot_seconds: float = SNAPSHOT_SECONDS) -> Swept:
+    """Expire snapshots older than ``snapshot_seconds``, then remove unreferenced files older than the other age.
 
     Unreferenced files are left by killed runs, compaction and takedowns. The lease excludes other writers; the minimum
     age protects files that a worker of a former lease holder may still write. Raises LeaseLost.
@@ -31,7 +31,7 @@ def sweep(writer: Writer, older_than_seconds: float = 86_400) -> Swept:
     writer.check()
     lake = writer.lake
     now = datetime.now(UTC)
-    expired = _call(lake, "ducklake_expire_snapshots", now - timedelta(seconds=SNAPSHOT_SECONDS))
+    expired = _call(lake, "ducklake_expire_snapshots", now - timedelta(seconds=snapshot_seconds))
     before = now - timedelta(seconds=older_than_seconds)
     removed = [row[0] for row in _call(lake, "ducklake_cleanup_old_files", before)]
     removed += [row[0] for row in _call(lake, "ducklake_delete_orphaned_files", before)]
@@ -43,16 +43,26 @@ def checkpoint(writer: Writer) -> None:
     """Flush bookkeeping rows from the metadata database to Parquet, and compact small files.
 
     Compacts all files of bookkeeping tables, and files under ``SMALL_BYTES`` of tables whose files are not opened by
-    path, so that neither grows with the number of commits. `sweep` later removes the replaced files. Raises LeaseLost.
+    path, so that neither grows with the number of commits. `sweep` later removes the replaced files. Each merged file
+    is a transaction: a kill costs one of them. Raises LeaseLost.
     """
-    writer.check()
     lake = writer.lake
     for table in BOOKKEEPING:
+        writer.check()
         lake.execute(f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')")
-        lake.execute(f"CALL ducklake_merge_adjacent_files('lake', '{table}')")
+        _merge(writer, table, "")
     for table in sorted(lake.tables):
         if table not in (*BOOKKEEPING, *READ_BY_PATH):
-            lake.execute(f"CALL ducklake_merge_adjacent_files('lake', '{table}', max_file_size => {SMALL_BYTES})")
+            _merge(writer, table, f", max_file_size => {SMALL_BYTES}")
+
+
+def _merge(writer: Writer, table: str, limit: str) -> None:
+    """Merge adjacent files of a table, in one transaction for each new file (512 MB at most), until none is left."""
+    sql = f"CALL ducklake_merge_adjacent_files('lake', '{table}', max_compacted_files => 1{limit})"
+    merged = 2
+    while merged > 1:
+        writer.check()
+        merged = sum(n for _, _, n, _ in writer.lake.query(sql))
 
 
 def _call(lake: Lake, function: str, before: datetime) -> list[tuple]:

@@ -13,19 +13,38 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from pairmill.catalog.terms.error import PairmillError
-from pairmill.flows.browse import compare_routes, gallery_routes, item_routes, picture_routes, rule_routes
+from pairmill.flows.browse import (
+    compare_routes,
+    gallery_routes,
+    item_routes,
+    judge_routes,
+    map_routes,
+    picture_routes,
+    report_routes,
+    rule_routes,
+)
 from pairmill.flows.browse.browsed_lake import BrowsedLake
 from pairmill.flows.browse.guard import Guard
+from pairmill.flows.browse.picture_maps import PictureMaps
+from pairmill.flows.browse.picture_search import PictureSearch
 from pairmill.flows.browse.rendering import FOLDER, page
 
-ROUTES = (gallery_routes.routes, item_routes.routes, picture_routes.routes, rule_routes.routes, compare_routes.routes)
+PLAIN = (
+    item_routes.routes, picture_routes.routes, rule_routes.routes, judge_routes.routes, compare_routes.routes,
+    report_routes.routes,
+)  # fmt: skip
 
 
 def application(opened: BrowsedLake, token: str, port: int) -> ASGIApp:
     """Return the guarded application over an open lake."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-    for routes in ROUTES:
+    search = PictureSearch(opened)
+    maps = PictureMaps(search)
+    opened.closing += [maps.close, search.close]
+    for routes in PLAIN:
         app.include_router(routes(opened))
+    app.include_router(gallery_routes.routes(opened, search, maps))
+    app.include_router(map_routes.routes(opened, maps))
     app.mount("/static", StaticFiles(directory=FOLDER / "static"))
 
     @app.get("/")

@@ -2,27 +2,33 @@
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, BackgroundTasks, Body, Query
 from starlette.responses import JSONResponse, Response
 
-from pairmill.catalog.ask.gallery_query import FACETS, Gallery, GalleryPage
+from pairmill.catalog.ask.cluster_names import cluster_names
+from pairmill.catalog.ask.gallery_query import FACETS, Choice, Gallery, GalleryPage
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.browse.asked import Asked
 from pairmill.flows.browse.browsed_lake import BrowsedLake
+from pairmill.flows.browse.picture_maps import PictureMaps
 from pairmill.flows.browse.picture_search import PictureSearch
 from pairmill.flows.browse.rendering import page
+from pairmill.ops.read.places.tree import SourceError
 
 MOST_BYTES = 50_000_000
 Asking = Annotated[Asked, Query()]
 
 
-def routes(opened: BrowsedLake) -> APIRouter:
+def routes(opened: BrowsedLake, search: PictureSearch, maps: PictureMaps) -> APIRouter:
     """Return the routes of galleries."""
-    router = APIRouter()
-    facets, search = Facets(), PictureSearch(opened)
-    opened.closing.append(search.close)
+    router, facets = APIRouter(), Facets()
+
+    def choice_of(asked: Asked, shown: Gallery) -> Choice:
+        found = search.find(asked.dataset, asked.words, asked.like)
+        return asked.choice(found, maps.area(asked.dataset, shown, asked.area))
 
     @router.get("/gallery")
     def gallery(asked: Asking, later: BackgroundTasks) -> Response:
@@ -35,7 +41,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
         found = {"images": [], "after": ""}
         counts, total, fault = [], 0, ""
         try:
-            choice = asked.choice(search.find(asked.dataset, asked.words, asked.like))
+            choice = choice_of(asked, shown)
             found = _content(shown.page(choice, asked.order, asked.after))
             counts, total = shown.fates(choice), shown.count(choice)
         except PairmillError as error:  # the filters stay as they are, to be mended
@@ -50,7 +56,7 @@ def routes(opened: BrowsedLake) -> APIRouter:
         shown = opened.gallery(asked.dataset, is_scroll=True)
         if shown is None:
             raise PairmillError("the lake is being read; open the gallery again.")
-        choice = asked.choice(search.find(asked.dataset, asked.words, asked.like))
+        choice = choice_of(asked, shown)
         found = _content(shown.page(choice, asked.order, asked.after))
         later.add_task(_prepare, opened, found["images"])
         return page("cards.html.j2", asked=asked, **found)
@@ -72,15 +78,27 @@ class Facets:
         self._lock = threading.Lock()
 
     def of(self, gallery: Gallery) -> Mapping[str, Any]:
-        """Return name -> [(value, number of images)], for each column with more than one value."""
+        """Return name -> [(value, number of images, label)], for each column with more than one value."""
         with self._lock:
             if id(gallery) not in self._found:
                 found: dict[str, Any] = {name: gallery.facet(column) for name, column in FACETS.items()}
                 found["cluster"], found["tag"] = gallery.facet("cluster"), gallery.tags()
                 if "caption_status" in gallery.types:
                     found["status"] = gallery.facet("caption_status")
-                self._found[id(gallery)] = gallery, {name: values for name, values in found.items() if len(values) > 1}
+                names = cluster_names(gallery, [cluster for cluster, _ in found["cluster"]])
+                labelled = {
+                    facet: [(value, n, _label(facet, value, names)) for value, n in values]
+                    for facet, values in found.items()
+                    if len(values) > 1
+                }
+                self._found[id(gallery)] = gallery, labelled
             return self._found[id(gallery)][1]
+
+
+def _label(facet: str, value: Any, names: Mapping[int, str]) -> str:
+    """Return how a value is offered: a cluster with its name, a long text by its end."""
+    name = names.get(value, "") if facet == "cluster" else ""
+    return f"{value} {name}"[:60] if name else str(value)[-60:]
 
 
 def _content(found: GalleryPage) -> dict[str, Any]:
@@ -88,5 +106,9 @@ def _content(found: GalleryPage) -> dict[str, Any]:
 
 
 def _prepare(opened: BrowsedLake, images: list[dict[str, Any]]) -> None:
-    """Make the thumbnails of a page shard by shard, before the page asks for them one by one."""
-    opened.thumbnails.make({row["sha256"]: row["shard"] for row in images if row["shard"]}, "small")
+    """Make the thumbnails of a page shard by shard, before the page asks for them one by one.
+
+    Does nothing if a source is out of reach: each picture then shows a sign.
+    """
+    with suppress(SourceError):
+        opened.thumbnails.make({row["sha256"]: row["shard"] for row in images if row["shard"]}, "small")

@@ -3,7 +3,8 @@
 - The address holds a token, as Jupyter's does. The first request stores it in a cookie that scripts cannot read.
 - The Host header must name loopback: another site's name that resolves to 127.0.0.1 (DNS rebinding) is refused.
 - A request that changes something must come from an own page, by its Origin. No answer allows another origin to read.
-- Every answer forbids scripts, styles, pictures and requests from anywhere but this server, and inline scripts.
+- Every answer forbids scripts, styles, pictures and requests from anywhere but this server, and inline scripts. Only a
+  report brings a policy of its own: it is one file, whose script is named by its hash.
 """
 
 import hmac
@@ -21,7 +22,7 @@ POLICY = (
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers send `Origin: null` with an own form
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
@@ -47,7 +48,7 @@ class Guard:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = {name.lower() for name, _ in message["headers"]}
-                more = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                more = [(n.lower().encode(), v.encode()) for n, v in HEADERS.items() if n.lower().encode() not in given]
                 more += [] if b"cache-control" in given else [(b"cache-control", b"no-store")]
                 message["headers"] = [*message["headers"], *more]
             await send(message)

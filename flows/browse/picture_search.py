@@ -6,6 +6,7 @@ from collections import OrderedDict
 
 import numpy as np
 
+from pairmill.catalog.ask.gallery_file import last_commit
 from pairmill.catalog.ask.image_vectors import ImageVectors, image_vectors
 from pairmill.catalog.ask.report import plan_of
 from pairmill.catalog.lake.lake import Lake
@@ -17,22 +18,23 @@ from pairmill.ops.fault import Fault
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.models.model_digest import model_digest
-from pairmill.ops.whole.scan import most_similar
+from pairmill.ops.whole.sign_codes import SignCodes
+from pairmill.tasks.out.vector_search import sign_codes
 
 FOUND = 600  # the most similar pictures, which the gallery's filters then restrict
 REMEMBERED = 64  # searches, and uploaded pictures, whose results later pages of their gallery need
 
 
 class PictureSearch:
-    """Searches over one open lake. The model is loaded at the first search; its vectors are mapped, not read."""
+    """Searches over one open lake. The model is loaded at the first search by words; vectors are mapped, not read."""
 
     def __init__(self, opened: BrowsedLake) -> None:
         self._opened = opened
         self._lock = threading.Lock()
         self._lake: Lake | None = None
-        self._results: OrderedDict[tuple[str, str, str], tuple[str, ...]] = OrderedDict()
+        self._results: OrderedDict[tuple[str, ...], tuple[str, ...]] = OrderedDict()
         self._uploads: OrderedDict[str, np.ndarray] = OrderedDict()
-        self._vectors: dict[str, ImageVectors] = {}
+        self._vectors: dict[str, tuple[object, ImageVectors, SignCodes]] = {}
         self._checked: set[tuple[str, str]] = set()
 
     def find(self, dataset: str, words: str, like: str) -> tuple[str, ...] | None:
@@ -44,7 +46,7 @@ class PictureSearch:
         if not words.strip() and not like:
             return None
         with self._lock:
-            key = dataset, words, like
+            key = dataset, words, like, self._stored(dataset)[0].path.name  # another file after a commit
             if key not in self._results:
                 self._results[key] = self._found(dataset, words, like)
                 while len(self._results) > REMEMBERED:
@@ -54,7 +56,7 @@ class PictureSearch:
     def upload(self, dataset: str, data: bytes) -> str:
         """Embed a picture, and return the name under which `find` knows it. Raise PairmillError if it is none."""
         with self._lock:
-            model = self._model(dataset, self._stored(dataset))
+            model = self._model(dataset, self._stored(dataset)[0])
             pixels = Decode(side=max(model.image_size, 1)).preview(data)
             if isinstance(pixels, Fault):
                 raise PairmillError(f"this file is no picture that can be read ({pixels.reason}); choose another.")
@@ -64,8 +66,13 @@ class PictureSearch:
                 self._uploads.popitem(last=False)
             return name
 
+    def vectors(self, dataset: str) -> ImageVectors:
+        """Return the vectors of a version's pictures, or of the whole lake's. Raise PairmillError if there are none."""
+        with self._lock:
+            return self._stored(dataset)[0]
+
     def _found(self, dataset: str, words: str, like: str) -> tuple[str, ...]:
-        stored = self._stored(dataset)
+        stored, codes = self._stored(dataset)
         if like in self._uploads:
             query = self._uploads[like]
         elif like:
@@ -75,23 +82,23 @@ class PictureSearch:
             query = np.asarray(stored.vectors[row], np.float32)
         else:
             query = self._model(dataset, stored).embed_texts([words])[0]
-        return stored.names(most_similar(query, stored.vectors, FOUND))
+        return stored.names(codes.nearest(query, stored.vectors, FOUND))
 
-    def _stored(self, dataset: str) -> ImageVectors:
-        """Return the lake's vectors; those of a version are looked up once."""
-        if dataset in self._vectors:
-            return self._vectors[dataset]
+    def _stored(self, dataset: str) -> tuple[ImageVectors, SignCodes]:
+        """Return the vectors of a version, or of the whole lake, with their codes; looked up again after a commit."""
         if self._lake is None:
             self._lake = create_or_open(self._opened.uri, read_only=True)
         version = self._opened.dataset(dataset)
-        found = image_vectors(self._lake, version)
-        if found is None:
-            raise PairmillError(
-                "this lake holds no vectors of pictures to search in; a run with a CLIP model makes them."
-            )
-        if version is not None and "@" in dataset:
-            self._vectors[dataset] = found
-        return found
+        state = (str(version), version.run_id) if version else last_commit(self._lake)
+        known = self._vectors.get(dataset)
+        if known is None or known[0] != state:
+            found = image_vectors(self._lake, version)
+            if found is None:
+                raise PairmillError(
+                    "this lake holds no vectors of pictures to search in; a run with a CLIP model makes them."
+                )
+            known = self._vectors[dataset] = state, found, sign_codes(found)
+        return known[1:]
 
     def _model(self, dataset: str, stored: ImageVectors) -> Clip:
         """Return the recipe's CLIP model. Raise PairmillError if it is not the one that made the vectors."""

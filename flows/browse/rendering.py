@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse
 from pairmill.catalog.terms.controls import visible
 
 FOLDER = Path(__file__).resolve().parent
-ROOMS = (("gallery", "Gallery"), ("rules", "Rules"), ("compare", "Compare"))
+ROOMS = (("gallery", "Gallery"), ("map", "Map"), ("rules", "Rules"), ("judge", "Judge"), ("compare", "Compare"))
 
 
 @cache

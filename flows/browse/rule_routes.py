@@ -2,12 +2,14 @@
 
 import shlex
 import threading
+from urllib.parse import urlencode
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from pairmill.catalog.ask.report import plan_of
 from pairmill.catalog.ask.rule_view import beside, rule_views
+from pairmill.catalog.ask.saved_recipe import saved_recipe
 from pairmill.catalog.ask.trial_cut import cut_plan, trial_cut, with_rule
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
@@ -72,6 +74,19 @@ def routes(opened: BrowsedLake) -> APIRouter:
             bounds = [each for each in quantities(check, gallery.types) if (each.low, each.high) != (None, None)]
             near = {name: rows for each in bounds for name, rows in beside(gallery, each).items()}
         setting = shlex.quote(f"{kind}s.{rule}.keep={keep}")
-        return page("trial.html.j2", trial=found, near=near, dataset=dataset, setting=f"--set {setting}", fault="")
+        saved = urlencode({"dataset": dataset, "kind": kind, "rule": rule, "keep": keep})
+        shown = {"trial": found, "near": near, "dataset": dataset, "saved": saved, "fault": ""}
+        return page("trial.html.j2", setting=f"--set {setting}", **shown)
+
+    @router.get("/rules/recipe")
+    def recipe(dataset: str, kind: str, rule: str, keep: str) -> Response:
+        """Return the version's recipe with a changed rule as a file to save."""
+        version = opened.dataset(dataset)
+        if version is None or kind not in ("image", "sentence") or len(keep) > LONGEST:
+            raise PairmillError("there is no such rule; open the rules again.")
+        with_rule(cut_plan(opened.lake, version), kind, rule, keep)  # refuses what is no rule
+        text = saved_recipe(opened.lake, version, kind, rule, keep)
+        headers = {"Content-Disposition": f'attachment; filename="{version.name}.yaml"'}
+        return Response(text, media_type="application/yaml", headers=headers)
 
     return router

@@ -5,14 +5,15 @@ import os
 from typing import Any
 
 from pairmill.flows.command.command_parser import EXAMPLE, CommandParser, ShowVersion
-from pairmill.flows.command.option_types import above_0, cost, model_sizes, network, time_of_day, worker_count
+from pairmill.flows.command.option_types import above_0, amount, cost, model_sizes, network, time_of_day, worker_count
 from pairmill.flows.command.side_commands import add_mcp, add_recipe, add_recut
 
 GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "browse", "report", "sql", "why", "datasets", "quarantine"),
     "versions": ("recut", "export", "tag", "drop", "verify"),
-    "operate": ("doctor", "up", "schedule", "serve-model", "check-model", "conform", "recipe", "mcp", "completion"),
+    "operate": ("doctor", "check", "maintain", "up", "schedule"),
+    "set up": ("recipe", "conform", "check-model", "serve-model", "mcp", "completion"),
 }
 EXAMPLES = {
     "demo": "pairmill demo --to first-try",
@@ -35,12 +36,20 @@ EXAMPLES = {
     "up": "pairmill up --once curate/demo",
     "schedule": "pairmill schedule 30m --every day --source pages",
     "doctor": "pairmill doctor 30m",
+    "check": "pairmill check --lake lake --repair",
+    "maintain": "pairmill maintain --lake lake",
     "completion": "pairmill completion bash",
     "check-model": "pairmill check-model hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct --processor '{tiles: 1}'",
+    "conform": "pairmill conform realsyn.parquet 30m",
     "recipe": "pairmill recipe show 30m > mine.yaml",
     "mcp": "pairmill mcp --lake lake",
-    "conform": "pairmill conform realsyn.parquet 30m",
     "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
+}
+LIMITS = {
+    "hours": "hours by the clock",
+    "gpu-hours": "hours of work on GPUs, times the GPUs of a worker",
+    "rows": "rows written, over all tables",
+    "gigabytes": "gigabytes written to the lake",
 }
 # Commands that exit when their output is closed; the others continue.
 READERS = ("sql", "status", "why", "report", "datasets", "quarantine", "doctor", "recipe", "completion")
@@ -56,6 +65,8 @@ def parser() -> argparse.ArgumentParser:
     _run(commands)
     _recaption(commands)
     _doctor(commands)
+    _check(commands)
+    _maintain(commands)
     _up(commands)
     _schedule(commands)
     _serve_model(commands)
@@ -132,6 +143,13 @@ def _compute_options(command: argparse.ArgumentParser) -> None:
                          "may repeat")  # fmt: skip
     compute.add_argument("--max-cost", type=cost, default=0.0, metavar="SUM",
                          help="the most that generated texts may cost, by the prices of --model")  # fmt: skip
+    limits = command.add_argument_group("where it stops, at a commit; the same command again goes on")
+    for name, meaning in LIMITS.items():
+        limits.add_argument(f"--max-{name}", type=amount, default=0.0, metavar="N", help=f"the most {meaning}")
+    limits.add_argument("--wait", type=amount, default=0.0, metavar="MINUTES",
+                        help="wait so long while another run writes to the lake")  # fmt: skip
+    limits.add_argument("--stall-minutes", type=amount, default=60.0, metavar="N",
+                        help="end workers of a stage that finishes no row for so long; default: 60")  # fmt: skip
     compute.add_argument("--ray", default="", metavar="ADDRESS",
                          help="a Ray cluster ('auto' finds this machine's), or 'local' to start Ray here")  # fmt: skip
     compute.add_argument("--allow-address", type=network, action="append", default=[], metavar="CIDR",
@@ -195,6 +213,26 @@ def _doctor(commands: Any) -> None:
     _lake_option(command)
     _setting_options(command)
     _format_option(command)
+
+
+def _check(commands: Any) -> None:
+    """Add the `check` command."""
+    command = _command(commands, "check", "pairmill_check:check", "compare a lake's rows with its files")
+    command.set_defaults(interrupted="stopped. The same command again starts over; what it repaired is committed.")
+    command.add_argument("--deep", action="store_true",
+                         help="also hash every picture, and look for contents that were scored twice")  # fmt: skip
+    command.add_argument("--repair", action="store_true",
+                         help="remove what is damaged or doubled, and make it again where sources allow")  # fmt: skip
+    _lake_option(command)
+
+
+def _maintain(commands: Any) -> None:
+    """Add the `maintain` command."""
+    command = _command(commands, "maintain", "pairmill_maintain:maintain", "join small files, remove what nobody needs")
+    command.set_defaults(interrupted="stopped. The same command again goes on from there.")
+    command.add_argument("--days", type=above_0, default=7, metavar="N",
+                         help="keep snapshots of these days; dataset versions always stay; default: 7")  # fmt: skip
+    _lake_option(command)
 
 
 def _up(commands: Any) -> None:

@@ -39,6 +39,14 @@ def cost(text: str) -> float:
     return found
 
 
+def amount(text: str) -> float:
+    """Parse a finite number above 0."""
+    try:
+        return cost(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number above 0; give one such as 8 or 0.5") from None
+
+
 def network(text: str) -> str:
     """Parse a network in CIDR notation."""
     from ipaddress import ip_network

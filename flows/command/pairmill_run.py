@@ -48,8 +48,11 @@ def _curate(
 ) -> Curated:
     """Curate with the progress on the screen."""
     with screen.status(f"recipe '{shown(request.recipe.name)}': checking sources, rules and models"):
+        from pairmill.catalog.lake.without_pandas import work_without_pandas
         from pairmill.flows import curate, run_start  # noqa: F401 torch, 3 s
         from pairmill.flows.command.display import Display
+
+        work_without_pandas()
 
     with Display(screen) as display:
 
@@ -95,6 +98,12 @@ def compute_of(args: Namespace) -> Compute:
         "ray_address": args.ray,
         "models": dict(args.model),
         "max_cost": args.max_cost,
+        "max_hours": args.max_hours,
+        "max_gpu_hours": args.max_gpu_hours,
+        "max_rows": int(args.max_rows),
+        "max_gigabytes": args.max_gigabytes,
+        "wait_minutes": args.wait,
+        "stall_minutes": args.stall_minutes,
         "allow_addresses": args.allow_address,
     }
     try:

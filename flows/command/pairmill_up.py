@@ -14,6 +14,7 @@ from pairmill.flows.command.terminal import console, shown
 from pairmill.flows.settings import load_recipe
 from pairmill.flows.with_prefect.local_prefect import server
 from pairmill.flows.with_prefect.processes import Child
+from pairmill.flows.with_prefect.schedules import maintain_nightly
 from pairmill.flows.with_prefect.work_pool import deployments, prepare, worker
 
 POLL_SECONDS = 1.0
@@ -45,6 +46,8 @@ def up(args: Namespace) -> int:
             say(f"started a worker, with its log in {child.log}; its runs write to {lake}")
             if deployed := prepare(client, api, say):
                 say(f"deployed {', '.join(deployed)}")
+            if not args.once and (line := maintain_nightly(client, str(lake))):
+                say(line)
             say(f"Prefect's interface  {interface(api)}")
             return run_once(client, children, args, api, screen) if args.once else stay(children, api, say)
 

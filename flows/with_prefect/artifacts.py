@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
@@ -20,10 +19,11 @@ from prefect.artifacts import (
 from prefect.exceptions import PrefectException
 from prefect.logging import get_logger
 
-from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.demo_weights import MARK
 from pairmill.flows.outcome import Outcome
 from pairmill.flows.progress_text import progress_text
+from pairmill.flows.with_prefect.artifact_pictures import caption_pictures, picture_gallery, report_link
+from pairmill.flows.with_prefect.artifact_texts import code, plain
 from pairmill.tasks.run.progress import Progress
 
 if TYPE_CHECKING:
@@ -106,58 +106,50 @@ def _unless_refused(what: str) -> Iterator[None]:
 
 
 def create_first_captions(found: "CaptionOutcome") -> None:
-    """Create artifacts of the first captions: their texts, and a link to the HTML strip with the images."""
+    """Create an artifact of the first captions: their texts, small pictures of some, the path of the HTML strip."""
     by = f" They are by {MARK}: the mechanics, not quality." if found.is_demo else ""
-    lines = ["# The first captions", f"{found.said}; {found.left:,} pictures are left.{by}", ""]
+    lines = ["# The first captions", f"{found.said}; {found.left:,} pictures are left.{by}"]
+    lines += [f"Beside their pictures: {code(found.strip)}"] if found.strip else []
+    pictures = caption_pictures(found)
+    lines.append("")
     for row in found.captions:
-        said = "" if row["status"] == "ok" else f" ({_plain(row['status'])})"
-        lines.append(f"- **{_plain(row['address'] or row['sha256'])}**: {_plain(row['text'])}{said}")
+        said = "" if row["status"] == "ok" else f" ({plain(row['status'])})"
+        shown = pictures.get(row["sha256"], "")
+        lines.append(f"- {shown}**{plain(row['address'] or row['sha256'])}**: {plain(row['text'])}{said}")
     create_markdown_artifact("\n".join(lines), key="first-captions", description=f"The first captions: {found.said}")
-    if found.strip:
-        link = Path(found.strip).absolute().as_uri()
-        create_link_artifact(link, link_text=Path(link).name, key="first-captions-strip", description="The strip")
 
 
 def create_artifacts(found: Outcome) -> None:
-    """Create the outcome's artifacts, keyed by the dataset's name, so that their history is the dataset's versions."""
+    """Create the outcome's artifacts, keyed by the dataset's name, so that their history is the dataset's versions.
+
+    The report is linked where PAIRMILL_BROWSE_URL names a running `pairmill browse`. A file's address would be refused
+    by browsers.
+    """
     name = str(found.dataset)
     rows = [
         {"kind": step.kind, "rule": step.rule, "in": step.n_in, "dropped": step.n_dropped,
          "kept": step.n_in - step.n_dropped}
         for step in found.funnel
     ]  # fmt: skip
-    funnel, pairs, report = (_key(f"{what} {found.dataset.name}") for what in ("funnel", "pairs", "report"))
+    kinds = ("funnel", "pairs", "pictures", "report")
+    funnel, pairs, pictures, report = (_key(f"{kind} {found.dataset.name}") for kind in kinds)
     create_table_artifact(rows, key=funnel, description=f"What each rule dropped in {name}")
     create_markdown_artifact(_markdown(found), key=pairs, description=f"Pairs of {name}")
-    if found.report:
-        link = Path(found.report).absolute().as_uri()
-        create_link_artifact(link, link_text=Path(link).name, key=report, description=name)
+    if shown := picture_gallery(found):
+        create_markdown_artifact(shown, key=pictures, description=f"Pictures of {name}, dropped by rule and kept")
+    if link := report_link(found.dataset):
+        create_link_artifact(link, link_text=f"Report of {name}", key=report, description=name)
 
 
 def _markdown(found: Outcome) -> str:
     """Format the sample pairs as Markdown."""
     by = f", by {MARK}" if found.demo_weights else ""
-    lines = [f"# {found.dataset}", f"{found.dataset.n_pairs:,} pairs{by}. Go on: {_code(found.sql)}"]
+    lines = [f"# {found.dataset}", f"{found.dataset.n_pairs:,} pairs{by}. Go on: {code(found.sql)}"]
     for pair in found.samples:
-        lines += ["", f"## {_plain(pair['raw_image_url'] or pair['image_id'])}", ""]
+        lines += ["", f"## {plain(pair['raw_image_url'] or pair['image_id'])}", ""]
         texts = ("text1", "text2", "text3", "caption", "syn_text")
-        lines += [f"- **{name}**: {_plain(pair[name])}" for name in texts if pair[name]]
+        lines += [f"- **{name}**: {plain(pair[name])}" for name in texts if pair[name]]
     return "\n".join(lines)
-
-
-def _plain(text: str) -> str:
-    """Escape web texts and file names, so that neither Markdown nor HTML in them takes effect.
-
-    All ASCII punctuation is escaped, including ':' and '.' of an address: some interfaces turn an address into a link.
-    """
-    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", visible(" ".join(text.split())))
-
-
-def _code(text: str) -> str:
-    """Format ``text`` as Markdown code, fenced by more backticks than its longest run of them."""
-    text = visible(" ".join(text.split()))
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return f"{fence} {text} {fence}" if "`" in text else f"{fence}{text}{fence}"
 
 
 def _key(text: str) -> str:

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from prefect import flow, get_run_logger
-from prefect.states import Completed, Failed, State
+from prefect.states import Cancelled, Completed, Failed, State
 from pydantic import Field
 
 from pairmill.flows.settings import RECIPES, Compute, default_lake, load_recipe, notes_on
@@ -29,7 +29,7 @@ def curate(
     lake: str = "",
     models: Literal["recipe", "demo"] = "recipe",
     overrides: dict[str, Setting] = {},  # noqa: B006
-    compute: Compute = Compute(),  # pyright: ignore[reportCallIssue]  # noqa: B008
+    compute: Compute = Compute(wait_minutes=60),  # pyright: ignore[reportCallIssue]  # noqa: B008
 ) -> State:
     """Curate a dataset: ingest, score, group, associate, balance, caption, publish. Completed work is not repeated.
 
@@ -42,18 +42,31 @@ def curate(
         overrides: Settings of the recipe to override, by dotted key, such as balance.cap or images.short_side.keep.
         compute: Where and how wide the run works.
     """
-    from pairmill.flows.user_error import user_message
-
     try:
         texts = {key: yaml_text(value) for key, value in overrides.items()}
         chosen = load_recipe(recipe, texts, models)
         notes = notes_on(chosen, recipe, texts, models)
         return _curated(chosen, notes, sources, lake or default_lake(), compute)
     except Exception as error:
-        if (line := user_message(error)) is None:
-            raise
-        get_run_logger().error(line)
-        return Failed(message=line)
+        return ended_early(error)
+
+
+def ended_early(error: Exception) -> State:
+    """Return the state of a run that ended with an error that its user can fix: Failed, with the message.
+
+    A run that another one kept from writing is Refused, and one at a limit of its budget is Stopped. Both are of
+    Prefect's type CANCELLED: nothing has failed, so nobody is alarmed. Other errors are raised.
+    """
+    from pairmill.catalog.terms.error import BudgetSpent, LeaseHeld
+    from pairmill.flows.user_error import user_message
+
+    if (line := user_message(error)) is None:
+        raise error
+    if isinstance(error, LeaseHeld | BudgetSpent):
+        get_run_logger().warning(line)
+        return Cancelled(name="Refused" if isinstance(error, LeaseHeld) else "Stopped", message=line)
+    get_run_logger().error(line)
+    return Failed(message=line)
 
 
 def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute) -> State:

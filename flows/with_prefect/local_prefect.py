@@ -21,6 +21,9 @@ ENVIRONMENT = {
     "DO_NOT_TRACK": "1",
     "PREFECT_WORKER_QUERY_SECONDS": "2",  # 10 by default, which a person would have to wait
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    # The server deletes runs that ended 30 days ago, with their logs and artifacts; by itself it deletes events alone.
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(30 * 24 * 3600),
 }
 UNSET = "unset it (where a profile sets it: PREFECT_PROFILE=ephemeral)"
 ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # a server listens there, and a client connects here

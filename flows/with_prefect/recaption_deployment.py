@@ -5,10 +5,10 @@ from typing import Any, Literal
 from prefect import flow, get_run_logger
 from prefect.flow_runs import pause_flow_run
 from prefect.input import RunInput
-from prefect.states import Completed, Failed, State
+from prefect.states import Completed, State
 
 from pairmill.flows.settings import Compute, default_lake, load_recipe
-from pairmill.flows.with_prefect.deployments import RecipeName, Setting, SourceUri, yaml_text
+from pairmill.flows.with_prefect.deployments import RecipeName, Setting, SourceUri, ended_early, yaml_text
 
 WAIT_SECONDS = 14 * 24 * 3600  # two weeks of holidays; then the run fails, and can be run again to continue
 POLL_SECONDS = 5
@@ -31,7 +31,7 @@ def recaption(
     approve_first: bool = False,
     models: Literal["recipe", "demo"] = "recipe",
     overrides: dict[str, Setting] = {},  # noqa: B006
-    compute: Compute = Compute(),  # pyright: ignore[reportCallIssue]  # noqa: B008
+    compute: Compute = Compute(wait_minutes=60),  # pyright: ignore[reportCallIssue]  # noqa: B008
 ) -> State:
     """Caption every image of a lake and of sources by the first captioner of a recipe. The recipe's rules do not apply.
 
@@ -49,17 +49,12 @@ def recaption(
         overrides: Settings of the recipe to override, by dotted key, such as captioners.main.prompt.
         compute: Where and how wide the run works.
     """
-    from pairmill.flows.user_error import user_message
-
     try:
         texts = {key: yaml_text(value) for key, value in overrides.items()}
         chosen = load_recipe(recipe, texts, models)
         return _recaptioned(chosen, sources, lake or default_lake(), compute, to, format, retry, approve_first)
     except Exception as error:
-        if (line := user_message(error)) is None:
-            raise
-        get_run_logger().error(line)
-        return Failed(message=line)
+        return ended_early(error)
 
 
 def _recaptioned(

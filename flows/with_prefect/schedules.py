@@ -29,6 +29,10 @@ class Timetable:
         return TEXTS[self.every].format(hour=self.hour, minute=self.minute)
 
 
+MAINTENANCE = "maintain/nightly"
+NIGHTLY = Timetable("day", 4, 30)
+
+
 @dataclass(frozen=True)
 class ScheduleRow:
     """A schedule as listed: its deployment, when it starts runs, the parameters of the runs, whether it is active."""
@@ -58,6 +62,15 @@ def set_schedule(client, deployment: str, timetable: Timetable, parameters: dict
         return "unchanged"
     client.update_deployment_schedule(found.id, before.id, active=True, schedule=schedule, parameters=parameters)
     return "changed"
+
+
+def maintain_nightly(client, lake: str) -> str:
+    """Schedule the maintenance of a lake for NIGHTLY; return a line, '' if it has a schedule, also a paused one."""
+    found = _read(client, MAINTENANCE)
+    if any(each.slug == _slug(lake) for each in found.schedules):
+        return ""
+    set_schedule(client, MAINTENANCE, NIGHTLY, {"lake": lake})
+    return f"scheduled {MAINTENANCE} of {lake}: {NIGHTLY}"
 
 
 def remove_schedule(client, deployment: str, lake: str) -> bool:

@@ -65,7 +65,7 @@ def _entrypoints() -> dict[str, str]:
 
 
 def _is_stale(client, name: str) -> bool:
-    """Return whether a deployment is missing, has another folder or module, or another parameter schema."""
+    """Return whether a deployment is missing, or differs in folder, module or form, or lacks a concurrency limit."""
     from prefect.exceptions import ObjectNotFound
     from prefect.utilities.callables import parameter_schema
 
@@ -78,4 +78,4 @@ def _is_stale(client, name: str) -> bool:
     module, _, flow = entrypoint.rpartition(".")
     form = parameter_schema(getattr(import_module(module), flow).fn).model_dump_for_openapi()
     moved = folder not in str(found.pull_steps) or found.entrypoint != entrypoint
-    return moved or found.parameter_openapi_schema != form
+    return moved or found.parameter_openapi_schema != form or found.global_concurrency_limit is None

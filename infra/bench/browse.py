@@ -1,85 +1,196 @@
 """Measure `pairmill browse` over a lake of synthetic images: ``python -m infra.bench.browse --images 1000000``.
 
-Prints the seconds to build the gallery's table, which happens once, and to answer pages from it, and the memory of the
-process. The vectors to search are random unit vectors of 512 numbers, as many as images.
+Images and scores are made tables, vectors are clustered (`infra.bench.topics`), the text tower is that of a random
+ViT-B-32. Pages are answered by the whole application in this process, without a browser. What happens once, the
+gallery's table, codes and the map, has no target.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
+import multiprocessing
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from infra.bench.clip import random_model
 from infra.bench.made_lake import fill
-from pairmill.catalog.ask.gallery_file import gallery_file
-from pairmill.catalog.ask.gallery_query import Choice, Gallery, SortOrder
+from infra.bench.measure import Row, finish, parser, peak_mb
+from infra.bench.topics import vectors
+from pairmill.catalog.ask.cluster_names import cluster_names
+from pairmill.catalog.ask.gallery_query import Gallery
+from pairmill.catalog.ask.image_vectors import ImageVectors
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.flows.browse.browsed_lake import BrowsedLake
+from pairmill.flows.browse.picture_maps import PictureMaps
+from pairmill.flows.browse.picture_search import FOUND, PictureSearch
+from pairmill.flows.browse.rendering import FOLDER
+from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.whole.scan import most_similar
+from pairmill.ops.whole.sign_codes import SignCodes
+from pairmill.tasks.out.thumbnail_cache import ThumbnailCache
+from pairmill.tasks.out.vector_search import sign_codes
+from tests.worlds.browsed import Pages
 
-FOUND = 600  # as flows/browse/picture_search.py
+QUERIES = 20
+AT_ONCE = 20_000
+
+
+class MadeThumbnail(ThumbnailCache):
+    """Thumbnails that are made already: one picture stands for all."""
+
+    def find(self, sha256: str, size: str) -> Path:
+        """Return the picture."""
+        return FOLDER / "static" / "lost.svg"
+
+
+class MadeVectors(PictureSearch):
+    """A search over made vectors: one for each distinct picture of the gallery."""
+
+    def __init__(self, opened: BrowsedLake, stored: ImageVectors, codes: SignCodes, model: Clip | None) -> None:
+        super().__init__(opened)
+        self._made, self._clip = (stored, codes), model
+
+    def _stored(self, dataset: str) -> tuple[ImageVectors, SignCodes]:
+        return self._made
+
+    def _model(self, dataset: str, stored: ImageVectors) -> Any:
+        return self._clip
 
 
 def main() -> None:
-    """Make the lake, open it as the browser does, and print a row per measurement."""
-    options = argparse.ArgumentParser(description=__doc__)
+    """Make the lake, open it as the browser does, and measure."""
+    options = parser(__doc__)
     options.add_argument("--images", type=int, default=1_000_000)
-    n = options.parse_args().images
+    given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        with create_or_open(f"{folder}/lake") as lake:
-            fill(lake, n)
-            lake.execute("INSERT INTO commits VALUES (1, 'made', 'ingest', now())")
-        _measure(folder, n)
+        making = multiprocessing.get_context("spawn").Process(target=_make, args=(Path(folder), given.images))
+        making.start()  # in another process, whose memory is not the browser's
+        making.join()
+        rows = _measure(Path(folder) / "lake", given)
+    finish("browse", rows, given)
 
 
-def _measure(folder: str, n: int) -> None:
+def _make(folder: Path, images: int) -> None:
+    """Make the lake and the model."""
+    with create_or_open(folder / "lake") as lake:
+        fill(lake, images)
+        lake.execute("INSERT INTO commits VALUES (1, 'made', 'ingest', now())")
+    (folder / "clip").mkdir()
+    random_model(folder / "clip")
+
+
+def _measure(lake: Path, given: argparse.Namespace) -> list[Row]:
+    """Return a row for each measurement; seconds that happen once come last."""
+    opened, once = BrowsedLake(str(lake)), []
+    opened._thumbnails = MadeThumbnail(opened.lake)
+    pages = Pages(opened)
+    once.append(_row("build the gallery's table, once", _seconds(lambda: pages.gallery("/gallery"))))
+    gallery = opened.gallery("")
+    assert gallery
+    stored = _stored(gallery, lake)
+    once.append(_row("encode the vectors, once", _seconds(lambda: sign_codes(stored))))
+    rows = _pages(pages, gallery, given.images)
+    rows += _searches(opened, stored, lake)
+    mapped, seconds = _map(opened, stored, gallery)
+    once.append(_row("fit the projection and place all pictures, once", seconds))
+    rows += [mapped, _row("memory of the process", peak_mb() / 1000, "<= 2", 2.0, unit="GB")]
+    opened.close()
+    return rows + once
+
+
+def _pages(pages: Pages, gallery: Gallery, n: int) -> list[Row]:
+    """Measure pages of the gallery, with their rendering and without thumbnails."""
+    first = _median(lambda: pages.page("/gallery"))
+    query = "sort=sharpness&desc=1"
+    after = pages.page(f"/gallery?{query}").xpath("string(//a[@class='more']/@href)").partition("?")[2]
+    rule = "where=least(width,height)>=300"
+    clusters = [cluster for cluster, _ in gallery.facet("cluster")]
+    return [
+        _row(f"first page of {n:,} images", first, "<= 1", 1.0),
+        _row(
+            "next page, sorted by a score", _median(lambda: pages.client.get(f"/gallery/more?{after}")), "<= 0.05", 0.05
+        ),
+        _row("first page by a rule", _median(lambda: pages.page(f"/gallery?{rule}")), "<= 1", 1.0),
+        _row(f"names of {len(clusters)} clusters, once", _seconds(lambda: cluster_names(gallery, clusters))),
+    ]
+
+
+def _searches(opened: BrowsedLake, stored: ImageVectors, lake: Path) -> list[Row]:
+    """Measure search by words and by a picture, and the recall of the codes against a full scan."""
+    codes = sign_codes(stored)
+    model = Clip(f"open_clip:local-dir:{lake.parent / 'clip'}")
+    model.embed_texts(["warm"])
+    search = MadeVectors(opened, stored, codes, model)
+    texts = iter([f"a red fox number {n} in the snow" for n in range(99)])
+    ids = iter(stored.names(np.arange(0, len(stored.sha256s), len(stored.sha256s) // 99)))
+    words = _median(lambda: search.find("", next(texts), ""))
+    like = _median(lambda: search.find("", "", next(ids)))
+    picked = np.random.default_rng(1).integers(0, len(stored.vectors), QUERIES)
+    queries = [np.asarray(stored.vectors[row], np.float32) for row in picked]
+    true = [set(most_similar(query, stored.vectors, 50)) for query in queries]
+    found = [codes.nearest(query, stored.vectors, FOUND)[:50] for query in queries]
+    recall = statistics.mean(len(each & set(other)) / 50 for each, other in zip(true, found, strict=True))
+    exact = _median(lambda: most_similar(queries[0], stored.vectors, FOUND), 3)
+    search.close()
+    return [
+        _row("words to their nearest pictures", words, "<= 0.3", 0.3, note="text tower and search"),
+        Row("a picture to its nearest, by codes", "s", like, exact, "full scan", exact / like, recall, "recall >= 0.95",
+            recall >= 0.95),
+    ]  # fmt: skip
+
+
+def _map(opened: BrowsedLake, stored: ImageVectors, gallery: Gallery) -> tuple[Row, float]:
+    """Return the row of the map's bytes, places and colours, and the seconds of its first making."""
+    from pairmill.flows.browse.picture_maps import colours, points
+
+    search = MadeVectors(opened, stored, sign_codes(stored), None)
+    maps = PictureMaps(search)
     begun = time.perf_counter()
-    lake = create_or_open(f"{folder}/lake", read_only=True)
-    _show("open the lake", time.perf_counter() - begun)
+    maps.find("", gallery, 3600.0)
+    first = time.perf_counter() - begun
+    maps.close()
+    again = PictureMaps(search)
+
+    def ready() -> None:
+        found = again.find("", gallery, 600.0)
+        assert found
+        assert len(points(found)) == 4 * len(colours(found, "sharpness")[0])
+
+    seconds = _seconds(ready)
+    again.close()
+    return _row(f"map of {len(stored.sha256s):,} points, at the server", seconds, "<= 5", 5.0), first
+
+
+def _stored(gallery: Gallery, lake: Path) -> ImageVectors:
+    """Write clustered vectors for the distinct pictures of the gallery, and map them."""
+    shas = np.unique(np.asarray(gallery.column("sha256").to_numpy(), "S32"))
+    path = lake / ".browse" / "vectors-made.bin"
+    made = np.memmap(path, "<f2", "w+", shape=(len(shas), 512))
+    for start in range(0, len(shas), AT_ONCE):
+        made[start : start + AT_ONCE] = vectors(min(AT_ONCE, len(shas) - start), first=start)
+    made.flush()
+    return ImageVectors(shas, np.memmap(path, "<f2", "r", shape=made.shape), "made", "made", path)
+
+
+def _median(body: Callable[[], object], times: int = 7) -> float:
+    """Return the median seconds of some calls."""
+    return statistics.median(_seconds(body) for _ in range(times))
+
+
+def _seconds(body: Callable[[], object]) -> float:
     begun = time.perf_counter()
-    gallery = Gallery(gallery_file(lake, None))
-    _show(f"build the gallery of {n:,} images", time.perf_counter() - begun)
-    assert gallery.count(Choice()) == n
-    order, rule = SortOrder("sharpness", descending=True), Choice(where="least(width, height) >= 300")
-    after = gallery.page(Choice(), order).after
-    _show("first page", _median(lambda: gallery.page(Choice())))
-    _show("next page, sorted by a score", _median(lambda: gallery.page(Choice(), order, after)))
-    _show("page by a rule, sorted", _median(lambda: gallery.page(rule, order)))
-    _show("count by a rule", _median(lambda: gallery.count(rule)))
-    _search(folder, n)
-    print(f"{'most memory, GB':<45} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f}")
-    gallery.close()
-    lake.close()
+    body()
+    return time.perf_counter() - begun
 
 
-def _search(folder: str, n: int) -> None:
-    """Measure the exact scan over a memory map of random vectors."""
-    path, random = Path(folder) / "vectors", np.random.default_rng(1)
-    with open(path, "wb") as file:
-        for start in range(0, n, 50_000):
-            file.write((random.normal(size=(min(50_000, n - start), 512)) / 22.6).astype("<f2").tobytes())
-    vectors = np.memmap(path, "<f2", "r", shape=(n, 512))
-    query = np.asarray(vectors[n // 2], np.float32)
-    _show("nearest of all vectors, exact", _median(lambda: most_similar(query, vectors, FOUND)))
-
-
-def _median(body: Callable[[], object]) -> float:
-    """Return the median seconds of seven calls."""
-    taken = []
-    for _ in range(7):
-        begun = time.perf_counter()
-        body()
-        taken.append(time.perf_counter() - begun)
-    return statistics.median(taken)
-
-
-def _show(what: str, seconds: float) -> None:
-    print(f"{what:<45} {seconds:.3f} s", flush=True)
+def _row(what: str, value: float, target: str = "", most: float | None = None, unit: str = "s", note: str = "") -> Row:
+    return Row(what, unit, value, target=target, met=None if most is None else value <= most, note=note)
 
 
 if __name__ == "__main__":

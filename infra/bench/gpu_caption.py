@@ -100,7 +100,7 @@ def decoded(what: str, shape: Vlm, rows: int, seconds: float, bound: float) -> S
     """Yield the rate of all tokens but the first. At toy size their time can be smaller than the prefill's spread."""
     tokens = rows * (shape.answer - 1)
     if seconds <= 0:
-        return Seen(what, "tokens/s", None, note="not measured: a shorter time than the prefill's own spread")
+        return Seen(what, "tokens/s", None, note="too short: less than the prefill's own spread")
     return Seen(what, "tokens/s", tokens / seconds, tokens / bound)
 
 

@@ -20,6 +20,9 @@ from infra.bench.gpu_timing import ceilings, device, median
 from infra.bench.photographs import photographs
 
 TOY = Tower(2, 32, 2, 64, 32, 8)
+# The tower of EVA02-E-14-plus, 4.35B.
+EVA = Tower(64, 1792, 16, 15360, 224, 14)
+EVA_BATCHES, EVA_PICTURES = (32, 64, 128, 256), 2048
 BATCHES = (64, 128, 256, 512, 1024)
 # Number of feeders to pictures and rounds, some five seconds each at 250 pictures a second and feeder. The last two
 # reach the model's rate: a feeder takes half a second for their first batch, 3 % of a run of this length.
@@ -29,7 +32,7 @@ DISTINCT = 256
 
 def measure(argument: str, size: str, known: dict[str, Any]) -> Iterator[Seen]:
     """Measure what ``argument`` names: the ceilings, the model alone, or the whole stage."""
-    return {"ceilings": _ceilings, "model": _model, "stage": _stage}[argument](size)
+    return {"ceilings": _ceilings, "model": _model, "stage": _stage, "eva": _eva}[argument](size)
 
 
 def _ceilings(size: str) -> Iterator[Seen]:
@@ -75,6 +78,22 @@ def _stage(size: str) -> Iterator[Seen]:
     told = f"{name}, batches of {batch}, the model alone {whole:.0f} in the same run"
     yield Seen("ViT-L-14 from JPEG bytes", "img/s", best, whole, told)
     yield Seen("stage / model", "of 1", best / whole)
+
+
+def _eva(size: str) -> Iterator[Seen]:
+    """Measure a tower of EVA02-E-14-plus's shape, alone at its best batch and from JPEG bytes."""
+    tower, batches = (EVA, EVA_BATCHES) if size == "real" else (TOY, (2, 4))
+    clip = BareTower(tower)
+    bound = ceilings(size).bf16 / tower.flops
+    rates = {batch: alone(clip, tower.side, batch) for batch in batches}
+    best = max(rates, key=rates.__getitem__)
+    yield Seen("EVA02-E-14-plus alone, its best batch", "img/s", rates[best], bound, f"batches of {best}")
+    if not find_spec("simplejpeg"):
+        yield Seen("EVA02-E-14-plus from JPEG bytes", "img/s", None, note="not measured: simplejpeg is absent")
+        return
+    made = pictures(DISTINCT if size == "real" else 16)
+    rate = fed(clip, tower.side, 8, _pieces(made, EVA_PICTURES if size == "real" else 32, best), 1)
+    yield Seen("EVA02-E-14-plus from JPEG bytes", "img/s", rate, bound, f"8 feeders, batches of {best}")
 
 
 def fed(clip: Any, side: int, feeders: int, pieces: list[list[bytes]], rounds: int) -> float:

@@ -54,9 +54,11 @@ def as_data(row: str, seen: Seen) -> dict[str, Any]:
     wanted = goal(row, seen.what)
     data = {name: _short(getattr(seen, name)) for name in ("what", "unit", "value", "bound", "note")}
     data["share"] = _short(seen.value / seen.bound) if seen.value is not None and seen.bound else None
-    data |= {"reference": wanted.reference if wanted else "", "least": wanted.least if wanted else None}
-    known = wanted is not None and wanted.least is not None and seen.value is not None
-    data["met"] = bool(seen.value >= wanted.least) if known else None  # type: ignore[operator, union-attr]
+    least, share = (wanted.least, wanted.share) if wanted else (None, None)
+    data |= {"reference": wanted.reference if wanted else "", "least": least, "least_share": share}
+    pairs = [(seen.value, least), (data["share"], share)]
+    reached = [value >= target for value, target in pairs if value is not None and target is not None]
+    data["met"] = all(reached) if reached else None
     return data
 
 
@@ -101,6 +103,8 @@ def _line(measure: dict[str, Any]) -> str:
         line += f", {measure['share']:.2f} of the bound {measure['bound']:g}"
     if measure["least"] is not None:
         line += f", must reach {measure['least']:g}"
+    if measure["least_share"] is not None:
+        line += f", must reach {measure['least_share']:g} of it"
     return line + (f" ({measure['note']})" if measure["note"] else "")
 
 

@@ -35,6 +35,7 @@ def _line(goal: Goal, seen: dict[str, Any] | None, error: str) -> str:
         bound = f"{seen['share']:.2f} of {seen['bound']:g}" if seen["share"] is not None else ""
         verdict = {None: "", True: "met", False: "**not met**"}[seen["met"]]
     least = "" if goal.least is None else f"{goal.least:g} {goal.unit}"
+    least = least if goal.share is None else f"{goal.share:g} of its bound"
     return f"| `{goal.row}` | {goal.what} | {value} | {bound} | {least} | {goal.reference} | {verdict} |"
 
 

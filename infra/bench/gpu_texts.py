@@ -10,17 +10,18 @@ SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", "<image>"]
 PAD, END, IMAGE = SPECIAL.index("<pad>"), SPECIAL.index("</s>"), SPECIAL.index("<image>")
 
 
-def tokenizer(vocabulary: int) -> Any:
-    """Make a tokenizer of one token a word, for the words 'w5' to 'w151999'."""
+def tokenizer(vocabulary: int, signs: dict[str, str] | None = None) -> Any:
+    """Make a tokenizer of one token a word, for the words 'w5' to 'w151999'; ``signs`` are the first of these."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    words = SPECIAL + [f"w{number}" for number in range(len(SPECIAL), vocabulary)]
+    special = list(dict.fromkeys([*SPECIAL, *(signs or {}).values()]))
+    words = special + [f"w{number}" for number in range(len(special), vocabulary)]
     inner = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    inner.add_special_tokens(SPECIAL)
+    inner.add_special_tokens(special)
     names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-    return PreTrainedTokenizerFast(tokenizer_object=inner, **names)
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **names, extra_special_tokens=signs or {})
 
 
 def processor(side: int, patch: int, vocabulary: int) -> Any:
@@ -53,5 +54,5 @@ def _picture_processor() -> Any:
 def sentences(n: int, tokens: int, vocabulary: int, seed: int = 0) -> list[str]:
     """Make ``n`` random texts of ``tokens`` tokens each."""
     rng = np.random.default_rng(seed)
-    words = rng.integers(len(SPECIAL), vocabulary, (n, tokens))
+    words = rng.integers(32, vocabulary, (n, tokens))  # behind all special words
     return [" ".join(f"w{word}" for word in row) for row in words]

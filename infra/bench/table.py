@@ -30,6 +30,7 @@ NAMES = (
     "catalog",
     "catalog_30m",
     "commits",
+    "nights",
     "fixed_cost",
     "stage",
     "feeders",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -43,6 +43,15 @@ class Generation:
     def finished(self) -> bool:
         """Whether the answer ends by itself, not cut by ``max_tokens``."""
         return self.finish != "length"
+
+
+@runtime_checkable
+class Advancing(Protocol):
+    """A batch whose device work goes on only while somebody calls it: many such batches are decoded at once."""
+
+    def advance(self) -> bool:
+        """Run some of the device's work unless the batch has ended; return whether it has."""
+        ...
 
 
 class Answering(Protocol):
@@ -96,7 +105,7 @@ class Answering(Protocol):
         ...
 
     def infer(self, prepared: Any, max_tokens: int) -> Any:
-        """Start generating for a prepared batch."""
+        """Start generating for a prepared batch. What it returns may be `Advancing`."""
         ...
 
     def fetch(self, running: Any) -> list[Generation]:

@@ -64,9 +64,12 @@ def most_workers(session: Session, n_items: int) -> int:
     return max(1, min(n_items, session.placement.n_workers, settings.per_host, settings.connections))
 
 
-def fetch_again(session: Session, reason: str = "") -> int:
-    """Retry the addresses that failed for a temporary reason, or for ``reason``; return the number of addresses."""
-    items = fetches.failed(session.lake, reason)
+def fetch_again(session: Session, reason: str = "", most_times: int = 0) -> int:
+    """Retry the addresses that failed for a temporary reason, or for ``reason``; return the number of addresses.
+
+    ``most_times`` leaves out addresses that were fetched more often, 0 none.
+    """
+    items = fetches.failed(session.lake, reason, most_times)
     _work(session, items)
     join_fetched(session)
     return sum(len(item.keys) for item in items)

@@ -16,9 +16,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
+from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending import contents, other_locations, quarantine
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.recipe.parts_of_reading import Ingest
+from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.controls import printable_json
 from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.catalog.terms.secrets import without_users
@@ -183,8 +185,13 @@ def shard_item(listed: Sequence[Unit | Fault], *names: str) -> WorkItem:
 
 def ingest_settings(session: Session) -> "IngestSettings":
     """Collect the ingest settings of the session's recipe and the lake's ban list."""
-    settings = session.recipe.ingest
-    banned = contents.banned(session.lake)
+    return settings_for(session.lake, session.recipe)
+
+
+def settings_for(lake: Lake, recipe: Recipe) -> "IngestSettings":
+    """Collect the ingest settings of a recipe and the lake's ban list."""
+    settings = recipe.ingest
+    banned = contents.banned(lake)
     splitter = SentenceSplitter(settings.language, settings.case == "lower")
     readers = reader_names(settings)
     return IngestSettings(settings.max_pixels, settings.max_bytes, splitter, settings.payload, banned, readers)

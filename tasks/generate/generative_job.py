@@ -65,6 +65,10 @@ class GenerativeJob(ABC):
         """Launch the model on the prepared inputs, without waiting for the device."""
         return self.ask.infer(ready)
 
+    def advance(self, running: Any) -> bool:
+        """Do some of a launched piece's work; return whether its answers can be fetched."""
+        return self.ask.advance(running)
+
     def fetch(self, running: Any) -> Answers:
         """Wait for the answers."""
         return self.ask.fetch(running)

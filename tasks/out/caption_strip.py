@@ -1,12 +1,11 @@
 """Write captions beside their images as one self-contained HTML file."""
 
-import os
 from collections import Counter
 from typing import Any
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.recipe import Recipe
-from pairmill.tasks.out.html_report import template
+from pairmill.tasks.out.page_template import render, write_page
 from pairmill.tasks.out.thumbnails import NONE, thumbnails
 
 LONGEST = 2000  # characters shown of one caption
@@ -15,13 +14,14 @@ LONGEST = 2000  # characters shown of one caption
 def write_strip(lake: Lake, recipe: Recipe, captions: list[dict[str, Any]], path: str, is_demo: bool = False) -> str:
     """Write ``captions``, rows of `catalog.ask.captioned.first_captions`, to the local file ``path``; return the path.
 
-    The file makes no requests and embeds the images as JPEGs of some 6 KB each: share it only as you would share the
-    images. Reads the shards that have the images. Raises SourceError when a source that the lake refers to cannot be
-    reached. ``is_demo`` marks every caption as one by the small shipped captioner.
+    The file makes no requests and embeds the images as WebPs of some 8 KB each: share it only as you would share the
+    images. Reads the shards that have the images; an image whose source cannot be reached is left out. ``is_demo``
+    marks every caption as one by the small shipped captioner.
     """
     captioner = recipe.captioners[0]
     pictures = thumbnails(lake, [(row["sha256"], row["shard"]) for row in captions])
-    html = template("caption_strip.html.j2").render(
+    html = render(
+        "caption_strip.html.j2",
         model=recipe.models[captioner.model],
         prompt=captioner.prompt,
         max_tokens=captioner.max_tokens,
@@ -29,9 +29,4 @@ def write_strip(lake: Lake, recipe: Recipe, captions: list[dict[str, Any]], path
         statuses=dict(Counter(row["status"] for row in captions).most_common()),
         captions=[{**row, "text": row["text"][:LONGEST], **pictures.get(row["sha256"], NONE)} for row in captions],
     )
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    half = f"{path}.part"
-    with open(half, "w", encoding="utf-8", errors="replace") as file:
-        file.write(html)
-    os.replace(half, path)
-    return path
+    return write_page(html, path)

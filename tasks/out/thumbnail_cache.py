@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from pairmill.catalog.lake.cache_folder import cache_folder
+from pairmill.catalog.lake.cache_folder import cache_folder, trim
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.pending.worklist import payload_paths
@@ -65,17 +65,9 @@ class ThumbnailCache:
                         break
             return found
 
-    def sweep(self) -> None:
-        """Remove the least recently used thumbnails until the folder holds at most nine tenths of its limit."""
-        files = [(path.stat(), path) for path in self._files()]
-        total = sum(found.st_size for found, _ in files)
-        if total <= self._most_bytes:
-            return
-        for found, path in sorted(files, key=lambda each: each[0].st_mtime_ns):
-            path.unlink(missing_ok=True)
-            total -= found.st_size
-            if total <= 0.9 * self._most_bytes:
-                return
+    def sweep(self) -> int:
+        """Remove the least recently used thumbnails beyond the folder's limit; return their number."""
+        return trim(self._files(), self._most_bytes)
 
     def _files(self) -> Iterable[Path]:
         return self._folder.glob("*/*.jpg")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from pairmill.catalog.pending.item import WorkItem
-from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.error import BudgetSpent, PairmillError
 from pairmill.catalog.write.commit import Manifest, Usage
 from pairmill.tasks.run.placement import Prices
 
@@ -41,8 +41,8 @@ class Budget:
         A row is assumed to cost as much as a row of the step's most expensive item so far. A step's first portion is
         one item, to learn its cost; each portion's cost is known before the next is yielded.
 
-        Raises PairmillError when no further item fits, and when a server reports no token usage. Finished work is
-        committed.
+        Raises BudgetSpent when no further item fits, PairmillError when a server reports no token usage. Finished work
+        is committed.
         """
         if not self.most or not (prices.prompt or prices.answer):
             yield items
@@ -55,7 +55,7 @@ class Budget:
                     "cannot hold. Have the server report `usage`, or run again without --max-cost."
                 )
             if self.spent >= self.most or not self._has_room(step, len(items[done].keys)):
-                raise PairmillError(
+                raise BudgetSpent(
                     f"stopped at a commit: texts cost {self.spent:.4f} of the {self.most:g} that this run may spend, "
                     f"and {sum(len(item.keys) for item in items[done:])} more were to be made.{self._beyond(step)} "
                     "Run again with a higher --max-cost (compute.max_cost in Prefect); what is made is not made again."

@@ -116,6 +116,11 @@ class _Watched:
         rows = len(numbered.piece.keys)
         return _Launched(numbered.number, rows, place, started, self._job.infer(ready))
 
+    def advance(self, launched: _Launched) -> bool:
+        """Do some of a launched batch's work, if its job does it in steps; return whether it has ended."""
+        advance = getattr(self._job, "advance", None)
+        return advance is None or advance(launched.running)
+
     def fetch(self, launched: _Launched) -> Any:
         """Wait for a batch, record its device seconds and release its lease."""
         try:
@@ -123,7 +128,7 @@ class _Watched:
         finally:
             now = time.monotonic()
             seconds, self._last = now - max(launched.started, self._last), now  # without the wait for the batch before
-            self._seconds.append(seconds)
+            self._seconds.append(now - launched.started)  # beside other batches, which share its time
             self._spent[launched.number] = self._spent.get(launched.number, 0.0) + seconds
             self._say(RowLease(launched.number, launched.place, None, 0))
             self._say(RowsFinished(launched.number, launched.rows))

@@ -75,7 +75,7 @@ def _chunks_of(item: WorkItem, chunk: int) -> Iterator[tuple[list[str], list[byt
             for batch in _batches(file, chunk, wanted):
                 rows = [row for row in batch.to_pylist() if row["sha256"] in wanted]
                 good: dict[str, bytes | Fault] = {}
-                for row, data in zip(rows, _bytes(rows, path), strict=True):
+                for row, data in zip(rows, bytes_of_rows(rows, path), strict=True):
                     if isinstance(data, Fault):
                         lost[row["sha256"]] = data
                     elif isinstance(data, SourceError):
@@ -133,7 +133,7 @@ def _largest(group: Any) -> int:
     )
 
 
-def _bytes(rows: list[dict], path: str) -> list[bytes | Fault | SourceError]:
+def bytes_of_rows(rows: list[dict], path: str) -> list[bytes | Fault | SourceError]:
     """Return the bytes of each row, read from its source where the row only refers to one.
 
     A row whose bytes cannot be read gets a Fault, or a SourceError where the source cannot be reached.

@@ -48,6 +48,7 @@ class Placement:
         cpus_per_worker: CPUs of a worker without a GPU.
         models: Pools by the recipe's name of a model (clip, captioner, …); others have the default pool.
         small_rounds: Where small rounds run, see `tasks.run.small_rounds`.
+        stall_minutes: Minutes without a finished row after which workers are ended, 0 for never; see `Watchdog`.
     """
 
     workers: int = 0
@@ -55,6 +56,7 @@ class Placement:
     cpus_per_worker: float = 1.0
     models: Mapping[str, ModelPool] = field(default_factory=dict)
     small_rounds: SmallRounds = "auto"
+    stall_minutes: float = 0.0
 
     @property
     def n_workers(self) -> int:

@@ -21,7 +21,8 @@ from pairmill.tasks.run.pace import Pace
 from pairmill.tasks.run.partition import Output
 from pairmill.tasks.run.poison import LostWorker, quarantine_killers
 from pairmill.tasks.run.process import Process
-from pairmill.tasks.run.worker import JobWorker
+from pairmill.tasks.run.watchdog import Watchdog
+from pairmill.tasks.run.worker import JobWorker, with_notes
 
 Argument = TypeVar("Argument")
 Piece = TypeVar("Piece")
@@ -48,16 +49,23 @@ class PoolShape:
 
 
 def run_in_pool(
-    items: Sequence[WorkItem], worker: JobWorker, output: Output, shape: PoolShape, show: Report = ignore
+    items: Sequence[WorkItem],
+    worker: JobWorker,
+    output: Output,
+    shape: PoolShape,
+    show: Report = ignore,
+    watchdog: Watchdog | None = None,
 ) -> Iterator[list[Manifest]]:
     """Run the job of ``worker`` on every item; yield each item's manifests.
 
     An item whose worker dies or exceeds its time limit is bisected by the process that replaces the dead one. The other
-    processes continue. ``show`` is called now and then with the finished rows of the items that are not finished.
+    processes continue. ``show`` is called now and then with the finished rows of the items that are not finished. The
+    manifests have the notes of ``watchdog``, which ends processes that hang.
     """
     start_fork_server()  # also for a light job: later stages need it, and it imports in the meantime
     crew = _PoolCall(_Work(worker, output, pickle.dumps(worker)), shape)
     waiting, left, running = list(reversed(items)), len(items), 0
+    watchdog = watchdog or Watchdog()
     try:
         while left:
             crew.grow(left)
@@ -65,12 +73,16 @@ def run_in_pool(
                 crew.work.waiting.put(waiting.pop())
                 running += 1
             if (outcome := crew.outcome()) is None:
-                show(crew.work.ahead.total())
+                ahead = crew.work.ahead.total()
+                show(ahead)
+                watchdog.saw(ahead)
+                watchdog.look(crew.processes)
                 continue
+            watchdog.saw(-1)
             left, running = left - 1, running - 1
             if isinstance(outcome, BaseException):
                 raise outcome
-            yield outcome
+            yield with_notes(outcome, watchdog.take())
     finally:
         crew.dismiss()
 
@@ -185,6 +197,7 @@ class _PoolCall:
 
     def __init__(self, work: _Work, shape: PoolShape) -> None:
         self.work, self._shape, self.size = work, shape, 0
+        self.processes: list[Process] = []
 
     def grow(self, left: int) -> None:
         """Add processes until there are as many as ``left`` items justify, see `Pace`."""
@@ -195,6 +208,7 @@ class _PoolCall:
             for _ in range(self._shape.lanes):
                 threading.Thread(target=_hand_out, args=(self.work, seat), name="pool", daemon=True).start()
             self.size += 1
+            self.processes.append(seat.process)
 
     def outcome(self) -> list[Manifest] | BaseException | None:
         """Wait for one item's outcome; return None when it is time to show progress or add processes."""

@@ -22,6 +22,7 @@ from pairmill.tasks.run.fork_server import one_thread_each, start_fork_server, w
 from pairmill.tasks.run.messages import Done, Found, Order, RowLease, RowsFinished
 from pairmill.tasks.run.partition import Output
 from pairmill.tasks.run.poison import LostWorker
+from pairmill.tasks.run.watchdog import NAMED
 from pairmill.tasks.run.worker import BROKEN_DEVICE, serve
 
 LOG = logging.getLogger("pairmill.workers")
@@ -101,6 +102,16 @@ class Process:
                 life.end()
         if isinstance(said, Done):
             said.result()
+
+    def in_hand(self) -> str:
+        """Describe the process and the rows in progress, '' if it has no work."""
+        life = self._life
+        return life.in_hand() if life else ""
+
+    def end_hung(self) -> None:
+        """Kill the process, after it has dumped its stacks; its orders count as out of time."""
+        if (life := self._life) is not None:
+            life.end_hung()
 
     def close(self) -> None:
         """Let the process exit once it has finished its orders."""
@@ -247,6 +258,27 @@ class _RunningProcess:
         now = time.monotonic()
         with self._lock:
             stuck = {hold.number for hold, until in self._holds.values() if until < now}
+        self._end_orders(stuck)
+
+    def in_hand(self) -> str:
+        """Describe the process and the keys of its leases, '' if no order has begun: it may be importing still."""
+        with self._lock:
+            holds = [hold for hold, _ in self._holds.values() if hold.keys != ()]
+        if not holds or self.is_over():
+            return ""
+        keys = list(dict.fromkeys(key for hold in holds for key in hold.keys or ()))
+        more = f" and {len(keys) - NAMED:,} more" if len(keys) > NAMED else ""
+        return f"worker process {self.pid} had {', '.join(keys[:NAMED]) + more if keys else 'an item without a row'}"
+
+    def end_hung(self) -> None:
+        """Kill the process as one whose orders are all overdue."""
+        with self._lock:
+            orders = {hold.number for hold, _ in self._holds.values()}
+        self._end_orders(orders)
+
+    def _end_orders(self, stuck: set[int]) -> None:
+        """Kill the process because of these orders, unless they are none, or it is being killed."""
+        with self._lock:
             if not stuck or self._stuck:
                 return
             self._stuck = stuck

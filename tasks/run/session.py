@@ -20,6 +20,7 @@ from pairmill.tasks.run.partition import Job, Output, Part, write_parts
 from pairmill.tasks.run.placement import Placement
 from pairmill.tasks.run.process import LOG
 from pairmill.tasks.run.progress import Progress, RowCount, ShowProgress, not_shown
+from pairmill.tasks.run.run_limits import Spending
 from pairmill.tasks.run.stage import JobStage
 
 
@@ -47,6 +48,7 @@ class Session:
         notes: Messages that are shown when the run ends.
         told_once: The notes about what this run did, which an idle run does not repeat.
         budget: The cost of generated texts.
+        spending: The hours, rows and bytes of the run, with their limits.
         demo_weights: The small shipped models that the run uses.
     """
 
@@ -64,6 +66,7 @@ class Session:
     notes: list[str] = field(default_factory=list)
     told_once: set[str] = field(default_factory=set)
     budget: Budget = field(default_factory=Budget)
+    spending: Spending = field(default_factory=Spending)
     demo_weights: tuple[str, ...] = ()
     _unregistered: list[Scorer] = field(default_factory=list)
 
@@ -139,8 +142,12 @@ class Session:
                     self.work_round(step, portion, stage)
 
     def work_round(self, step: str, items: Sequence[WorkItem], stage: JobStage) -> int:
-        """Run a stage over one round of items and commit the results; return the number of items."""
+        """Run a stage over one round of items and commit the results; return the number of items.
+
+        Raises BudgetSpent, after a commit, when the run has reached a limit.
+        """
         items = stage.sized(items)
+        self.spending.check(step, len(items))
         self.counts[step] = self.counts.get(step, 0) + len(items)
         if items:
             output = self.begin(step)
@@ -156,6 +163,7 @@ class Session:
         A survey overrides this: it only counts the step and returns False.
         """
         if rows:
+            self.spending.check(step, 1)
             run()
         return True
 
@@ -184,6 +192,8 @@ class Session:
                 self.tell(text)
             yield self.budget.priced(step, manifests, prices)
             done += 1
+            self.spending.add(manifests, stage.gpus)
+            self.spending.check(step, len(items) - done)
             count.add(manifests)
             if done < len(items):  # the last item is reported after the commit
                 count.advance()

@@ -24,6 +24,7 @@ from pairmill.tasks.run.model_job import ModelJob
 from pairmill.tasks.run.on_ray import OnRay, started
 from pairmill.tasks.run.partition import Job, Output
 from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.process import LOG
 from pairmill.tasks.run.resources import (
     Node,
     Resources,
@@ -35,6 +36,7 @@ from pairmill.tasks.run.resources import (
 )
 from pairmill.tasks.run.small_rounds import is_small, may_stay_here
 from pairmill.tasks.run.small_shards import join_small
+from pairmill.tasks.run.watchdog import Watchdog
 from pairmill.tasks.run.worker import JobWorker
 
 # Seconds to wait for a cluster machine with the resources of one worker. A wait is visible to others within 4 s.
@@ -55,6 +57,7 @@ class JobStage:
     def __init__(self, job: Job, placement: Placement, show: Callable[[str], None] = _not_shown) -> None:
         self._job, self._placement, self._show = job, placement, show
         self._ray: OnRay | None = None
+        self.gpus = 0.0  # of one worker, known once a round runs
 
     @property
     def model(self) -> str:
@@ -112,18 +115,27 @@ class JobStage:
         """Run the items on this machine's process pool."""
         here = this_machine()
         asked = self._asked([here])
+        self.gpus = asked.gpus
         if asked.gpus > here.gpus:  # CPUs need no check: here workers share them
             raise PairmillError(refusal(asked, [here]))
         most = min(asked.most, self._placement.n_workers) if self._placement.is_cluster else asked.most
         least = 0 if asked.gpus else asked.least
         light = getattr(self._job, "is_light", False)
         shape = pool.PoolShape(most, devices_by_worker(asked.gpus), asked.lanes, least, light)
-        return pool.run_in_pool(items, self._worker(asked), output, shape, show_ahead)
+        watchdog = Watchdog(self._placement.stall_minutes, show=self._tell)
+        return pool.run_in_pool(items, self._worker(asked), output, shape, show_ahead, watchdog)
+
+    def _tell(self, text: str) -> None:
+        """Show that the stage stalls, and log it once."""
+        if text:
+            LOG.warning("%s", text)
+        self._show(text)
 
     def _on_ray(self) -> OnRay:
         """Return the stage on Ray, started at the first call."""
         if self._ray is None:
             asked = self._asked(started(self._placement))
+            self.gpus = asked.gpus
             patience = PATIENCE_SECONDS if self._placement.is_cluster else 0.0
             self._ray = OnRay(self._worker(asked), asked, patience, self._show)
         return self._ray

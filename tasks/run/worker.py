@@ -124,7 +124,7 @@ class _WorkerEnd:
         try:
             found = worker(*arguments)
             if not isinstance(found, Iterator):
-                return Done(number, _with_notes(found))
+                return Done(number, with_notes(found, run_notes.take() if found else ()))
             for piece in found:
                 self.say(Found(number, piece))
             return Done(number, [])
@@ -140,11 +140,11 @@ class _WorkerEnd:
             return Done(number, [], error, trace)
 
 
-def _with_notes(manifests: list[Manifest]) -> list[Manifest]:
-    """Put this process's notes since its last result into the first manifest."""
-    if not manifests or not (notes := run_notes.take()):
+def with_notes(manifests: list[Manifest], notes: tuple[str, ...]) -> list[Manifest]:
+    """Add notes to the first manifest."""
+    if not manifests or not notes:
         return manifests
-    return [replace(manifests[0], notes=notes), *manifests[1:]]
+    return [replace(manifests[0], notes=(*manifests[0].notes, *notes)), *manifests[1:]]
 
 
 def _set_up(environment: dict[str, str]) -> None:

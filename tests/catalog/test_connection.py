@@ -1,6 +1,8 @@
-"""An extension is loaded without its signature only where its bytes are on the package's list."""
+"""DuckDB opens with extensions that are on the package's list without their signature; pyarrow works without pandas."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,3 +52,15 @@ def test_in_a_home_that_cannot_be_written_each_process_hashes_again(tmp_path: Pa
     with connect("sqlite_scanner") as opened:
         assert opened.execute("SELECT 1").fetchall() == [(1,)]
     connection._remembered.cache_clear()
+
+
+def test_arrays_are_built_without_pandas_and_who_imports_it_later_has_it() -> None:
+    script = (
+        "import sys, pyarrow as pa\n"
+        "from pairmill.catalog.lake.without_pandas import work_without_pandas\n"
+        "work_without_pandas()\n"
+        "found = pa.table({'a': pa.array([1, None])})\n"
+        "print('pandas' in sys.modules, found.to_pandas()['a'].isna().tolist())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False [False, True]\n"

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.terms.error import BudgetSpent
 from pairmill.catalog.write import runs
 from pairmill.flows.settings import load_recipe
 
@@ -28,7 +29,8 @@ def states(lake: Lake) -> list[tuple]:
     [
         (ValueError("no"), "failed", "ValueError: no"),
         (SystemExit(1), "failed", "SystemExit: 1"),
-        (KeyboardInterrupt(), "interrupted", "KeyboardInterrupt"),
+        (KeyboardInterrupt(), "cancelled", "KeyboardInterrupt"),
+        (BudgetSpent("no more"), "stopped", "BudgetSpent: no more"),
         (Stopped(), "cancelled", "Stopped"),
     ],
 )
@@ -46,7 +48,7 @@ def test_a_signal_during_a_query_is_recorded_as_such(lake: Lake, monkeypatch: py
             lake.query("SELECT count(*) FROM range(500_000_000) WHERE range % 7 = 3")
     finally:
         signal.signal(signal.SIGUSR1, before)
-    assert states(lake) == [("run", "interrupted", "KeyboardInterrupt", True)]
+    assert states(lake) == [("run", "cancelled", "KeyboardInterrupt", True)]
 
 
 def test_the_next_run_finds_one_that_was_killed(lake: Lake) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from infra.empty_catalog import by_migrations
-from pairmill.catalog.lake import empty, schema
+from pairmill.catalog.lake import empty, schema, score_tables
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.opening import create_or_open
@@ -102,6 +102,9 @@ def test_the_columns_told_are_those_of_a_real_lake(tmp_path: Path) -> None:
         found: dict[str, dict[str, str]] = {}
         for table, column, kind in lake.query(sql + " ORDER BY table_name, column_index"):
             found.setdefault(table, {})[column] = kind
+        asked = score_tables._beyond_migrations()
+        assert score_tables._are_as_declared(lake, asked), "every opening for writing would read all tables' statistics"
+        assert lake.tables - {"schema_version"} == schema.created() | {score.table for score in asked}
     del found["schema_version"]
     assert found == {table: schema.columns(table) for table in found}
     assert len(found) > 30

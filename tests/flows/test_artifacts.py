@@ -2,6 +2,8 @@
 
 import logging
 import re
+from collections import Counter
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -10,9 +12,14 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, _Bar, _code, _plain
+from pairmill.flows.outcome import Outcome, outcome
+from pairmill.flows.with_prefect.artifact_pictures import picture_gallery, report_link
+from pairmill.flows.with_prefect.artifact_texts import code, plain
+from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, _Bar
 from pairmill.flows.with_prefect.local_prefect import free_port
 from pairmill.tasks.run.progress import Progress
+from tests.worlds.line import rows
+from tests.worlds.published import published
 
 
 def test_progress_that_the_server_does_not_take_is_a_warning(caplog: pytest.LogCaptureFixture):
@@ -56,7 +63,46 @@ def test_a_wait_that_the_server_does_not_take_is_a_warning(caplog: pytest.LogCap
 
 def test_no_name_and_no_text_acts_in_the_markdown_of_an_artifact():
     name = "a](javascript:alert(1)) `<img src=x>` https://evil.example **b**\n# c\x1b[31m"
-    text = _plain(name)
+    text = plain(name)
     assert "\n" not in text and "\x1b" not in text
     assert not re.search(r"[!-/:-@\[-`{-~]", re.sub(r"\\[!-/:-@\[-`{-~]", "", text))
-    assert _code("lake`x``y") == "``` lake`x``y ```"
+    assert code("lake`x``y") == "``` lake`x``y ```"
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    lake = tmp_path_factory.mktemp("shown") / "lake"
+    published(lake, pictures=30, cap=3, clusters=3)
+    return outcome(str(lake), "small")
+
+
+def test_the_gallery_has_small_pictures_dropped_by_each_rule_and_kept(found: Outcome):
+    shown = picture_gallery(found)
+    assert [line for line in shown.splitlines() if line.startswith("## ")] == [
+        "## Kept: 9", "## short\\_side: 1 dropped", "## balance: 20 dropped"
+    ]  # fmt: skip
+    pictures = re.findall(r"!\[([0-9a-f]{32})\]\(data:image/webp;base64,[A-Za-z0-9+/=]+\)", shown)
+    fates = dict(rows(found.lake, "SELECT item_id, dropped_by FROM decisions WHERE kind = 'image'"))
+    assert Counter(fates[each] for each in pictures) == {"": 8, "short_side": 1, "balance": 4}
+    assert len(shown) < 40_000
+
+
+def test_a_gallery_of_pictures_that_cannot_be_read_costs_no_work(found: Outcome, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.WARNING):
+        assert picture_gallery(replace(found, lake="/nowhere/lake")) == ""
+    assert "the pictures could not be shown" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("url", "link"),
+    [
+        ("http://127.0.0.1:8765/?token=secret", "http://127.0.0.1:8765/report?dataset=small%401"),
+        ("https://me:word@lake.example/pairmill/", "https://lake.example/pairmill/report?dataset=small%401"),
+        ("", ""), ("file:///etc/passwd", ""), ("javascript:alert(1)", ""), ("127.0.0.1:8765", ""),
+    ],
+)  # fmt: skip
+def test_the_report_is_linked_where_a_browser_serves_it(
+    found: Outcome, monkeypatch: pytest.MonkeyPatch, url: str, link: str
+):
+    monkeypatch.setenv("PAIRMILL_BROWSE_URL", url)
+    assert report_link(found.dataset) == link

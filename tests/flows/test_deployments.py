@@ -11,12 +11,13 @@ from prefect.utilities.schema_tools.validation import validate
 
 from pairmill.flows.settings import RECIPES, ROOT, load_recipe
 from pairmill.flows.with_prefect.deployments import curate
+from pairmill.flows.with_prefect.maintain_deployment import maintain
 from pairmill.flows.with_prefect.recaption_deployment import recaption
 from pairmill.flows.with_prefect.work_pool import deployments
 
 FILE = yaml.safe_load((ROOT / "prefect.yaml").read_text())
 CURATE = [each for each in FILE["deployments"] if each["entrypoint"].endswith(".curate")]
-SCHEMAS = {flow.name: parameter_schema(flow.fn).model_dump_for_openapi() for flow in (curate, recaption)}
+SCHEMAS = {flow.name: parameter_schema(flow.fn).model_dump_for_openapi() for flow in (curate, recaption, maintain)}
 
 
 def refused(parameters: dict[str, Any], flow: str = "curate") -> bool:
@@ -26,7 +27,7 @@ def refused(parameters: dict[str, Any], flow: str = "curate") -> bool:
 def test_prefect_yaml_deploys_every_recipe_under_its_name_and_no_other():
     named = {each["name"]: each["parameters"]["recipe"] for each in CURATE}
     assert named == {file.stem: file.stem for file in RECIPES.glob("*.yaml")}
-    assert sorted(deployments()) == sorted([*(f"curate/{name}" for name in named), "recaption/all"])
+    assert sorted(deployments()) == sorted([*(f"curate/{name}" for name in named), "maintain/nightly", "recaption/all"])
     for recipe in named.values():
         assert load_recipe(recipe).name == recipe
 

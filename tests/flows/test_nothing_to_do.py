@@ -205,6 +205,8 @@ TOLD_ONLY = {
     "runs": "INSERT INTO runs (run_id, state) VALUES ('other', 'completed')",
     "run_recipes": "INSERT INTO run_recipes (run_id) VALUES ('other')",
     "exports": "INSERT INTO exports (dataset) VALUES ('demo')",
+    "judgement_samples": "INSERT INTO judgement_samples (dataset) VALUES ('demo')",
+    "judgements": "INSERT INTO judgements (verdict) VALUES ('match')",
 }
 
 
@@ -214,7 +216,7 @@ def test_the_name_of_a_version_is_no_change(given: Given):
 
 
 @pytest.mark.parametrize("table", TOLD_ONLY)
-def test_what_only_tells_of_runs_and_exports_is_no_change(given: Given, table: str):
+def test_records_and_judgements_are_no_change(given: Given, table: str):
     given.write(lambda lake, _: lake.execute(TOLD_ONLY[table]))
     assert given.is_answered()
 

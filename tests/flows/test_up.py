@@ -19,6 +19,7 @@ from prefect.settings import PREFECT_API_URL, PREFECT_HOME, PREFECT_SERVER_API_P
 from pairmill.flows.command.cli import main
 from pairmill.flows.settings import ROOT
 from pairmill.flows.with_prefect.local_prefect import free_port
+from pairmill.flows.with_prefect.schedules import maintain_nightly
 from pairmill.flows.with_prefect.work_pool import prepare
 from tests.worlds.prefect_up import COMMAND, asked, environment, of, settled, staying
 
@@ -122,6 +123,9 @@ def another_terminal_reaches_the_server(home: Path, folder: Path, api: str) -> N
         client.update_deployment(kept.deployment_id, DeploymentUpdate(entrypoint="pairmill.former.curate"))
         assert prepare(client, api, print) == ["curate/30m"]
         assert client.read_deployment_by_name("curate/30m").schedules == [kept]
+        (nightly,) = client.read_deployment_by_name("maintain/nightly").schedules
+        assert nightly.parameters == {"lake": str(folder / "lake")} and nightly.active
+        assert maintain_nightly(client, str(folder / "lake")) == ""  # also one that its user has paused or changed
 
 
 def in_terminal(home: Path, folder: Path, lines: str) -> subprocess.CompletedProcess[str]:

@@ -14,6 +14,7 @@ from PIL import Image
 from pairmill.catalog.ask.datasets import find
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.recipe import validated
+from pairmill.catalog.terms.controls import visible
 from pairmill.catalog.terms.demo_weights import DEMO_WEIGHTS
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import text_id
@@ -22,8 +23,8 @@ from pairmill.flows.command.cli import main
 from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console
 from pairmill.flows.outcome import outcome_in, written_report
-from pairmill.tasks.out.html_report import PAIRS_SHOWN, is_report_of, write_report
-from pairmill.tasks.out.thumbnails import SIDE, thumbnail
+from pairmill.tasks.out.html_report import is_report_of, write_report
+from pairmill.tasks.out.thumbnails import MOST_BYTES, SIDE, thumbnail
 from tests.worlds.published import picture, published
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202e & so on'
@@ -126,7 +127,7 @@ def test_notes_of_workers_stand_beside_the_work(tmp_path: Path):
 def test_the_gallery_is_drawn_by_the_hash_of_the_ids_and_each_pair_has_its_own_picture_and_texts(tmp_path: Path):
     found = page(tmp_path, pictures=30, cap=30, image_rules=())
     ids = {text_id("image", str(n)): n for n in range(30)}
-    drawn = sorted(ids, key=lambda each: hashlib.sha256(f"{each}0".encode()).hexdigest())[:PAIRS_SHOWN]
+    drawn = sorted(ids, key=lambda each: hashlib.sha256(f"{each}0".encode()).hexdigest())
     pairs = found.get_element_by_id("pairs").findall(".//article")
     assert [pair.findtext(".//code") for pair in pairs] == drawn
     assert [pair.find(".//img").get("src") for pair in pairs] == [thumbnail(picture(ids[each])) for each in drawn]
@@ -149,11 +150,17 @@ def test_a_picture_whose_bytes_are_damaged_is_said_to_be(tmp_path: Path):
     assert sorted(text(pair.find_class("picture")[0]) for pair in pairs) == ["", "no picture: damaged"]
 
 
-def test_a_thumbnail_is_a_small_jpeg_and_none_for_what_does_not_decode():
-    data = base64.b64decode(thumbnail(picture(29)).removeprefix("data:image/jpeg;base64,"))
+def test_a_thumbnail_is_a_small_webp_and_none_for_what_does_not_decode():
+    data = base64.b64decode(thumbnail(picture(29)).removeprefix("data:image/webp;base64,"))
     with Image.open(io.BytesIO(data)) as image:
-        assert (image.format, max(image.size)) == ("JPEG", SIDE)
+        assert image.format == "WEBP" and SIDE - 2 <= max(image.size) <= SIDE
     assert thumbnail(b"<html>") == ""
+
+
+def test_a_thumbnail_of_noise_is_made_worse_so_that_the_page_stays_small():
+    out = io.BytesIO()
+    Image.effect_noise((600, 600), 90).convert("RGB").save(out, "PNG")
+    assert len(base64.b64decode(thumbnail(out.getvalue()).partition(",")[2])) <= MOST_BYTES
 
 
 def test_what_the_shipped_small_models_made_is_marked_as_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -181,10 +188,13 @@ def test_texts_of_the_web_stay_texts(tmp_path: Path):
         tmp_path, sentences=(f"A red fox {HOSTILE}",), alt_text=HOSTILE, caption=HOSTILE, tags=(HOSTILE,),
         url=f"javascript:alert({{n}}) {HOSTILE}", faults=((HOSTILE, "undecodable", HOSTILE),),
     )  # fmt: skip
-    assert not list(found.iter("script", "iframe", "object", "embed", "form", "base", "link[@rel='stylesheet']"))
+    assert len(list(found.iter("script"))) == 1
+    assert not list(found.iter("iframe", "object", "embed", "form", "base", "link[@rel='stylesheet']"))
     assert not [name for element in found.iter() for name in element.attrib if name.lower().startswith("on")]
-    assert not list(found.iter("a"))  # an address that is not http is no link
-    assert {image.get("alt") for image in found.iter("img")} == {HOSTILE}
+    links = [link.get("href") for link in found.iter("a")]
+    assert links and all(link.startswith("#") for link in links)  # an address that is not http is no link
+    assert {image.get("alt") for image in found.iter("img")} == {visible(HOSTILE), ""}  # '' beside thresholds
+    assert "\u202e" not in text(found)
     assert text(found.get_element_by_id("pairs")).count("<script>alert(1)</script>") >= 4
     assert text(found.get_element_by_id("quarantine")).count("<script>alert(1)</script>") == 2
 
@@ -196,8 +206,12 @@ def test_it_asks_nothing_of_the_network(small: tuple[Path, html.HtmlElement]):
     assert [link.get("href") for link in found.iter("link")] == ["data:,"]
     style = found.findtext(".//style") or ""
     assert "url(" not in style and "@import" not in style
-    policy = found.xpath("//meta[@http-equiv='Content-Security-Policy']/@content")
-    assert policy == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
+    allowed = found.xpath("//meta[@http-equiv='Content-Security-Policy']/@content")
+    script = base64.b64encode(hashlib.sha256((found.findtext(".//script") or "").encode()).digest()).decode()
+    assert allowed == [
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{script}'; "
+        "base-uri 'none'; form-action 'none'"
+    ]
 
 
 @pytest.mark.parametrize(

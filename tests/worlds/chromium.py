@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -23,7 +23,18 @@ NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chro
 OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0",
            "--no-first-run", "--disable-background-networking", "--hide-scrollbars", "about:blank")  # fmt: skip
 PATIENCE = 60.0
-KEYS = {"ArrowRight": 39, "ArrowDown": 40, "Enter": 13, "Tab": 9, "1": 49, "2": 50, "3": 51, "u": 85}
+KEYS = {
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+    "ArrowLeft": 37,
+    "Enter": 13,
+    "Escape": 27,
+    "Tab": 9,
+    "1": 49,
+    "2": 50,
+    "3": 51,
+    "u": 85,
+}
 
 
 class Tab:
@@ -83,6 +94,16 @@ class Tab:
         x, y = self.run(f"(() => {{ {found} {middle} }})()")
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def drag(self, line: list[tuple[float, float]]) -> None:
+        """Press the mouse at the first place, move through the others in small steps, release at the last."""
+        mouse = {"button": "left", "clickCount": 1}
+        self.call("Input.dispatchMouseEvent", type="mousePressed", x=line[0][0], y=line[0][1], **mouse)
+        for (x1, y1), (x2, y2) in pairwise(line):
+            for part in (0.25, 0.5, 0.75, 1.0):
+                at = {"x": x1 + part * (x2 - x1), "y": y1 + part * (y2 - y1)}
+                self.call("Input.dispatchMouseEvent", type="mouseMoved", buttons=1, **at)
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", x=line[-1][0], y=line[-1][1], **mouse)
 
     def look(self, width: int, height: int = 900, dark: bool = False, scripts: bool = True) -> None:
         """Set the window's size, the colour scheme and whether scripts run."""

@@ -6,42 +6,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import processors
 
+from tests.worlds.family_parts import (
+    SIDE,
+    SIGNS,
+    TEXT,
+    VISION,
+    VOCABULARY,
+    hf,
+    id_of,
+    llama_text,
+    tiny_tokenizer,
+    with_chat,
+)
+from tests.worlds.more_families import EXTRA, MORE
 from tests.worlds.tiny import fill
-
-hf: Any = transformers  # its processors take settings that their declared types lack
-
-SIGNS = {
-    "image_token": "<image>", "video_token": "<video>", "start_image_token": "<img>", "end_image_token": "</img>",
-    "context_image_token": "<image>", "boi_token": "<img>", "eoi_token": "</img>", "vision_bos_token": "<img>",
-    "vision_eos_token": "</img>", "fake_image_token": "<fake_token_around_image>",
-    "end_of_utterance_token": "<end_of_utterance>", "global_image_token": "<global-img>",
-    "image_boundary_token": "<fake_token_around_image>",
-}  # fmt: skip
-SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", *dict.fromkeys(SIGNS.values())]
-GRID = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
-PROMPTS = (
-    "User Assistant : . , ? Describe this image in one or two plain sentences . Name what can be seen ; what is it"
-)
-VOCABULARY = 160
-TEMPLATE = (
-    "{% for message in messages %}User : {% for part in message.content %}"
-    "{% if part.type == 'image' %}SIGN{% else %}{{ part.text }}{% endif %}{% endfor %} {% endfor %}"
-    "{% if add_generation_prompt %}Assistant : {% endif %}"
-)
-SIDE = {"height": 32, "width": 32}
-VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
-          "image_size": 32, "patch_size": 8}  # fmt: skip
-TEXT = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "num_key_value_heads": 2, "vocab_size": VOCABULARY, "pad_token_id": 0, "bos_token_id": 1,
-        "eos_token_id": 2}  # fmt: skip
 
 
 def save_family(folder: Path, family: str) -> str:
     """Save a random model of ``family`` (a key of FAMILIES) under ``folder``; return its spec."""
-    model, processor = FAMILIES[family](tiny_tokenizer({} if "blip" in family else SIGNS))
+    model, processor = FAMILIES[family](tiny_tokenizer({} if "blip" in family else SIGNS, EXTRA.get(family, ())))
     fill(model, 0.5 if family == "florence2" else 0.2)  # with less, its answer does not depend on the picture
     model.generation_config.eos_token_id = 2
     model.save_pretrained(folder)
@@ -49,47 +34,23 @@ def save_family(folder: Path, family: str) -> str:
     return f"hf:{folder}"
 
 
-def tiny_tokenizer(signs: dict[str, str] = SIGNS) -> Any:
-    """Return a tokenizer of whole words that names ``signs``, those of all families."""
-    words = list(dict.fromkeys([*SPECIAL, *GRID, *PROMPTS.split()]))
-    words += [f"word{number}" for number in range(VOCABULARY - len(words))]
-    inner = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
-    inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    inner.add_special_tokens([*SPECIAL, *GRID])
-    names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-    return hf.PreTrainedTokenizerFast(tokenizer_object=inner, **names, extra_special_tokens=signs)
-
-
-def _id(tokenizer: Any, sign: str = "<image>") -> int:
-    return tokenizer.convert_tokens_to_ids(sign)
-
-
-def _chat(processor: Any, sign: str = "<image>") -> Any:
-    processor.chat_template = TEMPLATE.replace("SIGN", sign)
-    return processor
-
-
-def _llama() -> dict[str, Any]:
-    return TEXT | {"model_type": "llama"}
-
-
 def _smolvlm(tokenizer: Any) -> tuple[Any, Any]:
     config = hf.SmolVLMConfig(
-        vision_config=VISION, text_config=_llama(), scale_factor=2, image_token_id=_id(tokenizer), pad_token_id=0
+        vision_config=VISION, text_config=llama_text(), scale_factor=2, image_token_id=id_of(tokenizer), pad_token_id=0
     )
     edges: dict[str, Any] = {"size": {"longest_edge": 128}, "max_image_size": {"longest_edge": 32}}
     pictures = hf.SmolVLMImageProcessor(**edges)
     videos = hf.SmolVLMVideoProcessor(**edges, do_image_splitting=False)
     processor = hf.SmolVLMProcessor(pictures, tokenizer, videos, image_seq_len=4)
-    return hf.SmolVLMForConditionalGeneration(config), _chat(processor)
+    return hf.SmolVLMForConditionalGeneration(config), with_chat(processor)
 
 
 def _idefics3(tokenizer: Any) -> tuple[Any, Any]:
     config = hf.Idefics3Config(
-        vision_config=VISION, text_config=_llama(), scale_factor=2, image_token_id=_id(tokenizer), pad_token_id=0
+        vision_config=VISION, text_config=llama_text(), scale_factor=2, image_token_id=id_of(tokenizer), pad_token_id=0
     )
     pictures = hf.Idefics3ImageProcessor(size={"longest_edge": 128}, max_image_size={"longest_edge": 32})
-    return hf.Idefics3ForConditionalGeneration(config), _chat(
+    return hf.Idefics3ForConditionalGeneration(config), with_chat(
         hf.Idefics3Processor(pictures, tokenizer, image_seq_len=4)
     )
 
@@ -99,10 +60,10 @@ def _idefics2(tokenizer: Any) -> tuple[Any, Any]:
                  "resampler_head_dim": 16, "num_key_value_heads": 2}  # fmt: skip
     text = TEXT | {"model_type": "mistral", "sliding_window": None}
     config = hf.Idefics2Config(
-        vision_config=VISION, text_config=text, perceiver_config=perceiver, image_token_id=_id(tokenizer)
+        vision_config=VISION, text_config=text, perceiver_config=perceiver, image_token_id=id_of(tokenizer)
     )
     pictures = hf.Idefics2ImageProcessor(size={"shortest_edge": 24, "longest_edge": 32})
-    return hf.Idefics2ForConditionalGeneration(config), _chat(
+    return hf.Idefics2ForConditionalGeneration(config), with_chat(
         hf.Idefics2Processor(pictures, tokenizer, image_seq_len=4)
     )
 
@@ -111,34 +72,34 @@ def _internvl(tokenizer: Any) -> tuple[Any, Any]:
     vision = VISION | {"image_size": [32, 32], "patch_size": [8, 8]}
     text = TEXT | {"model_type": "qwen2"}
     config = hf.InternVLConfig(
-        vision_config=vision, text_config=text, image_token_id=_id(tokenizer), image_seq_length=4
+        vision_config=vision, text_config=text, image_token_id=id_of(tokenizer), image_seq_length=4
     )
     pictures = hf.GotOcr2ImageProcessor(size=SIDE, crop_to_patches=True, max_patches=6)
     videos = hf.InternVLVideoProcessor(size=SIDE)
     processor = hf.InternVLProcessor(pictures, tokenizer, videos, image_seq_length=4)
-    return hf.InternVLForConditionalGeneration(config), _chat(processor)
+    return hf.InternVLForConditionalGeneration(config), with_chat(processor)
 
 
 def _llava_onevision(tokenizer: Any) -> tuple[Any, Any]:
-    grids = [[32, 64], [64, 32], [64, 64], [96, 32], [32, 96]]
+    grids = [[32, 32], [32, 64], [64, 32], [64, 64], [96, 32], [32, 96]]
     config = hf.LlavaOnevisionConfig(
         vision_config=VISION | {"model_type": "siglip_vision_model", "vision_use_head": False},
-        text_config=TEXT | {"model_type": "qwen2"}, image_token_id=_id(tokenizer), image_token_index=_id(tokenizer),
-        video_token_index=_id(tokenizer, "<video>"), image_grid_pinpoints=grids, vision_feature_layer=-1,
+        text_config=TEXT | {"model_type": "qwen2"}, image_token_id=id_of(tokenizer), image_token_index=id_of(tokenizer),
+        video_token_index=id_of(tokenizer, "<video>"), image_grid_pinpoints=grids, vision_feature_layer=-1,
     )  # fmt: skip
     pictures = hf.LlavaOnevisionImageProcessor(size=SIDE, image_grid_pinpoints=grids)
     processor = hf.LlavaOnevisionProcessor(
         pictures, tokenizer, hf.LlavaOnevisionVideoProcessor(size=SIDE), num_image_tokens=16,
         vision_feature_select_strategy="full",
     )  # fmt: skip
-    return hf.LlavaOnevisionForConditionalGeneration(config), _chat(processor)
+    return hf.LlavaOnevisionForConditionalGeneration(config), with_chat(processor)
 
 
 def _llava_next(tokenizer: Any) -> tuple[Any, Any]:
     grids = [[32, 64], [64, 32], [64, 64]]
     vision = VISION | {"model_type": "clip_vision_model", "projection_dim": 32}
     config = hf.LlavaNextConfig(
-        vision_config=vision, text_config=_llama(), image_token_index=_id(tokenizer), vision_feature_layer=-1,
+        vision_config=vision, text_config=llama_text(), image_token_index=id_of(tokenizer), vision_feature_layer=-1,
         image_grid_pinpoints=grids,
     )  # fmt: skip
     pictures = hf.LlavaNextImageProcessor(
@@ -147,24 +108,24 @@ def _llava_next(tokenizer: Any) -> tuple[Any, Any]:
     processor = hf.LlavaNextProcessor(
         pictures, tokenizer, patch_size=8, vision_feature_select_strategy="default", num_additional_image_tokens=1
     )
-    return hf.LlavaNextForConditionalGeneration(config), _chat(processor)
+    return hf.LlavaNextForConditionalGeneration(config), with_chat(processor)
 
 
 def _llava(tokenizer: Any) -> tuple[Any, Any]:
     vision = VISION | {"model_type": "clip_vision_model", "projection_dim": 32}
     config = hf.LlavaConfig(
-        vision_config=vision, text_config=_llama(), image_token_index=_id(tokenizer), vision_feature_layer=-1
+        vision_config=vision, text_config=llama_text(), image_token_index=id_of(tokenizer), vision_feature_layer=-1
     )
     pictures = hf.CLIPImageProcessor(size={"shortest_edge": 32}, crop_size=SIDE)
     processor = hf.LlavaProcessor(
         pictures, tokenizer, patch_size=8, vision_feature_select_strategy="default", num_additional_image_tokens=1
     )
-    return hf.LlavaForConditionalGeneration(config), _chat(processor)
+    return hf.LlavaForConditionalGeneration(config), with_chat(processor)
 
 
 def _qwen_parts(tokenizer: Any) -> tuple[dict[str, Any], Any, Any]:
     signs = {"image": "<image>", "video": "<video>", "vision_start": "<img>", "vision_end": "</img>"}
-    ids = {f"{name}_token_id": _id(tokenizer, sign) for name, sign in signs.items()}
+    ids = {f"{name}_token_id": id_of(tokenizer, sign) for name, sign in signs.items()}
     area = {"shortest_edge": 16 * 16, "longest_edge": 64 * 64}
     sizes: dict[str, Any] = {"size": area, "patch_size": 8, "merge_size": 2}
     return ids, hf.Qwen2VLImageProcessor(**sizes), sizes
@@ -177,7 +138,7 @@ def _qwen2_5_vl(tokenizer: Any) -> tuple[Any, Any]:
     text = TEXT | {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}}
     config = hf.Qwen2_5_VLConfig(vision_config=vision, text_config=text, **ids)
     processor = hf.Qwen2_5_VLProcessor(pictures, tokenizer, hf.Qwen2VLVideoProcessor(**sizes))
-    return hf.Qwen2_5_VLForConditionalGeneration(config), _chat(processor, "<img><image></img>")
+    return hf.Qwen2_5_VLForConditionalGeneration(config), with_chat(processor, "<img><image></img>")
 
 
 def _qwen2_vl(tokenizer: Any) -> tuple[Any, Any]:
@@ -186,7 +147,7 @@ def _qwen2_vl(tokenizer: Any) -> tuple[Any, Any]:
     text = TEXT | {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}}
     config = hf.Qwen2VLConfig(vision_config=vision, text_config=text, **ids)
     processor = hf.Qwen2VLProcessor(pictures, tokenizer, hf.Qwen2VLVideoProcessor(**sizes))
-    return hf.Qwen2VLForConditionalGeneration(config), _chat(processor, "<img><image></img>")
+    return hf.Qwen2VLForConditionalGeneration(config), with_chat(processor, "<img><image></img>")
 
 
 def _qwen3_vl(tokenizer: Any) -> tuple[Any, Any]:
@@ -196,24 +157,24 @@ def _qwen3_vl(tokenizer: Any) -> tuple[Any, Any]:
     rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1], "mrope_interleaved": True}
     config = hf.Qwen3VLConfig(vision_config=vision, text_config=TEXT | {"head_dim": 8, "rope_parameters": rope}, **ids)
     processor = hf.Qwen3VLProcessor(pictures, tokenizer, hf.Qwen3VLVideoProcessor(**sizes))
-    return hf.Qwen3VLForConditionalGeneration(config), _chat(processor, "<img><image></img>")
+    return hf.Qwen3VLForConditionalGeneration(config), with_chat(processor, "<img><image></img>")
 
 
 def _gemma3(tokenizer: Any) -> tuple[Any, Any]:
     text = TEXT | {"head_dim": 8, "sliding_window": 16}
     config = hf.Gemma3Config(
-        vision_config=VISION, text_config=text, mm_tokens_per_image=4, image_token_index=_id(tokenizer),
-        boi_token_index=_id(tokenizer, "<img>"), eoi_token_index=_id(tokenizer, "</img>"),
+        vision_config=VISION, text_config=text, mm_tokens_per_image=4, image_token_index=id_of(tokenizer),
+        boi_token_index=id_of(tokenizer, "<img>"), eoi_token_index=id_of(tokenizer, "</img>"),
     )  # fmt: skip
     processor = hf.Gemma3Processor(hf.Gemma3ImageProcessor(size=SIDE), tokenizer, image_seq_length=4)
-    return hf.Gemma3ForConditionalGeneration(config), _chat(processor, "<img>")
+    return hf.Gemma3ForConditionalGeneration(config), with_chat(processor, "<img>")
 
 
 def _paligemma(tokenizer: Any) -> tuple[Any, Any]:
     text = TEXT | {"model_type": "gemma", "head_dim": 8}
     config = hf.PaliGemmaConfig(
         vision_config=VISION | {"projection_dim": 32, "vision_use_head": False}, text_config=text, projection_dim=32,
-        image_token_index=_id(tokenizer),
+        image_token_index=id_of(tokenizer),
     )  # fmt: skip
     pictures = hf.SiglipImageProcessor(size=SIDE)
     pictures.image_seq_length = 16
@@ -228,7 +189,7 @@ def _florence2(tokenizer: Any) -> tuple[Any, Any]:
             "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48,
             "max_position_embeddings": 256, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
             "decoder_start_token_id": 2, "forced_bos_token_id": None}  # fmt: skip
-    config = hf.Florence2Config(vision_config=vision, text_config=text, image_token_id=_id(tokenizer))
+    config = hf.Florence2Config(vision_config=vision, text_config=text, image_token_id=id_of(tokenizer))
     pictures = hf.CLIPImageProcessor(size=SIDE, do_center_crop=False)
     pictures.image_seq_length = 17
     return hf.Florence2ForConditionalGeneration(config), hf.Florence2Processor(pictures, tokenizer)
@@ -249,7 +210,7 @@ def _queries(tokenizer: Any) -> dict[str, Any]:
             "num_attention_heads": 2, "word_embed_proj_dim": 32, "pad_token_id": 0, "bos_token_id": 1,
             "eos_token_id": 2, "max_position_embeddings": 256}  # fmt: skip
     return {"vision_config": VISION, "qformer_config": former, "text_config": text, "num_query_tokens": 4,
-            "image_token_index": _id(tokenizer)}  # fmt: skip
+            "image_token_index": id_of(tokenizer)}  # fmt: skip
 
 
 def _blip2(tokenizer: Any) -> tuple[Any, Any]:
@@ -267,5 +228,5 @@ FAMILIES: dict[str, Callable[[Any], tuple[Any, Any]]] = {
     "smolvlm": _smolvlm, "qwen2_5_vl": _qwen2_5_vl, "internvl": _internvl, "llava": _llava, "idefics3": _idefics3,
     "idefics2": _idefics2, "llava_onevision": _llava_onevision, "llava_next": _llava_next, "qwen2_vl": _qwen2_vl,
     "qwen3_vl": _qwen3_vl, "gemma3": _gemma3, "paligemma": _paligemma, "florence2": _florence2, "blip": _blip,
-    "blip2": _blip2, "instructblip": _instructblip,
+    "blip2": _blip2, "instructblip": _instructblip, **MORE,
 }  # fmt: skip

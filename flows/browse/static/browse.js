@@ -95,3 +95,20 @@ document.addEventListener("click", (event) => {
   navigator.clipboard?.writeText(event.target.closest("p").querySelector("code").textContent);
   event.target.textContent = "Copied";
 });
+
+// Judging: 1, 2, 3 and u press the buttons of the pair; a held key judges once.
+document.addEventListener("keydown", (event) => {
+  if (event.repeat || event.altKey || event.ctrlKey || event.metaKey || event.target.matches("input, textarea, select")) return;
+  document.querySelector(`[data-judge] [data-key="${CSS.escape(event.key)}"]`)?.click();
+});
+
+// One answer for each pair, however often the button is pressed; the chosen rule's own threshold is proposed.
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("[data-judge]")) return;
+  if (event.target.dataset.sent) event.preventDefault();
+  event.target.dataset.sent = "1";
+});
+document.addEventListener("change", (event) => {
+  if (!event.target.matches("[data-threshold]")) return;
+  event.target.form.elements.threshold.value = event.target.selectedOptions[0].dataset.low;
+});

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -37,6 +38,9 @@ class EngineStages(Protocol):
 
     Several feeders call ``prepare`` at once. Only the device's thread calls ``infer`` and ``fetch``. It fetches a batch
     after it has launched the next one, so the device works while the thread waits.
+
+    An optional fourth, ``advance``, is given a launched batch, does some of its work and returns whether it has ended:
+    further batches are then launched before it has, and it is fetched as soon as it has.
     """
 
     def prepare(self, piece: Any, /) -> Any:
@@ -66,6 +70,7 @@ class Engine:
 
     def __init__(self, halves: EngineStages, feeders: int, most_bytes: int = 0) -> None:
         self._halves, self._feeders = halves, feeders
+        self._advance: Callable[[Any], bool] = getattr(halves, "advance", lambda _: True)
         self._memory = HeldBytes(most_bytes)
         self._to_prepare: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
         self._to_infer: queue.SimpleQueue[_Ticket | None] = queue.SimpleQueue()
@@ -140,20 +145,34 @@ class Engine:
                 self._to_infer.put(None)
 
     def _work(self) -> None:
-        """Launch each batch as soon as it is ready, then fetch the previous one. Body of the device's thread."""
-        running: _Ticket | None = None
+        """Launch batches as they are ready, and fetch earlier ones that have ended. Body of the device's thread."""
+        running: deque[_Ticket] = deque()
         while True:
             try:
                 ticket = self._to_infer.get_nowait() if running else self._to_infer.get()
             except queue.Empty:
-                self._take(running)
-                running = None
+                self._take_ended(running, 0)
                 continue
-            launched = ticket is not None and self._launch(ticket)
-            self._take(running)
-            running = ticket if launched else None
             if ticket is None:
-                return
+                break
+            launched = self._launch(ticket)
+            if launched:
+                running.append(ticket)
+            self._take_ended(running, int(launched))
+        for ticket in running:
+            self._take(ticket)
+
+    def _take_ended(self, running: deque[_Ticket], newest: int) -> None:
+        """Fetch the batches that have ended, in order, up to the first that has not; leave the ``newest`` ones."""
+        while len(running) > newest and self._has_ended(running[0]):
+            self._take(running.popleft())
+
+    def _has_ended(self, ticket: _Ticket) -> bool:
+        """Do some of a launched batch's work; return whether it can be fetched. An error is raised by its fetch."""
+        try:
+            return self._broken is not None or self._advance(ticket.held)
+        except BaseException:
+            return True
 
     def _launch(self, ticket: _Ticket) -> bool:
         """Call ``infer`` for a ticket and free its slot; return whether it was launched."""
@@ -168,10 +187,8 @@ class Engine:
             self._fail(ticket, error)
             return False
 
-    def _take(self, ticket: _Ticket | None) -> None:
+    def _take(self, ticket: _Ticket) -> None:
         """Fetch a launched ticket and set its output."""
-        if ticket is None:
-            return
         running, ticket.held = ticket.held, None  # otherwise a work item's batches all stay on the device
         try:
             ticket.done.set_result(self._halves.fetch(running))

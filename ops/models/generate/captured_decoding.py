@@ -11,13 +11,12 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-from pairmill.ops.models.generate.decoding_buffers import Buffers
+from pairmill.ops.models.generate.decoding_buffers import Buffers, Prefilled, Window, window_of
 
-# Prompt and answer together are rounded up to a multiple of 64 tokens, rows to powers of two and 1.5 times those, so
-# that there are few shapes to capture.
-TOKENS = 64
 # Check every 8 steps whether all answers have ended, because each check waits for the device.
 LOOK = 8
+# Share of the card's memory that is left for prefills: 10 GB of 80, where 16,384 tokens of a 17B model take 6.
+PREFILL_SHARE = 0.125
 # Settings of a generation config that change the likeliest token, besides the repetition penalty.
 OTHER_RULES = (
     "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "min_length",
@@ -25,6 +24,9 @@ OTHER_RULES = (
     "forced_eos_token_id", "exponential_decay_length_penalty", "sequence_bias", "guidance_scale", "watermarking_config",
     "remove_invalid_values", "prompt_lookup_num_tokens",
 )  # fmt: skip
+
+
+Place = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class NotCapturable(Exception):
@@ -76,12 +78,10 @@ class Decoder:
         """Free the buffers and the captured steps, for example after a batch ran out of memory."""
         self.room = 0  # capacity of ``flat`` in tokens (rows x length)
         self.flat: list[tuple[torch.Tensor, ...]] = []
-        self.shapes: dict[tuple[int, int], Buffers] = {}
+        self.shapes: dict[tuple[int, int, int], Buffers] = {}
         self.pool: Any = None
 
-    def generate(
-        self, parts: Sequence[dict[str, Any]], max_tokens: int, place: Callable[[dict[str, Any]], dict[str, Any]] = dict
-    ) -> torch.Tensor:
+    def generate(self, parts: Sequence[dict[str, Any]], max_tokens: int, place: Place = dict) -> torch.Tensor:
         """Generate the likeliest tokens (n, max_tokens) int64 after left-padded prompts, ``pad`` after an end token.
 
         Each part of the batch is prefilled alone, so that only the decoding buffers hold the keys and values of all.
@@ -96,46 +96,48 @@ class Decoder:
         """
         n = sum(len(part["input_ids"]) for part in parts)
         prompt = max(part["input_ids"].shape[1] for part in parts)
-        length = -(-(prompt + max_tokens) // TOKENS) * TOKENS
         buffers: Buffers | None = None
         firsts: list[torch.Tensor] = []
         for start, part in zip(_starts(parts), parts, strict=True):
-            inputs = place(part)
-            ids = inputs["input_ids"]
-            positions = self.model._prepare_position_ids_for_generation(ids, dict(inputs))
-            logits, cache = self._prefill(inputs, positions)
-            seen = self._seen(ids, logits)
-            firsts.append(self._likeliest(logits, seen))
+            new = self.prefill(place(part))
+            firsts.append(new.first)
             if max_tokens == 1:
                 continue
             if buffers is None:
-                buffers = self._buffers(_round_rows(n), length, cache, positions, seen)
-                buffers.begin(prompt)
-            buffers.fill(start, inputs["attention_mask"], positions, firsts[-1], cache, seen)
+                buffers = self.buffers(_round_rows(n), prompt, max_tokens, new)
+                buffers.begin()
+            buffers.fill(buffers.rows[start : start + len(new.first)], new, max_tokens)
         if buffers is None:
             return torch.cat(firsts)[:, None]
         for step in range(1, max_tokens):
             if step % LOOK == 0 and bool(buffers.done.all()):
                 break
-            buffers.step()
-        return buffers.tokens[:n, prompt : prompt + max_tokens].clone()
+            buffers.step(prompt + step + 1)
+        return buffers.said[:n, :max_tokens].clone()
 
-    def _prefill(self, inputs: dict[str, Any], positions: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """Run the model on whole prompts; return the logits (n, vocabulary) of the next token, and the filled cache."""
-        cache = DynamicCache(config=self.model.config)
+    def prefill(self, inputs: dict[str, Any]) -> Prefilled:
+        """Run the model on whole prompts, with transformers' own cache, and choose the first token of each answer."""
+        ids, cache = inputs["input_ids"], DynamicCache(config=self.model.config)
+        positions = self.model._prepare_position_ids_for_generation(ids, dict(inputs))
         given = {name: value for name, value in inputs.items() if name != "input_ids"}
         ready = self.model.prepare_inputs_for_generation(
-            inputs["input_ids"], past_key_values=cache, position_ids=positions, use_cache=True, logits_to_keep=1,
+            ids, past_key_values=cache, position_ids=positions, use_cache=True, logits_to_keep=1,
             is_first_iteration=True, **given,
         )  # fmt: skip
         logits = self.model(**ready, return_dict=True).logits[:, -1]
-        if any(type(layer) is not DynamicLayer for layer in cache.layers):
-            raise NotCapturable(f"{type(self.model).__name__} keeps more than the keys and values of all tokens")
-        return logits, cache
+        if why := _why_not_fixed(cache.layers, ids.shape[1]):
+            raise NotCapturable(f"{type(self.model).__name__} {why}")
+        seen = self._seen(ids, inputs["attention_mask"], logits)
+        return Prefilled(inputs["attention_mask"], positions, self._likeliest(logits, seen), cache.layers, seen)
 
-    def _seen(self, ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor | None:
-        """Mark each row's prompt tokens (n, vocabulary); None if the model has no repetition penalty."""
-        return None if self.penalty == 1 else torch.zeros_like(logits, dtype=torch.bool).scatter_(1, ids, True)
+    def _seen(self, ids: torch.Tensor, mask: torch.Tensor, logits: torch.Tensor) -> torch.Tensor | None:
+        """Mark each row's prompt tokens (n, vocabulary); None if the model has no repetition penalty.
+
+        Padding is not marked, as ``generate`` does: it may be the end token, and a row would depend on its batch.
+        """
+        if self.penalty == 1:
+            return None
+        return torch.zeros_like(logits, dtype=torch.int8).scatter_reduce_(1, ids, mask.to(torch.int8), "amax").bool()
 
     def _likeliest(self, logits: torch.Tensor, seen: torch.Tensor | None) -> torch.Tensor:
         """Return the token ids (n,) of the highest logits, after the repetition penalty on ``seen`` tokens."""
@@ -145,30 +147,61 @@ class Decoder:
             logits = torch.where(seen, worse, logits)
         return logits.argmax(-1)
 
-    def next_tokens(self, buffers: Buffers) -> torch.Tensor:
+    def next_tokens(self, buffers: Buffers, window: Window) -> torch.Tensor:
         """Run the model on the last token of each row; return the next tokens (rows,)."""
         output = self.model(
-            input_ids=buffers.tokens.index_select(1, buffers.place),
+            input_ids=buffers.last,
             position_ids=buffers.positions,
-            attention_mask=buffers.visible(self.model),
-            past_key_values=buffers.cache,
+            attention_mask=self._visible(window.keep),
+            past_key_values=window.cache,
             use_cache=True,
             return_dict=True,
         )
         return self._likeliest(output.logits[:, -1], buffers.seen)
 
-    def _buffers(self, rows: int, length: int, cache: Any, positions: torch.Tensor, seen: Any) -> Buffers:
-        """Return the buffers for a shape; the keys and values of all shapes share the same memory."""
+    def _visible(self, keep: torch.Tensor) -> torch.Tensor:
+        """Return the attention mask (rows, 1, 1, length): boolean, or additive for a model with eager attention."""
+        if self.model.config.get_text_config(decoder=True)._attn_implementation != "eager":
+            return keep
+        return torch.zeros_like(keep, dtype=self.model.dtype).masked_fill(~keep, torch.finfo(self.model.dtype).min)
+
+    def buffers(self, rows: int, prompt: int, max_tokens: int, like: Prefilled) -> Buffers:
+        """Return the buffers of ``rows`` prompts and answers of these lengths; all buffers share the same memory."""
+        length, answer = window_of(prompt + max_tokens), window_of(max_tokens)
         if rows * length > self.room:
             self.release()
             self.room = rows * length
             self.flat = [
                 tuple(each.new_zeros(self.room * each.shape[1] * each.shape[3]) for each in (layer.keys, layer.values))
-                for layer in cache.layers
+                for layer in like.layers
             ]
-        if (rows, length) not in self.shapes:
-            self.shapes[rows, length] = Buffers(self, rows, length, cache, positions, seen)
-        return self.shapes[rows, length]
+        shape = (rows, length, answer)
+        if shape not in self.shapes:
+            self.shapes[shape] = Buffers(self, *shape, like)
+        return self.shapes[shape]
+
+    def rows_that_fit(self, rows: int, prompt: int, max_tokens: int, like: Prefilled) -> int:
+        """Return how many rows of at most ``rows`` the device has memory for, beside that of later prefills."""
+        if self.model.device.type != "cuda":
+            return rows
+        device = self.model.device
+        free, total = torch.cuda.mem_get_info(device)
+        allocated = torch.cuda.memory_allocated(device)
+        share = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+        left = min(free + torch.cuda.memory_reserved(device), share) - allocated
+        room = left + sum(each.nbytes for layer in self.flat for each in layer) - int(PREFILL_SHARE * share)
+        token = sum(each[0, :, 0].nbytes for layer in like.layers for each in (layer.keys, layer.values))
+        return max(1, min(rows, room // (token * window_of(prompt + max_tokens))))
+
+
+def _why_not_fixed(layers: Sequence[Any], length: int) -> str:
+    """Return '' if each layer of a cache holds the keys and values of ``length`` tokens, else what it holds."""
+    for layer in layers:
+        if type(layer) is not DynamicLayer:
+            return f"keeps more than the keys and values of all tokens: it has a {type(layer).__name__}"
+        if layer.keys is None or layer.keys.shape[2] != length:
+            return "keeps keys of other things than the prompt's tokens, as cross-attention to pictures does"
+    return ""
 
 
 def _starts(parts: Sequence[dict[str, Any]]) -> list[int]:

@@ -1,8 +1,9 @@
-"""Allocate the inputs and outputs of decoding for one batch shape (rows, length) at fixed device addresses."""
+"""Hold the decoding state of some rows at fixed device addresses, and step all rows by one token."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -24,28 +25,65 @@ class BufferedDecoder(Protocol):
     flat: list[tuple[torch.Tensor, ...]]
     pool: Any
 
-    def next_tokens(self, buffers: Any, /) -> torch.Tensor:
-        """Run the model on the buffers; return the next tokens (rows,)."""
+    def next_tokens(self, buffers: Any, window: Any, /) -> torch.Tensor:
+        """Run the model on the last token of each row; return the next tokens (rows,)."""
         ...
 
 
 class FixedLayer(StaticLayer):
-    """Cache layer over preallocated keys and values (rows, heads, length, width), written at column ``place`` (1,)."""
+    """Cache layer over preallocated keys and values (rows, heads, length, width).
 
-    def __init__(self, keys: torch.Tensor, values: torch.Tensor, place: torch.Tensor) -> None:
+    Each row's token is written at its own column ``place`` (rows,). Models ask for the number of cached tokens only to
+    tell a first call from a later one, so it is reported as 1.
+    """
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, rows: torch.Tensor, place: torch.Tensor) -> None:
         super().__init__(max_cache_len=keys.shape[2])
         self.keys: torch.Tensor = keys
         self.values: torch.Tensor = values
-        self.cumulative_length = place
+        self.rows, self.place = rows, place
+        self.cumulative_length = torch.ones_like(place[:1])
         self.is_initialized = True
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write the keys and values of one token at ``place``; return those of all tokens."""
-        self.keys.index_copy_(2, self.cumulative_length, key_states)
-        self.values.index_copy_(2, self.cumulative_length, value_states)
+        """Write the keys and values of one token a row; return those of all columns."""
+        self.keys[self.rows, :, self.place] = key_states[:, :, 0]
+        self.values[self.rows, :, self.place] = value_states[:, :, 0]
         return self.keys, self.values
+
+
+@dataclass
+class Prefilled:
+    """Some rows after their prompts.
+
+    Attributes:
+        mask: Which columns (n, length) hold a prompt's tokens: the last ones of each row.
+        positions: Position ids (..., n, length).
+        first: First tokens (n,) of the answers.
+        layers: Layers of a cache with the prompts' keys and values.
+        seen: Tokens (n, vocabulary) of the prompts, for a model with a repetition penalty.
+    """
+
+    mask: torch.Tensor
+    positions: torch.Tensor
+    first: torch.Tensor
+    layers: Any
+    seen: torch.Tensor | None
+
+
+@dataclass
+class Window:
+    """The first ``length`` columns of the buffers, to which a step attends, with the captured step over them.
+
+    Steps over few columns read few keys: those behind them are not read, whether or not a mask hides them.
+    """
+
+    length: int
+    keep: torch.Tensor
+    cache: Cache
+    graph: Any = None
 
 
 def _part(flat: torch.Tensor, like: torch.Tensor, rows: int, length: int) -> torch.Tensor:
@@ -54,90 +92,108 @@ def _part(flat: torch.Tensor, like: torch.Tensor, rows: int, length: int) -> tor
     return flat[: math.prod(shape)].view(shape)
 
 
+def window_of(columns: int) -> int:
+    """Round a number of columns up, by at most an eighth or 64, so that there are few steps to capture."""
+    grain = max(64, (1 << columns.bit_length()) // 16)
+    return -(-columns // grain) * grain
+
+
 class Buffers:
-    """The decoding state of one batch.
+    """The decoding state of ``rows`` rows, each of which begins and ends on its own.
+
+    A row has ``length`` columns for the keys and values of its prompt and answer. Column 0 is scratch: a row that has
+    ended writes there.
 
     Attributes:
-        tokens: Token ids (rows, length), each in the column of its keys.
+        last: The last token of each row (rows, 1).
+        said: The tokens of each answer (rows, answer + 1), ``pad`` behind its end; the last column is scratch.
+        count: Number of tokens of each answer (rows,).
+        most: The most tokens of each answer (rows,).
         keep: Mask (rows, 1, 1, length) of the columns that are attended to.
-        positions: Position ids (…, rows, 1) of the current token.
-        place: Column (1,) of the current token.
-        prompt: Columns of the prompts, which end together.
-        done: Whether each row has ended (rows,). Rows beyond the batch's own are done from the start.
+        place: Column of each row's last token (rows,); 0 for a row that has ended.
+        positions: Position ids (..., rows, 1) of the last tokens.
+        done: Whether each row has ended (rows,). At first all have.
     """
 
-    def __init__(
-        self, decoder: BufferedDecoder, rows: int, length: int, prefilled: Any, positions: torch.Tensor, seen: Any
-    ) -> None:
-        self.decoder = decoder
-        device = positions.device
-        self.tokens = torch.full((rows, length), decoder.pad, dtype=torch.long, device=device)
+    def __init__(self, decoder: BufferedDecoder, rows: int, length: int, answer: int, like: Prefilled) -> None:
+        self.decoder, self.length, self.answer = decoder, length, answer
+        device = like.positions.device
+
+        def ids(*shape: int, of: int = 0) -> torch.Tensor:
+            return torch.full(shape, of, dtype=torch.long, device=device)
+
+        self.rows = torch.arange(rows, device=device)
+        self.last, self.said = ids(rows, 1), ids(rows, answer + 1, of=decoder.pad)
+        self.count, self.most, self.place = ids(rows), ids(rows), ids(rows)
+        self.positions = ids(*like.positions.shape[:-2], rows, 1)
         self.keep = torch.zeros((rows, 1, 1, length), dtype=torch.bool, device=device)
-        self.positions = torch.zeros((*positions.shape[:-2], rows, 1), dtype=torch.long, device=device)
-        self.place = torch.zeros(1, dtype=torch.long, device=device)
         self.done = torch.ones(rows, dtype=torch.bool, device=device)
-        self.seen = None if seen is None else seen.new_zeros((rows, seen.shape[1]))
+        self.seen = None if like.seen is None else like.seen.new_zeros((rows, like.seen.shape[1]))
         self.layers = [
-            FixedLayer(_part(keys, like.keys, rows, length), _part(values, like.values, rows, length), self.place)
-            for (keys, values), like in zip(decoder.flat, prefilled.layers, strict=True)
+            (_part(keys, layer.keys, rows, length), _part(values, layer.values, rows, length))
+            for (keys, values), layer in zip(decoder.flat, like.layers, strict=True)
         ]
-        self.cache = Cache(layers=list(self.layers))
-        self.prompt = 0
-        self.graph = self._captured() if device.type == "cuda" else None
+        self.windows: dict[int, Window] = {}
+        self.begin()
 
-    def begin(self, prompt: int) -> None:
-        """Empty the buffers for a batch whose longest prompt has ``prompt`` tokens."""
-        self.prompt = prompt
-        self.tokens.fill_(self.decoder.pad)
-        self.keep.fill_(False)
-        self.keep[:, 0, 0, 0] = True  # attention over no columns would be NaN
-        self.positions.zero_()
-        self.place.fill_(prompt)
+    def begin(self) -> None:
+        """End all rows."""
         self.done.fill_(True)
-        if self.seen is not None:
-            self.seen.fill_(False)
+        self.keep.fill_(False)
+        self.place.zero_()
+        self.positions.zero_()
 
-    def fill(
-        self, start: int, mask: torch.Tensor, positions: torch.Tensor, first: torch.Tensor, prefilled: Any, seen: Any
-    ) -> None:
-        """Copy a prefilled part of the batch into the rows from ``start`` on, aligned at the prompts' ends.
+    def fill(self, slots: torch.Tensor, new: Prefilled, most: int) -> None:
+        """Begin prefilled rows in the rows ``slots`` (n,), with answers of at most ``most`` tokens.
 
-        Its keys and values are freed.
+        The keys and values of ``new`` are freed.
         """
-        n, length = mask.shape
-        rows, columns = slice(start, start + n), slice(self.prompt - length, self.prompt)
-        self.tokens[rows, self.prompt] = first
-        self.keep[rows, 0, 0, 0] = False
-        self.keep[rows, 0, 0, columns] = mask.bool()
-        self.positions[..., rows, :] = positions[..., -1:] + 1
-        self.done[rows] = self._ends(first)
-        if self.seen is not None:
-            self.seen[rows] = seen.scatter_(1, first[:, None], True)
-        for fixed, layer in zip(self.layers, prefilled.layers, strict=True):
-            fixed.keys[rows, :, columns], fixed.values[rows, :, columns] = layer.keys, layer.values
+        n = new.mask.shape[1]
+        self.said[slots] = self.decoder.pad
+        self.said[slots, 0] = new.first
+        self.last[slots, 0] = new.first
+        self.count[slots], self.most[slots], self.place[slots] = 1, most, n + 1
+        self.positions[..., slots, :] = new.positions[..., -1:] + 1
+        self.keep[slots] = torch.nn.functional.pad(new.mask.bool(), (1, self.length - n - 1))[:, None, None]
+        self.done[slots] = self._ends(new.first) | (most <= 1)
+        if self.seen is not None and new.seen is not None:
+            self.seen[slots] = new.seen.scatter_(1, new.first[:, None], True)
+        for (keys, values), layer in zip(self.layers, new.layers, strict=True):
+            keys[slots, :, 1 : n + 1], values[slots, :, 1 : n + 1] = layer.keys, layer.values
             layer.keys = layer.values = None
 
-    def visible(self, model: Any) -> torch.Tensor:
-        """Return the attention mask (rows, 1, 1, length): boolean, or additive for a model with eager attention."""
-        if model.config.get_text_config(decoder=True)._attn_implementation != "eager":
-            return self.keep
-        return torch.zeros_like(self.keep, dtype=model.dtype).masked_fill(~self.keep, torch.finfo(model.dtype).min)
+    def step(self, columns: int) -> None:
+        """Generate one token for each row that has not ended, without waiting for the device.
 
-    def step(self) -> None:
-        """Generate one token per row without waiting for the device."""
-        if self.graph is None:
-            self._step()
+        ``columns`` is the least number of columns that holds the tokens of all of them after the step.
+        """
+        window = self._window(min(window_of(columns), self.length))
+        if window.graph is None:
+            self._step(window)
         else:
-            self.graph.replay()
+            window.graph.replay()
 
-    def _step(self) -> None:
-        """Run the model for one token per row and update tokens, mask, positions and ended rows in place."""
-        self.keep.index_fill_(3, self.place, True)
-        found = self.decoder.next_tokens(self).masked_fill(self.done, self.decoder.pad)
-        self.place.add_(1)
-        self.positions.add_(1)
-        self.tokens.index_copy_(1, self.place, found[:, None])
-        self.done.logical_or_(self._ends(found))
+    def _window(self, length: int) -> Window:
+        """Return the window of the first ``length`` columns, captured on a GPU."""
+        if length not in self.windows:
+            views = [(keys[:, :, :length], values[:, :, :length]) for keys, values in self.layers]
+            layers = [FixedLayer(keys, values, self.rows, self.place) for keys, values in views]
+            window = Window(length, self.keep[..., :length], Cache(layers=list(layers)))
+            if self.done.device.type == "cuda":
+                window.graph = self._captured(window)
+            self.windows[length] = window
+        return self.windows[length]
+
+    def _step(self, window: Window) -> None:
+        """Run the model for one token per row, and update the state in place; rows that have ended stay as they are."""
+        self.keep[self.rows, 0, 0, self.place] = True
+        found = self.decoder.next_tokens(self, window).masked_fill(self.done, self.decoder.pad)
+        self.said[self.rows, torch.where(self.done, self.answer, self.count)] = found
+        self.count.add_(~self.done)
+        self.done.logical_or_(self._ends(found)).logical_or_(self.count >= self.most)
+        self.place.add_(1).masked_fill_(self.done, 0)
+        self.positions.add_(1).masked_fill_(self.done[:, None], 0)  # else it grows beyond the model's positions
+        self.last.copy_(found[:, None])
         if self.seen is not None:
             self.seen.scatter_(1, found[:, None], True)
 
@@ -145,20 +201,28 @@ class Buffers:
         """Return which tokens end an answer."""
         return (tokens[:, None] == self.decoder.ends).any(-1)
 
-    def _captured(self) -> torch.cuda.CUDAGraph:
+    def _captured(self, window: Window) -> torch.cuda.CUDAGraph:
         """Capture a step as a CUDA graph, after two warm-up runs that compile and choose kernels.
 
-        The capture mode 'thread_local' allows other threads to pin memory meanwhile.
+        The warm-up runs change no row, since all are marked as ended meanwhile. The capture mode 'thread_local' allows
+        other threads to pin memory.
         """
+        state = [self.done, self.place, self.positions, self.last, self.keep]
+        state += [] if self.seen is None else [self.seen]
+        before = [each.clone() for each in state]
+        self.done.fill_(True)
+        self.place.zero_()
         beside = torch.cuda.Stream()
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):
             for _ in range(2):
-                self._step()
+                self._step(window)
         torch.cuda.current_stream().wait_stream(beside)
         if self.decoder.pool is None:
             self.decoder.pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.decoder.pool, capture_error_mode="thread_local"):
-            self._step()
+            self._step(window)
+        for each, was in zip(state, before, strict=True):
+            each.copy_(was)
         return graph

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +14,9 @@ from pairmill.ops.models.device.device import NO_ROOM, exact_inference, run_in_p
 from pairmill.ops.models.device.failures import first_line, is_broken, is_no_room
 from pairmill.ops.models.device.remembered import remembered
 from pairmill.ops.models.device.run_notes import note
-from pairmill.ops.models.generate.batching import full_batches, padded_batches, prefill_parts, similar_length_batches
+from pairmill.ops.models.generate.batch_part import BatchPart
+from pairmill.ops.models.generate.batching import padded_batches, prefill_parts, refill_groups, similar_length_batches
+from pairmill.ops.models.generate.refilled_answers import RefilledSlots
 from pairmill.ops.models.generate.trial import NO_TOKEN, TRIAL_VERSION, why_not_captured
 from pairmill.ops.models.generation import Generation
 
@@ -31,19 +32,6 @@ EXAMPLE_PROMPTS = (
 )
 Ready = TypeVar("Ready")
 Place = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class BatchPart:
-    """The inputs of some rows of a batch, on the CPU, padded to the longest of them.
-
-    Attributes:
-        rows: The numbers of the rows in the batch.
-        inputs: The model's inputs.
-    """
-
-    rows: list[int]
-    inputs: dict[str, Any]
 
 
 def answer_in_parts(
@@ -63,14 +51,6 @@ def answer_in_parts(
 
     nothing = [Generation("", 0, "length", 0.0, *NO_ROOM)]
     return [each for _, found in run_in_parts(answer, range(rows)) for each in found or nothing]
-
-
-def n_tokens(parts: Sequence[BatchPart]) -> list[int]:
-    """Count the tokens of each row of a prepared batch, without padding."""
-    counts: dict[int, int] = {}
-    for part in parts:
-        counts.update(zip(part.rows, part.inputs["attention_mask"].sum(1).tolist(), strict=True))
-    return [counts[row] for row in range(len(counts))]
 
 
 def pinned(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -105,6 +85,7 @@ class Answerer:
         tokenizer.padding_side = "left"
         self.ends = _end_tokens(model, tokenizer)
         self.pad = tokenizer.pad_token_id or 0
+        self.slots = RefilledSlots(self)
 
     def placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Move the tensors to the model's device, and convert floats to the model's dtype."""
@@ -181,18 +162,23 @@ class Answerer:
             if is_no_room(error):
                 self.decoder.release()
                 raise
-            self._note_slow(first_line(error))
-            self.decoder = None
+            self.give_up_capture(error)
             return None
+
+    def give_up_capture(self, error: Exception) -> None:
+        """Use transformers' slower loop from now on, and note why."""
+        self._note_slow(first_line(error))
+        self.decoder = None
 
     def batches(self, lengths: list[int], most: int, room: int) -> list[list[int]]:
         """Group rows of these prompt lengths into batches of at most ``most`` rows and ``room`` prompt tokens (0: any).
 
-        On a GPU by what they cost, on a CPU by a rule that gives equal batches at each run.
+        On a CPU by a rule that gives equal batches at each run, on a GPU by what they cost: with a captured decoder in
+        groups that refill its slots.
         """
         if self.model.device.type != "cuda":
             return similar_length_batches(lengths, most)
-        return (padded_batches if self.decoder is None else full_batches)(lengths, most, room)
+        return padded_batches(lengths, most, room) if self.decoder is None else refill_groups(lengths, most)
 
     def parts(self, lengths: list[int]) -> list[list[int]]:
         """Group the rows of a batch into parts that are padded and prefilled alone: one, without a captured decoder."""

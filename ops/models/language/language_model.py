@@ -11,6 +11,7 @@ from pairmill.ops.models.device.batch_size import measured_batch_size
 from pairmill.ops.models.generation import Generation
 
 if TYPE_CHECKING:
+    from pairmill.ops.models.generate.refilled_answers import RunningAnswers
     from pairmill.ops.models.language.language_model_loaded import LoadedGenerator, PreparedTexts
 
 
@@ -47,10 +48,12 @@ class LanguageModel:
             ModelError: The model is missing, no causal language model, or a vision-language model; or ``max_tokens``
                 fills its whole context.
         """
-        answers: dict[int, Generation] = {}
-        for rows in self.batches(prompts):
-            found = self.infer(self.prepare([None] * len(rows), [prompts[row] for row in rows]), max_tokens)
-            answers.update(zip(rows, found, strict=True))
+        batches = self.batches(prompts)
+        running = [
+            self.infer(self.prepare([None] * len(rows), [prompts[row] for row in rows]), max_tokens) for rows in batches
+        ]
+        found = [zip(rows, self.fetch(each), strict=True) for rows, each in zip(batches, running, strict=True)]
+        answers = dict(pair for pairs in found for pair in pairs)
         return [answers[row] for row in range(len(prompts))]
 
     def fitted(self, prompt: str, side: int, max_tokens: int) -> LanguageModel:
@@ -78,17 +81,18 @@ class LanguageModel:
         """Tokenize the prompts of one batch on the CPU; ``pictures`` are ignored."""
         return self._loaded().prepare(prompts)
 
-    def infer(self, prepared: PreparedTexts, max_tokens: int) -> list[Generation]:
-        """Generate one answer per prepared row, and wait for the device.
+    def infer(self, prepared: PreparedTexts, max_tokens: int) -> list[Generation] | RunningAnswers:
+        """Generate one answer per prepared row.
 
-        A batch that does not fit is halved; a single row that does not fit gets the error 'out_of_memory'. Raises
-        ModelError if ``max_tokens`` fills the model's whole context.
+        A captured decoder decodes the rows in ``batch_size`` slots beside those of other batches: then this only begins
+        them. Any other batch is waited for. A batch that does not fit is halved; a single row that does not fit gets
+        the error 'out_of_memory'. Raises ModelError if ``max_tokens`` fills the model's whole context.
         """
-        return self._loaded().infer(prepared, max_tokens)
+        return self._loaded().infer(prepared, max_tokens, self.batch_size)
 
-    def fetch(self, running: list[Generation]) -> list[Generation]:
-        """Return the answers, which `infer` has finished."""
-        return running
+    def fetch(self, running: list[Generation] | RunningAnswers) -> list[Generation]:
+        """Wait for the answers of a batch."""
+        return running if isinstance(running, list) else running.result()
 
     def load(self) -> None:
         """Load the weights now; on a GPU, also try whether decoding can be captured."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,14 +11,15 @@ from transformers import GenerationConfig
 
 from pairmill.ops.models.device.device import dtype
 from pairmill.ops.models.device.loading import once
+from pairmill.ops.models.generate.batch_part import BatchPart, n_tokens
 from pairmill.ops.models.generate.greedy_answers import (
     EXAMPLE_PROMPTS,
     Answerer,
-    BatchPart,
     answer_in_parts,
-    n_tokens,
     pinned,
 )
+from pairmill.ops.models.generate.refilled_answers import RunningAnswers
+from pairmill.ops.models.generate.refilled_decoding import RefilledBatch
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.language.causal_model import load_causal
 from pairmill.ops.models.model_digest import ModelError
@@ -105,9 +106,10 @@ class LoadedGenerator:
         rows = [self.tokenize(prompt) for prompt in prompts]
         return PreparedTexts(rows, self._parts([row for row in rows if row]), time.perf_counter() - started)
 
-    def infer(self, prepared: PreparedTexts, max_tokens: int) -> list[Generation]:
+    def infer(self, prepared: PreparedTexts, max_tokens: int, slots: int = 0) -> list[Generation] | RunningAnswers:
         """Generate one answer per row, in halves if the device runs out of memory.
 
+        With a captured decoder and ``slots``, only begin: the rows are decoded in that many slots beside other batches.
         A row without room for ``max_tokens`` in the context gets the error 'too_large'. Raises ModelError if
         ``max_tokens`` fills the whole context.
         """
@@ -116,18 +118,33 @@ class LoadedGenerator:
                 f"model '{self.spec}': its context of {self.context} tokens has no room for a prompt and {max_tokens} "
                 "tokens of answer; lower max_tokens, or use another model"
             )
-        fitting = [row for row in prepared.rows if row and len(row) + max_tokens <= self.context]
-        if len(fitting) < sum(map(bool, prepared.rows)):
-            prepared = replace(prepared, parts=self._parts(fitting))
-        found = iter(self._infer(fitting, prepared, max_tokens))
+        rows = prepared.rows
+        fitting = [row for row in rows if row and len(row) + max_tokens <= self.context]
+        parts = prepared.parts if len(fitting) == sum(map(bool, rows)) else self._parts(fitting)
+
+        def alone() -> list[Generation]:
+            return self._with_unfit(rows, self._in_halves(fitting, self._parts(fitting), max_tokens), max_tokens)
+
+        if not slots or not fitting or self.answerer.decoder is None:
+            return self._with_unfit(rows, self._in_halves(fitting, parts, max_tokens), max_tokens)
+        counts = n_tokens(parts)
+
+        def read(batch: RefilledBatch) -> list[Generation]:
+            found = self.answerer.read(batch.tokens(), self.tokenizer, counts, prepared.seconds + batch.seconds)
+            return self._with_unfit(rows, found, max_tokens)
+
+        return self.answerer.slots.launch(parts, slots, max_tokens, self.answerer.placed, read, alone)
+
+    def _with_unfit(self, rows: list[list[int]], found: list[Generation], max_tokens: int) -> list[Generation]:
+        """Add the answers of the rows that have no token, or no room for ``max_tokens``, to the others' ``found``."""
+        answers = iter(found)
         too_large = Generation("", 0, "length", 0.0, "too_large", f"no room for {max_tokens} tokens behind it")
         nothing = Generation("", 0, "stop", 0.0)
         return [
-            nothing if not row else too_large if len(row) + max_tokens > self.context else next(found)
-            for row in prepared.rows
+            nothing if not row else too_large if len(row) + max_tokens > self.context else next(answers) for row in rows
         ]
 
-    def _infer(self, rows: list[list[int]], prepared: PreparedTexts, max_tokens: int) -> list[Generation]:
+    def _in_halves(self, rows: list[list[int]], parts: list[BatchPart], max_tokens: int) -> list[Generation]:
         """Generate for the rows that fit the context; [] without rows."""
 
         def part(start: int, stop: int) -> PreparedTexts:
@@ -136,7 +153,7 @@ class LoadedGenerator:
         def ask(ready: PreparedTexts) -> list[Generation]:
             return self.answer(ready, max_tokens)
 
-        return answer_in_parts(prepared, len(rows), ask, part) if rows else []
+        return answer_in_parts(PreparedTexts(rows, parts, 0.0), len(rows), ask, part) if rows else []
 
     def answer(self, prepared: PreparedTexts, max_tokens: int) -> list[Generation]:
         """Generate greedily for one batch that fits the device."""

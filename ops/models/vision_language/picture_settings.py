@@ -55,10 +55,20 @@ def _split(pictures: Any, n: int) -> Changes:
     return {"do_image_splitting": True} | _size(pictures, longest_edge=isqrt(n) * edge["longest_edge"])
 
 
+def _grids(pictures: Any, n: int) -> Changes | None:
+    """LLaVA-NeXT and OneVision: keep the grids, of those that the weights were trained on, of at most ``n`` tiles.
+
+    Each shows the whole picture beside its tiles. `LoadedVlm` gives the model the same grids.
+    """
+    grids = pictures.image_grid_pinpoints
+    tile = min(edge for grid in grids for edge in grid)
+    kept = [grid for grid in grids if grid[0] * grid[1] <= n * tile * tile]
+    return {"image_grid_pinpoints": kept} if kept else None
+
+
 _CUTS: dict[str, Callable[[Any, int], Changes | None]] = {
     "do_image_splitting": _split,
-    # LLaVA-NeXT and OneVision: the weights' own config says how they join the tiles of a grid.
-    "image_grid_pinpoints": lambda _, n: None,
+    "image_grid_pinpoints": _grids,
     "crop_to_patches": lambda _, n: {"crop_to_patches": n > 1, "min_patches": 1, "max_patches": n},
     "do_pan_and_scan": lambda _, n: {"do_pan_and_scan": n > 1, "pan_and_scan_max_num_crops": n},
     "max_image_tiles": lambda _, n: {"max_image_tiles": n},

@@ -11,6 +11,7 @@ from pairmill.ops.models.device.batch_size import measured_batch_size
 from pairmill.ops.models.generation import Generation
 
 if TYPE_CHECKING:
+    from pairmill.ops.models.generate.refilled_answers import RunningAnswers
     from pairmill.ops.models.vision_language.vlm_loaded import LoadedVlm, PreparedImages
 
 
@@ -43,10 +44,13 @@ class VisionLanguageModel:
         """
         if len(pictures) != len(prompts):
             raise ValueError(f"{len(pictures)} pictures and {len(prompts)} prompts")
-        answers: dict[int, Generation] = {}
-        for rows in self.batches(prompts, [None if picture is None else picture.shape[:2] for picture in pictures]):
+        batches = self.batches(prompts, [None if picture is None else picture.shape[:2] for picture in pictures])
+        running = []
+        for rows in batches:
             ready = self.prepare([pictures[row] for row in rows], [prompts[row] for row in rows])
-            answers.update(zip(rows, self.fetch(self.infer(ready, max_tokens)), strict=True))
+            running.append(self.infer(ready, max_tokens))
+        found = [zip(rows, self.fetch(each), strict=True) for rows, each in zip(batches, running, strict=True)]
+        answers = dict(pair for pairs in found for pair in pairs)
         return [answers[row] for row in range(len(prompts))]
 
     def fitted(self, prompt: str, side: int, max_tokens: int) -> VisionLanguageModel:
@@ -81,16 +85,18 @@ class VisionLanguageModel:
         """Build the inputs of one batch on the CPU. Either every row has an image, or none has."""
         return self._loaded().prepare(pictures, prompts)
 
-    def infer(self, prepared: PreparedImages, max_tokens: int) -> list[Generation]:
-        """Generate one answer per prepared row, and wait for the device.
+    def infer(self, prepared: PreparedImages, max_tokens: int) -> list[Generation] | RunningAnswers:
+        """Generate one answer per prepared row.
 
-        A batch that does not fit is halved; a single row that does not fit gets the error 'out_of_memory'.
+        A captured decoder decodes the rows in ``batch_size`` slots beside those of other batches: then this only begins
+        them. Any other batch is waited for. A batch that does not fit is halved; a single row that does not fit gets
+        the error 'out_of_memory'.
         """
-        return self._loaded().infer(prepared, max_tokens)
+        return self._loaded().infer(prepared, max_tokens, self.batch_size)
 
-    def fetch(self, running: list[Generation]) -> list[Generation]:
-        """Return the answers, which `infer` has finished."""
-        return running
+    def fetch(self, running: list[Generation] | RunningAnswers) -> list[Generation]:
+        """Wait for the answers of a batch."""
+        return running if isinstance(running, list) else running.result()
 
     def load(self) -> None:
         """Load the weights now; on a GPU, also try whether decoding can be captured."""

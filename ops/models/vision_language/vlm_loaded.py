@@ -6,7 +6,7 @@ import copy
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,15 @@ from PIL import Image
 from pairmill.ops.models.clip.picture_normalisation import LEFT_OUT, as_bytes, normalisation
 from pairmill.ops.models.device.device import dtype
 from pairmill.ops.models.device.loading import once, placed
+from pairmill.ops.models.generate.batch_part import BatchPart, n_tokens
 from pairmill.ops.models.generate.greedy_answers import (
     EXAMPLE_PROMPTS,
     Answerer,
-    BatchPart,
     answer_in_parts,
-    n_tokens,
     pinned,
 )
+from pairmill.ops.models.generate.refilled_answers import RunningAnswers
+from pairmill.ops.models.generate.refilled_decoding import RefilledBatch
 from pairmill.ops.models.generation import Generation
 from pairmill.ops.models.model_digest import ModelError, transformers_folder
 from pairmill.ops.models.vision_language.picture_settings import with_picture_settings
@@ -65,6 +66,8 @@ class LoadedVlm:
         self.processor = processor
         self.tokens = PictureTokens(self)
         self.normalise = normalisation(processor) if model.device.type == "cuda" else None
+        # LLaVA-NeXT's and OneVision's: the model joins tiles by the grid that the processor chose.
+        self._grids = getattr(getattr(processor, "image_processor", None), "image_grid_pinpoints", None)
         self._own = threading.local()
         self.sign = str(getattr(processor, "image_token", ""))  # BLIP-2's is no string
         named = (token.content for token in tokenizer.added_tokens_decoder.values() if token.special)
@@ -144,8 +147,26 @@ class LoadedVlm:
         """Build the inputs of four unlike rows: pictures of noise of several sizes, prompts of several lengths."""
         return self._inputs([noise(*size) for size in EXAMPLE_SIZES], list(EXAMPLE_PROMPTS))
 
-    def infer(self, prepared: PreparedImages, max_tokens: int) -> list[Generation]:
-        """Generate one answer per row, in halves if the device runs out of memory."""
+    def infer(self, prepared: PreparedImages, max_tokens: int, slots: int = 0) -> list[Generation] | RunningAnswers:
+        """Generate one answer per row, in halves if the device runs out of memory.
+
+        With a captured decoder and ``slots``, only begin: the rows are decoded in that many slots beside other batches.
+        """
+        whole = replace(prepared, parts=[])
+        if not slots or self.answerer.decoder is None:
+            return self._in_halves(prepared, max_tokens)
+        counts = n_tokens(prepared.parts)
+
+        def read(batch: RefilledBatch) -> list[Generation]:
+            return self._read(batch.tokens(), counts, whole.seconds + batch.seconds)
+
+        def alone() -> list[Generation]:
+            return self._in_halves(self.prepare(whole.pictures, whole.prompts), max_tokens)
+
+        return self.answerer.slots.launch(prepared.parts, slots, max_tokens, self._placed, read, alone)
+
+    def _in_halves(self, prepared: PreparedImages, max_tokens: int) -> list[Generation]:
+        """Answer a batch of its own, in halves if the device runs out of memory."""
 
         def part(start: int, stop: int) -> PreparedImages:
             return self.prepare(prepared.pictures[start:stop], prepared.prompts[start:stop])
@@ -160,9 +181,12 @@ class LoadedVlm:
         started = time.perf_counter()
         generated = self.answerer.generate(prepared.parts, max_tokens, self._placed).cpu()
         seconds = prepared.seconds + time.perf_counter() - started
+        return self._read(generated, n_tokens(prepared.parts), seconds)
+
+    def _read(self, generated: torch.Tensor, prompts: list[int], seconds: float) -> list[Generation]:
+        """Decode generated tokens to answers."""
         processor = self.own_processor()
-        tokenizer = getattr(processor, "tokenizer", processor)
-        return self.answerer.read(generated, tokenizer, n_tokens(prepared.parts), seconds)
+        return self.answerer.read(generated, getattr(processor, "tokenizer", processor), prompts, seconds)
 
     def answer_to_the_end(self, prepared: PreparedImages, max_tokens: int) -> None:
         """Generate ``max_tokens`` tokens for each row, whatever end tokens it has, to measure how long that takes."""
@@ -170,7 +194,9 @@ class LoadedVlm:
             self.answer(prepared, max_tokens)
 
     def _placed(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Move the inputs to the device, and normalise uint8 pixels there."""
+        """Move the inputs to the device, normalise uint8 pixels there, and tell the model this processor's grids."""
+        if self._grids and hasattr(self.model.config, "image_grid_pinpoints"):
+            self.model.config.image_grid_pinpoints = self._grids
         placed = self.answerer.placed(inputs)
         pixels = placed.get("pixel_values")
         if self.normalise and pixels is not None and pixels.dtype == torch.uint8:

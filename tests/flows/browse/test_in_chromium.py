@@ -1,5 +1,6 @@
 """The pages in a real browser: scrolling, clicking, typing, the back button, no scripts, and hostile texts."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.worlds.hostile_texts import FOREIGN, hostile_lake
 
 pytestmark = pytest.mark.browser
 CARDS = "document.querySelectorAll('a.item').length"
+DRAWN = "document.querySelector('[data-map]').dataset.drawn"
 COUNT = "document.querySelector('.count b')?.textContent"
 
 
@@ -87,7 +89,11 @@ def test_arrow_keys_move_between_pictures_and_enter_opens_one(shown: Tab):
 def test_nothing_is_wider_than_the_window(shown: Tab, width: int):
     item = shown.run("document.querySelector('a.item').getAttribute('href')")
     origin = shown.run("location.origin")
-    for path in ("/gallery?dataset=demo@1", item, "/rules?dataset=demo@1", "/compare?dataset=demo@1", "/nowhere"):
+    for path in (
+        item,
+        "/nowhere",
+        *(f"/{room}?dataset=demo@1" for room in ("gallery", "map", "rules", "judge", "compare")),
+    ):
         shown.look(width, dark=True)
         shown.open(origin + path)
         assert shown.run("document.documentElement.scrollWidth") <= width, path
@@ -104,6 +110,67 @@ def test_a_moved_threshold_estimates_at_once_and_counts_exactly_when_it_is_let_g
     exact = shown.until("document.querySelector('#rule-short_side .exact')?.textContent")
     before = rows(lake, "SELECT count(*) FROM pairs WHERE dataset = 'demo' AND version = 1")[0][0]
     assert f"before {before}" in exact and "short_side" in exact
+
+
+def test_a_lasso_on_the_map_leads_to_the_gallery_of_its_pictures(shown: Tab, lake: Path):
+    shown.open(shown.run("location.origin") + "/map?dataset=demo@1")
+    n = int(shown.until(f"{DRAWN} > 0 && {DRAWN}"))
+    embedded = "(SELECT * FROM image_embedding WHERE image_vector IS NOT NULL)"
+    assert (n,) == rows(lake, f"SELECT count(*) FROM images SEMI JOIN {embedded} USING (sha256)")[0]
+    box = "document.querySelector('[data-map] canvas').getBoundingClientRect()"
+    x, y, width, height = shown.run(f"(({{x, y, width, height}}) => [x, y, width, height])({box})")
+    shown.click("[data-lasso]")
+    corners = [(x + 2, y + 2), (x + width - 2, y + 2), (x + width - 2, y + height - 2), (x + 2, y + height - 2)]
+    shown.drag([*corners, corners[0]])
+    shown.until(f"location.pathname === '/gallery' && {COUNT}")
+    assert shown.run(COUNT) == str(n)
+    shown.run("history.back()")
+    shown.until(f"location.pathname === '/map' && {DRAWN} > 0")
+    assert not [text for text in shown.complaints() if "400" not in text]
+
+
+def test_the_map_shows_the_picture_under_the_mouse_and_moves_and_zooms(shown: Tab):
+    shown.open(shown.run("location.origin") + "/map?dataset=demo@1&by=width")
+    shown.until(f"{DRAWN} > 0")
+    shown.until("document.querySelector('.legend').children.length >= 5")
+    at = shown.run("""(() => {
+      const c = document.querySelector('[data-map] canvas'), b = c.getBoundingClientRect();
+      const [n, x, y] = [0, places[0], places[1]];
+      return [b.x + (c.width / 2 + (x - view.x) * view.scale) * b.width / c.width,
+              b.y + (c.height / 2 + (y - view.y) * view.scale) * b.height / c.height];
+    })()""")
+    shown.call("Input.dispatchMouseEvent", type="mouseMoved", x=at[0], y=at[1])
+    shown.until(
+        "!document.querySelector('.mapcard').hidden && document.querySelector('.mapcard').href.includes('/item/')"
+    )
+    before = shown.run("[view.x, view.scale]")
+    shown.drag([(400, 400), (460, 400)])
+    shown.click("[data-zoom='1.5']")
+    after = shown.run("[view.x, view.scale]")
+    assert after[0] < before[0] and abs(after[1] / before[1] - 1.5) < 1e-6
+    assert shown.run("location.pathname") == "/map"
+
+
+def test_pairs_are_judged_by_keys_and_taken_back(shown: Tab, lake: Path):
+    shown.open(shown.run("location.origin") + "/judge?dataset=demo@1")
+    shown.click(".draw button")
+    counted = "[...document.querySelectorAll('.judged b')].map((b) => b.textContent).join()"
+    shown.until(f"document.readyState === 'complete' && {counted} === '0,0,0'")
+    first = shown.run("document.querySelector('.big img').src")
+    for key, expected in (
+        ("1", "1,0,0"),
+        ("2", "1,1,0"),
+        ("3", "1,1,1"),
+        ("u", "1,1,0"),
+        ("u", "1,0,0"),
+        ("u", "0,0,0"),
+    ):
+        shown.press(key)
+        shown.until(f"document.readyState === 'complete' && {counted} === '{expected}'")
+    assert shown.run("document.querySelector('.big img').src") == first
+    assert shown.complaints() == []
+    verdicts = [json.loads(line).get("verdict") for file in (lake / "judgements").iterdir() for line in file.open()]
+    assert verdicts[-6:] == ["match", "mismatch", "unsure", "undone", "undone", "undone"]
 
 
 def test_without_scripts_a_gallery_is_paged_by_links(shown: Tab):

@@ -11,7 +11,7 @@ from pairmill.catalog.ask import datasets
 from pairmill.catalog.ask.trial_cut import cut_plan, trial_cut, with_rule
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.recipe.plan import compile_plan
-from pairmill.catalog.recipe.recipe import validated
+from pairmill.catalog.recipe.recipe import changed, load, validated
 from tests.worlds.browsed import Pages, rows, text
 
 
@@ -86,3 +86,16 @@ def test_a_tried_rule_is_shown_with_its_numbers_and_as_a_setting(small_pages: Pa
 def test_a_trial_of_what_is_no_rule_says_why(small_pages: Pages, query: str):
     page = small_pages.page(f"/rules/try?dataset=small@1&kind=image&{query}")
     assert len(text(page if "fault" in (page.get("class") or "") else page.find_class("fault")[0])) > 20
+
+
+def test_a_tried_rule_is_saved_as_the_recipe_that_the_setting_gives(small_pages: Pages, small: Path, tmp_path: Path):
+    keep = "least(width, height) >= 85 AND format <> 'it''s'"
+    query = f"dataset=small@1&kind=image&rule=short_side&keep={quote(keep)}"
+    page = small_pages.page(f"/rules/try?{query}")
+    answer = small_pages.client.get(page.xpath("//a[@download]/@href")[0])
+    assert 'filename="small.yaml"' in answer.headers["content-disposition"]
+    (tmp_path / "small.yaml").write_text(answer.text)
+    with create_or_open(small, read_only=True) as lake:
+        recipe = cut_plan(lake, datasets.find(lake, "small")).recipe
+    assert load(tmp_path / "small.yaml") == changed(recipe, {"images.short_side.keep": f'"{keep}"'}) != recipe
+    assert small_pages.client.get(f"/rules/recipe?{query.replace('short_side', 'nosuch')}").status_code == 400

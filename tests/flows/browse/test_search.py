@@ -5,8 +5,11 @@ from urllib.parse import quote
 
 import numpy as np
 
+from pairmill.catalog.ask.image_vectors import ImageVectors
 from pairmill.ops.models.clip.clip import Clip
 from pairmill.ops.whole.scan import most_similar
+from pairmill.ops.whole.sign_codes import EXACT_BELOW, encode
+from pairmill.tasks.out.vector_search import sign_codes
 from tests.worlds.browsed import Pages, ids, rows, text
 from tests.worlds.generated import small_settings
 
@@ -66,3 +69,19 @@ def test_the_scan_finds_what_sorting_all_products_finds():
     every = np.argsort(-(stored.astype(np.float32) @ query), kind="stable")
     assert most_similar(query, stored, 50).tolist() == every[:50].tolist()
     assert most_similar(query, stored[:3], 50).shape == (3,) and most_similar(query, stored[:0], 5).shape == (0,)
+
+
+def test_codes_are_written_once_beside_the_vectors_and_again_for_others(tmp_path: Path):
+    n, d = EXACT_BELOW + 5, 16
+    stored = np.random.default_rng(5).normal(size=(n, d)).astype(np.float16)
+    ids = np.array([b"%032d" % row for row in range(n)])
+    found = ImageVectors(ids, stored, "scorer", "model", tmp_path / "vectors-a.bin")
+    mapped = sign_codes(found)
+    codes = np.array(mapped.codes)
+    assert (codes == encode(stored, mapped.mean)).all()
+    (file,) = tmp_path.iterdir()
+    written = file.stat().st_mtime_ns
+    assert sign_codes(found).codes.shape == (1, n) and file.stat().st_mtime_ns == written
+    file.unlink()
+    file.write_bytes(b"torn")
+    assert (sign_codes(found).codes == codes).all()

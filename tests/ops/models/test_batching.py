@@ -1,4 +1,4 @@
-"""Batches by their cost, on a simulated card: little padding in prefill, and the rows that were fitted in decoding."""
+"""Batches by their cost: padding costs prefill, few rows cost decoding."""
 
 from itertools import combinations, pairwise
 
@@ -9,9 +9,9 @@ from pairmill.ops.models.generate.batching import (
     PREFILL,
     STEPS,
     WEIGHTS,
-    full_batches,
     padded_batches,
     prefill_parts,
+    refill_groups,
     similar_length_batches,
 )
 
@@ -27,65 +27,31 @@ LENGTHS = {
 }
 
 
-class Card:
-    """A card whose clock counts prefilled tokens: reading the weights takes WEIGHTS, and so does a step of decoding."""
-
-    def __init__(self) -> None:
-        self.prefilled = self.wasted = self.clock = 0
-
-    def prefill(self, lengths: list[int]) -> None:
-        padded = len(lengths) * max(lengths)
-        self.prefilled += padded
-        self.wasted += padded - sum(lengths)
-        self.clock += WEIGHTS + padded
-
-    def decode(self) -> None:
-        self.clock += STEPS * WEIGHTS
-
-    def run(self, lengths: list[int], batches: list[list[int]], in_parts: bool) -> "Card":
-        for batch in batches:
-            rows = [lengths[row] for row in batch]
-            for part in prefill_parts(rows) if in_parts else [range(len(rows))]:
-                self.prefill([rows[row] for row in part])
-            self.decode()
-        return self
-
-    @property
-    def padding(self) -> float:
-        return self.wasted / self.prefilled
-
-
-@pytest.mark.parametrize("name", LENGTHS)
-@pytest.mark.parametrize("fitted", [64, 128, 256, 512])
-def test_decoding_has_the_rows_that_were_fitted_and_prefill_little_padding(name: str, fitted: int):
-    lengths = LENGTHS[name]
-    batches = full_batches(lengths, fitted, 0)
-    assert sorted(row for batch in batches for row in batch) == list(range(512))
-    assert np.mean([len(batch) for batch in batches]) >= 0.9 * fitted
-    card = Card().run(lengths, batches, in_parts=True)
-    assert card.padding <= 0.05
-    before = Card().run(lengths, similar_length_batches(lengths, fitted), in_parts=False)
-    assert card.clock <= before.clock * 1.01
-
-
-def test_the_rule_of_little_padding_starves_decoding_and_costs_do_not():
+def test_batches_by_cost_are_larger_than_batches_of_little_padding_and_cheaper():
     """512 prompts of a fuser were decoded in batches of some 50 rows, whatever was fitted."""
     lengths = LENGTHS["fuser"]
+
+    def cost(batches: list[list[int]]) -> int:
+        return sum(len(batch) * max(lengths[row] for row in batch) + STEPS * WEIGHTS for batch in batches)
+
     starved = similar_length_batches(lengths, 512)
     assert np.mean([len(batch) for batch in starved]) < 64
-    whole = padded_batches(lengths, 512, 0)
-    clocks = [Card().run(lengths, each, in_parts=False).clock for each in (whole, starved)]
-    parts = Card().run(lengths, full_batches(lengths, 512, 0), in_parts=True).clock
-    assert parts < clocks[0] < clocks[1]
+    assert cost(padded_batches(lengths, 512, 0)) < cost(starved)
 
 
 def test_keys_and_values_have_room_however_long_a_prompt_is():
     lengths = [100] * 300 + [4000, 2000, 90]
-    for batches in (full_batches(lengths, 256, 25_600), padded_batches(lengths, 256, 25_600)):
-        assert all(len(batch) * max(lengths[row] for row in batch) <= 25_600 for batch in batches)
-    assert [1] * 2 in [[len(batch) for batch in full_batches([5000, 4000], 256, 3000)]]
-    parts = prefill_parts([3000] * 20)
-    assert all(3000 * len(part) <= PREFILL for part in parts) and sum(map(len, parts)) == 20
+    assert all(
+        len(batch) * max(lengths[row] for row in batch) <= 25_600 for batch in padded_batches(lengths, 256, 25_600)
+    )
+    assert [1] * 2 in [[len(batch) for batch in padded_batches([5000, 4000], 256, 3000)]]
+
+
+def test_a_prefill_has_at_most_a_tenth_of_the_slots_and_the_tokens_that_gain_something():
+    for groups in (prefill_parts([3000] * 20), refill_groups([3000] * 20, 256)):
+        assert all(3000 * len(group) <= PREFILL for group in groups) and sum(map(len, groups)) == 20
+    assert {len(group) for group in refill_groups([100] * 60, 60)} == {6}
+    assert refill_groups([9, 12], 4) == [[1], [0]]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -184,3 +184,25 @@ def test_sharing_keys_changes_no_answer():
     share_keys(model)
     assert model.config._attn_implementation == "pairmill"
     assert torch.equal(check(model, padded([6, 3, 11]), 25), said)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_prefill_of_prompts_of_one_length_attends_causally_without_a_mask(
+    shared: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Torch's flash kernel takes no mask: a group of equal prompts, such as one prompt at one tile, needs none."""
+    model, seen = llama(), []
+    if shared:
+        share_keys(model)
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def spy(*given: Any, attn_mask: Any = None, is_causal: bool = False, **other: Any) -> torch.Tensor:
+        seen.append((attn_mask is None, is_causal))
+        return attend(*given, attn_mask=attn_mask, is_causal=is_causal, **other)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
+    with torch.inference_mode():
+        for lengths, expected in (([9, 9, 9], (True, True)), ([9, 4, 9], (False, False))):
+            seen.clear()
+            Decoder(model, [], PAD).prefill(padded(lengths))
+            assert seen == [expected] * 2

@@ -5,7 +5,7 @@ A CUDA graph cannot hold such an operation, and this test needs no GPU to find o
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +18,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pairmill.ops.models.generate.captured_decoding import Decoder
-from pairmill.ops.models.generate.decoding_buffers import Buffers
+from pairmill.ops.models.generate.decoding_buffers import Buffers, Prefilled
 from pairmill.ops.models.vision_language import vlm_loaded
+from tests.ops.models.test_families import QUICK, STEP_BY_STEP
 from tests.worlds.tiny_families import FAMILIES, save_family
 
-QUICK = ("smolvlm", "qwen2_5_vl", "internvl", "llava")
-CAPTURED = [name for name in FAMILIES if name not in ("gemma3", "paligemma", "florence2") and "blip" not in name]
+CAPTURED = [name for name in FAMILIES if name not in STEP_BY_STEP]
 FAMILY = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in CAPTURED]
 # Operations whose result the host reads. Those whose size depends on values raise on fake tensors by themselves.
 WAITS = ("_local_scalar_dense", "is_nonzero", "equal")
@@ -62,19 +62,12 @@ class OnCard:
         return functional_call(self.model, self.weights, (), inputs)
 
 
-def prefilled(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+def prefilled(loaded: Any) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
     """Prefill four rows on the CPU; return the shapes of their positions, and of each layer's keys in the buffers."""
-    shapes: list[Any] = []
-
-    def fill(self: Buffers, start: int, mask: Any, positions: Any, first: Any, cache: Any, seen: Any) -> None:
-        shapes.append((*positions.shape[:-2], ROWS, 1))
-        shapes.append([(ROWS, layer.keys.shape[1], LENGTH, layer.keys.shape[3]) for layer in cache.layers])
-        raise InterruptedError
-
-    with monkeypatch.context() as patch, torch.inference_mode(), suppress(InterruptedError):
-        patch.setattr(Buffers, "fill", fill)
-        Decoder(loaded.model, [2], 0).generate([loaded.answerer.placed(loaded.example())], 3)
-    return shapes[0], shapes[1]
+    with torch.inference_mode():
+        new = Decoder(loaded.model, [2], 0).prefill(loaded.answerer.placed(loaded.example()))
+    shapes = [(ROWS, layer.keys.shape[1], LENGTH, layer.keys.shape[3]) for layer in new.layers]
+    return tuple(new.positions.shape), shapes
 
 
 @contextmanager
@@ -82,16 +75,16 @@ def buffers_on_a_fake_card(spec: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """Yield the buffers of four rows as fake CUDA tensors, with steps that are not captured."""
     torch.set_num_threads(1)
     loaded = vlm_loaded.load(spec, "fp32")
-    shape, layers = prefilled(loaded, monkeypatch)
-    monkeypatch.setattr(Buffers, "_captured", lambda self: None)
+    shape, layers = prefilled(loaded)
+    monkeypatch.setattr(Buffers, "_captured", lambda self, window: None)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         decoder: Any = object.__new__(Decoder)
         decoder.model, decoder.pad, decoder.penalty = OnCard(loaded.model), 0, 1.0
         decoder.ends = torch.zeros(1, dtype=torch.long, device="cuda")
         decoder.flat = [tuple(torch.empty(math.prod(each), device="cuda") for _ in range(2)) for each in layers]
         empty = [SimpleNamespace(keys=torch.empty(each), values=torch.empty(each)) for each in layers]
-        positions = torch.zeros(shape, dtype=torch.long, device="cuda")
-        yield Buffers(decoder, ROWS, LENGTH, SimpleNamespace(layers=empty), positions, None)
+        ids = torch.zeros(shape, dtype=torch.long, device="cuda")
+        yield Buffers(decoder, ROWS, LENGTH, 16, Prefilled(ids, ids, ids[..., 0], empty, None))
 
 
 @pytest.mark.parametrize("family", FAMILY)
@@ -99,7 +92,7 @@ def test_a_captured_step_neither_waits_for_the_device_nor_copies_from_the_host(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     with buffers_on_a_fake_card(save_family(tmp_path, family), monkeypatch) as buffers, Waits() as waits:
-        buffers.step()
+        buffers.step(40)
     assert waits.found == []
 
 
@@ -108,5 +101,5 @@ def test_a_step_that_waits_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyP
         buffers.done.cpu()
         bool(buffers.done.all())
         with pytest.raises(DynamicOutputShapeException):
-            _ = buffers.tokens[buffers.done]
+            _ = buffers.said[buffers.done]
     assert waits.found == ["_to_copy", "_local_scalar_dense"]

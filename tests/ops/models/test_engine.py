@@ -115,6 +115,48 @@ def test_a_batch_is_fetched_after_the_next_one_was_launched(engines: Any):
     assert said.index("launch 1") < said.index("fetch 0") < said.index("launch 2") < said.index("fetch 1")
 
 
+def test_batches_that_advance_in_steps_run_beside_each_other_and_are_fetched_as_they_end(engines: Any):
+    """Each batch takes as many steps of the device as its number says; a step is one of all that run."""
+    left: dict[int, int] = {}
+    most, order = 0, []
+
+    class Stepped(Made):
+        def advance(self, each: int) -> bool:
+            for running in left:
+                left[running] = max(0, left[running] - 1)
+            return not left[each]
+
+    def infer(each: int) -> int:
+        nonlocal most
+        left[each] = each
+        most = max(most, sum(map(bool, left.values())))
+        return each
+
+    def fetch(each: int) -> int:
+        if each == 13:
+            raise ValueError("thirteen")
+        order.append((each, left.pop(each)))
+        return each
+
+    halves = Stepped(SAME, infer, fetch)
+    assert engines(halves, 2).run([30, 2, 9, 1, 4, 40, 7]) == [30, 2, 9, 1, 4, 40, 7]
+    assert most >= 4 and order == [(each, 0) for each in (30, 2, 9, 1, 4, 40, 7)]
+    with pytest.raises(ValueError, match="thirteen"):
+        engines(halves, 2).run([3, 13, 5])
+
+
+def test_an_error_in_a_step_is_told_by_the_batchs_fetch(engines: Any):
+    class Failing(Made):
+        def advance(self, each: int) -> bool:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def fetch(each: int) -> int:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    with pytest.raises(BrokenDevice, match="illegal memory"):
+        engines(Failing(SAME, SAME, fetch), 2).run(range(6))
+
+
 def test_no_more_is_read_than_there_is_room_for(engines: Any):
     read: list[int] = []
     hold = threading.Event()

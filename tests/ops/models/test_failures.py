@@ -9,7 +9,8 @@ from pairmill.ops.models.device import device as devices
 from pairmill.ops.models.device import run_notes
 from pairmill.ops.models.device.device import run_in_parts
 from pairmill.ops.models.device.failures import is_broken, is_no_room
-from pairmill.ops.models.generate.greedy_answers import Answerer, BatchPart
+from pairmill.ops.models.generate.batch_part import BatchPart
+from pairmill.ops.models.generate.greedy_answers import Answerer
 from pairmill.ops.models.model_error import ModelError
 
 NO_ROOM = [

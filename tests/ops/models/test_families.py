@@ -22,6 +22,11 @@ from tests.worlds.tiny_families import FAMILIES, save_family
 QUICK = ("smolvlm", "qwen2_5_vl", "internvl", "llava")
 # Why a family decodes step by step: its words on a trial.
 STEP_BY_STEP = {
+    "qwen3_5": "keeps more than the keys and values of all tokens: it has a LinearAttention",
+    "lfm2_vl": "keeps more than the keys and values of all tokens: it has a ",
+    "aya_vision": "keeps more than the keys and values of all tokens: it has a DynamicSlidingWindowLayer",
+    "cohere2_vision": "keeps more than the keys and values of all tokens: it has a DynamicSlidingWindowLayer",
+    "mllama": "keeps keys of other things than the prompt's tokens",
     "gemma3": "keeps more than the keys and values",
     "paligemma": "gave another token",
     "florence2": "is an encoder and a decoder",
@@ -117,6 +122,34 @@ def test_answers_of_a_captured_model_come_back_in_the_order_of_the_rows(
     assert [[getattr(each, key) for key in keys] for each in captured] == [
         [getattr(each, key) for key in keys] for each in plain
     ]
+
+
+def word_of_unlike_places(loaded: LoadedVlm, shown: list[np.ndarray | None], prompts: list[str]) -> int:
+    """Find the word whose places in the answers differ most: if it ends answers, they have unlike lengths."""
+    with loaded.answerer.endless():
+        said = loaded.answerer.generate(loaded.prepare(shown, prompts).parts, TOKENS).tolist()
+    places = {word: {row.index(word) for row in said if word in row} - {0} for row in said for word in row}
+    return max(places, key=lambda word: len(places[word]))
+
+
+@captured_families
+def test_slots_that_are_refilled_answer_as_one_by_one(family: str, spec: str, monkeypatch: pytest.MonkeyPatch):
+    """Prompts and answers of unlike lengths, pictures of unlike sizes."""
+    shown, prompts = pictures() * 2, [*PROMPTS, *PROMPTS[::-1]]
+    one, loaded = VisionLanguageModel(spec, batch_size=1), vlm_loaded.load(spec, "fp32")
+    monkeypatch.setattr(loaded.answerer, "ends", [word_of_unlike_places(loaded, shown, prompts)])
+    alone = [one.generate([picture], [prompt], TOKENS)[0] for picture, prompt in zip(shown, prompts, strict=True)]
+    assert len({each.n_tokens for each in alone}) > 1
+    monkeypatch.setitem(vars(loaded.answerer), "decoder", Decoder(loaded.model, loaded.answerer.ends, 0))
+    many = VisionLanguageModel(spec, batch_size=3)
+    groups = [[0], [1, 2], [3, 4], [5], [6, 7]]
+    monkeypatch.setattr(loaded.answerer, "batches", lambda lengths, most, room: groups if lengths else [])
+    keys = ("text", "n_tokens", "finish", "prompt_tokens")
+    assert [[getattr(each, key) for key in keys] for each in many.generate(shown, prompts, TOKENS)] == [
+        [getattr(each, key) for key in keys] for each in alone
+    ]
+    assert loaded.answerer.slots._decoder is not None, "it answered in batches of their own"
+    loaded.answerer.slots.settle()
 
 
 def test_the_outcome_of_a_trial_is_cached_for_model_card_and_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -16,7 +16,7 @@ WIDE = np.random.default_rng(1).integers(0, 255, (64, 124, 3), np.uint8)
 @pytest.fixture(scope="module")
 def specs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     torch.set_num_threads(1)
-    names = ("smolvlm", "internvl", "llava_next", "qwen2_5_vl", "gemma3", "llava")
+    names = ("smolvlm", "internvl", "llava_next", "qwen2_5_vl", "gemma3", "llava", "llava_onevision")
     return {name: save_family(tmp_path_factory.mktemp(name), name) for name in names}
 
 
@@ -42,6 +42,8 @@ def tokens(spec: str, settings: Settings) -> int:
         ("qwen2_5_vl", (("tiles", 1),), 12),  # it is never cut
         ("gemma3", (("tiles", 1),), 6),
         ("llava", (("tiles", 1),), 16),
+        ("llava_onevision", (), 52),  # two tiles and the whole, the padding cut off
+        ("llava_onevision", (("tiles", 1),), 26),
     ],
 )
 def test_settings_have_one_name_for_all_processors(
@@ -67,3 +69,14 @@ def test_two_captioners_of_one_model_share_its_weights_and_keep_their_own_pictur
     assert whole.model is cut.model and whole.answerer is cut.answerer
     few, many = (each.prepare([WIDE], ["what"]).inputs["input_ids"].shape[1] for each in (whole, cut))
     assert few < many
+
+
+@pytest.mark.parametrize(("family", "tiles"), [("llava_next", 2), ("llava_onevision", 1)])
+def test_a_model_joins_tiles_by_the_grids_of_the_captioner_that_asks(family: str, tiles: int, specs: dict[str, str]):
+    few, all_ = VisionLanguageModel(specs[family], processor=(("tiles", tiles),)), VisionLanguageModel(specs[family])
+    pictures = [np.random.default_rng(7).integers(0, 255, (70 * n, 60, 3), np.uint8) for n in range(1, 4)]
+    prompts = ["what is it"] * 3
+    first = [model.generate(list(pictures), prompts, 6) for model in (few, all_)]
+    again = [model.generate(list(pictures), prompts, 6) for model in (few, all_)]
+    assert [[each.text for each in found] for found in again] == [[each.text for each in found] for found in first]
+    assert first[0][0].prompt_tokens < first[1][0].prompt_tokens

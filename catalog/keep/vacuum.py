@@ -1,0 +1,56 @@
+"""Return the free pages of a SQLite catalog to the file system."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from pairmill.catalog.lake.location import locate
+from pairmill.catalog.write.lease import Writer
+
+# A quarter of the pages is free after some nights of expired snapshots; to rewrite 1 GB takes 10 s.
+FREE_SHARE, SMALLEST_BYTES = 0.25, 1_000_000
+SECONDS = 3_600
+# A process of its own: two SQLite libraries in one process drop each other's locks (see `catalog.lake.metadata`).
+_SCRIPT = """
+import os, sqlite3, sys
+path, share, smallest = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+connection = sqlite3.connect(path, timeout=5)
+pages, = connection.execute("PRAGMA page_count").fetchone()
+free, = connection.execute("PRAGMA freelist_count").fetchone()
+size, = connection.execute("PRAGMA page_size").fetchone()
+if free > share * pages and pages * size > smallest:
+    try:
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.OperationalError as error:
+        sys.exit(str(error))
+    print(pages * size, (pages - free) * size)
+"""
+
+
+@dataclass(frozen=True)
+class Vacuumed:
+    """Bytes of the catalog before and after, both 0 if nothing was done; ``why`` says what hindered it."""
+
+    before: int = 0
+    after: int = 0
+    why: str = ""
+
+
+def vacuum(writer: Writer) -> Vacuumed:
+    """Rewrite a SQLite catalog if FREE_SHARE of its pages are free. Postgres does that itself.
+
+    SQLite needs the catalog's size in free disk space, and refuses while another process reads; a kill leaves the
+    catalog as it was. Raises LeaseLost.
+    """
+    location = locate(writer.lake.uri)
+    if location.on_postgres:
+        return Vacuumed()
+    writer.check()
+    command = [sys.executable, "-I", "-c", _SCRIPT, location.metadata, str(FREE_SHARE), str(SMALLEST_BYTES)]
+    with writer.lake.metadata.changing():
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    if done.returncode:
+        return Vacuumed(why=(done.stderr.strip().splitlines() or ["it was killed"])[-1])
+    before, after = map(int, done.stdout.split() or ("0", "0"))
+    return Vacuumed(before, after)

@@ -1,0 +1,169 @@
+"""Log people's judgements of pairs in a folder beside the lake: append-only JSON lines, which need no lease.
+
+A run may hold the lease for weeks, so judgements do not wait for it: `judgements.register` copies them into the lake's
+tables later. On this machine each log has one file, whose lines are synced to disk one by one. On S3, which cannot
+append, each line is an object of its own.
+"""
+
+import os
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.terms.error import PairmillError
+
+FOLDER = "judgements"
+Id = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Verdict = Literal["match", "mismatch", "unsure", "undone"]
+
+
+def new_id() -> str:
+    """Return a random id of 32 hex digits."""
+    return uuid.uuid4().hex
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    at: datetime = Field(default_factory=lambda: datetime.now(UTC))
+
+
+class DrawnSample(_Line):
+    """A simple random sample of images to judge, with the frame that it is drawn from.
+
+    The frame is the images of ``dataset@version`` (its ``content_digest`` at that time) that the version keeps, or
+    drops by ``rule``, and whose ``quantity``, an SQL expression over score columns, is at least ``threshold``. The
+    sample is the frame in the order of sha256(image_id || seed): its first n images are a simple random sample of n.
+    """
+
+    line: Literal["sample"] = "sample"
+    sample_id: Id = Field(default_factory=new_id)
+    dataset: str = Field(max_length=200)
+    version: int = Field(ge=1, lt=2**31)
+    content_digest: str = Field(max_length=64)
+    rule: str = Field(max_length=200)
+    quantity: str = Field(max_length=4000)
+    threshold: float = Field(allow_inf_nan=False)
+    population: int = Field(ge=0, lt=2**63)
+    seed: Id = Field(default_factory=new_id)
+
+
+class Judgement(_Line):
+    """One judgement of an image with its text, at ``position`` (from 0) of its sample.
+
+    The newest judgement of an image in a sample by the same judge counts; 'undone' takes it back. ``value`` is the
+    image's ``quantity``.
+    """
+
+    line: Literal["judgement"] = "judgement"
+    judgement_id: Id = Field(default_factory=new_id)
+    sample_id: Id
+    position: int = Field(ge=0, lt=2**63)
+    image_id: Id
+    text: str = Field(max_length=100_000)
+    value: float = Field(allow_inf_nan=False)
+    verdict: Verdict
+    judge: str = Field(max_length=200)
+
+
+_SCHEMA = TypeAdapter(Annotated[DrawnSample | Judgement, Field(discriminator="line")])
+
+
+@dataclass(frozen=True)
+class LogContent:
+    """The valid lines of all logs beside a lake, oldest first. ``faults`` names the lines that are not valid."""
+
+    samples: tuple[DrawnSample, ...]
+    judgements: tuple[Judgement, ...]
+    faults: tuple[str, ...]
+
+
+class JudgementLog:
+    """The log of one process. Other processes write files of their own, so nobody waits for anybody."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._folder = _folder(lake)
+        self._name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{new_id()[:8]}"
+        self._written = 0
+
+    def append(self, line: DrawnSample | Judgement) -> None:
+        """Write a line; it is on disk when this returns. Raise PairmillError if the folder is not writable."""
+        data = line.model_dump_json() + "\n"
+        try:
+            self._put(data) if self._folder.startswith("s3://") else self._add(data)
+        except OSError as error:
+            raise PairmillError(
+                f"the judgement was not written to {self._folder}: {error.strerror or error}. Make the folder "
+                "writable for this user, then judge again."
+            ) from error
+
+    def _add(self, data: str) -> None:
+        folder = Path(self._folder)
+        folder.mkdir(exist_ok=True)
+        with open(folder / f"{self._name}.jsonl", "ab") as file:
+            file.write(data.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        if not self._written:
+            _sync_folder(folder)
+        self._written += 1
+
+    def _put(self, data: str) -> None:
+        name = f"{self._folder}/{self._name}-{self._written:06}.jsonl"
+        plain = "(FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER '\x01')"
+        self._lake.execute(f"COPY (SELECT {quoted(data.rstrip())}) TO {quoted(name)} {plain}")
+        self._written += 1
+
+
+def read_log(lake: Lake) -> LogContent:
+    """Read all logs beside a lake. An incomplete last line, of a process that was killed, is left out."""
+    samples, judgements, faults = [], [], []
+    for path, text in _texts(lake):
+        whole, _, _ = text.rpartition("\n")
+        for number, line in enumerate(whole.split("\n") if whole else (), 1):
+            try:
+                found = _SCHEMA.validate_json(line)
+            except ValidationError as error:
+                faults.append(f"{path}, line {number}: {error.errors()[0]['msg']}")
+                continue
+            (samples if isinstance(found, DrawnSample) else judgements).append(found)
+    return LogContent(
+        tuple(sorted(samples, key=lambda each: (each.at, each.sample_id))),
+        tuple(sorted(judgements, key=lambda each: (each.at, each.judgement_id))),
+        tuple(faults),
+    )
+
+
+def _folder(lake: Lake) -> str:
+    """Return the folder of the logs: beside a local lake's data, else below the data's prefix on S3."""
+    if lake.data_path.startswith("s3://"):
+        return f"{lake.data_path}{FOLDER}"
+    return str(Path(lake.data_path).parent / FOLDER)
+
+
+def _texts(lake: Lake) -> list[tuple[str, str]]:
+    """Return (path, text) of every log, by path."""
+    folder = _folder(lake)
+    if not folder.startswith("s3://"):
+        found = sorted(Path(folder).glob("*.jsonl"))
+        return [(str(path), path.read_text(encoding="utf-8", errors="replace")) for path in found]
+    files = quoted(f"{folder}/*.jsonl")
+    if not lake.query(f"SELECT 1 FROM glob({files}) LIMIT 1"):
+        return []
+    return lake.query(f"SELECT filename, content FROM read_text({files}) ORDER BY filename")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Sync a folder, so that a new file in it outlives a power loss."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

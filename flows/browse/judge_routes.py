@@ -1,0 +1,173 @@
+"""Serve pairs of a random sample one by one, to be judged by keys, and log the judgements."""
+
+import getpass
+import threading
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+
+from pairmill.catalog.ask.gallery_query import Gallery
+from pairmill.catalog.ask.judgements import JudgedSample, judged_samples
+from pairmill.catalog.ask.report import plan_of
+from pairmill.catalog.ask.sample_draw import MOST, drawn_sample, images_of, judged_text, lower_bound
+from pairmill.catalog.ask.why import scope_of
+from pairmill.catalog.ask.why_image import explain_image
+from pairmill.catalog.recipe.plan import Check
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.judgement_log import DrawnSample, Judgement, JudgementLog, Verdict, read_log
+from pairmill.flows.browse.asked import Asked
+from pairmill.flows.browse.browsed_lake import BrowsedLake
+from pairmill.flows.browse.form_fields import sent
+from pairmill.flows.browse.rendering import page
+
+VERDICTS = ("match", "mismatch", "unsure")
+
+
+class WantedSample(BaseModel):
+    """The form that draws a sample of the images that a rule keeps at a threshold."""
+
+    dataset: str = Field(max_length=200)
+    rule: str = Field(max_length=200)
+    threshold: float = Field(allow_inf_nan=False)
+
+
+class GivenVerdict(BaseModel):
+    """The form that judges one pair of a sample."""
+
+    position: int = Field(ge=0, lt=MOST)
+    verdict: Verdict
+
+
+def routes(opened: BrowsedLake) -> APIRouter:
+    """Return the routes of judging."""
+    router, judging = APIRouter(), Judging(opened)
+
+    @router.get("/judge")
+    def begin(dataset: str = "") -> Response:
+        """Show the samples so far, and a form to draw another."""
+        version = opened.dataset(dataset) or next(iter(opened.versions()), None)
+        frame = {"versions": opened.versions(), "room": "judge", "dataset": str(version or "")}
+        if version is None:
+            message = "No dataset is published here; a run makes one."
+            return page("error.html.j2", title="Nothing to judge yet", message=message, **frame)
+        gallery = opened.gallery(str(version))
+        if gallery is None:
+            asked = Asked.model_validate({"dataset": str(version)})
+            return page("waiting.html.j2", path="/judge", asked=asked, **frame)
+        bounds = [(check, lower_bound(check, gallery)) for check in plan_of(opened.lake, version).image_checks]
+        rules = [(check.name, bound) for check, bound in bounds if bound]
+        rules.sort(
+            key=lambda rule: not any("similarity" in column for column in rule[1].columns)
+        )  # what judging is for
+        samples = [each for each in judged_samples(opened.lake) if each.sample.dataset == version.name]
+        return page("judge.html.j2", rules=rules, samples=samples, faults=read_log(opened.lake).faults, **frame)
+
+    @router.post("/judge")
+    def draw(wanted: Annotated[WantedSample, Depends(sent(WantedSample))]) -> Response:
+        """Draw a sample, log it, and lead to its first pair."""
+        sample = judging.draw(wanted)
+        return RedirectResponse(f"/judge/{sample.sample_id}", 303)
+
+    @router.get("/judge/{sample_id}")
+    def show(sample_id: str) -> Response:
+        """Show the first pair of a sample that this user has not judged."""
+        return page("judged_pair.html.j2", **judging.next_pair(sample_id))
+
+    @router.post("/judge/{sample_id}")
+    def judge(sample_id: str, given: Annotated[GivenVerdict, Depends(sent(GivenVerdict))]) -> Response:
+        """Log the verdict on the pair at ``position``, and lead to the next; 'undone' leads back to that pair."""
+        judging.judge(sample_id, given.position, given.verdict)
+        return RedirectResponse(f"/judge/{sample_id}", 303)
+
+    return router
+
+
+class Judging:
+    """The samples of one lake, as this user judges them. Images of a sample are drawn once for each process."""
+
+    def __init__(self, opened: BrowsedLake) -> None:
+        self._opened = opened
+        self._log = JudgementLog(opened.lake)
+        self._images: dict[str, list[dict[str, Any]]] = {}
+        self._lock = threading.Lock()
+        self._judge = getpass.getuser()
+
+    def draw(self, wanted: WantedSample) -> DrawnSample:
+        """Draw and log a sample. Raise PairmillError if there is no such dataset or rule."""
+        version = self._opened.dataset(wanted.dataset)
+        if version is None:
+            raise PairmillError("choose a dataset version to judge.")
+        checks = plan_of(self._opened.lake, version).image_checks
+        check = next((each for each in checks if each.name == wanted.rule), None)
+        if check is None:
+            raise PairmillError(f"{version} has no rule '{wanted.rule}' on images; choose one of the list.")
+        sample = drawn_sample(self._gallery(str(version)), version, check, wanted.threshold)
+        self._log.append(sample)
+        return sample
+
+    def next_pair(self, sample_id: str) -> dict[str, Any]:
+        """Return what the page of the first pair that is not judged shows; ``image`` is None when all are."""
+        judged = self._sample(sample_id)
+        sample, own = judged.sample, self._own(judged)
+        images, name = self._drawn(sample), f"{sample.dataset}@{sample.version}"
+        position = next((n for n in range(len(images)) if n not in own), None)
+        last = max(own.values(), key=lambda each: each.at).position if own else None
+        counts = [(verdict, judged.verdicts[verdict]) for verdict in VERDICTS]
+        frame = {"versions": self._opened.versions(), "room": "judge", "dataset": name}
+        shown = {"sample": sample, "counts": counts, "last": last, "position": position, "drawn": len(images), **frame}
+        if position is None:
+            return {**shown, "image": None, "kind": "", "text": ""}
+        image = images[position]
+        kind, text = self._text(sample, image["image_id"])
+        return {**shown, "image": image, "kind": kind, "text": text}
+
+    def judge(self, sample_id: str, position: int, verdict: Verdict) -> None:
+        """Log a verdict on the pair at ``position``. Raise PairmillError if there is none, or none to undo."""
+        judged = self._sample(sample_id)
+        images = self._drawn(judged.sample)
+        if position >= len(images) or (verdict == "undone" and position not in self._own(judged)):
+            raise PairmillError("there is no such pair in this sample; open the sample again.")
+        image = images[position]
+        _, text = self._text(judged.sample, image["image_id"])
+        self._log.append(Judgement(
+            sample_id=sample_id, position=position, image_id=image["image_id"], text=text, value=image["value"],
+            verdict=verdict, judge=self._judge,
+        ))  # fmt: skip
+
+    def _own(self, judged: JudgedSample) -> dict[int, Judgement]:
+        return {each.position: each for each in judged.judgements if each.judge == self._judge}
+
+    def _sample(self, sample_id: str) -> JudgedSample:
+        found = next((each for each in judged_samples(self._opened.lake) if each.sample.sample_id == sample_id), None)
+        if found is None:
+            raise HTTPException(404)
+        return found
+
+    def _drawn(self, sample: DrawnSample) -> list[dict[str, Any]]:
+        """Return the sample's images. Raise PairmillError if the version is another than it was drawn from."""
+        dataset = f"{sample.dataset}@{sample.version}"
+        version = self._opened.dataset(dataset)
+        if version is None or version.content_digest != sample.content_digest:
+            raise PairmillError(f"{dataset} has changed since this sample was drawn; draw another.")
+        with self._lock:
+            if sample.sample_id not in self._images:
+                self._images[sample.sample_id] = images_of(self._gallery(dataset), sample)
+            return self._images[sample.sample_id]
+
+    def _gallery(self, dataset: str) -> Gallery:
+        found = self._opened.gallery(dataset)
+        if found is None:
+            raise PairmillError("the lake is being read; try again in a minute.")
+        return found
+
+    def _text(self, sample: DrawnSample, image_id: str) -> tuple[str, str]:
+        """Return (kind, text) of the text that the sample's rule compares with the picture."""
+        version = self._opened.dataset(f"{sample.dataset}@{sample.version}")
+        scope = scope_of(self._opened.lake, version)
+        check: Check | None = None
+        if scope.plan:
+            check = next((each for each in scope.plan.image_checks if each.name == sample.rule), None)
+        return judged_text(explain_image(self._opened.lake, image_id, scope), check.columns if check else ())

@@ -1,0 +1,83 @@
+"""Serve the map: its page, the places and colours of its points, and the picture at a point."""
+
+import json
+from collections.abc import Callable
+
+from fastapi import APIRouter
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from pairmill.catalog.ask.gallery_query import Gallery
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.browse.asked import Asked
+from pairmill.flows.browse.browsed_lake import BrowsedLake
+from pairmill.flows.browse.picture_maps import MappedGallery, PictureMaps, colours, columns, points
+from pairmill.flows.browse.rendering import page
+
+PATIENCE = 2.0  # seconds that a request for points waits for a map that is being made
+
+
+def routes(opened: BrowsedLake, maps: PictureMaps) -> APIRouter:
+    """Return the routes of the map."""
+    router = APIRouter()
+
+    def gallery_of(dataset: str) -> Gallery:
+        found = opened.gallery(dataset, is_scroll=True)
+        if found is None:
+            raise PairmillError("the lake is being read; open the map again.")
+        return found
+
+    def answered(dataset: str, body: Callable[[MappedGallery], Response]) -> Response:
+        """Return the answer from the map, 202 while it is being made."""
+        try:
+            found = maps.find(dataset, gallery_of(dataset), PATIENCE)
+        except PairmillError as error:
+            return JSONResponse({"fault": str(error)}, 409)
+        return body(found) if found else JSONResponse({"waiting": True}, 202)
+
+    @router.get("/map")
+    def map_page(dataset: str = "", by: str = "fate") -> Response:
+        """Show the map of a dataset version, or of the whole lake."""
+        gallery = opened.gallery(dataset)
+        frame = {"versions": opened.versions(), "room": "map", "dataset": dataset}
+        if gallery is None:
+            return page("waiting.html.j2", path="/map", asked=Asked.model_validate({"dataset": dataset}), **frame)
+        known = columns(gallery)
+        return page("map.html.j2", columns=known, by=by if by in known else known[0], **frame)
+
+    @router.get("/map/points")
+    def map_points(dataset: str = "") -> Response:
+        """Return the places of the points, and the digest of the projection as a header."""
+        binary = "application/octet-stream"
+        return answered(
+            dataset, lambda found: Response(points(found), media_type=binary, headers={"X-Digest": found.map.digest})
+        )
+
+    @router.get("/map/colours")
+    def map_colours(dataset: str = "", by: str = "fate") -> Response:
+        """Return the colour codes of the points, and their legend as a header."""
+
+        def body(found: MappedGallery) -> Response:
+            codes, legend = colours(found, by)
+            return Response(codes, media_type="application/octet-stream", headers={"X-Legend": json.dumps(legend)})
+
+        return answered(dataset, body)
+
+    @router.get("/map/point")
+    def map_point(n: int, dataset: str = "") -> Response:
+        """Return the image of point ``n``."""
+
+        def body(found: MappedGallery) -> Response:
+            if not 0 <= n < len(found.images):
+                raise HTTPException(404)
+            sha256 = found.stored.names(found.vectors[n : n + 1])[0]
+            earlier = int((found.vectors[:n] == found.vectors[n]).sum())  # other images with the same bytes
+            shown = "image_id, sha256, dropped_by, left(coalesce(_text1, alt_text), 160) AS text"
+            sql = f"SELECT {shown} FROM images WHERE sha256 = {quoted(sha256)} ORDER BY image_id LIMIT 1"
+            sql += f" OFFSET {earlier}"
+            return JSONResponse(found.gallery.rows(sql)[0])
+
+        return answered(dataset, body)
+
+    return router

@@ -1,0 +1,122 @@
+"""Hold the maps of a lake's galleries: the place of each image, colours by any column, areas."""
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pairmill.catalog.ask.gallery_query import FACETS, Area, Gallery
+from pairmill.catalog.ask.image_vectors import ImageVectors
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.browse.picture_search import PictureSearch
+
+if TYPE_CHECKING:
+    from pairmill.tasks.out.picture_map import PictureMap  # imports faiss, 0.3 CPU s, which a start saves
+
+NAMED = 10  # values of a column that have a colour of their own
+NONE, LEVELS = 255, 254  # codes: no value; numbers are 0 to LEVELS
+PLAIN = {"fate": "dropped_by", **FACETS, "cluster": "cluster", "status": "caption_status"}
+
+
+@dataclass(frozen=True)
+class MappedGallery:
+    """A gallery's images that have a vector: their rows in the order of ``image_id``, and in the vectors."""
+
+    gallery: Gallery
+    stored: ImageVectors
+    map: "PictureMap"
+    images: np.ndarray
+    vectors: np.ndarray
+
+
+class PictureMaps:
+    """The maps of one open lake. They are made in the background, since a map of a million takes a minute."""
+
+    def __init__(self, search: PictureSearch) -> None:
+        self._search = search
+        self._builder = ThreadPoolExecutor(1)
+        self._lock = threading.Lock()
+        self._made: dict[str, tuple[Gallery, Future[MappedGallery]]] = {}
+
+    def find(self, dataset: str, gallery: Gallery, patience: float) -> MappedGallery | None:
+        """Return the map of a gallery, None while it is still being made after ``patience`` seconds."""
+        with self._lock:
+            if dataset not in self._made or self._made[dataset][0] is not gallery:
+                self._made[dataset] = gallery, self._builder.submit(partial(self._make, dataset, gallery))
+            future = self._made[dataset][1]
+        try:
+            return future.result(patience)
+        except TimeoutError:
+            return None
+        except Exception:
+            with self._lock:
+                self._made.pop(dataset, None)  # the next page tries again
+            raise
+
+    def area(self, dataset: str, gallery: Gallery, corners: str) -> Area | None:
+        """Return the pictures inside the polygon 'x,y;x,y;x,y', None for ''. Raise PairmillError without a map."""
+        if not corners:
+            return None
+        import pyarrow as pa
+
+        found = self.find(dataset, gallery, 30.0)
+        if found is None:
+            raise PairmillError("the map is still being made; open the map, then this gallery again.")
+        polygon = np.array([pair.split(",") for pair in corners.split(";")], np.float32)
+        return Area(pa.table({"sha256": list(found.stored.names(np.flatnonzero(found.map.inside(polygon))))}))
+
+    def close(self) -> None:
+        """Wait for the map that is being made."""
+        self._builder.shutdown(cancel_futures=True)
+
+    def _make(self, dataset: str, gallery: Gallery) -> MappedGallery:
+        from pairmill.tasks.out.picture_map import picture_map
+
+        stored = self._search.vectors(dataset)
+        shas = np.asarray(gallery.column("sha256").to_numpy(), "S32")
+        places = np.minimum(np.searchsorted(stored.sha256s, shas), len(stored.sha256s) - 1)
+        images = np.flatnonzero(stored.sha256s[places] == shas)
+        return MappedGallery(gallery, stored, picture_map(stored), images, places[images])
+
+
+def points(found: MappedGallery) -> bytes:
+    """Return the places of the images, (n, 2) uint16 little-endian."""
+    return found.map.places[found.vectors].astype("<u2").tobytes()
+
+
+def colours(found: MappedGallery, column: str) -> tuple[bytes, dict[str, Any]]:
+    """Return a code (n,) uint8 of each image by a column, and its legend. Raise PairmillError for an unknown column.
+
+    Of a numeric column, LEVELS + 1 equal steps between its 1st and 99th percentile; of another, its NAMED most frequent
+    values, then NAMED for all others. NONE stands for no value.
+    """
+    gallery = found.gallery
+    if column in gallery.numbers:
+        values = gallery.column(f"CAST({column} AS DOUBLE)").to_numpy().astype(np.float64)[found.images]
+        real = values[np.isfinite(values)]
+        low, high = (float(each) for each in np.percentile(real, (1, 99))) if len(real) else (0.0, 1.0)
+        steps = np.clip((values - low) / ((high - low) or 1.0), 0, 1) * LEVELS
+        codes = np.where(np.isfinite(values), np.nan_to_num(steps), NONE)
+        return codes.astype(np.uint8).tobytes(), {"low": low, "high": high}
+    source = PLAIN.get(column, column)
+    if source not in gallery.types or (column not in PLAIN and gallery.types[source] != "BOOLEAN"):
+        raise PairmillError(f"the map cannot be coloured by '{column[:80]}'; choose a column of the list.")
+    text = f"CAST({source} AS VARCHAR)"
+    counted = f"SELECT {text} AS value, count(*) AS n FROM images WHERE {source} IS NOT NULL GROUP BY ALL"
+    top = [row["value"] for row in gallery.rows(f"{counted} ORDER BY n DESC, value LIMIT {NAMED}")]
+    known = f"[{', '.join(map(quoted, top))}]::VARCHAR[]"
+    code = f"CASE WHEN {source} IS NULL THEN {NONE} ELSE coalesce(list_position({known}, {text}), {NAMED + 1}) - 1 END"
+    codes = gallery.column(f"CAST({code} AS UTINYINT)").to_numpy()[found.images]
+    names = [("kept" if column == "fate" and not each else each)[-60:] for each in top]
+    return codes.astype(np.uint8).tobytes(), {"names": names}
+
+
+def columns(gallery: Gallery) -> list[str]:
+    """Return the columns by which a map can be coloured, those that group pictures first."""
+    plain = [name for name, source in PLAIN.items() if source in gallery.types]
+    flags = [name for name, kind in gallery.types.items() if kind == "BOOLEAN" and not name.startswith("_")]
+    return [*plain, *flags, *gallery.numbers]

@@ -1,0 +1,102 @@
+"""Maintain a lake: bound its files, its catalog and its caches, and retry what failed for a passing reason.
+
+Each step takes the lease anew, so that a waiting run gets in between two steps. A step repeats nothing that an earlier
+one finished: after a kill, or a night on which a run held the lease, the next maintenance goes on.
+"""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pairmill.catalog.cut.facts import facts_folder
+from pairmill.catalog.keep.vacuum import vacuum
+from pairmill.catalog.lake.cache_folder import cache_folder, trim
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending import fetches
+from pairmill.catalog.recipe.plan import compile_plan
+from pairmill.catalog.write import lease, runs
+from pairmill.catalog.write.lease import Writer
+from pairmill.catalog.write.sweep import checkpoint, sweep
+from pairmill.flows.outcome import reports_folder
+from pairmill.flows.settings import Compute
+
+# An address that fails for a passing reason is fetched on this many nights at most.
+MOST_TIMES = 4
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a lake keeps: snapshots of ``days``, and the bytes of its caches. ``wait_seconds`` is for the lease."""
+
+    days: float = 7.0
+    thumbnails: int = 2_000_000_000
+    facts: int = 20_000_000_000
+    reports: int = 500_000_000
+    wait_seconds: float = 60.0
+
+
+def maintain_steps(lake: Lake, limits: Limits) -> Iterator[str]:
+    """Maintain the lake; yield a line for each step.
+
+    Raises:
+        LeaseHeld: A run writes to the lake, and did not end within ``wait_seconds``. The steps before are done.
+        LeaseLost: Another process took the lease over.
+    """
+    yield f"retried {_fetch_again(lake):,} addresses that failed for a passing reason"
+    for step in (_compacted, _swept, _vacuumed):
+        with lease.writing(lake, uuid.uuid4().hex, "maintain", limits.wait_seconds) as writer:
+            yield step(writer, limits)
+    yield _trimmed(lake, limits)
+
+
+def _compacted(writer: Writer, limits: Limits) -> str:
+    """Write bookkeeping rows to Parquet and merge small files."""
+    before = _files(writer.lake)
+    checkpoint(writer)
+    return f"merged small files: {before:,} files before, {_files(writer.lake):,} after"
+
+
+def _swept(writer: Writer, limits: Limits) -> str:
+    """Expire snapshots and remove what no snapshot names."""
+    swept = sweep(writer, snapshot_seconds=limits.days * 86_400)
+    return f"expired {swept.snapshots:,} snapshots, removed {len(swept.files):,} files"
+
+
+def _vacuumed(writer: Writer, limits: Limits) -> str:
+    """Return the catalog's free pages to the file system."""
+    done = vacuum(writer)
+    if done.why:
+        return f"catalog not rewritten: {done.why}"
+    return f"catalog rewritten: {done.before / 1e6:,.1f} MB before, {done.after / 1e6:,.1f} MB after" if done.before \
+        else "catalog has few free pages"  # fmt: skip
+
+
+def _trimmed(lake: Lake, limits: Limits) -> str:
+    """Remove the oldest thumbnails, facts and reports beyond the limits; each can be made again."""
+    folders: list[tuple[str, Path, str, int]] = [
+        ("thumbnails", cache_folder(lake, "browse") / "thumbnails", "*/*.jpg", limits.thumbnails),
+        ("facts", facts_folder(lake), "*.duckdb", limits.facts),
+        ("reports", reports_folder(lake.uri), "*.html", limits.reports),
+    ]
+    counts = [f"{trim(folder.glob(pattern), most):,} {name}" for name, folder, pattern, most in folders]
+    return f"removed from caches: {', '.join(counts)}"
+
+
+def _fetch_again(lake: Lake) -> int:
+    """Fetch addresses again whose newest attempt failed for a passing reason; return their number."""
+    if not fetches.failed(lake, most_times=MOST_TIMES):
+        return 0
+    from pairmill.flows.run_start import session_on  # torch, 3 s
+    from pairmill.tasks.collect.fetch import fetch_again
+
+    recipe = runs.latest_recipe(lake)
+    if recipe.fetch is None:
+        return 0
+    with session_on(lake, (compile_plan(recipe), []), Compute.model_validate({}), "maintain") as session:
+        return fetch_again(session, most_times=MOST_TIMES)
+
+
+def _files(lake: Lake) -> int:
+    """Count the data files of the current snapshot."""
+    return lake.metadata.read("SELECT count(*) FROM ducklake_data_file WHERE end_snapshot IS NULL")[0][0]

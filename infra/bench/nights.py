@@ -1,0 +1,128 @@
+"""Benchmark a lake that grows for 30 nights, with and without nightly maintenance: files, bytes, opening, commits.
+
+Every night brings NEW partitions of three tables in commits of one partition each: `image_hash`, whose small files are
+merged, `image_embedding`, whose files are opened by path and stay, and `quarantine`. A night's time passes by dating
+snapshots and files back by a day. Run as ``python -m infra.bench.nights [--nights N]``.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from infra.bench.measure import Row, finish, parser, timed
+from pairmill.catalog.lake.arrow import arrow_schema
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.write import lease
+from pairmill.catalog.write.commit import Manifest
+from pairmill.flows.maintain import Limits, maintain_steps
+
+NEW = 12  # partitions of each table a night
+TABLES = ("image_hash", "image_embedding", "quarantine")
+DAY = 86_400
+Measured = dict[str, float]
+
+
+def partition(lake: Lake, table: str, number: int) -> Manifest:
+    """Write ten rows of ``table`` to a file of their own; return its manifest."""
+    name = f"{table}-{number}"
+    path = f"{lake.staging(table, 'bench')}/{name}.parquet"
+    schema = arrow_schema(table)
+    vector = np.full(512, number, np.float16).tobytes()
+    given = {"sha256": f"{number:032x}", "shard": name, "scorer": "s", "commit": number, "phash": number,
+             "image_vector": vector, "item": name, "stage": "ingest", "reason": "empty"}  # fmt: skip
+    columns = {field.name: pa.array([given.get(field.name)] * 10, field.type) for field in schema}
+    pq.write_table(pa.table(columns, schema), path)
+    return Manifest(table, name, name, "s", 10, os.path.getsize(path), 0.1, path, number, "bench")
+
+
+def grown(place: Path, night: int) -> list[float]:
+    """Commit the partitions of one night; return the CPU seconds of each commit."""
+    seconds = []
+    with create_or_open(place) as lake, lease.writing(lake, f"night-{night}", "bench") as writer:
+        for n in range(NEW):
+            for table in TABLES:
+                made = partition(lake, table, night * NEW + n)
+                seconds.append(timed(lambda made=made: writer.commit([made])).cpu)
+            writer.begin("step")
+    return seconds
+
+
+def day_passes(place: Path) -> None:
+    """Date all snapshots and files back by a day."""
+    with create_or_open(place) as lake:
+        back = "(snapshot_time::TIMESTAMPTZ - INTERVAL 1 DAY)::VARCHAR"
+        lake.metadata.write(f"UPDATE ducklake_snapshot SET snapshot_time = {back}")
+    for file in (place / "data").rglob("*.parquet"):
+        os.utime(file, (file.stat().st_atime, file.stat().st_mtime - DAY))
+
+
+def opening(place: Path) -> float:
+    """Return the median CPU seconds to open the lake and count the rows of two tables."""
+
+    def look() -> None:
+        with create_or_open(place, read_only=True) as lake:
+            lake.query("SELECT (SELECT count(phash) FROM image_hash), (SELECT count(rows) FROM partitions)")
+
+    return statistics.median(timed(look).cpu for _ in range(5))
+
+
+def night(place: Path, number: int, is_maintained: bool) -> Measured:
+    """Let a lake grow for one night and maintain it, or not; return what was measured afterwards."""
+    commits = grown(place, number)
+    if is_maintained:
+        with create_or_open(place) as lake:
+            list(maintain_steps(lake, Limits()))
+    day_passes(place)
+    files = list((place / "data").rglob("*.parquet"))
+    found = {
+        "files": len([path for path in files if "image_embedding" not in path.parts]),
+        "mb": sum(path.stat().st_size for path in files) / 1e6,
+        "catalog_mb": (place / "catalog.sqlite").stat().st_size / 1e6,
+        "open_s": opening(place),
+        "commit_s": statistics.median(commits),
+    }
+    print("maintained" if is_maintained else "left alone", number + 1, found, flush=True)
+    return found
+
+
+WHAT = {"files": ("files but for those opened by path", "files"), "mb": ("data on disk", "MB"),
+        "catalog_mb": ("catalog", "MB"), "open_s": ("opening and counting", "CPU s"),
+        "commit_s": ("median commit", "CPU s")}  # fmt: skip
+
+
+def row(key: str, kept: list[Measured], alone: list[Measured], early: int) -> Row:
+    """Compare the last night of the maintained lake with that of the other; the note has night ``early`` + 1."""
+    what, unit = WHAT[key]
+    first, last, other = kept[early][key], kept[-1][key], alone[-1][key]
+    bounded = {"files": 1.5, "open_s": 1.5, "commit_s": 2.0}.get(key)
+    target = f"night {len(kept)} <= {bounded:g} x night {early + 1}" if bounded else ""
+    met = last <= bounded * first if bounded else None
+    note = f"night {early + 1}: {first:.3g}, night {len(kept)}: {last:.3g}, {last / first:.2f} x"
+    name = f"{what} after {len(kept)} nights"
+    return Row(name, unit, last, other, "left alone", other / last, target=target, met=met, note=note)
+
+
+def main() -> None:
+    """Run the bench and write its result."""
+    options = parser(__doc__)
+    options.add_argument("--nights", type=int, default=30)
+    options = options.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        places = [Path(folder) / "kept", Path(folder) / "alone"]
+        found = [[night(place, n, place is places[0]) for place in places] for n in range(options.nights)]
+    kept, alone = (list(each) for each in zip(*found, strict=True))
+    # Snapshots stay for seven days, so the first full week is what later nights are compared with.
+    early = min(8, options.nights - 1)
+    finish("nights", [row(key, kept, alone, early) for key in WHAT], options, kept=kept, alone=alone)
+
+
+if __name__ == "__main__":
+    main()

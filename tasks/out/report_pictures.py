@@ -1,0 +1,114 @@
+"""Choose the pictures of a report and embed them, each shard read once."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pairmill.catalog.ask import pair_sample, picture_strips
+from pairmill.catalog.ask.datasets import Dataset
+from pairmill.catalog.ask.gallery_file import gallery_file
+from pairmill.catalog.ask.gallery_query import Gallery
+from pairmill.catalog.ask.rule_view import beside
+from pairmill.catalog.ask.version_difference import Difference, differences, version_before
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.recipe.thresholds import quantities
+from pairmill.ops.text.cluster_names import cluster_names
+from pairmill.tasks.out.thumbnails import NONE, thumbnails
+
+PAIRS_SHOWN = 360
+EXTREMES = 10  # pairs shown of each end of a similarity
+FIRST = 8  # kept, and dropped, pictures of the first screen
+FEW = 4
+IMAGES = 200_000  # of more decided images a sample is shown and broken down
+
+
+def pictures_shown(lake: Lake, dataset: Dataset, plan: Plan, gallery: Gallery) -> dict[str, Any]:
+    """Return the template's variables that contain pictures: rows with ``picture`` and ``lost`` (see `thumbnails`)."""
+    before = version_before(lake, dataset)
+    fates = picture_strips.by_fate(gallery)
+    found = {
+        "kept": fates.pop("", []),
+        "dropped": fates,
+        "distinct": picture_strips.distinct_pictures(gallery),
+        "beside": _beside_thresholds(plan, gallery),
+        "pairs": pair_sample.sample(lake, dataset, plan.recipe.seed, PAIRS_SHOWN),
+        "extremes": pair_sample.extremes(lake, dataset, EXTREMES),
+        "groups": picture_strips.duplicate_groups(gallery),
+        "clusters": _named_clusters(gallery),
+        "before": before,
+        "differences": differences(lake, before, dataset) if before else [],
+    }
+    rows = list(_rows(found))
+    wanted = {(row["sha256"], row["shard"]) for row in rows if row["shard"]}
+    pictures = thumbnails(lake, sorted(wanted))
+    for row in rows:
+        row.update(pictures.get(row["sha256"], NONE))
+    for pair in _rows([found["pairs"], found["extremes"]]):
+        _add_texts(pair)
+    names = {"similarities": pair_sample.SIMILARITIES, "compared": pair_sample.COMPARED}
+    return found | names | {"first_dropped": _first_dropped(found["dropped"])}
+
+
+def few_pictures(lake: Lake, dataset: Dataset, side: int) -> dict[str, list[dict[str, Any]]]:
+    """Return FIRST kept pictures under '' and FEW of each rule that drops, with a ``picture`` of ``side`` pixels."""
+    gallery = Gallery(gallery_file(lake, dataset, IMAGES))
+    try:
+        fates = picture_strips.by_fate(gallery)
+    finally:
+        gallery.close()
+    found = {fate: rows[: FEW if fate else FIRST] for fate, rows in fates.items()}
+    rows = list(_rows(found))
+    pictures = thumbnails(lake, sorted({(row["sha256"], row["shard"]) for row in rows if row["shard"]}), side)
+    for row in rows:
+        row.update(pictures.get(row["sha256"], NONE))
+    return found
+
+
+def _beside_thresholds(plan: Plan, gallery: Gallery) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Return by rule the pictures on either side of each of its thresholds: 'below 100', 'from 100'."""
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for check in plan.image_checks:
+        if set(check.columns) <= gallery.types.keys():
+            for quantity in quantities(check, gallery.types):
+                found.setdefault(check.name, {}).update(beside(gallery, quantity))
+    rows = [row for sides in found.values() for side in sides.values() for row in side]
+    shards = gallery.shards([row["sha256"] for row in rows])
+    for row in rows:
+        row["shard"] = shards.get(row["sha256"], "")
+    return found
+
+
+def _named_clusters(gallery: Gallery) -> list[dict[str, Any]]:
+    """Return the largest clusters with kept pictures and a name."""
+    found = picture_strips.clusters(gallery)
+    texts = picture_strips.cluster_texts(gallery, found)
+    named = cluster_names((row["cluster"], row["tags"], row["text"]) for row in texts)
+    return [{**each, "name": named.get(each["cluster"], "")} for each in found]
+
+
+def _first_dropped(dropped: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return FIRST dropped pictures that could be read, of each rule in turn."""
+    dropped = {rule: [row for row in rows if row["picture"]] for rule, rows in dropped.items()}
+    longest = max(map(len, dropped.values()), default=0)
+    return [rows[n] for n in range(longest) for rows in dropped.values() if n < len(rows)][:FIRST]
+
+
+def _add_texts(pair: dict[str, Any]) -> None:
+    """Add ``texts``, the sentences with their similarities, and whether the picture's address is a link."""
+    texts = [(pair[f"text{n}"], pair[f"similarity{n}"]) for n in (1, 2, 3)]
+    pair["texts"] = [(text, similarity) for text, similarity in texts if text]
+    pair["is_link"] = (pair["raw_image_url"] or "").startswith(("https://", "http://"))
+
+
+def _rows(found: Any) -> Iterator[dict[str, Any]]:
+    """Yield every row of a picture within lists, mappings and differences."""
+    if isinstance(found, Difference):
+        yield from found.images
+    elif isinstance(found, Mapping) and "sha256" in found:
+        yield dict(found) if not isinstance(found, dict) else found
+    elif isinstance(found, Mapping):
+        for value in found.values():
+            yield from _rows(value)
+    elif isinstance(found, list | tuple):
+        for value in found:
+            yield from _rows(value)

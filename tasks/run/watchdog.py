@@ -1,0 +1,85 @@
+"""End workers that finish nothing for minutes, name them and their items, and give up after some times.
+
+The time limits of single rows (`time_limit`) are hours, for the longest honest row. The watchdog sees a stage as a
+whole: if no worker finishes a row or an item for ``minutes``, those with work in hand hang (a lock, a dead mount, a
+driver), and new processes do their items again.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pairmill.catalog.terms.error import PairmillError
+
+NAMED = 3  # keys of an item that a report names
+
+
+class Hung(Protocol):
+    """A worker process with work in hand."""
+
+    def in_hand(self) -> str:
+        """Describe the process and the rows in progress, '' if it has no work."""
+        ...
+
+    def end_hung(self) -> None:
+        """Kill the process, so that its orders count as out of time."""
+        ...
+
+
+@dataclass
+class Watchdog:
+    """Watches one stage.
+
+    Attributes:
+        minutes: The longest time without a finished row; 0 switches the watchdog off.
+        most: How often the stage may stall before it fails.
+        show: Called with a report, and with '' once the stage goes on.
+    """
+
+    minutes: float = 0.0
+    most: int = 3
+    show: Callable[[str], None] = lambda _: None
+    reports: list[str] = field(default_factory=list)
+    _since: float = field(default_factory=time.monotonic)
+    _rows: int = 0
+    _is_shown: bool = False
+    _taken: int = 0
+
+    def saw(self, rows: int) -> None:
+        """Note that an item is finished (``rows`` -1), or that ``rows`` rows of unfinished items are."""
+        if rows == -1 or rows != self._rows:
+            self._rows, self._since = max(rows, 0), time.monotonic()
+            if self._is_shown:
+                self._is_shown = False
+                self.show("")
+
+    def look(self, workers: Sequence[Hung]) -> None:
+        """End the workers with work in hand if nothing was finished for ``minutes``.
+
+        Raises PairmillError, with all reports, at the ``most``-th time.
+        """
+        if not self.minutes or time.monotonic() - self._since < 60 * self.minutes:
+            return
+        hung = [worker for worker in workers if worker.in_hand()]
+        if not hung:
+            return
+        held = "; ".join(worker.in_hand() for worker in hung)
+        self.reports.append(f"nothing was finished for {self.minutes:g} minutes: {held}")
+        for worker in hung:
+            worker.end_hung()
+        if len(self.reports) >= self.most:
+            raise PairmillError(
+                f"the stage stalled {len(self.reports)} times, and its workers were ended each time. "
+                f"{'. '.join(self.reports)}. Their logs have the stacks of their threads. Mend what they wait for, and "
+                "run again: what is finished is committed. For longer rows, raise compute.stall_minutes "
+                "(--stall-minutes)."
+            )
+        self._since, self._is_shown = time.monotonic(), True
+        self.show(f"{self.reports[-1]}; these workers were ended, and their items are done again")
+
+    def take(self) -> tuple[str, ...]:
+        """Return the reports so far that were not yet taken, as notes of the run."""
+        taken = tuple(self.reports[self._taken :])
+        self._taken = len(self.reports)
+        return taken

@@ -1,0 +1,39 @@
+"""Clusters are named by the terms that set them apart."""
+
+from pathlib import Path
+
+import duckdb
+
+from pairmill.catalog.ask.cluster_names import cluster_names
+from pairmill.catalog.ask.gallery_query import Gallery
+
+
+def gallery(path: Path, images: list[tuple[int | None, list[str] | None, str | None]]) -> Gallery:
+    with duckdb.connect(str(path)) as made:
+        made.execute("CREATE TABLE images (image_id VARCHAR, cluster INTEGER, _tags VARCHAR[], _text1 VARCHAR)")
+        for n, row in enumerate(images):
+            made.execute("INSERT INTO images VALUES (?, ?, ?, ?)", (f"{n:032x}", *row))
+    return Gallery(path)
+
+
+def test_a_cluster_is_named_by_what_its_pictures_have_and_others_lack(tmp_path: Path):
+    common = ["photo"]
+    images = [
+        *[(1, [*common, "lighthouse"], "A lighthouse above the rocks of the coast") for _ in range(6)],
+        *[(2, [*common, "cat"], "A sleeping kitten with its basket") for _ in range(6)],
+        *[(3, None, None) for _ in range(3)],
+        *[(None, [*common, "lighthouse"], "Never counted") for _ in range(9)],
+    ]
+    opened = gallery(tmp_path / "g", images)
+    names = cluster_names(opened, [1, 2, 3, 99])
+    assert names[1].split(", ")[0] in ("above", "coast", "lighthouse", "rocks") and "photo" not in names[1]
+    assert set(names[2].split(", ")) <= {"cat", "sleeping", "kitten", "basket"} and len(names[2].split(", ")) == 3
+    assert (names[3], names[99]) == ("", "") and cluster_names(opened, []) == {}
+    opened.close()
+
+
+def test_a_term_of_one_picture_names_no_larger_cluster(tmp_path: Path):
+    images = [(1, ["boat"], "Xylophone"), (1, ["boat"], None), (2, ["tree"], None), (2, ["tree"], None)]
+    opened = gallery(tmp_path / "g", images)
+    assert cluster_names(opened, [1, 2]) == {1: "boat", 2: "tree"}
+    opened.close()

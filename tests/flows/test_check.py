@@ -1,0 +1,167 @@
+"""`pairmill check` names what is damaged in a lake and what it costs, and a repaired lake gives the same dataset."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pairmill.catalog.keep import lost_rows
+from pairmill.catalog.lake import snapshot
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.lake.schema import released
+from pairmill.catalog.terms.declared import declared
+from pairmill.catalog.write import lease
+from pairmill.catalog.write.sweep import checkpoint
+from pairmill.flows.command.cli import main
+from pairmill.tasks.keep import lake_check
+from tests.worlds.generated import pages, small_settings
+from tests.worlds.line import curate, rows, scored_twice, work_done
+
+DIGESTS = "SELECT name, version, content_digest FROM datasets ORDER BY ALL"
+OF_PAGES = ("documents", "images", "payloads", "sentences", "image_content", "sentence_content", "inputs")
+SCORED = ("image_quality", "image_embedding", "sentence_quality", "perplexity", "captions", "synthetic", "tags",
+          "image_similarity")  # fmt: skip
+OVER_ALL = ("clusters", "image_groups", "sentence_edges", "match_candidates", "duplicate_edges")
+TRAINED = ("centroids", "vector_index", "word_counts", "word_probabilities", "sentence_groups")
+
+
+def files_of(lake: Path, table: str) -> list[Path]:
+    with create_or_open(lake, read_only=True) as opened:
+        return [Path(opened.data_path + file.data_file) for file in snapshot.files(opened.unchecked, (table,))]
+
+
+def all_rows(lake: Path, *tables: str) -> dict[str, list[tuple]]:
+    return {table: rows(lake, f"SELECT * FROM {table} ORDER BY ALL") for table in tables}
+
+
+def flip_a_bit(file: Path) -> None:
+    """Change one bit in the middle of a file, without a trace in its times."""
+    before, data = file.stat(), bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 4
+    file.write_bytes(data)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def register_again(lake: Path, table: str, file: Path) -> None:
+    """Register a copy of a worker's file, as a writer without the guard of `partitions` would."""
+    copy = file.with_name("copy-of-" + file.name)
+    shutil.copy(file, copy)
+    with create_or_open(lake) as opened:
+        opened.execute("CALL ducklake_add_data_files('lake', ?, ?)", (table, str(copy)))
+
+
+def repaired(lake: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Repair a lake, run it again, and check that the dataset is as it was, and nothing is scored twice."""
+    before = rows(lake, DIGESTS)
+    assert main(["check", "--lake", str(lake), "--repair"]) == 0
+    told = capsys.readouterr().out
+    published, counts = curate(lake, pages(), settings=small_settings())
+    assert work_done(counts) and not published.is_new and rows(lake, DIGESTS) == before
+    assert scored_twice(lake) == [] and main(["check", "--lake", str(lake), "--deep"]) == 0
+    return told
+
+
+def test_a_flipped_bit_a_deleted_file_and_a_doubled_partition_are_named_and_repaired(
+    curated_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = all_rows(curated_copy, "payloads", "images", "tags")
+    flip_a_bit(files_of(curated_copy, "payloads")[0])
+    files_of(curated_copy, "images")[2].unlink()
+    register_again(curated_copy, "tags", files_of(curated_copy, "tags")[1])
+    files_of(curated_copy, "captions")[0].unlink()
+    assert main(["check", "--lake", str(curated_copy)]) == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("/")[0].split() for line in lines[:4]] == [
+        ["gone", "captions"], ["gone", "images"], ["damaged", "payloads"], ["doubled", "tags"]
+    ]  # fmt: skip
+    assert " rows of 1 shard, " in lines[0] and "s of work; the next run does them again" in lines[0]
+    assert lines[-1] == "--repair repairs 4 of 4"
+    told = repaired(curated_copy, capsys)
+    assert re.search(r"read 2 shards again: (\d+) of \1 rows of images, payloads", told)
+    assert "captions: the next run" in told
+    assert all_rows(curated_copy, *held) == held
+
+
+@pytest.mark.slow  # three runs, 25 s: each kind of table is made again by other steps
+@pytest.mark.parametrize("tables", [(*OF_PAGES, *SCORED), OVER_ALL, TRAINED])
+def test_a_lost_file_of_any_table_but_the_published_is_made_again(
+    curated_copy: Path, capsys: pytest.CaptureFixture[str], tables: tuple[str, ...]
+) -> None:
+    for table in tables:
+        files_of(curated_copy, table)[0].unlink()
+    repaired(curated_copy, capsys)
+
+
+@pytest.mark.slow  # 13 s: a run; the same steps without a merge are in the first test
+def test_a_lost_file_that_was_merged_of_many_is_made_again(
+    curated_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = all_rows(curated_copy, "images")
+    with create_or_open(curated_copy) as lake, lease.writing(lake, "run", "merge") as writer:
+        checkpoint(writer)
+    assert main(["check", "--lake", str(curated_copy), "--deep"]) == 0
+    for table in ("images", "image_quality"):
+        (file,) = files_of(curated_copy, table)
+        file.unlink()
+    repaired(curated_copy, capsys)
+    assert all_rows(curated_copy, "images") == held
+
+
+def test_what_only_a_copy_has_is_named_and_left_alone(curated_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file,) = files_of(curated_copy, "pairs")
+    data = file.read_bytes()
+    file.write_bytes(data[:-9])
+    assert main(["check", "--lake", str(curated_copy), "--repair"]) == 3
+    assert "put the file back from a copy of the lake" in capsys.readouterr().out
+    file.write_bytes(data)
+    assert main(["check", "--lake", str(curated_copy)]) == 0
+
+
+def test_pictures_whose_page_has_changed_are_lost_and_it_is_said(
+    curated_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files_of(curated_copy, "payloads")[0].unlink()
+    with create_or_open(curated_copy) as lake:
+        lake.execute("UPDATE inputs SET etag = 'of a page that has changed'")
+    assert main(["check", "--lake", str(curated_copy), "--repair"]) == 0
+    assert "2 of its 2 units: they have changed in" in capsys.readouterr().out
+
+
+def test_a_killed_repair_is_gone_on_with(curated_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = all_rows(curated_copy, "images", "image_hash")
+    for table in held:
+        files_of(curated_copy, table)[0].unlink()
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pairmill.tasks.keep.repair._forgotten", killed)
+        assert main(["check", "--lake", str(curated_copy), "--repair"]) == 130
+    assert main(["check", "--lake", str(curated_copy)]) == 3
+    assert main(["check", "--lake", str(curated_copy), "--repair"]) == 0
+    assert all_rows(curated_copy, "images") == {"images": held["images"]}
+
+
+def test_a_whole_lake_is_checked_beside_a_run_that_writes(curated_copy: Path) -> None:
+    with create_or_open(curated_copy) as lake, lease.writing(lake, "run", "work"):
+        lake.execute("INSERT INTO bans VALUES ('x', 'y', now())")
+        assert main(["check", "--lake", str(curated_copy)]) == 0
+
+
+def test_a_lake_without_its_disk_is_one_damage(curated_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake_check, "MOST", 5)
+    for file in files_of(curated_copy, "vector_index")[:7]:
+        file.unlink()
+    assert main(["check", "--lake", str(curated_copy)]) == 1
+
+
+def test_every_table_says_what_makes_its_lost_rows_again() -> None:
+    found = {lost_rows.redone_by(table) for table in released()}
+    assert found == {"source", "run", "whole", "home", "copy"}
+    assert {lost_rows.redone_by(score.table) for score in declared()} == {"run"}
+    only_copied = {table for table in released() if lost_rows.redone_by(table) == "copy"}
+    assert {"pairs", "decisions", "partitions", "bans"} <= only_copied
+    assert not only_copied & {*OF_PAGES, *SCORED, *OVER_ALL, *TRAINED}

@@ -1,0 +1,90 @@
+"""A stage that finishes nothing for minutes is named with workers and items; what hangs is ended, and it goes on."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.tasks.run import time_limit
+from pairmill.tasks.run.partition import Output, Part
+from pairmill.tasks.run.placement import Placement
+from pairmill.tasks.run.stage import JobStage
+from pairmill.tasks.run.watchdog import Watchdog
+
+
+@dataclass(frozen=True)
+class HangsFor:
+    """A job whose key 'c' hangs in its first ``times`` tries, as behind a lock that nobody releases."""
+
+    folder: str
+    times: int
+
+    def __call__(self, item: WorkItem) -> list[Part]:
+        for key in item.keys:
+            time_limit.begin(key, 3_600)
+            if key == "c" and len(list(Path(self.folder).glob("try-*"))) < self.times:
+                Path(self.folder, f"try-{time.monotonic_ns()}").touch()
+                time.sleep(3_600)
+        table = pa.table({"sha256": list(item.keys), "image_vector": [b""] * len(item.keys)})
+        return [Part("image_embedding", table, "s")]
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        return [Part("image_embedding", pa.table({"sha256": list(item.keys), "image_vector": [None]}), "s")]
+
+
+ITEMS = [WorkItem("good", ("a", "b")), WorkItem("hung", ("c", "d"))]
+HERE = Placement(workers=2, stall_minutes=0.1)
+
+
+def test_a_worker_that_hangs_is_named_and_ended_and_its_item_is_done_again(tmp_path: Path):
+    shown: list[str] = []
+    with JobStage(HangsFor(str(tmp_path), 1), HERE, shown.append) as stage:
+        found = list(stage.run(ITEMS, Output(f"{tmp_path}/", "run", 1)))
+    assert sum(manifest.rows for manifests in found for manifest in manifests) == 4
+    notes = [note for manifests in found for manifest in manifests for note in manifest.notes]
+    assert len(notes) == 1 and "nothing was finished for 0.1 minutes: worker process " in notes[0]
+    assert notes[0].endswith("had c")
+    assert "these workers were ended" in shown[0] and shown[-1] == ""
+
+
+def test_a_stage_that_stalls_again_and_again_fails_with_the_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("pairmill.tasks.run.stage.Watchdog", lambda minutes, show: Watchdog(minutes, 1, show))
+    told = r"the stage stalled 1 times.* had c\. .*--stall-minutes"
+    with JobStage(HangsFor(str(tmp_path), 9), HERE) as stage, pytest.raises(PairmillError, match=told):
+        list(stage.run(ITEMS, Output(f"{tmp_path}/", "run", 1)))
+
+
+class Worker:
+    """A worker of a test: with or without work in hand."""
+
+    def __init__(self, held: str) -> None:
+        self.held, self.ended = held, 0
+
+    def in_hand(self) -> str:
+        return self.held
+
+    def end_hung(self) -> None:
+        self.ended += 1
+
+
+def test_progress_and_idle_workers_are_no_stall(monkeypatch: pytest.MonkeyPatch):
+    now = [0.0]
+    monkeypatch.setattr("pairmill.tasks.run.watchdog.time.monotonic", lambda: now[0])
+    watchdog, busy, idle = Watchdog(10, 3), Worker("worker 1 had a"), Worker("")
+    for rows in range(1, 5):
+        now[0] += 599
+        watchdog.saw(rows)
+        watchdog.look([busy, idle])
+    now[0] += 601
+    watchdog.look([idle])
+    assert busy.ended == 0 and watchdog.reports == []
+    watchdog.look([busy, idle])
+    assert busy.ended == 1 and idle.ended == 0 and watchdog.take() == (watchdog.reports[0],) and watchdog.take() == ()
+    watchdog.saw(4)
+    now[0] += 599
+    watchdog.look([busy])
+    assert busy.ended == 1
