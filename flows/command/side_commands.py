@@ -19,7 +19,7 @@ def add_recipe(commands: Any, add: Callable[..., Any]) -> None:
 
 def add_recut(commands: Any, add: Callable[..., Any], lake_option: Callable[[Any], None]) -> None:
     """Add `recut`."""
-    text = "publish a version by other rules, from the scores that are there; no model is loaded"
+    text = "publish a version by other rules, from the scores that are there"
     command = add(commands, "recut", "pairmill_recut:recut", text)
     command.add_argument("dataset", metavar="NAME[@V]", help="the version whose recipe is changed")
     command.add_argument("--set", action="append", required=True, metavar="KEY=VALUE",
@@ -29,5 +29,5 @@ def add_recut(commands: Any, add: Callable[..., Any], lake_option: Callable[[Any
 
 def add_mcp(commands: Any, add: Callable[..., Any], lake_option: Callable[[Any], None]) -> None:
     """Add `mcp`."""
-    text = "answer a language model's questions about a lake, by the Model Context Protocol over stdin and stdout"
+    text = "answer an agent about a lake by the Model Context Protocol, over stdin and stdout"
     lake_option(add(commands, "mcp", "pairmill_mcp:mcp", text))
