@@ -57,7 +57,8 @@ class Checkout:
         if name == "--help":  # it opens no lake, and counting imports DuckDB, for 0.1 s
             command = [str(self.root / ".venv/bin/pairmill"), *words]
             out.write_text(json.dumps({"duckdb": 0, "metadata": 0, "commits": 0}))
-        env = {**os.environ, "PYTHONPATH": str(self.root), "COUNTED_CPUS": str(cpus)}
+        # With the package's bytecode, as an installed package has it, whatever an image for containers says.
+        env = {**os.environ, "PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "", "COUNTED_CPUS": str(cpus)}
         used = tree.run(command, self.scratch / "log", env=env)
         if name == "first run":
             self.values["image"] = self._an_image()

@@ -149,3 +149,14 @@ def _everything(lake: Lake) -> dict[str, list[tuple]]:
         "AND table_name LIKE 'pairmill%'",
     }
     return {name: lake.query(f"SELECT * FROM ({sql}) ORDER BY ALL") for name, sql in asked.items()}
+
+
+def test_the_statistics_of_a_table_that_is_empty_as_a_rule_are_read_once(tmp_path: Path) -> None:
+    with create_or_open(tmp_path / "lake") as lake:
+        ids = dict(lake.metadata.read("SELECT table_name, table_id FROM ducklake_table"))
+        lake.connection.execute("CALL enable_logging('QueryLog', storage = 'memory')")
+        lake.query("SELECT * FROM documents WHERE document_id IN (SELECT document_id FROM superseded)")
+        sql = "SELECT message FROM duckdb_logs WHERE message LIKE '%ducklake_table_stats%'"
+        asked = [message for (message,) in lake.connection.execute(sql).fetchall()]
+    read = {table: sum(f"table_id = {ids[table]}\n" in each for each in asked) for table in ("documents", "superseded")}
+    assert read["superseded"] == 1 < read["documents"]

@@ -28,7 +28,8 @@ def snapshot(lake: Path) -> tuple:
 
 @pytest.mark.parametrize(
     ("end", "steps"),
-    [pytest.param(killed, ("score images",), id="killed in one stage"),
+    [pytest.param(stopped, ("score images",), id="by a fault in one stage"),
+     pytest.param(killed, ("score images",), id="killed in one stage", marks=pytest.mark.slow),
      pytest.param(stopped, STEPS, id="by a fault in each stage in turn", marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_a_run_that_ends_early_ends_in_the_dataset_of_an_undisturbed_one(

@@ -105,6 +105,7 @@ def test_what_is_preloaded_starts_no_thread_asks_no_cuda_and_opens_no_duckdb():
     assert run(SERVER, *modules_for(ALL)).split("\n")[:3] == ["threads 1", "cuda False 0", "duckdb False"]
 
 
+@pytest.mark.slow  # two processes import every library: 14 s
 def test_a_forked_worker_computes_what_a_process_of_its_own_does(tmp_path: Path):
     script = tmp_path / "forked.py"
     script.write_text(WORKER)

@@ -133,6 +133,7 @@ def test_more_gpus_than_any_machine_has_are_refused_with_the_remedy(items: list[
         flat(run(items, OfModel("x"), output(tmp_path), asked))
 
 
+@pytest.mark.slow  # it starts a second Ray, in a process of its own: 17 s
 def test_a_ray_of_its_own_is_started_whatever_another_left_behind(items: list[WorkItem], tmp_path: Path):
     """An address that nobody answers at, as a killed Ray leaves it."""
     program = (
