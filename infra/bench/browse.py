@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import shutil
 import statistics
 import tempfile
 import time
@@ -67,12 +68,16 @@ def main() -> None:
     """Make the lake, open it as the browser does, and measure."""
     options = parser(__doc__)
     options.add_argument("--images", type=int, default=1_000_000)
+    options.add_argument("--made", type=Path, help="folder to make lake and model in, or that has them already")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        making = multiprocessing.get_context("spawn").Process(target=_make, args=(Path(folder), given.images))
-        making.start()  # in another process, whose memory is not the browser's
-        making.join()
-        rows = _measure(Path(folder) / "lake", given)
+        place = given.made or Path(folder)
+        if not (place / "clip").exists():
+            making = multiprocessing.get_context("spawn").Process(target=_make, args=(place, given.images))
+            making.start()  # in another process, whose memory is not the browser's
+            making.join()
+        shutil.rmtree(place / "lake" / ".browse", ignore_errors=True)
+        rows = _measure(place / "lake", given)
     finish("browse", rows, given)
 
 

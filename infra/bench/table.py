@@ -31,6 +31,7 @@ NAMES = (
     "catalog_30m",
     "commits",
     "fixed_cost",
+    "browse",
     "stage",
     "feeders",
     "partitions",
