@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from pairmill.catalog.ask.gallery_query import Gallery
-from pairmill.catalog.ask.judgements import JudgedSample, judged_samples
+from pairmill.catalog.ask.judged_samples import JudgedSample, judged_samples
 from pairmill.catalog.ask.report import plan_of
 from pairmill.catalog.ask.sample_draw import MOST, drawn_sample, images_of, judged_text, lower_bound
 from pairmill.catalog.ask.why import scope_of

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.judgements import judged_samples
+from pairmill.catalog.ask.judged_samples import judged_samples
 from pairmill.catalog.ask.sample_draw import images_of
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write import lease
