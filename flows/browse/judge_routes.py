@@ -1,6 +1,7 @@
 """Serve pairs of a random sample one by one, to be judged by keys, and log the judgements."""
 
 import getpass
+import os
 import threading
 from typing import Annotated, Any
 
@@ -39,6 +40,14 @@ class GivenVerdict(BaseModel):
 
     position: int = Field(ge=0, lt=MOST)
     verdict: Verdict
+
+
+def user_name() -> str:
+    """Return this user's name; the number of a user without one, as in containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
 
 
 def routes(opened: BrowsedLake) -> APIRouter:
@@ -93,7 +102,7 @@ class Judging:
         self._log = JudgementLog(opened.lake)
         self._images: dict[str, list[dict[str, Any]]] = {}
         self._lock = threading.Lock()
-        self._judge = getpass.getuser()
+        self._judge = user_name()
 
     def draw(self, wanted: WantedSample) -> DrawnSample:
         """Draw and log a sample. Raise PairmillError if there is no such dataset or rule."""
