@@ -30,7 +30,7 @@ from pairmill.catalog.pending.training import CAPPED_BY
 from pairmill.catalog.recipe.plan import Plan, ScoreColumns, tables_of
 from pairmill.catalog.terms.declared import declared
 
-LAYOUT = 1  # incremented when the columns change
+LAYOUT = 2  # incremented when the columns or their storage change
 KEPT_FILES = 6  # gallery files per lake; the least recently opened are removed
 LONGEST = 300  # characters of a text shown in a gallery
 _DOMAIN = "regexp_extract(coalesce(i.url, ''), '^[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/?#@]*@)?([^/?#]*)', 1)"
@@ -106,6 +106,8 @@ def _build(lake: Lake, dataset: Dataset | None, path: Path, sampled: int | None 
     plan = plan_of(lake, dataset) if dataset else None
     with lake.pinned():
         lake.execute(f"ATTACH {quoted(str(path))} AS gallery")
+        # Three times the size of what DuckDB chooses, but a page reads 61 scattered rows in 42 CPU ms instead of 102.
+        lake.execute("SET force_compression = 'dict_fsst'")
         try:
             if sampled and dataset:
                 lake.execute(f"CREATE TEMP TABLE gallery_sample AS {_images(dataset, dataset.commit, sampled)}")
@@ -114,6 +116,7 @@ def _build(lake: Lake, dataset: Dataset | None, path: Path, sampled: int | None 
         finally:
             lake.execute("DROP TABLE IF EXISTS temp.gallery_sample")
             lake.execute("DETACH gallery")
+            lake.execute("SET force_compression = 'auto'")
 
 
 def _rows(lake: Lake, dataset: Dataset | None, plan: Plan | None, is_sample: bool) -> str:

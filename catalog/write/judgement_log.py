@@ -6,6 +6,7 @@ append, each line is an object of its own.
 """
 
 import os
+import threading
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -85,19 +86,21 @@ class LogContent:
 
 
 class JudgementLog:
-    """The log of one process. Other processes write files of their own, so nobody waits for anybody."""
+    """The log of one process, which its threads may share. Other processes write files of their own."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
         self._folder = _folder(lake)
         self._name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{new_id()[:8]}"
         self._written = 0
+        self._lock = threading.Lock()
 
     def append(self, line: DrawnSample | Judgement) -> None:
         """Write a line; it is on disk when this returns. Raise PairmillError if the folder is not writable."""
         data = line.model_dump_json() + "\n"
         try:
-            self._put(data) if self._folder.startswith("s3://") else self._add(data)
+            with self._lock:  # objects on S3 are numbered
+                self._put(data) if self._folder.startswith("s3://") else self._add(data)
         except OSError as error:
             raise PairmillError(
                 f"the judgement was not written to {self._folder}: {error.strerror or error}. Make the folder "

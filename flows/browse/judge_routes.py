@@ -1,6 +1,7 @@
 """Serve pairs of a random sample one by one, to be judged by keys, and log the judgements."""
 
 import getpass
+import os
 import threading
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from pairmill.catalog.ask.gallery_query import Gallery
-from pairmill.catalog.ask.judgements import JudgedSample, judged_samples
+from pairmill.catalog.ask.judged_samples import JudgedSample, judged_samples
 from pairmill.catalog.ask.report import plan_of
 from pairmill.catalog.ask.sample_draw import MOST, drawn_sample, images_of, judged_text, lower_bound
 from pairmill.catalog.ask.why import scope_of
@@ -39,6 +40,14 @@ class GivenVerdict(BaseModel):
 
     position: int = Field(ge=0, lt=MOST)
     verdict: Verdict
+
+
+def user_name() -> str:
+    """Return this user's name; the number of a user without one, as in containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
 
 
 def routes(opened: BrowsedLake) -> APIRouter:
@@ -93,7 +102,7 @@ class Judging:
         self._log = JudgementLog(opened.lake)
         self._images: dict[str, list[dict[str, Any]]] = {}
         self._lock = threading.Lock()
-        self._judge = getpass.getuser()
+        self._judge = user_name()
 
     def draw(self, wanted: WantedSample) -> DrawnSample:
         """Draw and log a sample. Raise PairmillError if there is no such dataset or rule."""

@@ -32,6 +32,7 @@ NAMES = (
     "commits",
     "nights",
     "fixed_cost",
+    "browse",
     "stage",
     "feeders",
     "partitions",

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,12 @@ import httpx
 import pytest
 
 from pairmill.catalog.ask import datasets
-from pairmill.catalog.ask.judgements import judged_samples
+from pairmill.catalog.ask.judged_samples import judged_samples
 from pairmill.catalog.ask.sample_draw import images_of
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.judgements import register_judgements
+from pairmill.flows.browse.judge_routes import user_name
 from pairmill.flows.run_start import session_on
 from pairmill.flows.settings import Compute
 from tests.worlds.browsed import ORIGIN, Pages, browsed, rows, text
@@ -181,3 +183,10 @@ def test_a_sample_of_a_version_that_has_changed_is_not_judged_on(judged: tuple[P
         opened.execute("UPDATE datasets SET content_digest = 'other'")
         assert datasets.find(opened, "small").content_digest == "other"
     assert "has changed since this sample was drawn" in text(pages.page(path, 400))
+
+
+def test_a_user_without_a_name_judges_by_number(monkeypatch: pytest.MonkeyPatch):
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda _: (_ for _ in ()).throw(KeyError("no such user")))
+    assert user_name() == f"user {os.getuid()}"

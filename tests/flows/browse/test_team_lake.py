@@ -1,0 +1,59 @@
+"""A team's lake, with its data on S3, is browsed and judged as a lake on this machine is, by several people at once."""
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from pairmill.catalog.ask.judged_samples import judged_samples
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.write import lease
+from pairmill.catalog.write.judgements import register_judgements
+from tests.worlds.browsed import ORIGIN, browsed, ids, rows, text
+from tests.worlds.data_bucket import bucket as bucket
+from tests.worlds.published import published
+
+
+@pytest.fixture
+def team(bucket, tmp_path: Path) -> Path:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    (folder / "lake.yaml").write_text("data_path: s3://data/team\n")
+    published(folder, pictures=12)
+    return folder
+
+
+def test_pictures_on_s3_are_shown_judged_and_registered(team: Path, bucket):
+    with browsed(team) as pages:
+        kept = rows(team, "SELECT image_id, sha256 FROM pairs ORDER BY 1")
+        assert ids(pages.gallery("/gallery?dataset=small@1&fate=kept")) == [row[0] for row in kept]
+        with Image.open(io.BytesIO(pages.client.get(f"/picture/small/{kept[0][1]}").content)) as made:
+            assert made.format == "JPEG"
+        assert "short_side" in text(pages.page(f"/item/{kept[0][0]}?dataset=small@1"))
+        form = {"dataset": "small@1", "rule": "short_side", "threshold": 50}
+        path = pages.client.post("/judge", data=form, headers={"Origin": ORIGIN}).url.path
+        for position in (0, 1):
+            given = {"position": position, "verdict": "match"}
+            assert pages.client.post(path, data=given, headers={"Origin": ORIGIN}).status_code == 200
+        assert "match 2" in text(pages.page(path).find_class("judged")[0])
+        logged = [item["Key"] for item in bucket.list_objects_v2(Bucket="data", Prefix="team/judgements/")["Contents"]]
+        assert len(logged) == 3  # S3 cannot append: an object for the sample and for each judgement
+    with create_or_open(team) as lake:
+        with lease.writing(lake, "next", "curate small") as writer:
+            assert register_judgements(writer) == 3
+        assert judged_samples(lake)[0].verdicts == {"match": 2}
+
+
+def test_several_readers_see_the_same_pages_at_once(small: Path):
+    with browsed(small) as first, browsed(small) as second:
+        addresses = ["/gallery?dataset=small@1", "/gallery?dataset=small@1&fate=dropped&sort=width", "/compare"]
+        addresses += [f"/item/{row[0]}?dataset=small@1" for row in rows(small, "SELECT image_id FROM images LIMIT 5")]
+        for pages in (first, second):
+            pages.gallery(addresses[0])
+        expected = [first.client.get(each).text for each in addresses]
+        with ThreadPoolExecutor(8) as threads:
+            for pages in (first, second):
+                seen = threads.map(lambda each, pages=pages: pages.client.get(each).text, addresses * 4)
+                assert list(seen) == expected * 4
