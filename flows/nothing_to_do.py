@@ -27,7 +27,8 @@ if TYPE_CHECKING:  # a skipped run imports none of them
 
 
 # Limits decide whether a run completes, not what a completed run did.
-LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minutes", "stall_minutes"}
+LIMITS = {"max_hours", "max_gpu_hours", "max_rows", "max_gigabytes", "wait_minutes", "stall_minutes",
+          "quarantine_alert"}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,9 @@ class Compute(BaseModel):
         allow_inf_nan=False,
         description="Gigabytes written to the lake after which the run stops, at a commit; 0 is any.",
     )
+    quarantine_alert: float = Field(
+        0.1, ge=0, le=1, description="Share of what a run reads that may be in quarantine without an alert in Prefect."
+    )
     stall_minutes: float = Field(
         60.0,
         ge=0,

@@ -50,6 +50,15 @@ def fault_counts(lake: Lake) -> list[FaultCount]:
     return [FaultCount(*row) for row in rows]
 
 
+def quarantined_share(lake: Lake, run_id: str) -> float:
+    """Return the share of quarantined items among the images and faults that a run read; 0 if it read nothing."""
+    mine = 'SELECT "commit" FROM commits WHERE run_id = ?'
+    faults = "SELECT count(DISTINCT item) FROM quarantine WHERE run_id = ?"
+    found = lake.query(f'SELECT count(*), ({faults}) FROM images WHERE "commit" IN ({mine})', (run_id, run_id))
+    images, bad = found[0]
+    return bad / (images + bad) if bad else 0.0
+
+
 def check_reason(reason: str) -> None:
     """Raise PairmillError if ``reason`` is not a quarantine reason."""
     if reason not in REASONS:

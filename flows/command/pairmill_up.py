@@ -12,6 +12,7 @@ from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.command.run_parameters import parameters
 from pairmill.flows.command.terminal import console, shown
 from pairmill.flows.settings import load_recipe
+from pairmill.flows.with_prefect import alerts
 from pairmill.flows.with_prefect.local_prefect import server
 from pairmill.flows.with_prefect.processes import Child
 from pairmill.flows.with_prefect.schedules import maintain_nightly
@@ -48,6 +49,8 @@ def up(args: Namespace) -> int:
                 say(f"deployed {', '.join(deployed)}")
             if not args.once and (line := maintain_nightly(client, str(lake))):
                 say(line)
+            for name in alerts.install(client):
+                say(f"installed the alert '{name}'")
             say(f"Prefect's interface  {interface(api)}")
             return run_once(client, children, args, api, screen) if args.once else stay(children, api, say)
 

@@ -71,12 +71,14 @@ def ended_early(error: Exception) -> State:
 
 def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute) -> State:
     """Run the curate flow and create its artifacts; return Completed with the dataset's name and size."""
+    from pairmill.catalog.pending.quarantine import quarantined_share
     from pairmill.catalog.terms.controls import visible
     from pairmill.catalog.terms.demo_weights import MARK
     from pairmill.flows.curate import curate_steps
     from pairmill.flows.demo_models import demo_note
     from pairmill.flows.outcome import outcome
     from pairmill.flows.run_start import session
+    from pairmill.flows.with_prefect.alerts import report_quarantine
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, create_artifacts
     from pairmill.flows.with_prefect.step_as_task import as_task
 
@@ -87,6 +89,8 @@ def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compu
         opened.progress = bars = ProgressArtifacts()
         opened.waiting = bars.waiting
         published = curate_steps(opened, as_task)
+        share = quarantined_share(opened.lake, opened.writer.run_id)
+        report_quarantine(share, compute.quarantine_alert, published.name)
     for note in opened.notes:
         get_run_logger().warning(visible(note))
     found = outcome(lake, f"{published.name}@{published.version}")

@@ -78,4 +78,6 @@ def _is_stale(client, name: str) -> bool:
     module, _, flow = entrypoint.rpartition(".")
     form = parameter_schema(getattr(import_module(module), flow).fn).model_dump_for_openapi()
     moved = folder not in str(found.pull_steps) or found.entrypoint != entrypoint
-    return moved or found.parameter_openapi_schema != form or found.global_concurrency_limit is None
+    # the server stores no empty parts of a form
+    changed = found.parameter_openapi_schema != {name: part for name, part in form.items() if part}
+    return moved or changed or found.global_concurrency_limit is None

@@ -24,7 +24,7 @@ from pairmill.catalog.write import lease
 from pairmill.catalog.write.commit import Manifest
 from pairmill.flows.maintain import Limits, maintain_steps
 
-NEW = 12  # partitions of each table a night
+NEW = 8  # partitions of each table a night
 TABLES = ("image_hash", "image_embedding", "quarantine")
 DAY = 86_400
 Measured = dict[str, float]
@@ -56,10 +56,12 @@ def grown(place: Path, night: int) -> list[float]:
 
 
 def day_passes(place: Path) -> None:
-    """Date all snapshots and files back by a day."""
+    """Date all snapshots, files, and files that wait for their removal back by a day."""
+    times = {"ducklake_snapshot": "snapshot_time", "ducklake_files_scheduled_for_deletion": "schedule_start"}
     with create_or_open(place) as lake:
-        back = "(snapshot_time::TIMESTAMPTZ - INTERVAL 1 DAY)::VARCHAR"
-        lake.metadata.write(f"UPDATE ducklake_snapshot SET snapshot_time = {back}")
+        for table, column in times.items():
+            back = f"({column}::TIMESTAMPTZ - INTERVAL 1 DAY)::VARCHAR"
+            lake.metadata.write(f"UPDATE {table} SET {column} = {back}")
     for file in (place / "data").rglob("*.parquet"):
         os.utime(file, (file.stat().st_atime, file.stat().st_mtime - DAY))
 

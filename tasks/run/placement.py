@@ -56,7 +56,7 @@ class Placement:
     cpus_per_worker: float = 1.0
     models: Mapping[str, ModelPool] = field(default_factory=dict)
     small_rounds: SmallRounds = "auto"
-    stall_minutes: float = 0.0
+    stall_minutes: float = 60.0
 
     @property
     def n_workers(self) -> int:

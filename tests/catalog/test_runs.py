@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.quarantine import quarantined_share
 from pairmill.catalog.terms.error import BudgetSpent
 from pairmill.catalog.write import runs
 from pairmill.flows.settings import load_recipe
@@ -56,3 +57,14 @@ def test_the_next_run_finds_one_that_was_killed(lake: Lake) -> None:
     with runs.recorded(lake, "new", "curate", load_recipe("demo"), []):
         assert [row[:2] for row in states(lake)] == [("old", "killed"), ("new", "running")]
     assert states(lake)[0] == ("old", "killed", "found by run new: it is gone", False)
+
+
+def test_the_share_in_quarantine_is_of_what_the_run_read(lake: Lake) -> None:
+    assert quarantined_share(lake, "run") == 0.0
+    lake.execute("INSERT INTO commits VALUES (1, 'before', 'ingest', now()), (2, 'run', 'ingest', now())")
+    for commit, n in ((1, 50), (2, 6)):
+        images = f"SELECT range::VARCHAR AS image_id, {commit} AS commit FROM range({n})"
+        lake.execute(f"INSERT INTO images BY NAME {images}")
+    for item in ("a", "b", "b"):
+        lake.execute(f"INSERT INTO quarantine BY NAME SELECT '{item}' AS item, 'run' AS run_id")
+    assert quarantined_share(lake, "run") == 2 / 8
