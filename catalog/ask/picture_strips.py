@@ -10,7 +10,6 @@ from pairmill.catalog.ask.gallery_query import FACETS, Gallery
 STRIP = 12  # images kept, and images of each rule that drops
 GROUPS, MEMBERS = 8, 8
 CLUSTERS, OF_CLUSTER = 12, 8
-NAMED_BY = 200  # images whose tags and texts name a cluster
 VALUES = 12  # rows of a breakdown
 LONGEST = 200  # characters of a text
 _SHOWN = (
@@ -81,16 +80,6 @@ def clusters(gallery: Gallery) -> list[dict[str, Any]]:
         f"row_number() OVER (PARTITION BY cluster ORDER BY image_id) <= {OF_CLUSTER} ORDER BY image_id"
     )
     return [{**size, "images": [row for row in shown if row["cluster"] == size["cluster"]]} for size in sizes]
-
-
-def cluster_texts(gallery: Gallery, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return ``cluster, tags, text`` of at most NAMED_BY kept images of each cluster of `clusters`."""
-    caption = f"left(coalesce(caption, ''), {10 * LONGEST})" if "caption" in gallery.types else "''"
-    return gallery.rows(
-        f"SELECT cluster, coalesce(_tags, []) AS tags, {caption} || ' ' || coalesce(_text1, '') AS text FROM images "
-        f"WHERE dropped_by = '' AND cluster IN ({_numbers(found)}) QUALIFY row_number() OVER "
-        f"(PARTITION BY cluster ORDER BY image_id) <= {NAMED_BY}"
-    )
 
 
 def breakdown(gallery: Gallery) -> dict[str, list[dict[str, Any]]]:

@@ -25,7 +25,7 @@ _TABLE_OF = {"caption": "captions", "fuse": "synthetic"}
 
 
 @dataclass(frozen=True)
-class Difference:
+class Disagreement:
     """One image on which version and second cut differ: ``stored`` and ``found`` as in "dropped by 'balance'"."""
 
     image_id: str
@@ -49,7 +49,7 @@ class Verification:
     of: int
     pairs: int
     differing: int
-    shown: tuple[Difference, ...]
+    shown: tuple[Disagreement, ...]
 
 
 def verify(lake: Lake, dataset: Dataset) -> Verification:
@@ -137,7 +137,7 @@ def _drawn(lake: Lake, plan: Plan, dataset: Dataset, of: int) -> str:
     return "verified"
 
 
-def _differences(lake: Lake, pictures: list[CutImage], stored: str, key: str, whole: bool) -> Iterable[Difference]:
+def _differences(lake: Lake, pictures: list[CutImage], stored: str, key: str, whole: bool) -> Iterable[Disagreement]:
     """Yield the images whose decision differs, or whose texts do if ``whole``."""
     ids = "CREATE OR REPLACE TEMP TABLE verified_ids AS SELECT unnest(?::VARCHAR[]) AS image_id"
     lake.execute(ids, ([each.image_id for each in pictures],))
@@ -156,13 +156,13 @@ def _differences(lake: Lake, pictures: list[CutImage], stored: str, key: str, wh
         if not whole and {was, found} <= {"", "max_uses"}:
             continue
         if was != found:
-            yield Difference(each.image_id, _said(was), _said(found))
+            yield Disagreement(each.image_id, _said(was), _said(found))
         elif whole and not found:
             chosen = [(texts[sentence], similarity) for sentence, similarity in each.texts]
             if chosen != given.get(each.image_id):
-                yield Difference(each.image_id, f"texts {given.get(each.image_id)}", f"texts {chosen}")
+                yield Disagreement(each.image_id, f"texts {given.get(each.image_id)}", f"texts {chosen}")
     for image_id, was in decided.items():
-        yield Difference(image_id, _said(was), _said(None))
+        yield Disagreement(image_id, _said(was), _said(None))
 
 
 def _said(dropped_by: str | None) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pairmill.catalog.ask import pair_sample, picture_strips
+from pairmill.catalog.ask.cluster_names import cluster_names
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.ask.gallery_file import temporary_gallery_file
 from pairmill.catalog.ask.gallery_query import Gallery
@@ -12,7 +13,6 @@ from pairmill.catalog.ask.version_difference import Difference, differences, ver
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.recipe.plan import Plan
 from pairmill.catalog.recipe.thresholds import quantities
-from pairmill.ops.text.cluster_names import cluster_names
 from pairmill.tasks.out.thumbnails import NONE, thumbnails
 
 PAIRS_SHOWN = 360
@@ -78,9 +78,8 @@ def _beside_thresholds(plan: Plan, gallery: Gallery) -> dict[str, dict[str, list
 def _named_clusters(gallery: Gallery) -> list[dict[str, Any]]:
     """Return the largest clusters with kept pictures and a name."""
     found = picture_strips.clusters(gallery)
-    texts = picture_strips.cluster_texts(gallery, found)
-    named = cluster_names((row["cluster"], row["tags"], row["text"]) for row in texts)
-    return [{**each, "name": named.get(each["cluster"], "")} for each in found]
+    named = cluster_names(gallery, [each["cluster"] for each in found])
+    return [{**each, "name": named[each["cluster"]]} for each in found]
 
 
 def _first_dropped(dropped: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:

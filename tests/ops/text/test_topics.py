@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairmill.ops.text.cluster_names import cluster_names
 from pairmill.ops.text.topics import allocate, names, topics, word_counts
 from tests.examples import examples
 from tests.reference import topics as reference
@@ -58,11 +57,3 @@ def test_words_of_one_text_of_most_texts_and_function_words_are_left_out():
 )
 def test_names_are_capitalised_words_that_begin_no_sentence(text: str, found: set[str]):
     assert names(text) == found
-
-
-def test_a_cluster_is_named_by_what_others_lack():
-    rows = [(1, ["boat"], "a boat in the harbour"), (1, ["boat"], "the boat at anchor in the harbour")] * 3
-    rows += [(2, [], "an onion in a pan in the kitchen"), (2, [], "the pan and the onion of the kitchen")] * 3
-    named = cluster_names([*rows, (3, [], "")])
-    assert named[1].split(", ")[0] == "boat" and "harbour" in named[1]
-    assert set(named[2].split(", ")) == {"onion", "pan", "kitchen"} and named[3] == ""

@@ -1,0 +1,83 @@
+"""Declare the commands that curate: `demo`, `run`, `recaption`, `fetch`, `replay`."""
+
+from typing import Any
+
+from pairmill.flows.command.shared_options import (
+    INTERRUPTED,
+    add_command,
+    compute_options,
+    export_format_option,
+    lake_option,
+    recipe_options,
+    set_option,
+    setting_options,
+)
+
+
+def add_curate(commands: Any) -> None:
+    """Add these commands to the parser."""
+    _demo(commands)
+    _run(commands)
+    _recaption(commands)
+    _again(commands)
+
+
+def _demo(commands: Any) -> None:
+    """Add the `demo` command."""
+    command = add_command(
+        commands, "demo", "pairmill_demo:demo", "make a small world of pages and curate it, in a minute"
+    )
+    command.set_defaults(interrupted=INTERRUPTED, dry_run=False, models="recipe")
+    command.add_argument("--to", default="pairmill-demo", metavar="DIR",
+                         help="a new folder for the pages and the lake; default: pairmill-demo")  # fmt: skip
+    set_option(command)
+    compute_options(command)
+
+
+def _run(commands: Any) -> None:
+    """Add the `run` command."""
+    command = add_command(commands, "run", "pairmill_run:run", "curate a dataset in this process")
+    command.set_defaults(interrupted=INTERRUPTED)
+    command.add_argument("--dry-run", action="store_true", help="count what is pending, by step, and do no work")
+    command.add_argument("recipe", metavar="RECIPE", help="a recipe (folder, 15m, 30m, 100m, demo) or a YAML file")
+    recipe_options(command)
+    compute_options(command)
+
+
+def _recaption(commands: Any) -> None:
+    """Add the `recaption` command."""
+    command = add_command(
+        commands, "recaption", "pairmill_recaption:recaption", "caption every picture of a folder or lake"
+    )
+    command.set_defaults(interrupted=INTERRUPTED)
+    command.add_argument("recipe", metavar="RECIPE", nargs="?", default="30m",
+                         help="use this recipe's first captioner, without its rules; default 30m")  # fmt: skip
+    recipe_options(command)
+    command.add_argument("--to", default="", metavar="URI",
+                         help="also export the captions, to a folder or s3://bucket/prefix")  # fmt: skip
+    export_format_option(command)
+    command.add_argument("--retry", default="", metavar="REASON",
+                         help="retry the pictures quarantined for this reason")  # fmt: skip
+    command.add_argument("--approve-first", action="store_true",
+                         help="show the first 200 captions and ask whether to continue")  # fmt: skip
+    compute_options(command)
+
+
+def _again(commands: Any) -> None:
+    """Add the commands that retry failed items: `fetch` and `replay`."""
+    fetch = add_command(
+        commands, "fetch", "pairmill_retry:fetch_addresses", "fetch the pictures that documents link to"
+    )
+    failed = "retry those that failed for a passing reason: time-outs, 429, 5xx, lost connections"
+    fetch.add_argument("--retry-failed", action="store_true", help=failed)
+    fetch.add_argument("--source", action="append", default=[], metavar="URI",
+                       help="list it first, into a lake that may be new; may repeat")  # fmt: skip
+    replay = add_command(commands, "replay", "pairmill_retry:replay", "try quarantined items again, and curate")
+    replay.set_defaults(source=[])
+    replay.add_argument("--reason", required=True, metavar="REASON", help="as `pairmill quarantine` shows it")
+    for command in (fetch, replay):
+        command.set_defaults(interrupted=INTERRUPTED)
+        command.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="default: that of the newest run")
+        lake_option(command)
+        setting_options(command)
+        compute_options(command)

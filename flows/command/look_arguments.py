@@ -1,0 +1,55 @@
+"""Declare the commands that look at a lake: `browse`, `sql`, `status`, `why`, `report`, `datasets`, `quarantine`."""
+
+from typing import Any
+
+from pairmill.flows.command.option_types import worker_count
+from pairmill.flows.command.shared_options import (
+    add_command,
+    format_option,
+    lake_option,
+    recipe_options,
+)
+
+
+def add_look(commands: Any) -> None:
+    """Add these commands to the parser."""
+    _browse(commands)
+    _readers(commands)
+
+
+def _browse(commands: Any) -> None:
+    """Add the `browse` command."""
+    command = add_command(commands, "browse", "pairmill_browse:browse", "show a lake in a web browser on this machine")
+    command.add_argument("--port", type=worker_count, default=8765, metavar="N",
+                         help="port on 127.0.0.1; 0 takes any free one; default: 8765")  # fmt: skip
+    lake_option(command)
+
+
+def _readers(commands: Any) -> None:
+    """Add the commands that read a lake: `sql`, `status`, `why`, `report`, `datasets`, `quarantine`."""
+    sql = add_command(commands, "sql", "pairmill_read:answer_sql", "query the lake in SQL")
+    sql.add_argument("query", metavar="SQL", help="a SELECT; it reads this lake and no other file")
+    sql.add_argument("--allow-files", action="store_true",
+                     help="any statement, on any file: COPY (SELECT …) TO 'pairs.csv'")  # fmt: skip
+    status = add_command(
+        commands, "status", "pairmill_status:status", "show pending work, the writer and the last runs"
+    )
+    status.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="default: those of the datasets here")
+    recipe_options(status)
+    why = add_command(
+        commands, "why", "pairmill_why:why", "show an item's origin, its scores, and the rule that dropped it"
+    )
+    why.add_argument("item", metavar="ITEM", help="any id, sha256, address of a picture or page, or a sentence's text")
+    why.add_argument("--dataset", default="", metavar="NAME[@V]", help="default: the newest one")
+    datasets = add_command(commands, "datasets", "pairmill_read:list_datasets", "list the published datasets")
+    quarantine = add_command(
+        commands, "quarantine", "pairmill_read:list_quarantine", "list the items that failed, with the reason"
+    )
+    report = add_command(commands, "report", "pairmill_report:report", "write the HTML report of a dataset version")
+    report.add_argument("dataset", metavar="NAME[@V]")
+    report.add_argument("--to", default="", metavar="FILE", help="also copy it to a file or folder")
+    report.add_argument("--open", action="store_true", help="show it in a web browser")
+    for command in (sql, why, datasets, quarantine, report):
+        lake_option(command)
+    for command in (sql, datasets, quarantine):
+        format_option(command)

@@ -1,0 +1,80 @@
+"""Declare the commands that operate a machine and a lake: `doctor`, `check`, `maintain`, `up`, `schedule`."""
+
+from typing import Any
+
+from pairmill.flows.command.option_types import above_0, time_of_day
+from pairmill.flows.command.shared_options import (
+    INTERRUPTED,
+    add_command,
+    format_option,
+    lake_option,
+    recipe_options,
+    setting_options,
+    source_option,
+)
+
+
+def add_operate(commands: Any) -> None:
+    """Add these commands to the parser."""
+    _doctor(commands)
+    _check(commands)
+    _maintain(commands)
+    _up(commands)
+    _schedule(commands)
+
+
+def _doctor(commands: Any) -> None:
+    """Add the `doctor` command."""
+    command = add_command(commands, "doctor", "pairmill_doctor:doctor", "test this machine, and name the remedies")
+    command.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="also look for this recipe's models")
+    lake_option(command)
+    setting_options(command)
+    format_option(command)
+
+
+def _check(commands: Any) -> None:
+    """Add the `check` command."""
+    command = add_command(commands, "check", "pairmill_check:check", "compare a lake's rows with its files")
+    command.set_defaults(interrupted="stopped. The same command again starts over; what it repaired is committed.")
+    command.add_argument("--deep", action="store_true",
+                         help="also hash every picture, and look for contents that were scored twice")  # fmt: skip
+    command.add_argument("--repair", action="store_true",
+                         help="remove what is damaged or doubled, and make it again where sources allow")  # fmt: skip
+    lake_option(command)
+
+
+def _maintain(commands: Any) -> None:
+    """Add the `maintain` command."""
+    command = add_command(
+        commands, "maintain", "pairmill_maintain:maintain", "join small files, remove what nobody needs"
+    )
+    command.set_defaults(interrupted="stopped. The same command again goes on from there.")
+    command.add_argument("--days", type=above_0, default=7, metavar="N",
+                         help="keep snapshots of these days; dataset versions always stay; default: 7")  # fmt: skip
+    lake_option(command)
+
+
+def _up(commands: Any) -> None:
+    """Add the `up` command."""
+    command = add_command(commands, "up", "pairmill_up:up", "start Prefect's server, its deployments and a worker")
+    command.set_defaults(interrupted=INTERRUPTED)
+    command.add_argument("--port", type=above_0, default=0, metavar="N",
+                         help="of the server; default: PREFECT_SERVER_API_PORT, else 4200, or a free one")  # fmt: skip
+    lake_option(command)
+    command.add_argument("--once", metavar="DEPLOYMENT", default="",
+                         help="run this deployment (curate/demo), show its outcome, and stop")  # fmt: skip
+    once = command.add_argument_group("with --once, for that run")
+    source_option(once)
+    setting_options(once)
+
+
+def _schedule(commands: Any) -> None:
+    """Add the `schedule` command."""
+    command = add_command(
+        commands, "schedule", "pairmill_schedule:schedule", "run a recipe regularly, or list schedules"
+    )
+    command.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help="without it, all schedules are listed")
+    command.add_argument("--every", choices=("hour", "day", "week"), default="", help="set the schedule")
+    command.add_argument("--at", type=time_of_day, metavar="HH:MM", help="time in UTC; default: 02:00")
+    command.add_argument("--off", action="store_true", help="remove the schedule of this recipe and lake")
+    recipe_options(command)

@@ -1,0 +1,127 @@
+"""Add commands, and the options that several of them have."""
+
+import argparse
+import os
+from typing import Any
+
+from pairmill.flows.command.command_parser import EXAMPLE
+from pairmill.flows.command.option_types import amount, cost, model_sizes, network, worker_count
+
+EXAMPLES = {
+    "demo": "pairmill demo --to first-try",
+    "run": "pairmill run 30m --source pages --lake lake",
+    "recaption": "pairmill recaption --source photos --to captions",
+    "fetch": "pairmill fetch --retry-failed",
+    "replay": "pairmill replay --reason out_of_memory",
+    "status": "pairmill status 30m --source pages",
+    "browse": "pairmill browse --lake lake",
+    "sql": 'pairmill sql "SELECT count(*) FROM images"',
+    "why": "pairmill why https://example.org/fox.jpg",
+    "datasets": "pairmill datasets --format csv",
+    "quarantine": "pairmill quarantine",
+    "report": "pairmill report 30m@3 --open",
+    "recut": "pairmill recut 30m@3 --set balance.cap=20",
+    "export": "pairmill export 30m --to out/tars",
+    "tag": "pairmill tag 30m@3 release-1",
+    "drop": "pairmill drop 30m@2",
+    "verify": "pairmill verify 30m@3",
+    "up": "pairmill up --once curate/demo",
+    "schedule": "pairmill schedule 30m --every day --source pages",
+    "doctor": "pairmill doctor 30m",
+    "check": "pairmill check --lake lake --repair",
+    "maintain": "pairmill maintain --lake lake",
+    "completion": "pairmill completion bash",
+    "check-model": "pairmill check-model hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct --processor '{tiles: 1}'",
+    "conform": "pairmill conform realsyn.parquet 30m",
+    "recipe": "pairmill recipe show 30m",
+    "mcp": "pairmill mcp --lake lake",
+    "serve-model": "pairmill serve-model hf:Qwen/Qwen2.5-VL-3B-Instruct --env engine",
+}
+LIMITS = {
+    "hours": "hours by the clock",
+    "gpu-hours": "hours of work on GPUs, times the GPUs of a worker",
+    "rows": "rows written, over all tables",
+    "gigabytes": "gigabytes written to the lake",
+}
+# Commands that exit when their output is closed; the others continue.
+READERS = ("sql", "status", "why", "report", "datasets", "quarantine", "doctor", "recipe", "completion")
+INTERRUPTED = "stopped. What was finished is committed; the same command again goes on from there."
+
+
+def add_command(commands: Any, name: str, function: str, text: str) -> argparse.ArgumentParser:
+    """Add a command that calls ``function`` ('module:function'); ``text`` is its help."""
+    about = text[0].upper() + text[1:] + "."
+    command = commands.add_parser(name, description=about, epilog=f"{EXAMPLE}{EXAMPLES[name]}", allow_abbrev=False)
+    command.set_defaults(command=function, parser=command, interrupted="stopped.", lasts=name not in READERS)
+    return command
+
+
+def recipe_options(command: argparse.ArgumentParser) -> None:
+    """Add ``--source``, ``--lake`` and the options that change a recipe's settings."""
+    source_option(command)
+    lake_option(command)
+    setting_options(command)
+
+
+def source_option(command: Any) -> None:
+    """Add ``--source`` to a command or a group of options."""
+    places = "folder, file, s3://bucket/prefix or https://host/list, also as FORMAT:PLACE; may repeat"
+    command.add_argument("--source", action="append", default=[], metavar="URI", help=places)
+
+
+def lake_option(command: argparse.ArgumentParser) -> None:
+    """Add the ``--lake`` option."""
+    default = os.environ.get("PAIRMILL_LAKE") or "lake"
+    text = f"the lake's folder or its lake.yaml; default PAIRMILL_LAKE, then lake/ (now {default})"
+    command.add_argument("--lake", default=default, metavar="DIR", help=text)
+
+
+def setting_options(command: Any) -> None:
+    """Add the options that change a recipe's settings: ``--models`` and ``--set``."""
+    command.add_argument("--models", choices=("recipe", "demo"), default="recipe",
+                         help="'demo' swaps in the small models that ship")  # fmt: skip
+    set_option(command)
+
+
+def set_option(command: Any) -> None:
+    """Add ``--set``."""
+    command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
+                         help="override a setting of the recipe: --set balance.cap=20; may repeat")  # fmt: skip
+
+
+def compute_options(command: argparse.ArgumentParser) -> None:
+    """Add the options for workers, models, cost and Ray."""
+    compute = command.add_argument_group("where it runs; any choice gives the same dataset")
+    compute.add_argument(
+        "--workers", type=worker_count, default=0, metavar="N", help="worker processes; 0 means one per CPU"
+    )
+    compute.add_argument("--model", type=model_sizes, action="append", default=[], metavar="NAME:SIZES",
+                         help="a model's resources: clip:gpus=0.25,replicas=1-8,feeders=4, or behind endpoints "
+                         "captioner:key=VARIABLE,connections=64,prompt_price=0.15,answer_price=0.6; "
+                         "may repeat")  # fmt: skip
+    compute.add_argument("--max-cost", type=cost, default=0.0, metavar="SUM",
+                         help="the most that generated texts may cost, by the prices of --model")  # fmt: skip
+    limits = command.add_argument_group("where it stops, at a commit; the same command again goes on")
+    for name, meaning in LIMITS.items():
+        limits.add_argument(f"--max-{name}", type=amount, default=0.0, metavar="N", help=f"the most {meaning}")
+    limits.add_argument("--wait", type=amount, default=0.0, metavar="MINUTES",
+                        help="wait so long while another run writes to the lake")  # fmt: skip
+    limits.add_argument("--stall-minutes", type=amount, default=60.0, metavar="N",
+                        help="end workers of a stage that finishes no row for so long; default: 60")  # fmt: skip
+    compute.add_argument("--ray", default="", metavar="ADDRESS",
+                         help="a Ray cluster ('auto' finds this machine's), or 'local' to start Ray here")  # fmt: skip
+    compute.add_argument("--allow-address", type=network, action="append", default=[], metavar="CIDR",
+                         help="also fetch from this private network, such as 10.1.0.0/16; may repeat")  # fmt: skip
+
+
+def format_option(command: argparse.ArgumentParser) -> None:
+    """Add ``--format``."""
+    command.add_argument("--format", choices=("table", "csv", "spreadsheet", "json"), default="table",
+                         help="spreadsheet: CSV in which no text can be a formula")  # fmt: skip
+
+
+def export_format_option(command: argparse.ArgumentParser) -> None:
+    """Add the ``--format`` of an export."""
+    command.add_argument("--format", choices=("webdataset", "parquet", "texts"), default="webdataset",
+                         help="webdataset: tars of .jpg, .txt and .json; parquet: tables with the pictures; "
+                         "texts: the same without; default: webdataset")  # fmt: skip

@@ -1,0 +1,48 @@
+"""Declare the commands on dataset versions: `recut`, `export`, `tag`, `drop`, `verify`."""
+
+from typing import Any
+
+from pairmill.flows.command.shared_options import (
+    add_command,
+    export_format_option,
+    lake_option,
+)
+
+
+def add_versions(commands: Any) -> None:
+    """Add these commands to the parser."""
+    _recut(commands)
+    _versions(commands)
+
+
+def _recut(commands: Any) -> None:
+    """Add the `recut` command."""
+    text = "publish a version by other rules, from the scores that are there"
+    command = add_command(commands, "recut", "pairmill_recut:recut", text)
+    command.add_argument("dataset", metavar="NAME[@V]", help="the version whose recipe is changed")
+    command.add_argument("--set", action="append", required=True, metavar="KEY=VALUE",
+                         help="a rule, balance.cap, balance.target or association.max_uses; may repeat")  # fmt: skip
+    lake_option(command)
+
+
+def _versions(commands: Any) -> None:
+    """Add the commands on dataset versions: `export`, `tag`, `drop`, `verify`."""
+    export = add_command(commands, "export", "pairmill_read:write_export", "export a dataset as tars or Parquet")
+    export.add_argument("dataset", metavar="NAME[@V]")
+    export.add_argument("--to", required=True, metavar="URI", help="a new folder or s3://bucket/prefix")
+    export_format_option(export)
+    export.add_argument(
+        "--captions", choices=("chosen", "all"), default="chosen", help="all: a column with every captioner's text"
+    )
+    tag = add_command(commands, "tag", "pairmill_versions:tag", "name a dataset version; NAME@TAG then means it")
+    tag.add_argument("dataset", metavar="NAME[@V]")
+    tag.add_argument("name", metavar="TAG", help="such as release-1; the dataset's own")
+    tag.add_argument("--remove", action="store_true", help="remove this name of the version instead")
+    drop = add_command(commands, "drop", "pairmill_versions:drop", "delete a dataset version; scores and exports stay")
+    drop.add_argument("dataset", metavar="NAME@V", help="the very version, by its number")
+    drop.add_argument("--yes", action="store_true", help="do not ask")
+    verify = add_command(commands, "verify", "pairmill_verify:verify",
+                      "compute a version's decisions a second time, and compare")  # fmt: skip
+    verify.add_argument("dataset", metavar="NAME[@V]")
+    for command in (export, tag, drop, verify):
+        lake_option(command)
