@@ -8,13 +8,15 @@ from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.write import lease
 from pairmill.tasks.keep.lake_check import check_lake
 from pairmill.tasks.keep.repair import repair
-from tests.catalog.test_elsewhere import postgres, remote_partition, s3, write_yaml  # noqa: F401
+from tests.worlds.elsewhere import postgres as postgres
+from tests.worlds.elsewhere import remote_partition, write_yaml
+from tests.worlds.elsewhere import s3 as s3
 
 
 def test_a_lost_object_is_named_and_its_rows_are_pending_again(
     tmp_path: Path,
-    s3: s3fs.S3FileSystem,  # noqa: F811
-    postgres: str,  # noqa: F811
+    s3: s3fs.S3FileSystem,
+    postgres: str,
 ) -> None:
     place = write_yaml(tmp_path / "lake", metadata=postgres, data_path="s3://bucket/lake")
     with create_or_open(place) as lake:

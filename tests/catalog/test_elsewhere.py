@@ -2,20 +2,14 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import s3fs
-from moto.server import ThreadedMotoServer
 
 from pairmill.catalog.ask.sql_answer import answer, answer_confined
 from pairmill.catalog.cut.cut import cut
@@ -30,47 +24,10 @@ from pairmill.catalog.terms.error import BadQuery, LeaseHeld, PairmillError
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.commit import Manifest
 from pairmill.catalog.write.sweep import sweep
+from tests.worlds.elsewhere import free_port, remote_partition, write_yaml
+from tests.worlds.elsewhere import postgres as postgres
+from tests.worlds.elsewhere import s3 as s3
 from tests.worlds.random_lake import fill, plan, world
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3fs.S3FileSystem]:
-    server = ThreadedMotoServer("127.0.0.1", free_port())
-    server.start()
-    host, port = server.get_host_and_port()
-    for name, value in (
-        ("ENDPOINT_URL", f"http://{host}:{port}"),
-        ("ACCESS_KEY_ID", "key"),
-        ("SECRET_ACCESS_KEY", "it's"),
-        ("REGION", "us-east-1"),
-    ):
-        monkeypatch.setenv(f"AWS_{name}", value)
-    s3fs.S3FileSystem.clear_instance_cache()
-    files = s3fs.S3FileSystem(endpoint_url=f"http://{host}:{port}")
-    urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST")).close()  # moto's buckets outlive a server
-    files.mkdir("bucket")
-    yield files
-    server.stop()
-
-
-def write_yaml(folder: Path, **settings: str) -> Path:
-    folder.mkdir(exist_ok=True)
-    (folder / "lake.yaml").write_text("".join(f"{key}: {value}\n" for key, value in settings.items()))
-    return folder / "lake.yaml"
-
-
-def remote_partition(lake: Lake, files: s3fs.S3FileSystem, name: str) -> Manifest:
-    path = f"{lake.staging('image_hash', 'run')}/{name}.parquet"
-    columns = {"sha256": [name], "shard": [name], "scorer": ["k"], "commit": pa.array([1], pa.int64())}
-    with files.open(path, "wb") as file:
-        pq.write_table(pa.table(columns | {"phash": pa.array([1], pa.uint64())}), file)
-    return Manifest("image_hash", name, name, "k", 1, 100, 0.1, path, 1, "run")
 
 
 def test_a_writer_keeps_no_bytes_of_the_files_it_reads_in_memory(tmp_path: Path, s3: s3fs.S3FileSystem) -> None:
@@ -119,42 +76,6 @@ def test_s3_that_cannot_be_reached_is_told_before_a_lake_is_made(
     with pytest.raises(PairmillError, match=r"S3 storage cannot be reached"):
         create_or_open(place)
     assert not (tmp_path / "lake" / "catalog.sqlite").exists()
-
-
-@pytest.fixture
-def postgres() -> Iterator[str]:
-    """A URL of a server of our own; it refuses to run as root."""
-    user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
-    if not shutil.which("initdb") or (user and not shutil.which("setpriv")):
-        pytest.skip("no Postgres server here")
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "data"
-        data.mkdir()
-        if user:
-            shutil.chown(data, "postgres", "postgres")
-            Path(folder).chmod(0o755)
-        if subprocess.run(
-            [*user, "initdb", "-D", data, "-U", "me", "-A", "trust", "-N"], capture_output=True
-        ).returncode:
-            pytest.skip("Postgres does not initialise here")
-        port = free_port()
-        command = [*user, "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", data, "-F"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE) as server:
-            url = f"postgresql://me@127.0.0.1:{port}/postgres"
-            wait_until_it_answers(url)
-            yield url
-            server.terminate()
-
-
-def wait_until_it_answers(url: str) -> None:
-    connection = connect("postgres_scanner")
-    for _ in range(300):
-        try:
-            connection.execute(f"ATTACH '{url}' AS probe (TYPE postgres)")
-            return
-        except Exception:
-            time.sleep(0.1)
-    pytest.fail("Postgres does not answer")
 
 
 def local_partition(lake: Lake, name: str) -> Manifest:

@@ -1,4 +1,4 @@
-"""A team's lake, with its data on S3, is browsed and judged as a lake on this machine is, by several people at once."""
+"""A lake with its data on S3, or its metadata in Postgres, is browsed and judged as one on this machine is."""
 
 import io
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +13,8 @@ from pairmill.catalog.write import lease
 from pairmill.catalog.write.judgements import register_judgements
 from tests.worlds.browsed import ORIGIN, browsed, ids, rows, text
 from tests.worlds.data_bucket import bucket as bucket
+from tests.worlds.elsewhere import postgres as postgres
+from tests.worlds.elsewhere import write_yaml
 from tests.worlds.published import published
 
 
@@ -44,6 +46,22 @@ def test_pictures_on_s3_are_shown_judged_and_registered(team: Path, bucket):
         with lease.writing(lake, "next", "curate small") as writer:
             assert register_judgements(writer) == 3
         assert judged_samples(lake)[0].verdicts == {"match": 2}
+
+
+def test_a_lake_with_metadata_in_postgres_is_browsed_and_judged(postgres: str, tmp_path: Path):
+    folder = write_yaml(tmp_path / "lake", metadata=postgres, data_path="data")
+    published(folder, pictures=12)
+    with browsed(folder) as pages:
+        kept = [row[0] for row in rows(folder, "SELECT image_id FROM pairs ORDER BY 1")]
+        assert ids(pages.gallery("/gallery?dataset=small@1&fate=kept")) == kept
+        assert "short_side" in text(pages.page(f"/item/{kept[0]}?dataset=small@1"))
+        form = {"dataset": "small@1", "rule": "short_side", "threshold": 50}
+        path = pages.client.post("/judge", data=form, headers={"Origin": ORIGIN}).url.path
+        given = {"position": 0, "verdict": "mismatch"}
+        assert pages.client.post(path, data=given, headers={"Origin": ORIGIN}).status_code == 200
+    with create_or_open(folder) as lake, lease.writing(lake, "next", "curate small") as writer:
+        assert register_judgements(writer) == 2
+        assert lake.query("SELECT verdict FROM judgements") == [("mismatch",)]
 
 
 def test_several_readers_see_the_same_pages_at_once(small: Path):
