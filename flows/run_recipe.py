@@ -66,6 +66,5 @@ def curate_anew(
             begin(session)
             found.append(curate_steps(session, run_step))
         published = found[0]
-        with opened.one_snapshot():  # 60 statements, each of which would look for the newest snapshot, for 3 ms
-            shown = outcome_in(opened, f"{published.name}@{published.version}")
+        shown = outcome_in(opened, f"{published.name}@{published.version}")
     return Curated(shown, session.notes, published.is_new)

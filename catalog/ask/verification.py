@@ -129,10 +129,11 @@ def _drawn(lake: Lake, plan: Plan, dataset: Dataset, of: int) -> str:
         f"SELECT sha256, group_id FROM image_groups WHERE scorer = '{plan.scorer('image_groups')}' "
         f"AND commit <= {dataset.commit}"
     )
+    # The smallest member of a group, whose id the group has, may have no row.
+    touched = f"SELECT group_id FROM ({grouped}) SEMI JOIN verified USING (sha256) UNION SELECT sha256 FROM verified"
     lake.execute(
         "INSERT INTO verified SELECT DISTINCT sha256, false FROM (SELECT unnest([sha256, group_id]) AS sha256 FROM "
-        f"({grouped}) WHERE group_id IN (SELECT group_id FROM ({grouped}) SEMI JOIN verified USING (sha256))) "
-        "ANTI JOIN verified USING (sha256)"
+        f"({grouped}) WHERE group_id IN ({touched})) ANTI JOIN verified USING (sha256)"
     )
     return "verified"
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.write.commit import Manifest
 from pairmill.tasks.run.finished_rows import Report, RowsAhead, ignore
 from pairmill.tasks.run.fork_server import start_fork_server
@@ -76,7 +77,7 @@ def run_in_pool(
                 ahead = crew.work.ahead.total()
                 show(ahead)
                 watchdog.saw(ahead)
-                watchdog.look(crew.processes)
+                crew.end_hung(watchdog)
                 continue
             watchdog.saw(-1)
             left, running = left - 1, running - 1
@@ -94,18 +95,24 @@ def run_item(
     item: WorkItem,
     output: Output,
     report: Report = ignore,
+    is_given_up: Callable[[], bool] = lambda: False,
 ) -> list[Manifest]:
     """Run one item in a process; find and quarantine the rows that kill it. Raises what the job raises.
 
     ``payload`` is the pickled ``worker``. The same bytes object for every item is sent once. ``report`` is as in
-    `Process.run`.
+    `Process.run`. Nothing is tried again once ``is_given_up``: a row that hangs would keep the process from later
+    stages.
     """
     found = process.run(payload, item, output, report=report)
     if not isinstance(found, LostWorker):
         return found
-    return quarantine_killers(
-        item, worker.job, output, lambda part, rows: process.run(payload, part, output, rows), found
-    )
+
+    def again(part: WorkItem, rows: int) -> list[Manifest] | LostWorker:
+        if is_given_up():
+            raise PairmillError("the stage has ended")
+        return process.run(payload, part, output, rows)
+
+    return quarantine_killers(item, worker.job, output, again, found)
 
 
 def stream_in_process(function: Callable[[Argument], Iterator[Piece]], argument: Argument) -> Iterator[Piece]:
@@ -218,6 +225,16 @@ class _PoolCall:
         except queue.Empty:
             return None
 
+    def end_hung(self, watchdog: Watchdog) -> None:
+        """Let the watchdog end what hangs. If it gives up, also end what was tried again meanwhile, and raise."""
+        try:
+            watchdog.look(self.processes)
+        except PairmillError:
+            self.work.is_given_up.set()
+            for process in self.processes:
+                process.end_hung()
+            raise
+
     def dismiss(self) -> None:
         """Start no more items; drop those in flight."""
         self.work.is_given_up.set()
@@ -241,7 +258,8 @@ def _outcome(process: Process, work: _Work, item: WorkItem) -> list[Manifest] | 
         process.start()  # before the clock starts: the fork server may still be importing
         with work.pace.measured():
             report = functools.partial(work.ahead.add, item.digest)
-            return run_item(process, work.worker, work.payload, item, work.output, report)
+            given_up = work.is_given_up.is_set
+            return run_item(process, work.worker, work.payload, item, work.output, report, given_up)
     except BaseException as error:
         return error
     finally:

@@ -37,7 +37,7 @@ with create_or_open(place) as lake, lease.writing(lake, "run", "work") as writer
         reader.execute("BEGIN; SELECT count(*) FROM held.pairmill_lease")
     for n in range(3):
         writer.commit([partition(lake, f"p{n}", [f"{n}a", f"{n}b"], writer.begin("step"))])
-    row = "('d', 1, 'kept', 'image', '', '')"
+    row = "('d', 1, 'kept', 'image', '', '', 0)"
     lake.retrying(lambda: lake.execute(f"INSERT INTO decisions VALUES {row}"))
     print("done", flush=True)
     time.sleep(600)

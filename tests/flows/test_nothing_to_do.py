@@ -190,7 +190,6 @@ LAKE = {
     "a threshold": lambda lake, _: lake.execute("INSERT INTO thresholds (rule) VALUES ('short_side')"),
     "a dropped version": lambda lake, _: drop_version(lake, "demo", 1),
     "another's commit": _begin,
-    "maintenance": lambda _, writer: checkpoint(writer),
 }
 
 
@@ -199,6 +198,11 @@ def test_a_changed_lake_is_run(given: Given, what: str):
     assert given.is_answered()
     given.write(LAKE[what])
     assert not given.is_answered()
+
+
+def test_a_lake_whose_files_were_merged_is_answered_still(given: Given):
+    given.write(lambda _, writer: checkpoint(writer))
+    assert given.is_answered()
 
 
 TOLD_ONLY = {

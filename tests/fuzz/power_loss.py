@@ -34,7 +34,7 @@ def write(place: str, seed: int) -> None:
         with create_or_open(place) as lake, lease.writing(lake, "run", "work") as writer:
             for _ in range(chance.randrange(1, COMMITS)):
                 writer.commit([partition(lake, f"p{n}", [f"{n}a", f"{n}b"], writer.begin("step"))])
-                row = f"('d', 1, '{n}', 'image', '', '')"
+                row = f"('d', 1, '{n}', 'image', '', '', 0)"
                 lake.retrying(lambda row=row: lake.execute(f"INSERT INTO decisions VALUES {row}"))
                 n += 1
             print(n, flush=True)
@@ -91,7 +91,7 @@ def opened(place: Path, what: str) -> str:
             writer.commit([partition(lake, f"p{n}", [f"{n}a", f"{n}b"], writer.begin("step"), "next")])
             missing = set(range(n + 1)) - {int(item) for (item,) in lake.query("SELECT item_id FROM decisions")}
             for item in sorted(missing):
-                lake.execute(f"INSERT INTO decisions VALUES ('d', 1, '{item}', 'image', '', '')")
+                lake.execute(f"INSERT INTO decisions VALUES ('d', 1, '{item}', 'image', '', '', 0)")
             assert state(lake) == n + 1
         with create_or_open(place, read_only=True) as lake:
             assert state(lake) == n + 1

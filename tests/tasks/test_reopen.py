@@ -127,7 +127,7 @@ def test_pictures_decoded_smaller_than_the_model_takes_them_are_noted_with_the_r
         assert not [note for note in held.notes if "decoded" in note]
 
 
-def test_a_picture_that_was_scored_at_the_second_try_is_read_as_then(place: Path, monkeypatch):
+def test_a_picture_that_was_scored_at_the_second_try_is_read_as_then(place: Path):
     """Its row of NULLs stands in a file yet, which here sorts behind all others, and which a sweep removes."""
     with run(place) as held:
         scorer = held.plan.scorer("image_embedding")
@@ -143,8 +143,7 @@ def test_a_picture_that_was_scored_at_the_second_try_is_read_as_then(place: Path
             files = score_paths(held.lake, "image_embedding", scorer, [shard])[shard]
             rows = read_rows(WorkItem(shard, (victim,), files), ["sha256", "image_vector"], "sha256")
             assert to_vectors(rows["image_vector"]).shape[0] == 1
-            monkeypatch.setattr("pairmill.catalog.write.sweep.SNAPSHOT_SECONDS", 0)
-            sweep(held.writer, older_than_seconds=0)
+            sweep(held.writer, older_than_seconds=0, snapshot_seconds=0)
         assert not Path(null[0].path).exists()
 
 
