@@ -57,11 +57,11 @@ ASSUMED = {
     "TFLOP of a caption's prompt": Assumed(
         1.0, "one tile: 0.41 billion parameters x 729 patches x 2, and 1.7 billion x 120 tokens x 2"
     ),
-    "TFLOP of a fused text's prompt": Assumed(0.59, "1.54 billion parameters x 190 tokens x 2"),
+    "TFLOP of a fused text's prompt": Assumed(0.86, "1.54 billion parameters x 280 tokens x 2"),
     "GB that a step of captions reads": Assumed(
         11, "1.7 billion weights, 256 rows of 150 tokens at 197 kB, 2 bytes each"
     ),
-    "GB that a step of fused texts reads": Assumed(4.7, "1.54 billion weights, 256 rows of 220 tokens at 29 kB"),
+    "GB that a step of fused texts reads": Assumed(5.4, "1.54 billion weights, 256 rows of 310 tokens at 29 kB"),
     "TB/s of one H200": Assumed(4.3, "copies on one, 2026-11-20"),
     "share of that rate in a step": Assumed(0.5, "not measured"),
     "texts decoded at once": Assumed(256, "fitted on the card; not measured"),
