@@ -55,7 +55,7 @@ def test_a_search_leaves_the_pairs_whose_texts_have_all_its_words(shown: Tab, la
     ask(shown, text1.upper())
     found = texts(shown)
     assert found and all(word in each.lower() for word in text1.lower().split() for each in found)
-    assert shown.run(SAID).startswith(f"{len(found)} found")
+    assert len(found) == min(24, int(shown.run(SAID).partition(" found")[0]))  # a page has 24
     ask(shown, "no such words anywhere")
     assert texts(shown) == [] and shown.run(SAID) == "0 found, page 1 of 1"
 
