@@ -67,11 +67,15 @@ def miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterator[Dam
 
 
 def _unregistered(lake: Lake, without: Collection[str]) -> Iterator[Damage]:
-    """Yield the partitions whose file DuckLake does not name, of tables whose files are never merged."""
+    """Yield the partitions whose file DuckLake does not name, of tables whose files are never merged.
+
+    A file of pages that were read again is gone where none of its rows was new: all of them were deleted.
+    """
     of_table = "SELECT path, rows FROM partitions WHERE \"table\" = ? AND path <> ''"
     sql = f"{of_table} AND path NOT IN (SELECT path FROM {LIST})"
     for table in sorted({*READ_BY_PATH} - set(without)):
-        found = lake.query(sql, (table,))
+        of_page = f" AND shard NOT IN ({READ_AGAIN})" if table in OF_A_PAGE else ""
+        found = lake.query(sql + of_page, (table,))
         named = named_paths(lake, table, [path for path, _ in found])  # committed since the files were listed
         for path, rows in found:
             if path not in named:

@@ -26,6 +26,11 @@ def made_older(lake: Path) -> None:
         for table, column in re.findall(r"ALTER TABLE (\w+) ADD COLUMN (\w+)", later):
             opened.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         opened.execute(f"DELETE FROM schema_version WHERE version >= {first}")
+        opened.metadata.write(  # the version is read from the statistics, which a DELETE leaves as they are
+            f"UPDATE ducklake_table_column_stats SET max_value = '{first - 1}' WHERE (table_id, column_id) IN "
+            "(SELECT table_id, column_id FROM ducklake_column JOIN ducklake_table USING (table_id) "
+            "WHERE table_name = 'schema_version' AND column_name = 'version')"
+        )
 
 
 @pytest.mark.slow
