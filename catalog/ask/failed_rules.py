@@ -13,7 +13,7 @@ from pairmill.catalog.lake.lake import Lake
 
 @dataclass(frozen=True)
 class RuleFailures:
-    """The images that one step of the funnel fails.
+    """Count the images that fail one step of the funnel.
 
     Attributes:
         rule: The step's name in the funnel.

@@ -160,7 +160,7 @@ class Gallery:
             return cursor.execute(f"SELECT {value} AS value FROM images ORDER BY image_id").to_arrow_table()["value"]
 
     def rows(self, sql: str, area: Area | None = None) -> list[dict[str, Any]]:
-        """Run a query on a new cursor, so that threads may query at once; return each row as a dictionary by column.
+        """Run a query and return its rows as dictionaries. Each call has its own cursor, so threads may query at once.
 
         The query sees the pictures of ``area`` as the table ``in_area``.
         """

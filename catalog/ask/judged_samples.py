@@ -41,7 +41,7 @@ def _counting(sample: DrawnSample, newest: dict[tuple[str, str, str], Judgement]
 
 
 def _registered(lake: Lake, kind: type[Line]) -> list[Line]:
-    """Return the rows of the table of ``kind``; none in an older lake that was opened for reading."""
+    """Read the registered rows of ``kind``. A lake that was not migrated yet has no such table, and so no rows."""
     table = "judgement_samples" if kind is DrawnSample else "judgements"
     if table not in lake.tables:
         return []

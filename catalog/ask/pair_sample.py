@@ -45,7 +45,7 @@ def extremes(lake: Lake, dataset: Dataset, n: int) -> dict[str, dict[str, list[d
 
 
 def pairs_of(lake: Lake, dataset: Dataset, image_ids: list[str]) -> list[dict[str, Any]]:
-    """Return the pairs of images in the order of ``image_ids``, texts cut at LONGEST, with the image's shard."""
+    """Read the pairs of these images, in the given order, each with its shard; texts longer than LONGEST are cut."""
     texts = ("text1", "text2", "text3", "syn_text", "caption", "alt_text", "raw_image_url")
     cut = ", ".join(f"left({text}, {LONGEST}) AS {text}" for text in texts)
     among = ", ".join(map(quoted, image_ids)) or "NULL"

@@ -70,7 +70,10 @@ def duplicate_groups(gallery: Gallery) -> list[list[dict[str, Any]]]:
 
 
 def clusters(gallery: Gallery) -> list[dict[str, Any]]:
-    """Return the CLUSTERS clusters with most kept images: ``cluster, kept, images``, OF_CLUSTER kept ones of each."""
+    """Return the largest clusters by kept images, at most CLUSTERS, as dictionaries of ``cluster, kept, images``.
+
+    ``images`` are at most OF_CLUSTER of the cluster's kept images.
+    """
     sizes = gallery.rows(
         "SELECT cluster, count(*) AS kept FROM images WHERE dropped_by = '' AND cluster IS NOT NULL GROUP BY cluster "
         f"ORDER BY kept DESC, cluster LIMIT {CLUSTERS}"

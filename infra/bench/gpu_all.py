@@ -62,7 +62,7 @@ ROWS = (
 
 
 def stands(known: dict[str, Any], name: str, size: str) -> bool:
-    """Return whether ``known`` has a complete result of a row at this size.
+    """Return whether the earlier results ``known`` hold every figure of this bench row at this size.
 
     A row is incomplete if it failed, or if one of its measures was not taken, unless a library is still absent.
     """

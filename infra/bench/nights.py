@@ -31,7 +31,7 @@ Measured = dict[str, float]
 
 
 def partition(lake: Lake, table: str, number: int) -> Manifest:
-    """Write ten rows of ``table`` to a file of their own; return its manifest."""
+    """Write ten rows of ``table`` to a new Parquet file, as a worker does; return its manifest."""
     name = f"{table}-{number}"
     path = f"{lake.staging(table, 'bench')}/{name}.parquet"
     schema = arrow_schema(table)

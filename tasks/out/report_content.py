@@ -87,7 +87,7 @@ def _audit(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
 
 
 def _produced(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
-    """Query what the work cost, what failed, and what is needed to make the version again."""
+    """Query the cost of each step, the quarantine, and the recipe and scorers that reproduce the version."""
     scorers = [_scorer(row) for row in report.scorers(lake, dataset)]
     return {
         "recipe_yaml": _yaml(dataset.recipe),

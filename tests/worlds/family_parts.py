@@ -1,4 +1,4 @@
-"""Parts of tiny vision-language models: a tokenizer of whole words, a chat template, and small widths."""
+"""Build what all tiny vision-language models share: a word tokenizer, a chat template, and small layer widths."""
 
 from __future__ import annotations
 
