@@ -79,7 +79,7 @@ def named_paths(lake: Lake, table: str, paths: Iterable[str]) -> set[str]:
 
 
 def _files(lake: Lake) -> str:
-    """Return SQL that lists the current snapshot's data files, and its files of deleted rows, with the columns of LIST."""
+    """Return SQL that lists the data files and the files of deleted rows of the current snapshot, as LIST has them."""
     held = "{0}.begin_snapshot <= s.id AND ({0}.end_snapshot IS NULL OR {0}.end_snapshot > s.id)"
     folders = (
         f"SELECT table_id, table_name, h.path || t.path AS folder FROM {_OWN}table t JOIN {_OWN}schema h "
