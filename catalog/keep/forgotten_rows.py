@@ -5,6 +5,7 @@ from collections.abc import Collection
 from pairmill.catalog.keep.lost_rows import HOMES, OF_ALL_ROWS
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.discount import FORGOTTEN, discount
+from pairmill.catalog.terms.declared import declared, scores_of
 
 _INDEXED = "SELECT \"commit\" FROM commits WHERE step = 'index contents'"
 
@@ -110,10 +111,14 @@ def forget_whole(lake: Lake, table: str, scorers: Collection[str] = ()) -> set[s
 def restore_homes(lake: Lake, table: str) -> int:
     """Insert the lost rows of ``image_content`` or ``sentence_content`` with their former shard and commit.
 
-    A content has its home in the smallest shard among those that were read before its first 'index contents'. Return
-    the number of rows.
+    A content has its home in the smallest shard among those that were read before its first 'index contents'. Where
+    rows of that shard are lost too, its scores still name it: in another shard the content would be scored twice.
+    Return the number of rows.
     """
     source, key = HOMES[table]
+    kind = {"images": "image", "sentences": "sentence"}[source]
+    scores = [score.table for score in scores_of(kind, declared()) if score.table in lake.tables]
+    scored = " UNION ALL ".join([f"SELECT {key}, shard FROM {name}" for name in scores])
     columns = [name for name, *_ in lake.query(f"DESCRIBE {table}") if name not in (key, "shard", "commit")]
     order = {"images": "image_id", "sentences": "sentence_id"}[source]
     first = ", ".join(f"arg_min({name}, (shard, {order})) AS {name}" for name in columns)
@@ -122,7 +127,14 @@ def restore_homes(lake: Lake, table: str) -> int:
         f'(SELECT DISTINCT "commit" AS n FROM ({_INDEXED})) i ON s."commit" < i.n '
         f"QUALIFY i.n = min(i.n) OVER (PARTITION BY s.{key})"
     )
-    sql = f'SELECT {key}, {first}, min(shard) AS shard, n AS "commit" FROM ({missing}) GROUP BY {key}, n ORDER BY {key}'
+    home = (
+        f"SELECT {key}, min(shard) AS home FROM ({scored}) SEMI JOIN ({source} ANTI JOIN {table} USING ({key})) "
+        f"USING ({key}) GROUP BY {key}"
+    )
+    sql = (
+        f'SELECT {key}, {first}, coalesce(any_value(home), min(shard)) AS shard, n AS "commit" FROM ({missing}) '
+        f"LEFT JOIN ({home}) USING ({key}) GROUP BY {key}, n ORDER BY {key}"
+    )
     n = lake.query(f"SELECT count(*) FROM ({sql})")[0][0]
     if n:
         lake.retrying(lambda: lake.execute(f"INSERT INTO {table} BY NAME {sql}"))
