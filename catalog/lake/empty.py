@@ -10,6 +10,7 @@ from contextlib import suppress
 from glob import iglob
 from pathlib import Path
 
+from pairmill.catalog.lake.durable import make_folder, sync
 from pairmill.catalog.lake.location import Location
 
 SHIPPED = Path(__file__).with_name("empty_catalog.sqlite.gz")
@@ -25,7 +26,7 @@ def begin(location: Location) -> None:
         return
     if next(iglob(f"{location.data_path}main/**/*.parquet", recursive=True), None):
         return
-    os.makedirs(os.path.dirname(location.metadata), exist_ok=True)
+    make_folder(os.path.dirname(location.metadata))
     half = f"{location.metadata}.{os.getpid()}.part"
     with open(half, "wb") as file:
         file.write(gzip.decompress(SHIPPED.read_bytes()))
@@ -34,5 +35,6 @@ def begin(location: Location) -> None:
     try:
         with suppress(OSError):  # exists by now, or a file system without links: migrations create the tables then
             os.link(half, location.metadata)
+            sync(os.path.dirname(location.metadata))
     finally:
         os.remove(half)

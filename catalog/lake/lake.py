@@ -14,6 +14,7 @@ from pairmill.catalog.lake import snapshot
 from pairmill.catalog.lake.attach import attach_pinned, detach_pinned
 from pairmill.catalog.lake.busy_retry import retry_while_busy
 from pairmill.catalog.lake.checksums import Checksums
+from pairmill.catalog.lake.durable import make_folder
 from pairmill.catalog.lake.literals import with_literals
 from pairmill.catalog.lake.location import Location
 from pairmill.catalog.lake.metadata import Metadata
@@ -217,7 +218,7 @@ class Lake:
         """Return the folder or S3 prefix (no slash at the end) for a run's files of ``table``; create it if local."""
         folder = f"{self.data_path}main/{table}/{run_id}"
         if not folder.startswith("s3://"):
-            self._run(lambda: os.makedirs(folder, exist_ok=True))
+            self._run(lambda: make_folder(folder))
         return folder
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ import duckdb
 from pairmill.catalog.lake import empty, schema, score_tables, seal, snapshot, spill
 from pairmill.catalog.lake.attach import attach, extensions_for, use_s3_credentials
 from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.lake.durable import make_folder
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import hold, holder_of
 from pairmill.catalog.lake.literals import quoted
@@ -86,7 +87,7 @@ def _connected(location: Location, read_only: bool) -> duckdb.DuckDBPyConnection
         use_s3_credentials(connection)
         _reach_s3(connection, location, read_only)
     elif not read_only:
-        os.makedirs(location.data_path, exist_ok=True)
+        make_folder(location.data_path)
     if not read_only:
         mark(*location.folders)
     # Spill beside the data, where there is disk space, rather than into the working directory.

@@ -174,6 +174,7 @@ def _register_files(lake: Lake, new: list[tuple[Manifest, str]]) -> None:
     for manifest, path in new:
         if path:
             paths[manifest.table].append(lake.data_path + path)
+    lake.checksums.sync_names(path for _, path in new if path)
     for table, files in sorted(paths.items()):
         lake.execute("CALL ducklake_add_data_files('lake', ?, ?)", (table, sorted(files)))
 

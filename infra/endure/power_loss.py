@@ -56,7 +56,9 @@ class PowerLoss:
         """Choose moments: half beside a sync or a change of names, where order matters; the rest anywhere."""
         chance, changes = random.Random(self.seed), self.recording.changes
         edges = [m for m, change in enumerate(changes) if change.kind in ("sync", "names")]
-        ends = [chance.choice(edges) + chance.randint(0, 1) if m % 2 else chance.randrange(len(changes)) for m in range(n)]
+        ends = [
+            chance.choice(edges) + chance.randint(0, 1) if m % 2 else chance.randrange(len(changes)) for m in range(n)
+        ]
         return [PowerCut(end, DISKS[m % len(DISKS)]) for m, end in enumerate(sorted(ends))]
 
     def outcome(self, cut: PowerCut, is_rerun: bool) -> str:

@@ -165,7 +165,7 @@ class Recording:
         folder = _FD.search(arguments)
         base = _plain(folder[2]) if folder else ""
         texts = [_plain(found) for found in _HEX.findall(arguments)]
-        paths = [text if text.startswith("/") else f"{base}/{text}" for text in texts]
+        paths = [(text if text.startswith("/") else f"{base}/{text}").rstrip("/") for text in texts]
         return [path for path in paths if self._is_below(path)]
 
     def _is_below(self, path: str) -> bool:

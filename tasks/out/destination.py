@@ -112,6 +112,9 @@ class Destination:
         try:
             yield HashingFile(file, self._explaining_errors)
             with self._explaining_errors():
+                if self._is_local:
+                    file.flush()
+                    os.fsync(file.fileno())  # else a power cut may leave an empty file under the final name
                 file.close()
                 os.replace(place, path) if self._is_local else file.commit()
         except BaseException:

@@ -51,6 +51,8 @@ def write_page(html: str, path: str) -> str:
     half = f"{path}.part"
     with open(half, "w", encoding="utf-8", errors="replace") as file:
         file.write(html)
+        file.flush()
+        os.fsync(file.fileno())  # else a power cut may leave an empty page under the final name
     os.replace(half, path)
     return path
 

@@ -150,7 +150,7 @@ def test_readers_beside_a_writer_see_no_damage(tmp_path: Path) -> None:
 
 
 def test_a_seal_that_cannot_be_written_costs_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     with create_or_open(new_lake(tmp_path / "lake")) as lake, lease.writing(lake, "run", "work") as writer:
