@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -61,29 +62,54 @@ def remote_partition(lake: Lake, files: s3fs.S3FileSystem, name: str) -> Manifes
     return Manifest("image_hash", name, name, "k", 1, 100, 0.1, path, 1, "run")
 
 
+class PostgresServer:
+    """A server of our own below ``folder``, which can be killed and started again; it refuses to run as root."""
+
+    def __init__(self, folder: Path) -> None:
+        self._user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
+        if not shutil.which("initdb") or (self._user and not shutil.which("setpriv")):
+            pytest.skip("no Postgres server here")
+        self._data, self._port = folder / "data", free_port()
+        self._data.mkdir()
+        if self._user:
+            shutil.chown(self._data, "postgres", "postgres")
+            folder.chmod(0o755)
+        command = [*self._user, "initdb", "-D", str(self._data), "-U", "me", "-A", "trust", "-N"]
+        if subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("Postgres does not initialise here")
+        self.url = f"postgresql://me@127.0.0.1:{self._port}/postgres"
+        self.process = self.start()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start the server and wait until it answers."""
+        data = str(self._data)
+        command = [*self._user, "postgres", "-D", data, "-p", str(self._port), "-h", "127.0.0.1", "-k", data, "-F"]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        wait_until_it_answers(self.url)
+        return self.process
+
+    def stop(self) -> None:
+        """Stop the server."""
+        self.process.terminate()
+        self.process.wait(timeout=60)
+
+
+@contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    """Run a Postgres server in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = PostgresServer(Path(folder))
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
 @pytest.fixture
 def postgres() -> Iterator[str]:
-    """A URL of a server of our own; it refuses to run as root."""
-    user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
-    if not shutil.which("initdb") or (user and not shutil.which("setpriv")):
-        pytest.skip("no Postgres server here")
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "data"
-        data.mkdir()
-        if user:
-            shutil.chown(data, "postgres", "postgres")
-            Path(folder).chmod(0o755)
-        if subprocess.run(
-            [*user, "initdb", "-D", data, "-U", "me", "-A", "trust", "-N"], capture_output=True
-        ).returncode:
-            pytest.skip("Postgres does not initialise here")
-        port = free_port()
-        command = [*user, "postgres", "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", data, "-F"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE) as server:
-            url = f"postgresql://me@127.0.0.1:{port}/postgres"
-            wait_until_it_answers(url)
-            yield url
-            server.terminate()
+    """The URL of a Postgres server of our own."""
+    with postgres_server() as server:
+        yield server.url
 
 
 def wait_until_it_answers(url: str) -> None:
