@@ -8,7 +8,7 @@ DEMO_SEED ?= 7
 # a test run would compile 300 modules anew, for 0.4 CPU s.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo docs test test-slow test-browser test-full lint fuzz powerloss bench lock clean
+.PHONY: setup demo docs test test-slow test-browser test-full lint fuzz powerloss chaos soak bench lock clean
 
 setup: .venv/.installed
 
@@ -70,6 +70,14 @@ fuzz: setup
 # The writes of a run, by strace, and 510 power cuts at any of them: each lake opens to what was committed, 20 minutes.
 powerloss: setup
 	$(BIN)/python -m infra.endure.power_loss --prefixes 510
+
+# 44 interruptions of every kind, after each of which the next run must end in the same dataset: up to 45 minutes.
+chaos: setup
+	$(BIN)/python -m infra.endure.chaos $(if $(SEED),--seed $(SEED))
+
+# 30 nights of a growing lake with kills, replays, maintenance and three readers: up to 40 minutes.
+soak: setup
+	$(BIN)/python -m infra.endure.soak $(if $(SEED),--seed $(SEED))
 
 # Every figure of infra/bench/README.md anew, peers included; how long each takes stands there.
 bench: setup

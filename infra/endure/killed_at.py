@@ -10,12 +10,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from pairmill.catalog.lake.metadata import Metadata
 from pairmill.catalog.write.lease import Writer
+from pairmill.catalog.write.scorer import Scorer
 from pairmill.flows.command.cli import main
 
 
@@ -35,12 +35,12 @@ def arm(point: str) -> None:
 def _arm_step(name: str, seconds: float) -> None:
     begin = Writer.begin
 
-    def begun(self: Writer, step: str, *rest: Any) -> int:
+    def begun(self: Writer, step: str, scorers: Sequence[Scorer] = ()) -> int:
         if step == name:
             timer = threading.Timer(seconds, _kill)
             timer.daemon = True
             timer.start()
-        return begin(self, step, *rest)
+        return begin(self, step, scorers)
 
     Writer.begin = begun
 

@@ -22,8 +22,14 @@ class TrialWorld:
 
     def command(self, lake: Path | str, *more: str) -> list[str]:
         """Return the command line of a run that curates the pages into ``lake``."""
-        sets = [f"--set={key}={value}" for key, value in self._settings.items()]
-        return self.pairmill("run", "demo", "--source", str(self.pages), "--lake", str(lake), *sets, *more)
+        return self.pairmill("run", "demo", "--source", str(self.pages), "--lake", str(lake), *self._sets(), *more)
+
+    def replay(self, lake: Path | str) -> list[str]:
+        """Return the command line that tries truncated pictures again."""
+        return self.pairmill("replay", "demo", "--reason", "truncated", "--lake", str(lake), *self._sets())
+
+    def _sets(self) -> list[str]:
+        return [f"--set={key}={value}" for key, value in self._settings.items()]
 
     @staticmethod
     def pairmill(*arguments: str) -> list[str]:

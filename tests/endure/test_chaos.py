@@ -1,0 +1,66 @@
+"""Faults hit a run and the next ends in the same dataset; readers beside writers; two nights of a soak. Short forms."""
+
+from pathlib import Path
+
+import pytest
+
+from infra.endure import chaos, soak
+from infra.endure.bad_proxy import BUSY, BadProxy
+from infra.endure.readers_and_writers import beside_each_other
+from tests.worlds import shared
+
+
+@pytest.fixture(autouse=True)
+def place_of_its_own(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shared, "PLACE", shared.PLACE)  # trials make their worlds elsewhere
+
+
+@pytest.mark.slow  # three runs that are interrupted, three that go on: two minutes
+def test_what_a_fault_interrupts_the_next_run_ends_as_it_would(tmp_path: Path):
+    trial = chaos.Chaos(tmp_path, documents=6, seed=4)
+    for kind in ("kill -9 beside a COMMIT", "kill -9 in 'semantic duplicates'", "kill -9 of Postgres"):
+        trial.interrupt(kind)
+    for kind, line in trial.table.items():
+        assert (line.times, line.survived, line.rows_lost) == (1, 1, 0), (kind, line)
+
+
+@pytest.mark.slow  # five processes on each of two databases
+def test_readers_and_writers_beside_each_other_lose_nothing_and_meet_no_error(tmp_path: Path):
+    for row in beside_each_other(tmp_path, 8):
+        assert row["errors"] == row["lost"] == 0 < row["reads"], row
+        assert row["turns"] >= 2, row
+
+
+@pytest.mark.slow  # two runs and two maintenances
+def test_two_nights_of_a_soak_end_with_every_item_accounted_for(tmp_path: Path):
+    passed, wrong = soak.soak(tmp_path, 2, documents=4, seed=3)
+    assert len(passed) == 2
+    assert not [line for line in wrong if line.partition(":")[0] not in soak.BOUNDED], wrong
+
+
+@pytest.mark.parametrize(("trouble", "answer"), [("503", BUSY), ("reset", None)])
+def test_the_proxy_before_s3_makes_the_trouble_that_it_is_told_to(trouble: str, answer: bytes | None):
+    import socket
+    import threading
+
+    behind = socket.create_server(("127.0.0.1", 0))
+
+    def answered() -> None:
+        while True:
+            client, _ = behind.accept()
+            client.sendall(client.recv(100))
+
+    threading.Thread(target=answered, daemon=True).start()
+
+    with BadProxy(*behind.getsockname()) as proxy:
+        port = int(proxy.url.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"hello")
+            assert client.recv(100) == b"hello"
+            proxy.trouble = trouble
+            client.sendall(b"again")
+            if answer:
+                assert client.recv(100) == answer
+            else:
+                with pytest.raises(ConnectionResetError):
+                    client.recv(100)
