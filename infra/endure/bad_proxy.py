@@ -1,4 +1,4 @@
-"""A proxy before an HTTP server that answers 503, resets connections, or is slow, as long as it is told to."""
+"""A proxy before an HTTP server: on demand it answers 503, resets connections, or is slow."""
 
 from __future__ import annotations
 

@@ -93,7 +93,8 @@ def stopped(victim: Victim) -> None:
     victim.sleep()
     process.send_signal(signal.SIGSTOP)
     time.sleep(STOPPED_SECONDS)
-    subprocess.run(victim.command, cwd=ROOT, env=victim.environment, capture_output=True, timeout=600)
+    other = [*victim.command, "--wait", "5"]
+    subprocess.run(other, cwd=ROOT, env=victim.environment, capture_output=True, timeout=600)
     process.send_signal(signal.SIGCONT)
     process.wait(timeout=300)
 
