@@ -107,12 +107,20 @@ def _general(line: str, lake: Path) -> str:
     return line.replace(str(lake), "LAKE").partition(" (")[0][:160]
 
 
-def trial(folder: Path, prefixes: int, documents: int, seed: int, rerun: int) -> Counter[tuple[str, str]]:
-    """Return how often each (disk, outcome) was met."""
+def trial(
+    folder: Path, prefixes: int, documents: int, seed: int, rerun: int, minutes: float = 60
+) -> Counter[tuple[str, str]]:
+    """Return how often each (disk, outcome) was met, within ``minutes``."""
+    end = time.monotonic() + 60 * minutes
     reboot()
     lost = PowerLoss(folder, documents, seed)
     found: Counter[tuple[str, str]] = Counter()
-    for n, cut in enumerate(lost.cuts(prefixes)):
+    cuts = lost.cuts(prefixes)
+    random.Random(seed).shuffle(cuts)  # those that the time suffices for are of the whole run
+    for n, cut in enumerate(cuts):
+        if time.monotonic() > end:
+            print(f"the time is up after {n} of {len(cuts)}", flush=True)
+            break
         said = lost.outcome(cut, bool(rerun) and n % rerun == 0)
         found[cut.disk, said] += 1
         if "silent" in said or "not gone on" in said:
@@ -125,10 +133,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     for name, default in (("prefixes", 500), ("documents", 6), ("seed", 1), ("rerun", 20)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--minutes", type=float, default=30)
     options, began = parser.parse_args(), time.monotonic()
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        found = trial(Path(folder), options.prefixes, options.documents, options.seed, options.rerun)
+        found = trial(Path(folder), options.prefixes, options.documents, options.seed, options.rerun, options.minutes)
     rows = [{"disk": disk, "outcome": said, "times": n} for (disk, said), n in sorted(found.items())]
     for row in rows:
         print(f"{row['times']:5} {row['disk']:8} {row['outcome']}")
