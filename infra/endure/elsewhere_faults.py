@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import boto3
@@ -32,8 +32,11 @@ def postgres_killed(place: Path, chance: random.Random) -> Iterator[tuple[str, S
 def _outage(victim: Victim, server: PostgresServer) -> None:
     process = victim.start()
     victim.sleep()
-    for each in [*psutil.Process(server.process.pid).children(recursive=True), psutil.Process(server.process.pid)]:
-        each.kill()
+    backends = psutil.Process(server.process.pid).children(recursive=True)
+    server.process.kill()
+    for each in backends:  # they end by themselves once they notice
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
     server.process.wait()
     time.sleep(OUTAGE_SECONDS)
     server.start()
