@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -48,6 +49,7 @@ def s3_faulty(trouble: str) -> World:
 
     @contextmanager
     def world(place: Path, chance: random.Random) -> Iterator[tuple[str, Strike, dict[str, str]]]:
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it logs every request
         server = ThreadedMotoServer("127.0.0.1", free_port())
         server.start()
         with BadProxy(*server.get_host_and_port()) as proxy:
