@@ -77,7 +77,7 @@ class PictureMaps:
         from pairmill.tasks.out.picture_map import picture_map
 
         stored = self._search.vectors(dataset)
-        shas = np.asarray(gallery.column("sha256").to_numpy(), "S32")
+        shas = gallery.pictures()
         places = np.minimum(np.searchsorted(stored.sha256s, shas), len(stored.sha256s) - 1)
         images = np.flatnonzero(stored.sha256s[places] == shas)
         return MappedGallery(gallery, stored, picture_map(stored), images, places[images])

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import faiss
 import numpy as np
 
+from pairmill.ops.whole.mapped import blocks
+
 COMPONENTS = 50
 NEIGHBOURS = 15
 EPOCHS = 200
@@ -20,7 +22,7 @@ CURVE = (0.583, 1.334)  # UMAP's a and b for min_dist 0.5: points of a tight gro
 STEP = 0.15  # of the summed forces: all points move at once, and with whole steps groups collapse into lines
 LONGEST_STEP = 4.0
 PLACED_BY = 5  # neighbours in the sample that place another vector
-AT_ONCE = 50_000
+AT_ONCE = 16_384
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class Projection:
         index = faiss.IndexFlatL2(self.sample.shape[1])
         index.add(self.sample)
         found = np.empty((len(vectors), 2), np.float32)
-        for start in range(0, len(vectors), AT_ONCE):
-            rows = _reduced(vectors[start : start + AT_ONCE], self.mean, self.components)
+        for start, block in zip(range(0, len(vectors), AT_ONCE), blocks(vectors, AT_ONCE), strict=True):
+            rows = _reduced(block, self.mean, self.components)
             distances, near = index.search(rows, min(PLACED_BY, len(self.sample)))
             weights = 1.0 / np.maximum(distances, 1e-9)
             weights /= weights.sum(1, keepdims=True)

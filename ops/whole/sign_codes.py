@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 
+from pairmill.ops.whole.mapped import picked
 from pairmill.ops.whole.scan import most_similar
 
 WORD = 64  # bits
@@ -41,7 +42,7 @@ class SignCodes:
         rows = _smallest(hamming(self.codes, _packed(turned[None] > 0)[0]), BY_CODE)
         rows = rows[_smallest(-_products(self.codes[:, rows], turned), BY_DOT)]
         rows.sort()  # reads the map forwards, and ties go to the smaller row
-        return rows[most_similar(query, vectors[rows], k)]
+        return rows[most_similar(query, picked(vectors, rows), k)]
 
 
 def words(dimension: int) -> int:

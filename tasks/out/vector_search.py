@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from pairmill.catalog.ask.image_vectors import ImageVectors
+from pairmill.ops.whole.mapped import blocks, picked
 from pairmill.ops.whole.sign_codes import EXACT_BELOW, SignCodes, encode, words
 
 AT_ONCE = 20_000  # vectors encoded at once
@@ -30,11 +31,11 @@ def sign_codes(stored: ImageVectors) -> SignCodes:
 
 def _write(vectors: np.ndarray, path: Path) -> None:
     n, d = vectors.shape
-    mean = np.asarray(vectors[:: -(-n // SAMPLED)], np.float32).mean(0)
+    mean = picked(vectors, np.arange(0, n, -(-n // SAMPLED))).astype(np.float32).mean(0)
     half = path.with_suffix(f".{os.getpid()}")
     half.write_bytes(mean.tobytes())
     codes = np.memmap(half, np.uint64, "r+", offset=4 * d, shape=(words(d), n))
-    for start in range(0, n, AT_ONCE):
-        codes[:, start : start + AT_ONCE] = encode(vectors[start : start + AT_ONCE], mean)
+    for start, block in zip(range(0, n, AT_ONCE), blocks(vectors, AT_ONCE), strict=True):
+        codes[:, start : start + AT_ONCE] = encode(block, mean)
     codes.flush()
     half.replace(path)
