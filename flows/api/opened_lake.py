@@ -18,6 +18,7 @@ from pairmill.flows.asked_item import dataset_about, find_item
 
 if TYPE_CHECKING:  # reads of all export formats, 0.5 s
     from pairmill.tasks.out.export import Captions, Exported, Format
+    from pairmill.tasks.recut import CutTrial
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,23 @@ class OpenLake:
         """Number of the snapshot that is read now; ``open(…, version=number)`` opens it again until it expires."""
         return self.lake.query("SELECT id FROM ducklake_current_snapshot('lake')")[0][0]
 
-    def recut(self, dataset: str, changes: Mapping[str, Any]) -> PairDataset:
+    def try_recut(self, dataset: str, changes: Mapping[str, Any]) -> "CutTrial":
+        """Return what `recut` would give, and publish nothing: needed scores, rates by rule, images by each threshold.
+
+        The arguments and errors are those of `recut`.
+        """
+        from pairmill.tasks.recut import try_recut
+
+        return try_recut(self.lake, dataset, changes)
+
+    def recut(self, dataset: str, changes: Mapping[str, Any], name: str = "") -> PairDataset:
         """Publish a version by other rules, from the scores that the lake holds: no model is loaded.
 
         Args:
             dataset: The version whose recipe is changed, ``NAME`` or ``NAME@VERSION``.
             changes: Values at dotted keys, as for `Recipe.with_`: rules, ``balance.cap``, ``balance.target`` and
                 ``association.max_uses``.
+            name: Name to publish under, by default the version's.
 
         Returns:
             The new version, or the newest one if the content is the same.
@@ -81,7 +92,7 @@ class OpenLake:
         from pairmill.tasks.recut import recut
 
         with create_or_open(self.lake.uri) as lake:
-            published = recut(lake, dataset, changes)
+            published = recut(lake, dataset, changes, name)
             return PairDataset(self.lake, datasets.find(lake, f"{published.name}@{published.version}"))
 
     def export(

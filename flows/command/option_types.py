@@ -3,6 +3,8 @@
 import argparse
 from typing import Any
 
+from pairmill.catalog.terms.error import BadRecipe
+
 
 def worker_count(text: str) -> int:
     """Parse a number of workers, 0 to 999,999."""
@@ -65,3 +67,14 @@ def model_sizes(text: str) -> tuple[str, Any]:
         return parse_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def overrides(assignments: list[str]) -> dict[str, str]:
+    """Parse ``--set dotted.key=value``; the last of equal keys wins. Raises BadRecipe for another form."""
+    found = {}
+    for each in assignments:
+        key, equals, value = each.partition("=")
+        if not equals or not key.strip("."):
+            raise BadRecipe(f"--set {each}: write it as dotted.key=value, such as --set balance.cap=20.")
+        found[key] = value
+    return found

@@ -120,6 +120,11 @@ def format_option(command: argparse.ArgumentParser) -> None:
                          help="spreadsheet: CSV in which no text can be a formula")  # fmt: skip
 
 
+def text_or_json_option(command: argparse.ArgumentParser) -> None:
+    """Add the ``--format`` of commands whose result is more than one table."""
+    command.add_argument("--format", choices=("table", "json"), default="table", help="json: one object, for scripts")
+
+
 def export_format_option(command: argparse.ArgumentParser) -> None:
     """Add the ``--format`` of an export."""
     command.add_argument("--format", choices=("webdataset", "parquet", "texts"), default="webdataset",

@@ -6,6 +6,7 @@ from pairmill.flows.command.shared_options import (
     add_command,
     export_format_option,
     lake_option,
+    text_or_json_option,
 )
 
 
@@ -20,9 +21,13 @@ def _recut(commands: Any) -> None:
     text = "publish a version by other rules, from the scores that are there"
     command = add_command(commands, "recut", "pairmill_recut:recut", text)
     command.add_argument("dataset", metavar="NAME[@V]", help="the version whose recipe is changed")
-    command.add_argument("--set", action="append", required=True, metavar="KEY=VALUE",
+    command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                          help="a rule, balance.cap, balance.target or association.max_uses; may repeat")  # fmt: skip
+    command.add_argument("--name", default="", metavar="NAME", help="publish under this name; default: the version's")
+    command.add_argument("--dry-run", action="store_true",
+                         help="publish nothing; show needs, rates of rules and marginal images")  # fmt: skip
     lake_option(command)
+    text_or_json_option(command)
 
 
 def _versions(commands: Any) -> None:
