@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pairmill.catalog.ask import datasets
 from pairmill.catalog.ask.sql_answer import Relation, relation
+from pairmill.catalog.ask.version_diff import VersionDiff, version_diff
 from pairmill.catalog.ask.why import scope_of
 from pairmill.catalog.ask.why_document import explain_document
 from pairmill.catalog.ask.why_image import explain_image
@@ -94,6 +95,10 @@ class OpenLake:
         with create_or_open(self.lake.uri) as lake:
             published = recut(lake, dataset, changes, name)
             return PairDataset(self.lake, datasets.find(lake, f"{published.name}@{published.version}"))
+
+    def diff(self, before: str, after: str) -> VersionDiff:
+        """Return the difference of two versions: pairs gained and lost by cause and group, drift of values."""
+        return version_diff(self.lake, datasets.find(self.lake, before), datasets.find(self.lake, after))
 
     def export(
         self, dataset: str, to: str, format: "Format" = "webdataset", captions: "Captions" = "chosen"

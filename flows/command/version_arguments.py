@@ -1,4 +1,4 @@
-"""Declare the commands on dataset versions: `recut`, `export`, `tag`, `drop`, `verify`."""
+"""Declare the commands on dataset versions: `recut`, `diff`, `export`, `tag`, `drop`, `verify`."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ from pairmill.flows.command.shared_options import (
 def add_versions(commands: Any) -> None:
     """Add these commands to the parser."""
     _recut(commands)
+    _diff(commands)
     _versions(commands)
 
 
@@ -28,6 +29,20 @@ def _recut(commands: Any) -> None:
                          help="publish nothing; show needs, rates of rules and marginal images")  # fmt: skip
     lake_option(command)
     text_or_json_option(command)
+
+
+def _diff(commands: Any) -> None:
+    """Add the `diff` command."""
+    text = "compare two dataset versions: pairs gained and lost by cause and group, drift of values"
+    command = add_command(commands, "diff", "pairmill_diff:diff", text)
+    command.add_argument("before", metavar="BEFORE", help="a version, as NAME@V")
+    command.add_argument("after", metavar="AFTER", help="another, as NAME@V")
+    command.add_argument("--fail-if", action="append", default=[], metavar="CONDITION",
+                         help='exit with status 1 if "lost > 5%%" or the like; gained, lost or changed; '
+                         "may repeat")  # fmt: skip
+    command.add_argument("--format", choices=("table", "json", "html"), default="table",
+                         help="html: a page by itself, on standard output")  # fmt: skip
+    lake_option(command)
 
 
 def _versions(commands: Any) -> None:
