@@ -1,11 +1,15 @@
 """A lake that is open for reading: SQL, datasets, explanations."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.gallery_file import gallery_file
+from pairmill.catalog.ask.gallery_query import Gallery
+from pairmill.catalog.ask.judged_samples import judged_samples
+from pairmill.catalog.ask.judged_threshold import JudgedThreshold, judged_threshold, sample_of
 from pairmill.catalog.ask.sql_answer import Relation, relation
 from pairmill.catalog.ask.version_diff import VersionDiff, version_diff
 from pairmill.catalog.ask.why import scope_of
@@ -14,6 +18,7 @@ from pairmill.catalog.ask.why_image import explain_image
 from pairmill.catalog.ask.why_sentence import explain_sentence
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.pair_dataset import PairDataset
 from pairmill.flows.asked_item import dataset_about, find_item
 
@@ -99,6 +104,23 @@ class OpenLake:
     def diff(self, before: str, after: str) -> VersionDiff:
         """Return the difference of two versions: pairs gained and lost by cause and group, drift of values."""
         return version_diff(self.lake, datasets.find(self.lake, before), datasets.find(self.lake, after))
+
+    def calibrate(
+        self, dataset: str, rule: str, wrong: float = 0.05, confidence: float = 0.9, candidates: Sequence[float] = ()
+    ) -> JudgedThreshold:
+        """Return the loosest threshold of a rule on images at which at most the share ``wrong`` of kept pairs is wrong.
+
+        The judgements are those of `pairmill browse`, and of files given to `pairmill calibrate`.
+
+        Raises:
+            PairmillError: Nobody has judged a sample of this rule and version.
+        """
+        version = datasets.find(self.lake, dataset)
+        sample = sample_of(judged_samples(self.lake), version, rule)
+        if sample is None:
+            raise PairmillError(f"nobody has judged a sample of rule '{rule}' of {version}; see `pairmill calibrate`.")
+        with Gallery(gallery_file(self.lake, version)) as gallery:
+            return judged_threshold(gallery, sample, wrong, confidence, candidates)
 
     def export(
         self, dataset: str, to: str, format: "Format" = "webdataset", captions: "Captions" = "chosen"

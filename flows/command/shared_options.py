@@ -22,6 +22,7 @@ EXAMPLES = {
     "report": "pairmill report 30m@3 --open",
     "recut": "pairmill recut 30m@3 --set balance.cap=20",
     "diff": "pairmill diff 30m@2 30m@3 --fail-if 'lost > 5%'",
+    "calibrate": "pairmill calibrate 30m@3 clip_filter --wrong 'at most 5%' --confidence 90%",
     "export": "pairmill export 30m --to out/tars",
     "tag": "pairmill tag 30m@3 release-1",
     "drop": "pairmill drop 30m@2",
@@ -45,7 +46,19 @@ LIMITS = {
     "gigabytes": "gigabytes written to the lake",
 }
 # Commands that exit when their output is closed; the others continue.
-READERS = ("sql", "diff", "status", "why", "report", "datasets", "quarantine", "doctor", "recipe", "completion")
+READERS = (
+    "sql",
+    "diff",
+    "calibrate",
+    "status",
+    "why",
+    "report",
+    "datasets",
+    "quarantine",
+    "doctor",
+    "recipe",
+    "completion",
+)
 INTERRUPTED = "stopped. What was finished is committed; the same command again goes on from there."
 
 

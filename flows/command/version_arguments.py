@@ -1,7 +1,8 @@
-"""Declare the commands on dataset versions: `recut`, `diff`, `export`, `tag`, `drop`, `verify`."""
+"""Declare the commands on dataset versions: `recut`, `diff`, `calibrate`, `export`, `tag`, `drop`, `verify`."""
 
 from typing import Any
 
+from pairmill.flows.command.option_types import above_0, numbers, share
 from pairmill.flows.command.shared_options import (
     add_command,
     export_format_option,
@@ -14,6 +15,7 @@ def add_versions(commands: Any) -> None:
     """Add these commands to the parser."""
     _recut(commands)
     _diff(commands)
+    _calibrate(commands)
     _versions(commands)
 
 
@@ -43,6 +45,24 @@ def _diff(commands: Any) -> None:
     command.add_argument("--format", choices=("table", "json", "html"), default="table",
                          help="html: a page by itself, on standard output")  # fmt: skip
     lake_option(command)
+
+
+def _calibrate(commands: Any) -> None:
+    """Add the `calibrate` command."""
+    text = "choose a rule's threshold from people's judgements, with a bound on the share of wrong pairs"
+    command = add_command(commands, "calibrate", "pairmill_calibrate:calibrate", text)
+    command.add_argument("dataset", metavar="NAME[@V]", help="a version that the rule keeps enough of: set it loosely")
+    command.add_argument("rule", metavar="RULE", help="a rule on images with a lower threshold")
+    command.add_argument("--wrong", type=share, default=0.05, metavar="SHARE",
+                         help="the most wrong pairs among the kept ones; default: 5%%")  # fmt: skip
+    command.add_argument("--confidence", type=share, default=0.9, metavar="SHARE", help="default: 90%%")
+    command.add_argument("--candidates", type=numbers, default=[], metavar="NUMBERS",
+                         help="thresholds to test, chosen before any label is seen; default: six")  # fmt: skip
+    command.add_argument("--draw", type=above_0, default=0, metavar="N", help="draw N pairs into a CSV, to be judged")
+    command.add_argument("--to", default="", metavar="FILE", help="where --draw writes; default: labels.csv")
+    command.add_argument("--labels", default="", metavar="FILE", help="read verdicts of a CSV that --draw wrote")
+    lake_option(command)
+    text_or_json_option(command)
 
 
 def _versions(commands: Any) -> None:
