@@ -10,6 +10,7 @@ from pairmill.catalog.ask.gallery_file import gallery_file
 from pairmill.catalog.ask.gallery_query import Gallery
 from pairmill.catalog.ask.judged_samples import judged_samples
 from pairmill.catalog.ask.judged_threshold import JudgedThreshold, judged_threshold, sample_of
+from pairmill.catalog.ask.named_clusters import NamedCluster, named_clusters
 from pairmill.catalog.ask.sql_answer import Relation, relation
 from pairmill.catalog.ask.version_diff import VersionDiff, version_diff
 from pairmill.catalog.ask.why import scope_of
@@ -104,6 +105,11 @@ class OpenLake:
     def diff(self, before: str, after: str) -> VersionDiff:
         """Return the difference of two versions: pairs gained and lost by cause and group, drift of values."""
         return version_diff(self.lake, datasets.find(self.lake, before), datasets.find(self.lake, after))
+
+    def clusters(self, dataset: str, most: int = 30) -> list[NamedCluster]:
+        """Return the largest clusters of a version with their names, and sizes before and after the cap."""
+        with Gallery(gallery_file(self.lake, datasets.find(self.lake, dataset))) as gallery:
+            return named_clusters(gallery, most)
 
     def calibrate(
         self, dataset: str, rule: str, wrong: float = 0.05, confidence: float = 0.9, candidates: Sequence[float] = ()

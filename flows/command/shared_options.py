@@ -17,6 +17,7 @@ EXAMPLES = {
     "browse": "pairmill browse --lake lake",
     "sql": 'pairmill sql "SELECT count(*) FROM images"',
     "why": "pairmill why https://example.org/fox.jpg",
+    "clusters": "pairmill clusters 30m@3 --most 50",
     "datasets": "pairmill datasets --format csv",
     "quarantine": "pairmill quarantine",
     "report": "pairmill report 30m@3 --open",
