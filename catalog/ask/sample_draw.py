@@ -8,6 +8,7 @@ from typing import Any
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.ask.gallery_query import Gallery
 from pairmill.catalog.ask.why import Facts
+from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.recipe.plan import Check
 from pairmill.catalog.recipe.thresholds import Quantity, quantities
@@ -75,6 +76,14 @@ def judged_text(facts: Facts, columns: tuple[str, ...]) -> tuple[str, str]:
     made = [row for row in facts["texts"] if row["kind"] == kind and row["current"]]
     chosen = [row for row in made if row.get("chosen", True)]
     return kind, next((row["text"] or "" for row in chosen), "")
+
+
+def pair_texts(lake: Lake, dataset: Dataset, columns: tuple[str, ...]) -> dict[str, str]:
+    """Return by image id, for the version's pairs, the text that `judged_text` finds; one query, no explanation."""
+    kind = next((_TEXTS[name] for name in columns if name in _TEXTS), "sentence")
+    column = {"alt text": "alt_text", "caption": "caption", "synthetic": "syn_text"}.get(kind, "text1")
+    sql = f"SELECT image_id, {column} FROM pairs WHERE dataset = ? AND version = ? AND {column} IS NOT NULL"
+    return dict(lake.query(sql, (dataset.name, dataset.version)))
 
 
 def _frame(quantity: str, rule: str, threshold: float) -> str:

@@ -1,5 +1,6 @@
 """Compare a version with the version before it: which pairs differ, and whether by a rule, a score or the source."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,9 +50,9 @@ def differences(lake: Lake, before: Dataset, after: Dataset) -> list[Difference]
         "n DESC, cause"
     )
     images = _images(lake, [image_id for row in rows for image_id in row[3]])
-    recipes = _predicates(before), _predicates(after)
+    why = reasons(before, after)
     return [
-        Difference(kind, cause, n, _why(kind, cause, *recipes), tuple(images[each] for each in ids if each in images))
+        Difference(kind, cause, n, why(kind, cause), tuple(images[each] for each in ids if each in images))
         for kind, cause, n, ids in rows
     ]
 
@@ -64,6 +65,12 @@ def _images(lake: Lake, image_ids: list[str]) -> dict[str, dict[str, Any]]:
         f"image_id IN ({among})) JOIN image_content c USING (sha256) GROUP BY image_id"
     )
     return {row["image_id"]: row for row in rows}
+
+
+def reasons(before: Dataset, after: Dataset) -> Callable[[str, str], str]:
+    """Return the function from kind and cause of a `changes.Change` to the ``why`` of a `Difference`."""
+    was, now = _predicates(before), _predicates(after)
+    return lambda kind, cause: _why(kind, cause, was, now)
 
 
 def _predicates(dataset: Dataset) -> dict[str, str]:

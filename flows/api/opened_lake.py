@@ -1,23 +1,31 @@
 """A lake that is open for reading: SQL, datasets, explanations."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.gallery_file import gallery_file
+from pairmill.catalog.ask.gallery_query import Gallery
+from pairmill.catalog.ask.judged_samples import judged_samples
+from pairmill.catalog.ask.judged_threshold import JudgedThreshold, judged_threshold, sample_of
+from pairmill.catalog.ask.named_clusters import NamedCluster, named_clusters
 from pairmill.catalog.ask.sql_answer import Relation, relation
+from pairmill.catalog.ask.version_diff import VersionDiff, version_diff
 from pairmill.catalog.ask.why import scope_of
 from pairmill.catalog.ask.why_document import explain_document
 from pairmill.catalog.ask.why_image import explain_image
 from pairmill.catalog.ask.why_sentence import explain_sentence
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.flows.api.pair_dataset import PairDataset
 from pairmill.flows.asked_item import dataset_about, find_item
 
 if TYPE_CHECKING:  # reads of all export formats, 0.5 s
     from pairmill.tasks.out.export import Captions, Exported, Format
+    from pairmill.tasks.recut import CutTrial
 
 
 @dataclass(frozen=True)
@@ -63,13 +71,23 @@ class OpenLake:
         """Number of the snapshot that is read now; ``open(…, version=number)`` opens it again until it expires."""
         return self.lake.query("SELECT id FROM ducklake_current_snapshot('lake')")[0][0]
 
-    def recut(self, dataset: str, changes: Mapping[str, Any]) -> PairDataset:
+    def try_recut(self, dataset: str, changes: Mapping[str, Any]) -> "CutTrial":
+        """Return what `recut` would give, and publish nothing: needed scores, rates by rule, images by each threshold.
+
+        The arguments and errors are those of `recut`.
+        """
+        from pairmill.tasks.recut import try_recut
+
+        return try_recut(self.lake, dataset, changes)
+
+    def recut(self, dataset: str, changes: Mapping[str, Any], name: str = "") -> PairDataset:
         """Publish a version by other rules, from the scores that the lake holds: no model is loaded.
 
         Args:
             dataset: The version whose recipe is changed, ``NAME`` or ``NAME@VERSION``.
             changes: Values at dotted keys, as for `Recipe.with_`: rules, ``balance.cap``, ``balance.target`` and
                 ``association.max_uses``.
+            name: Name to publish under, by default the version's.
 
         Returns:
             The new version, or the newest one if the content is the same.
@@ -81,8 +99,34 @@ class OpenLake:
         from pairmill.tasks.recut import recut
 
         with create_or_open(self.lake.uri) as lake:
-            published = recut(lake, dataset, changes)
+            published = recut(lake, dataset, changes, name)
             return PairDataset(self.lake, datasets.find(lake, f"{published.name}@{published.version}"))
+
+    def diff(self, before: str, after: str) -> VersionDiff:
+        """Return the difference of two versions: pairs gained and lost by cause and group, drift of values."""
+        return version_diff(self.lake, datasets.find(self.lake, before), datasets.find(self.lake, after))
+
+    def clusters(self, dataset: str, most: int = 30) -> list[NamedCluster]:
+        """Return the largest clusters of a version with their names, and sizes before and after the cap."""
+        with Gallery(gallery_file(self.lake, datasets.find(self.lake, dataset))) as gallery:
+            return named_clusters(gallery, most)
+
+    def calibrate(
+        self, dataset: str, rule: str, wrong: float = 0.05, confidence: float = 0.9, candidates: Sequence[float] = ()
+    ) -> JudgedThreshold:
+        """Return the loosest threshold of a rule on images at which at most the share ``wrong`` of kept pairs is wrong.
+
+        The judgements are those of `pairmill browse`, and of files given to `pairmill calibrate`.
+
+        Raises:
+            PairmillError: Nobody has judged a sample of this rule and version.
+        """
+        version = datasets.find(self.lake, dataset)
+        sample = sample_of(judged_samples(self.lake), version, rule)
+        if sample is None:
+            raise PairmillError(f"nobody has judged a sample of rule '{rule}' of {version}; see `pairmill calibrate`.")
+        with Gallery(gallery_file(self.lake, version)) as gallery:
+            return judged_threshold(gallery, sample, wrong, confidence, candidates)
 
     def export(
         self, dataset: str, to: str, format: "Format" = "webdataset", captions: "Captions" = "chosen"

@@ -11,8 +11,8 @@ from pairmill.flows.command.version_arguments import add_versions
 
 GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
-    "look": ("status", "browse", "report", "sql", "why", "datasets", "quarantine"),
-    "versions": ("recut", "export", "tag", "drop", "verify"),
+    "look": ("status", "browse", "report", "sql", "why", "clusters", "datasets", "quarantine"),
+    "versions": ("recut", "diff", "calibrate", "export", "tag", "drop", "verify"),
     "operate": ("doctor", "check", "maintain", "up", "schedule"),
     "set up": ("recipe", "conform", "check-model", "serve-model", "mcp", "completion"),
 }

@@ -1,8 +1,8 @@
-"""Declare the commands that look at a lake: `browse`, `sql`, `status`, `why`, `report`, `datasets`, `quarantine`."""
+"""Declare the commands that look at a lake, such as `browse`, `sql`, `status`, `why`, `report` and `clusters`."""
 
 from typing import Any
 
-from pairmill.flows.command.option_types import worker_count
+from pairmill.flows.command.option_types import above_0, worker_count
 from pairmill.flows.command.shared_options import (
     add_command,
     format_option,
@@ -26,7 +26,7 @@ def _browse(commands: Any) -> None:
 
 
 def _readers(commands: Any) -> None:
-    """Add the commands that read a lake: `sql`, `status`, `why`, `report`, `datasets`, `quarantine`."""
+    """Add the commands that read a lake: `sql`, `status`, `why`, `report`, `clusters` and others."""
     sql = add_command(commands, "sql", "pairmill_read:answer_sql", "query the lake in SQL")
     sql.add_argument("query", metavar="SQL", help="a SELECT; it reads this lake and no other file")
     sql.add_argument("--allow-files", action="store_true",
@@ -41,6 +41,14 @@ def _readers(commands: Any) -> None:
     )
     why.add_argument("item", metavar="ITEM", help="any id, sha256, address of a picture or page, or a sentence's text")
     why.add_argument("--dataset", default="", metavar="NAME[@V]", help="default: the newest one")
+    clusters = add_command(
+        commands,
+        "clusters",
+        "pairmill_clusters:clusters",
+        "name clusters, with sizes before and after the cap",
+    )
+    clusters.add_argument("dataset", metavar="NAME[@V]")
+    clusters.add_argument("--most", type=above_0, default=30, metavar="N", help="how many, largest first; default: 30")
     datasets = add_command(commands, "datasets", "pairmill_read:list_datasets", "list the published datasets")
     quarantine = add_command(
         commands, "quarantine", "pairmill_read:list_quarantine", "list the items that failed, with the reason"
@@ -49,7 +57,7 @@ def _readers(commands: Any) -> None:
     report.add_argument("dataset", metavar="NAME[@V]")
     report.add_argument("--to", default="", metavar="FILE", help="also copy it to a file or folder")
     report.add_argument("--open", action="store_true", help="show it in a web browser")
-    for command in (sql, why, datasets, quarantine, report):
+    for command in (sql, why, clusters, datasets, quarantine, report):
         lake_option(command)
-    for command in (sql, datasets, quarantine):
+    for command in (sql, clusters, datasets, quarantine):
         format_option(command)

@@ -3,6 +3,8 @@
 import argparse
 from typing import Any
 
+from pairmill.catalog.terms.error import BadRecipe
+
 
 def worker_count(text: str) -> int:
     """Parse a number of workers, 0 to 999,999."""
@@ -47,6 +49,29 @@ def amount(text: str) -> float:
         raise argparse.ArgumentTypeError(f"'{text}' is no number above 0; give one such as 8 or 0.5") from None
 
 
+def share(text: str) -> float:
+    """Parse a share above 0 and below 1, in percent if it ends in one: '5%', 'at most 5%', '0.05'."""
+    said = text.strip().removeprefix("at most ").strip()
+    try:
+        found = float(said.removesuffix("%")) / (100 if said.endswith("%") else 1)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no share between 0 and 1; give one such as 5%")
+    return found
+
+
+def numbers(text: str) -> list[float]:
+    """Parse finite numbers separated by commas."""
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(abs(each) < float("inf") for each in found):
+        raise argparse.ArgumentTypeError(f"'{text}' are no numbers; give them as 0.2,0.22,0.24")
+    return found
+
+
 def network(text: str) -> str:
     """Parse a network in CIDR notation."""
     from ipaddress import ip_network
@@ -65,3 +90,14 @@ def model_sizes(text: str) -> tuple[str, Any]:
         return parse_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def overrides(assignments: list[str]) -> dict[str, str]:
+    """Parse ``--set dotted.key=value``; the last of equal keys wins. Raises BadRecipe for another form."""
+    found = {}
+    for each in assignments:
+        key, equals, value = each.partition("=")
+        if not equals or not key.strip("."):
+            raise BadRecipe(f"--set {each}: write it as dotted.key=value, such as --set balance.cap=20.")
+        found[key] = value
+    return found

@@ -12,6 +12,7 @@ from rich.console import Console
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import BadRecipe, PairmillError
 from pairmill.flows import nothing_to_do
+from pairmill.flows.command.option_types import overrides
 from pairmill.flows.command.outcome_text import print_outcome
 from pairmill.flows.command.terminal import console, shown
 from pairmill.flows.demo_models import demo_note
@@ -119,14 +120,3 @@ def named_recipe(args: Namespace) -> Recipe | None:
     if args.set or args.models != "recipe":
         raise BadRecipe("--set and --models change a recipe; name it before them: RECIPE --set …")
     return None
-
-
-def overrides(assignments: list[str]) -> dict[str, str]:
-    """Parse ``--set dotted.key=value``; the last of equal keys wins. Raises BadRecipe for another form."""
-    found = {}
-    for each in assignments:
-        key, equals, value = each.partition("=")
-        if not equals or not key.strip("."):
-            raise BadRecipe(f"--set {each}: write it as dotted.key=value, such as --set balance.cap=20.")
-        found[key] = value
-    return found

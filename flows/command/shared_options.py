@@ -17,10 +17,13 @@ EXAMPLES = {
     "browse": "pairmill browse --lake lake",
     "sql": 'pairmill sql "SELECT count(*) FROM images"',
     "why": "pairmill why https://example.org/fox.jpg",
+    "clusters": "pairmill clusters 30m@3 --most 50",
     "datasets": "pairmill datasets --format csv",
     "quarantine": "pairmill quarantine",
     "report": "pairmill report 30m@3 --open",
     "recut": "pairmill recut 30m@3 --set balance.cap=20",
+    "diff": "pairmill diff 30m@2 30m@3 --fail-if 'lost > 5%'",
+    "calibrate": "pairmill calibrate 30m@3 clip_filter --wrong 'at most 5%' --confidence 90%",
     "export": "pairmill export 30m --to out/tars",
     "tag": "pairmill tag 30m@3 release-1",
     "drop": "pairmill drop 30m@2",
@@ -44,7 +47,19 @@ LIMITS = {
     "gigabytes": "gigabytes written to the lake",
 }
 # Commands that exit when their output is closed; the others continue.
-READERS = ("sql", "status", "why", "report", "datasets", "quarantine", "doctor", "recipe", "completion")
+READERS = (
+    "sql",
+    "diff",
+    "calibrate",
+    "status",
+    "why",
+    "report",
+    "datasets",
+    "quarantine",
+    "doctor",
+    "recipe",
+    "completion",
+)
 INTERRUPTED = "stopped. What was finished is committed; the same command again goes on from there."
 
 
@@ -118,6 +133,11 @@ def format_option(command: argparse.ArgumentParser) -> None:
     """Add ``--format``."""
     command.add_argument("--format", choices=("table", "csv", "spreadsheet", "json"), default="table",
                          help="spreadsheet: CSV in which no text can be a formula")  # fmt: skip
+
+
+def text_or_json_option(command: argparse.ArgumentParser) -> None:
+    """Add the ``--format`` of commands whose result is more than one table."""
+    command.add_argument("--format", choices=("table", "json"), default="table", help="json: one object, for scripts")
 
 
 def export_format_option(command: argparse.ArgumentParser) -> None:

@@ -1,17 +1,21 @@
-"""Declare the commands on dataset versions: `recut`, `export`, `tag`, `drop`, `verify`."""
+"""Declare the commands on dataset versions: `recut`, `diff`, `calibrate`, `export`, `tag`, `drop`, `verify`."""
 
 from typing import Any
 
+from pairmill.flows.command.option_types import above_0, numbers, share
 from pairmill.flows.command.shared_options import (
     add_command,
     export_format_option,
     lake_option,
+    text_or_json_option,
 )
 
 
 def add_versions(commands: Any) -> None:
     """Add these commands to the parser."""
     _recut(commands)
+    _diff(commands)
+    _calibrate(commands)
     _versions(commands)
 
 
@@ -20,9 +24,45 @@ def _recut(commands: Any) -> None:
     text = "publish a version by other rules, from the scores that are there"
     command = add_command(commands, "recut", "pairmill_recut:recut", text)
     command.add_argument("dataset", metavar="NAME[@V]", help="the version whose recipe is changed")
-    command.add_argument("--set", action="append", required=True, metavar="KEY=VALUE",
+    command.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                          help="a rule, balance.cap, balance.target or association.max_uses; may repeat")  # fmt: skip
+    command.add_argument("--name", default="", metavar="NAME", help="publish under this name; default: the version's")
+    command.add_argument("--dry-run", action="store_true",
+                         help="publish nothing; show needs, rates of rules and marginal images")  # fmt: skip
     lake_option(command)
+    text_or_json_option(command)
+
+
+def _diff(commands: Any) -> None:
+    """Add the `diff` command."""
+    text = "compare two dataset versions: pairs gained and lost by cause and group, drift of values"
+    command = add_command(commands, "diff", "pairmill_diff:diff", text)
+    command.add_argument("before", metavar="BEFORE", help="a version, as NAME@V")
+    command.add_argument("after", metavar="AFTER", help="another, as NAME@V")
+    command.add_argument("--fail-if", action="append", default=[], metavar="CONDITION",
+                         help='exit with status 1 if "lost > 5%%" or the like; gained, lost or changed; '
+                         "may repeat")  # fmt: skip
+    command.add_argument("--format", choices=("table", "json", "html"), default="table",
+                         help="html: a page by itself, on standard output")  # fmt: skip
+    lake_option(command)
+
+
+def _calibrate(commands: Any) -> None:
+    """Add the `calibrate` command."""
+    text = "choose a rule's threshold from people's judgements, with a bound on the share of wrong pairs"
+    command = add_command(commands, "calibrate", "pairmill_calibrate:calibrate", text)
+    command.add_argument("dataset", metavar="NAME[@V]", help="a version that the rule keeps enough of: set it loosely")
+    command.add_argument("rule", metavar="RULE", help="a rule on images with a lower threshold")
+    command.add_argument("--wrong", type=share, default=0.05, metavar="SHARE",
+                         help="the most wrong pairs among the kept ones; default: 5%%")  # fmt: skip
+    command.add_argument("--confidence", type=share, default=0.9, metavar="SHARE", help="default: 90%%")
+    command.add_argument("--candidates", type=numbers, default=[], metavar="NUMBERS",
+                         help="thresholds to test, chosen before any label is seen; default: six")  # fmt: skip
+    command.add_argument("--draw", type=above_0, default=0, metavar="N", help="draw N pairs into a CSV, to be judged")
+    command.add_argument("--to", default="", metavar="FILE", help="where --draw writes; default: labels.csv")
+    command.add_argument("--labels", default="", metavar="FILE", help="read verdicts of a CSV that --draw wrote")
+    lake_option(command)
+    text_or_json_option(command)
 
 
 def _versions(commands: Any) -> None:

@@ -1,0 +1,124 @@
+"""`pairmill diff`: every figure against a slow comparison of dictionaries, and the exit status that CI reads."""
+
+import json
+import statistics
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import pairmill as pm
+from pairmill.catalog.ask.diff_condition import diff_condition
+from pairmill.catalog.ask.version_diff import GroupCount, VersionDiff
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.flows.command.cli import main
+from tests.worlds.commands import Tell
+from tests.worlds.line import curated_lake, rows
+from tests.worlds.shared import copied, made_once
+
+
+def made(place: Path) -> None:
+    copied(curated_lake(), place)
+    with pm.open(place) as lake:
+        lake.recut("demo@1", {"balance.cap": 2, "association.max_uses": 3})
+        lake.recut("demo@1", {"images.short_side.keep": "least(width, height) >= 150"}, name="other")
+
+
+@pytest.fixture(scope="module")
+def lake() -> Path:
+    return made_once("three-versions-of-demo", made)
+
+
+def pairs_of(lake: Path, name: str, version: int) -> dict[str, dict]:
+    with pm.open(lake) as opened:
+        found = opened.sql(f"SELECT * FROM pairs WHERE dataset = '{name}' AND version = {version}")
+        return {row[found.columns.index("image_id")]: dict(zip(found.columns, row, strict=True))
+                for row in found.fetchall()}  # fmt: skip
+
+
+def compared(lake: Path, after: str) -> tuple[VersionDiff, dict[str, dict], dict[str, dict]]:
+    with pm.open(lake) as opened:
+        found = opened.diff("demo@1", after)
+    name, _, version = after.partition("@")
+    return found, pairs_of(lake, "demo", 1), pairs_of(lake, name, int(version))
+
+
+@pytest.mark.parametrize("after", ["demo@2", "other@1"])
+def test_the_counts_are_those_of_a_comparison_of_dictionaries(lake: Path, after: str):
+    found, was, now = compared(lake, after)
+    lost, gained = was.keys() - now.keys(), now.keys() - was.keys()
+    not_compared = {"dataset", "version", "sha256", "document_id", "captioner", "caption_status", "synthetic_status",
+                    "caption_similarity", "synthetic_similarity"}  # fmt: skip
+    differing = [
+        each for each in was.keys() & now.keys()
+        if any(was[each][name] != now[each][name] for name in was[each].keys() - not_compared)
+    ]  # fmt: skip
+    assert (found.pairs_before, found.pairs_after) == (len(was), len(now))
+    assert (found.gained, found.lost, found.changed) == (len(gained), len(lost), len(differing))
+    name, _, version = after.partition("@")
+    fates = dict(rows(lake, "SELECT item_id, dropped_by FROM decisions "
+                            f"WHERE dataset = '{name}' AND version = {version}"))  # fmt: skip
+    causes = {(each.kind, each.cause): each.n for each in found.causes if each.kind == "lost"}
+    assert causes == {("lost", rule): n for rule, n in Counter(fates[each] for each in lost).items()}
+    assert found.lost > 0
+
+
+def test_groups_add_up_to_what_was_gained_and_lost(lake: Path):
+    found, was, now = compared(lake, "demo@2")
+    lost = [was[each] for each in was.keys() - now.keys()]
+    clusters = Counter(str(row["cluster"]) for row in lost)
+    of_cluster = [each for each in found.groups if each.group == "cluster"]
+    assert {each.value: each.lost for each in of_cluster} == dict(
+        sorted(clusters.items(), key=lambda each: (-each[1], each[0]))[:8]
+    )
+    sources = dict(rows(lake, "SELECT document_id, any_value(source) FROM documents GROUP BY ALL"))
+    by_source = Counter(sources[row["document_id"]] for row in lost)
+    assert [each for each in found.groups if each.group == "source"] == [
+        GroupCount("source", value, found.gained, n) for value, n in by_source.items()
+    ]
+    assert sum(each.lost for each in found.groups if each.group == "language") == len(lost)
+
+
+def test_drift_is_that_of_the_values_in_python(lake: Path):
+    found, was, now = compared(lake, "demo@2")
+    by_measure = {each.measure: each for each in found.drift}
+    for measure, value in {
+        "text1 characters": lambda row: len(row["text1"]) if row["text1"] else None,
+        "similarity1": lambda row: row["similarity1"],
+    }.items():
+        for spread, rows_of in ((by_measure[measure].before, was), (by_measure[measure].after, now)):
+            values = [value(row) for row in rows_of.values() if value(row) is not None]
+            assert spread.n == len(values) and spread.mean == pytest.approx(statistics.mean(values))
+            assert spread.p50 == pytest.approx(statistics.median(values))
+
+
+def test_a_version_does_not_differ_from_itself(lake: Path):
+    found, _, _ = compared(lake, "demo@1")
+    assert (found.gained, found.lost, found.changed, found.causes, found.groups) == (0, 0, 0, (), ())
+
+
+def test_the_exit_status_tells_whether_a_condition_is_met(lake: Path, tell: Tell, capsys):
+    place = ("diff", "demo@1", "demo@2", "--lake", str(lake))
+    said = json.loads(tell(*place, "--format", "json", "--fail-if", "gained > 0", "--fail-if", "lost > 99.9%"))
+    assert said["gained"] == 0 and said["lost"] > 1
+    assert main([*place, "--fail-if", "lost >= 1"]) == 1
+    assert "demo@1 → demo@2: lost >= 1\n" in capsys.readouterr().err
+    page = tell(*place, "--format", "html")
+    assert page.startswith("<!doctype html>") and f"{said['lost']} lost" in page
+    assert main([*place, "--fail-if", "lost > much"]) == 1
+    assert "is no condition; write gained, lost or changed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text, holds",
+    [("lost > 5%", False), ("lost>=5%", True), ("lost > 4", True), ("gained < 1", True), ("lost<5", False)],
+)
+def test_a_condition_counts_pairs_or_their_share_of_the_earlier_version(text: str, holds: bool):
+    diff = VersionDiff("a@1", "a@2", 100, 95, 0, 5, 0, (), (), ())
+    assert diff_condition(text).holds(diff) is holds
+
+
+@pytest.mark.parametrize("text", ["", "lost", "lost > -1", "lost > 5 %%", "pairs > 5", "lost > 5; gained > 1"])
+def test_another_form_is_refused(text: str):
+    with pytest.raises(PairmillError, match="is no condition"):
+        diff_condition(text)
