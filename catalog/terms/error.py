@@ -33,6 +33,10 @@ class LeaseLost(PairmillError):
     """This process did not renew its lease in time, and another process took the lease over."""
 
 
+class NotApproved(PairmillError):
+    """A person was asked whether a run may go on, and said no; what it finished is committed."""
+
+
 class BudgetSpent(PairmillError):
     """A run reached a limit of its time, rows, bytes or money; what it finished is committed."""
 

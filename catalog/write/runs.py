@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.terms.error import BudgetSpent, PairmillError, stop_behind
+from pairmill.catalog.terms.error import BudgetSpent, NotApproved, PairmillError, stop_behind
 from pairmill.catalog.terms.secrets import without_users
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ def _state(error: BaseException) -> str:
     """
     if isinstance(error, BudgetSpent):
         return "stopped"
+    if isinstance(error, NotApproved):
+        return "cancelled"
     return "failed" if isinstance(error, Exception | SystemExit) else "cancelled"
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from pairmill.catalog.pending.quarantine import check_reason, fault_counts
 from pairmill.catalog.terms.demo_weights import MARK
-from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.error import NotApproved
 from pairmill.flows.command.pairmill_run import compute_of, overrides, warn_of_demo
 from pairmill.flows.command.terminal import DEMO, console, shown
 from pairmill.flows.settings import load_recipe
@@ -74,8 +74,8 @@ def _print_first(screen: Console, found: "CaptionOutcome") -> None:
 
 
 def _ask(screen: Console, found: "CaptionOutcome") -> None:
-    """Ask whether to caption the remaining images. Raises PairmillError unless the answer is yes."""
+    """Ask whether to caption the remaining images. Raises NotApproved unless the answer is yes."""
     screen.print(f"caption the other {found.left:,}? [y/n] ", end="", markup=False)
     sys.stdout.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise PairmillError(found.refused)
+        raise NotApproved(found.refused)

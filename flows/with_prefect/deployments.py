@@ -54,17 +54,18 @@ def curate(
 def ended_early(error: Exception) -> State:
     """Return the state of a run that ended with an error that its user can fix: Failed, with the message.
 
-    A run that another one kept from writing is Refused, and one at a limit of its budget is Stopped. Both are of
-    Prefect's type CANCELLED: nothing has failed, so nobody is alarmed. Other errors are raised.
+    A run that another one kept from writing is Refused, one that a person did not approve is Declined, and one at a
+    limit of its budget is Stopped. All are of Prefect's type CANCELLED: nothing has failed. Other errors are raised.
     """
-    from pairmill.catalog.terms.error import BudgetSpent, LeaseHeld
+    from pairmill.catalog.terms.error import BudgetSpent, LeaseHeld, NotApproved
     from pairmill.flows.user_error import user_message
 
     if (line := user_message(error)) is None:
         raise error
-    if isinstance(error, LeaseHeld | BudgetSpent):
+    names = {LeaseHeld: "Refused", NotApproved: "Declined", BudgetSpent: "Stopped"}
+    if name := next((name for kind, name in names.items() if isinstance(error, kind)), None):
         get_run_logger().warning(line)
-        return Cancelled(name="Refused" if isinstance(error, LeaseHeld) else "Stopped", message=line)
+        return Cancelled(name=name, message=line)
     get_run_logger().error(line)
     return Failed(message=line)
 

@@ -96,8 +96,8 @@ def _recaptioned(
 
 
 def _wait_for_a_person(found: Any) -> None:
-    """Pause the run until a person resumes it, and keep its lease. Raises PairmillError unless it is approved."""
-    from pairmill.catalog.terms.error import PairmillError
+    """Pause the run until a person resumes it, and keep its lease. Raises NotApproved unless it is approved."""
+    from pairmill.catalog.terms.error import NotApproved
 
     asked = (
         f"The first {len(found.captions):,} captions ({found.said}) are among the run's artifacts. Tick `approve` to "
@@ -107,4 +107,4 @@ def _wait_for_a_person(found: Any) -> None:
     form = Approval.with_initial_data(description=asked)
     answer = pause_flow_run(wait_for_input=form, timeout=WAIT_SECONDS, poll_interval=POLL_SECONDS)
     if not answer.approve:
-        raise PairmillError(found.refused)
+        raise NotApproved(found.refused)

@@ -1,6 +1,7 @@
 """Run a step as a Prefect task, which Prefect shows and retries."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from prefect import Task, get_run_logger
 from prefect.cache_policies import NO_CACHE
 
 from pairmill.flows.user_error import user_message
+from pairmill.flows.with_prefect.step_text import added_since, last_commit, step_text
 from pairmill.tasks.run.session import Session
 
 
@@ -20,12 +22,13 @@ def as_task(step: Callable[[Session], Any], session: Session) -> Any:
     """
 
     def work() -> Any:
-        before = dict(session.rows)
+        run_id = session.writer.run_id
+        before, commit, began = dict(session.rows), last_commit(session.lake, run_id), time.monotonic()
         with _forward_worker_log(get_run_logger()):
             result = step(session)
-        done = {key: n - before.get(key, 0) for key, n in session.rows.items()}
-        said = ", ".join(f"{name} {n:,} {unit}".rstrip() for (name, unit), n in done.items() if n)
-        get_run_logger().info(f"{step.__name__}: {said or 'nothing was pending'}")
+        worked = {key: n - before.get(key, 0) for key, n in session.rows.items()}
+        added = added_since(session.lake, run_id, commit)
+        get_run_logger().info(step_text(step.__name__, added, worked, time.monotonic() - began))
         return result
 
     work.__doc__ = step.__doc__

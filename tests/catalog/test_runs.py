@@ -8,7 +8,7 @@ import pytest
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.quarantine import quarantined_share
-from pairmill.catalog.terms.error import BudgetSpent
+from pairmill.catalog.terms.error import BudgetSpent, NotApproved
 from pairmill.catalog.write import runs
 from pairmill.flows.settings import load_recipe
 
@@ -32,6 +32,7 @@ def states(lake: Lake) -> list[tuple]:
         (SystemExit(1), "failed", "SystemExit: 1"),
         (KeyboardInterrupt(), "cancelled", "KeyboardInterrupt"),
         (BudgetSpent("no more"), "stopped", "BudgetSpent: no more"),
+        (NotApproved("no"), "cancelled", "NotApproved: no"),
         (Stopped(), "cancelled", "Stopped"),
     ],
 )

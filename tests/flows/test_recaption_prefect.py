@@ -54,8 +54,8 @@ def test_a_run_waits_for_a_person_and_spends_on_the_rest_only_when_it_is_approve
         until(client, refused, StateType.PAUSED)
         assert rows(lake, "SELECT count(*) FROM captions") == [(FIRST,)]
         answered(client, refused, approve=False)
-        state = until(client, refused, StateType.FAILED)
-        assert "were not approved" in (state.message or "")
+        state = until(client, refused, StateType.CANCELLED)
+        assert state.name == "Declined" and "were not approved" in (state.message or "")
         assert rows(lake, "SELECT count(*) FROM captions") == [(FIRST,)]
         approved = started(client, lake, photos)
         until(client, approved, StateType.PAUSED)
