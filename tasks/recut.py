@@ -8,6 +8,7 @@ from pairmill.catalog.ask.datasets import Dataset, find
 from pairmill.catalog.ask.trial_cut import cut_plan
 from pairmill.catalog.cut import publication, wanted
 from pairmill.catalog.cut.cut import cut
+from pairmill.catalog.cut.pending_pairs import pending_candidates
 from pairmill.catalog.cut.publication import Published
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.score_tables import undeclared
@@ -21,7 +22,15 @@ from pairmill.catalog.write import runs
 from pairmill.catalog.write.lease import writing
 
 # Settings that only the cut reads. Any other setting may change a score.
-OF_THE_CUT = ("images", "sentences", "balance.cap", "balance.target", "association.max_uses")
+OF_THE_CUT = (
+    "images",
+    "sentences",
+    "candidates",
+    "association.rank_by",
+    "balance.cap",
+    "balance.target",
+    "association.max_uses",
+)
 
 
 def recut(lake: Lake, spec: str, changes: Mapping[str, Any]) -> Published:
@@ -73,8 +82,12 @@ def _refuse_unscored(lake: Lake, plan: Plan) -> None:
     for score in plan.scores:
         if not score.op or score.stage not in RUN_AT[score.of]:
             continue
-        pending = pending_images if score.of == "image" else pending_sentences
-        n = sum(len(item.keys) for items in pending(lake, plan, [score.table], score.stage) for item in items)
+        if score.of == "pair":
+            rounds = pending_candidates(lake, plan, score)
+        else:
+            pending = pending_images if score.of == "image" else pending_sentences
+            rounds = pending(lake, plan, [score.table], score.stage)
+        n = sum(len(item.keys) for items in rounds for item in items)
         if n:
             raise _needs_a_run(plan, f"{n:,} {score.of}s that the rules let through have no {score.name} yet")
 
