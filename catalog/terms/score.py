@@ -48,14 +48,21 @@ RUN_AT: Mapping[str, tuple[Stage, ...]] = {
 class Column:
     """One measured value: ``name`` in its table, unique over all scores; ``meaning`` with unit and range.
 
-    ``rule`` is the name under which rules read the column: None for its own name, '' if no rule may read it. DOUBLEs
-    are stored rounded to 4 decimals; BLOBs are vectors of little-endian fp16.
+    ``rule`` is the name under which rules read the column: None for its own name, '' if no rule may read it.
+    ``added_as`` is the op's name of the column, '' for the same. DOUBLEs are stored rounded to 4 decimals; BLOBs are
+    vectors of little-endian fp16.
     """
 
     name: str
     type: str
     meaning: str
     rule: str | None = None
+    added_as: str = ""
+
+    @property
+    def op_name(self) -> str:
+        """The name under which the op adds the column to a batch."""
+        return self.added_as or self.name
 
     @property
     def rule_name(self) -> str:
@@ -161,7 +168,13 @@ def of_generated_texts(score: Score) -> tuple[Score, Score]:
     made = []
     for prefix, text, stage, needs in texts:
         columns = tuple(
-            replace(each, name=f"{prefix}_{each.name}", meaning=f"of the picture and {text}: {each.meaning}", rule=None)
+            replace(
+                each,
+                name=f"{prefix}_{each.name}",
+                meaning=f"of the picture and {text}: {each.meaning}",
+                rule=None,
+                added_as=each.op_name,
+            )
             for each in score.columns
             if each.rule_name
         )

@@ -76,4 +76,4 @@ def test_generated_texts_are_scored_in_the_wave_and_again_when_a_text_changes(
         )
         assert unlike == 0
     _, counts = curate(lake, pages, settings=asked | {"captioners.0.max_tokens": "6"})
-    assert set(work_done(counts)) >= STEPS - {"match texts"}
+    assert "match texts of captions" in work_done(counts)
