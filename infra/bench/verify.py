@@ -1,4 +1,4 @@
-"""Benchmark `pairmill verify` at size, on synthetic metadata: a second cut of whole clusters, compared with the version.
+"""Benchmark `pairmill verify` at size on synthetic metadata: cut whole clusters again, and compare with the version.
 
     python -m infra.bench.verify --images 1000000 [--folder DIR]
 
