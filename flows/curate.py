@@ -11,6 +11,7 @@ from pairmill.tasks.generate.tag import tag
 from pairmill.tasks.generate.waves import next_wave
 from pairmill.tasks.measure.entropy import score_entropy
 from pairmill.tasks.measure.score_images import score_images
+from pairmill.tasks.measure.score_pairs import score_pairs
 from pairmill.tasks.measure.score_sentences import score_sentences
 from pairmill.tasks.publish import Published, publish
 from pairmill.tasks.relate.associate import associate
@@ -34,6 +35,7 @@ def curate_steps(session: Session, run_step: RunStep) -> Published:
     run_step(group_duplicates, session)
     run_step(group_sentences, session)
     run_step(associate, session)
+    run_step(score_pairs, session)
     run_step(cluster_survivors, session)
     while run_step(next_wave, session):
         run_step(caption, session)

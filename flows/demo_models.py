@@ -45,6 +45,8 @@ def with_demo_models(recipe: Recipe, demo: Recipe) -> Recipe:
             "decoding": demo.decoding,
             "images": _judged(recipe.images, demo.images, "image", {Stage.CAPTION, Stage.FUSE}),
             "sentences": _judged(recipe.sentences, demo.sentences, "sentence", {Stage.LANGUAGE}),
+            "candidates": _judged(recipe.candidates, demo.candidates, "pair", {Stage.ASSOCIATE}),
+            "association": recipe.association.model_copy(update={"rank_by": None}),  # no shipped model matches pairs
         }
     )
 
@@ -67,8 +69,10 @@ def _judged(rules: list[Rule], demo: list[Rule], kind: str, stages: set[Stage]) 
 
 def dropped_rule_notes(asked: Recipe, recipe: Recipe) -> list[str]:
     """Return a note on the rules that ``asked`` has and ``recipe``, the same with the small models, lacks."""
-    names = {rule.name for rule in (*recipe.images, *recipe.sentences)}
-    left = [f"'{rule.name}'" for rule in (*asked.images, *asked.sentences) if rule.name not in names]
+    names = {rule.name for rule in (*recipe.images, *recipe.sentences, *recipe.candidates)}
+    wanted = [rule.name for rule in (*asked.images, *asked.sentences, *asked.candidates)]
+    wanted += ["association.rank_by"] if asked.association.rank_by else []
+    left = [f"'{name}'" for name in wanted if name not in names]
     if not left:
         return []
     rules = f"rules {', '.join(left[:-1])} and {left[-1]} are" if left[1:] else f"rule {left[0]} is"

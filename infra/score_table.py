@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from infra.generated import rewrite  # noqa: E402
-from pairmill.catalog.terms.declared import IMAGE_COLUMNS, SENTENCE_COLUMNS, scores_of  # noqa: E402
+from pairmill.catalog.terms.declared import OWN_COLUMNS, scores_of  # noqa: E402
 from pairmill.catalog.terms.scores import OWN  # noqa: E402
 
 START, END = "<!-- columns: made by infra/score_table.py -->", "<!-- end of columns -->"
@@ -19,7 +19,7 @@ START, END = "<!-- columns: made by infra/score_table.py -->", "<!-- end of colu
 def score_table() -> str:
     """Return the table in Markdown."""
     lines = ["| column | type | what it is | from |", "|---|---|---|---|"]
-    for kind, base in (("image", IMAGE_COLUMNS), ("sentence", SENTENCE_COLUMNS)):
+    for kind, base in OWN_COLUMNS.items():
         lines += [f"| `{name}` | {sql_type} | {meaning} | the {kind} |" for name, (sql_type, meaning) in base.items()]
         lines += [
             f"| `{column.rule_name}` | {column.type} | {column.meaning} | `{score.table}` |"

@@ -23,7 +23,15 @@ from pairmill.catalog.write import runs
 from pairmill.catalog.write.lease import writing
 
 # Settings that only the cut reads. Any other setting may change a score.
-OF_THE_CUT = ("images", "sentences", "balance.cap", "balance.target", "association.max_uses")
+OF_THE_CUT = (
+    "images",
+    "sentences",
+    "candidates",
+    "association.rank_by",
+    "balance.cap",
+    "balance.target",
+    "association.max_uses",
+)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pairmill.catalog.cut import wanted
+from pairmill.catalog.cut.pending_pairs import pending_candidates
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.worklist import pending_images, pending_sentences
 from pairmill.catalog.recipe.plan import Plan
@@ -11,7 +12,7 @@ from pairmill.catalog.terms.score import RUN_AT
 
 @dataclass(frozen=True)
 class MissingScore:
-    """``n`` items of ``kind`` ('image', 'sentence') that pass the rules so far and lack ``score``.
+    """``n`` items of ``kind`` ('image', 'sentence', or 'pair': then images) that pass the rules so far and lack ``score``.
 
     ``seconds`` is the work of all of them, at the mean of the lake's rows of this score; None if it has none.
     """
@@ -31,8 +32,12 @@ def missing_scores(lake: Lake, plan: Plan) -> list[MissingScore]:
     for score in plan.scores:
         if not score.op or score.stage not in RUN_AT[score.of]:
             continue
-        pending = pending_images if score.of == "image" else pending_sentences
-        n = sum(len(item.keys) for items in pending(lake, plan, [score.table], score.stage) for item in items)
+        if score.of == "pair":
+            rounds = pending_candidates(lake, plan, score)
+        else:
+            pending = pending_images if score.of == "image" else pending_sentences
+            rounds = pending(lake, plan, [score.table], score.stage)
+        n = sum(len(item.keys) for items in rounds for item in items)
         if n:
             found.append(MissingScore(score.of, score.name, n, _seconds(lake, score.table, n)))
     return found

@@ -8,6 +8,7 @@ kilobyte of memory, so a large lake is cut for a sample of whole clusters (:mod:
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -34,7 +35,8 @@ class CutImage:
         late: The first rule on generated texts that it fails; '' for none.
         occurrence: Its rank among occurrences of the same content.
         quality: Its rank in its duplicate group.
-        offers: Its candidates as (sentence that would be given, similarity), best first; those without one left out.
+        offers: Its candidates as (sentence that would be given, similarity, rank), best first; those without one left
+            out. The rank is the similarity, or what the recipe ranks by.
         texts: The sentences it gets, with their similarities.
     """
 
@@ -44,7 +46,7 @@ class CutImage:
     late: str
     occurrence: tuple[str, str, str]
     quality: tuple[int, int, str]
-    offers: list[tuple[str, float]] = field(default_factory=list)
+    offers: list[tuple[str, float, float]] = field(default_factory=list)
     texts: list[tuple[str, float]] = field(default_factory=list)
 
 
@@ -56,6 +58,8 @@ class Evidence:
         group: Image -> its duplicate group.
         cluster: Image -> its cluster of the cap.
         candidates: Image -> its candidates as (sentence, similarity), in any order.
+        refused: The (image, sentence) that fail a rule on candidates.
+        ranks: (image, sentence) -> the score that the recipe's `rank_by` names; None without `rank_by`.
         sentence_group: Sentence -> its group of near copies.
         passing: The sentences that pass the rules and occur in a current document.
     """
@@ -63,6 +67,8 @@ class Evidence:
     group: Mapping[str, str]
     cluster: Mapping[str, int]
     candidates: Mapping[str, list[tuple[str, float]]]
+    refused: frozenset[tuple[str, str]]
+    ranks: Mapping[tuple[str, str], float | None] | None
     sentence_group: Mapping[str, str]
     passing: frozenset[str]
 
@@ -140,7 +146,28 @@ def _evidence(lake: Lake, plan: Plan, upto: int, among: str) -> Evidence:
     )
     checked = sentence_rows(plan, AFTER_ALL, upto, "second_asked")
     passing = frozenset(content for (content,) in lake.query(f"SELECT content FROM ({checked}) WHERE dropped_by = ''"))
-    return Evidence(group, cluster, candidates, sentence_group, passing)
+    refused, ranks = _pair_scores(lake, plan, upto, found)
+    return Evidence(group, cluster, candidates, refused, ranks, sentence_group, passing)
+
+
+def _pair_scores(
+    lake: Lake, plan: Plan, upto: int, found: str
+) -> tuple[frozenset[tuple[str, str]], dict[tuple[str, str], float | None] | None]:
+    """Return the pairs among ``found`` that fail a rule on candidates, and the numbers that rank all of them."""
+    rows, tables = f"({found})", {table.table for _, table in plan.candidate_columns}
+    for table in tables:
+        values = ", ".join(
+            f"{each.source[name]} AS {name}" for name, each in plan.candidate_columns if each.table == table
+        )
+        scored = (
+            f"SELECT sha256, content, {values} FROM {table} WHERE scorer = '{plan.scorer(table)}' AND commit <= {upto}"
+        )
+        rows += f" LEFT JOIN ({scored}) USING (sha256, content)"
+    fails = " OR ".join(f"({check.keep}) IS NOT TRUE" for check in plan.candidate_checks)
+    refused = lake.query(f"SELECT sha256, content FROM {rows} WHERE {fails}") if fails else []
+    rank = plan.recipe.association.rank_by
+    ranks = lake.query(f"SELECT sha256, content, {rank} FROM {rows}") if rank else None
+    return frozenset(refused), None if ranks is None else {(sha, content): value for sha, content, value in ranks}
 
 
 def _newest(plan: Plan, table: str, upto: int) -> str:
@@ -173,14 +200,27 @@ def _offer(pictures: list[CutImage], evidence: Evidence, most: int) -> None:
     for content in sorted(evidence.passing, reverse=True):
         keeper[evidence.sentence_group.get(content, content)] = content
     for each in pictures:
-        best: dict[str, float] = {}
+        best: dict[str, tuple[float, str]] = {}
         for content, similarity in sorted(
             evidence.candidates.get(each.sha256, ()), key=lambda pair: (-pair[1], pair[0])
         ):
-            best.setdefault(evidence.sentence_group.get(content, content), similarity)
-        each.offers = [(keeper[group], best[group]) for group in [*best][:most] if group in keeper]
+            best.setdefault(evidence.sentence_group.get(content, content), (similarity, content))
+        offers = [
+            (keeper[group], similarity, _rank(evidence, each.sha256, content, similarity))
+            for group, (similarity, content) in [*best.items()][:most]
+            if group in keeper and (each.sha256, content) not in evidence.refused
+        ]
+        each.offers = sorted(offers, key=lambda offer: -offer[2])
         if not each.offers:
             each.dropped_by = "no_text"
+
+
+def _rank(evidence: Evidence, sha256: str, content: str, similarity: float) -> float:
+    """Return the number by which a candidate is ranked; a candidate without the score of `rank_by` is last."""
+    if evidence.ranks is None:
+        return similarity
+    rank = evidence.ranks[sha256, content]
+    return -math.inf if rank is None else rank
 
 
 def _balance(pictures: list[CutImage], evidence: Evidence, plan: Plan, cap: int) -> None:
@@ -212,16 +252,16 @@ def _cap_for(pictures: list[CutImage], evidence: Evidence, target: int) -> int:
 
 
 def _assign(pictures: list[CutImage], top_k: int, max_uses: int) -> None:
-    """Give sentences pair by pair in the order of similarity; drop the pictures that get none by ``max_uses``."""
+    """Give sentences pair by pair in the order of their ranks; drop the pictures that get none by ``max_uses``."""
     pairs = sorted(
-        (-similarity, each.sha256, place, sentence, at)
+        (-rank, each.sha256, place, sentence, similarity, at)
         for at, each in enumerate(pictures)
-        for place, (sentence, similarity) in enumerate(each.offers)
+        for place, (sentence, similarity, rank) in enumerate(each.offers)
     )
     uses: Counter[str] = Counter()
-    for similarity, _, _, sentence, at in pairs:
+    for _, _, _, sentence, similarity, at in pairs:
         if len(pictures[at].texts) < top_k and uses[sentence] < max_uses:
-            pictures[at].texts.append((sentence, -similarity))
+            pictures[at].texts.append((sentence, similarity))
             uses[sentence] += 1
     for each in pictures:
         if not each.texts:

@@ -67,7 +67,7 @@ def _survivors(lake: Lake, plan: Plan) -> np.ndarray:
     _exact_duplicates(lake, keep)
     _duplicates(lake, keep)
     keepers = group_keepers(lake, plan)
-    choose_best(lake, _alive(keep), keepers)
+    choose_best(lake, plan, _alive(keep), keepers)
     lake.execute(
         f"INSERT INTO cut_dropped SELECT n, 'no_text', NULL FROM {_alive(keep)} WHERE n NOT IN (SELECT n FROM cut_best)"
     )

@@ -9,8 +9,9 @@
   either; ``key`` is ``facts.key_of(content)``, by which its text is found in the lake.
 - ``sentences(sentence, gone, duplicates, repeats, ...)``: the columns that rules on sentences read. ``gone``: no
   current document contains it. ``duplicates``: the number of the first sentence of its group, NULL if in no group.
-- ``matches(picture, sentences, similarities)``: one row per picture with its best 4 x top_k sentences, best first, each
-  sentence once, and of a group of duplicates the most similar.
+- ``matches(picture, sentences, similarities, ...)``: one row per picture with its best 4 x top_k sentences, best first,
+  each sentence once, and of a group of duplicates the most similar. A list for each score of pairs that the recipe
+  reads (`Plan.candidate_columns`) follows.
 """
 
 import itertools
@@ -68,7 +69,8 @@ def tables_read() -> list[str]:
 def scorers_read(plan: Plan) -> list[tuple[str, str]]:
     """Return (table filled, digest) of every scorer whose rows `fill` reads."""
     filled = [*SCORERS, *(table.table for kind in score_tables(plan) for table in kind)]
-    return [(name, plan.scorer(name)) for name in filled]
+    pairs = [(f"{name} of {table.table}", plan.scorer(table.table)) for name, table in plan.candidate_columns]
+    return [*((name, plan.scorer(name)) for name in filled), *pairs]
 
 
 def texts_read(checks: Sequence[Check]) -> list[str]:
@@ -190,39 +192,49 @@ def _matches(lake: Lake, plan: Plan, of_picture: str, of_sentence: str) -> None:
     group. The steps are separate statements: joined and sorted by one statement, which needs memory for every part, 10M
     images did not fit into 2.6 GB.
     """
+    names = [name for name, _ in plan.candidate_columns]
+    further = "".join(f", {name}" for name in names)
+    joins = "".join(
+        f" LEFT JOIN (SELECT {of_picture} AS p, {of_sentence} AS s, {table.source[name]} AS {name} "
+        f"FROM {current_scores(plan, table.table, 'sha256')}) USING (p, s)"
+        for name, table in plan.candidate_columns
+    )
     lake.execute(
-        "CREATE OR REPLACE TEMP TABLE facts_candidates AS SELECT picture, sentence, similarity FROM "
+        f"CREATE OR REPLACE TEMP TABLE facts_candidates AS SELECT picture, sentence, similarity{further} FROM "
         f"(SELECT {of_picture} AS p, {of_sentence} AS s, similarity FROM match_candidates "
         f"WHERE scorer = '{plan.scorer('matches')}') "
         f"JOIN (SELECT key AS p, {_NUMBER} AS picture FROM facts_pictures) USING (p) "
-        f"JOIN (SELECT key AS s, {_NUMBER} AS sentence FROM making.contents) USING (s)"
+        f"JOIN (SELECT key AS s, {_NUMBER} AS sentence FROM making.contents) USING (s){joins}"
     )
-    once = "(SELECT picture, sentence, max(similarity) AS similarity FROM facts_candidates GROUP BY ALL)"
+    once = f"(SELECT picture, sentence, max(similarity) AS similarity{further} FROM facts_candidates GROUP BY ALL)"
     grouped = lake.query("SELECT 1 FROM facts_duplicates LIMIT 1")
     if grouped:
         nearest = "OVER (PARTITION BY picture, coalesce(duplicates, sentence) ORDER BY similarity DESC, sentence)"
         once = (
-            f"(SELECT picture, sentence, similarity FROM {once} LEFT JOIN facts_duplicates USING (sentence) "
+            f"(SELECT picture, sentence, similarity{further} FROM {once} LEFT JOIN facts_duplicates USING (sentence) "
             f"QUALIFY row_number() {nearest} = 1)"
         )
-    if grouped or not _listed(lake, "facts_candidates", best_candidates(plan)):
-        _listed(lake, once, best_candidates(plan))
+    if grouped or not _listed(lake, "facts_candidates", best_candidates(plan), names):
+        _listed(lake, once, best_candidates(plan), names)
     lake.execute("DROP TABLE facts_candidates")
 
 
-def _listed(lake: Lake, rows: str, most: int) -> bool:
-    """Write ``making.matches`` from (picture, sentence, similarity); return False for a repeated pair.
+def _listed(lake: Lake, rows: str, most: int, scores: Sequence[str]) -> bool:
+    """Write ``making.matches`` from (picture, sentence, similarity, *scores); return False for a repeated pair.
 
     After False, the table's content is undefined.
     """
-    columns = "picture UINTEGER, sentences UINTEGER[], similarities DOUBLE[]"
-    lake.execute(f"CREATE OR REPLACE TABLE making.matches ({columns})")
+    lists = "".join(f", list({name}) AS {name}" for name in scores)
+    lake.execute(
+        "CREATE OR REPLACE TABLE making.matches AS SELECT picture, list(sentence) AS sentences, "
+        f"list(similarity) AS similarities{lists} FROM {rows} WHERE false GROUP BY picture"
+    )
     ordered = lake.blocks(f"FROM {rows} ORDER BY picture, similarity DESC, sentence", rows=SORTED_AT_ONCE)
     with lake.connection.cursor() as writer:  # the lake's own connection is streaming the rows
         for found in _of_whole_pictures(ordered):
             if not _all_different(found["picture"].to_numpy().astype(np.uint64) << 32 | found["sentence"].to_numpy()):
                 return False
-            writer.register("lists", _lists(found, most))
+            writer.register("lists", _lists(found, most, scores))
             writer.execute("INSERT INTO making.matches FROM lists")
     return True
 
@@ -241,20 +253,19 @@ def _of_whole_pictures(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(rest)
 
 
-def _lists(found: pa.Table, most: int) -> pa.Table:
+def _lists(found: pa.Table, most: int, scores: Sequence[str]) -> pa.Table:
     """Collect the first ``most`` rows of each picture into one row of lists."""
     picture = found["picture"].to_numpy()
     starts = np.flatnonzero(np.diff(picture, prepend=picture[:1] + 1))
     counts = np.diff(starts, append=len(picture))
     best = np.arange(len(picture)) - np.repeat(starts, counts) < most
     offsets = np.concatenate(([0], np.cumsum(np.minimum(counts, most)))).astype(np.int32)
-    return pa.table(
-        {
-            "picture": picture[starts],
-            "sentences": pa.ListArray.from_arrays(offsets, found["sentence"].to_numpy()[best]),
-            "similarities": pa.ListArray.from_arrays(offsets, found["similarity"].to_numpy()[best]),
-        }
-    )
+    lists = {"sentences": "sentence", "similarities": "similarity", **{name: name for name in scores}}
+    chosen = found.filter(pa.array(best)).combine_chunks()
+    columns = {
+        name: pa.ListArray.from_arrays(offsets, chosen[column].combine_chunks()) for name, column in lists.items()
+    }
+    return pa.table({"picture": picture[starts], **columns})
 
 
 def _choose_key(lake: Lake, table: str, column: str) -> KeyOf:

@@ -1,9 +1,9 @@
 """Assign sentences to the kept images: to each its best few, no sentence to more than ``max_uses`` images.
 
-The result equals processing all (image, sentence) pairs in order of similarity (ties: smaller sha256, then smaller
-content) while both have room. This is also the only stable matching (Gale and Shapley 1962), because both sides rank by
-the same similarity. Only images that may lose a sentence to others are decided pair by pair: a sentence wanted by at
-most ``max_uses`` images is free.
+The result equals processing all (image, sentence) pairs in order of similarity, or of the recipe's `rank_by` (ties:
+smaller sha256, then the image's order), while both have room. This is also the only stable matching (Gale and Shapley
+1962), because both sides rank by the same number. Only images that may lose a sentence to others are decided pair by
+pair: a sentence wanted by at most ``max_uses`` images is free.
 
 A candidate represents its group of duplicates. The assigned sentence is the group's keeper: the smallest content among
 the members that pass the rules and occur in a current document. Its similarity is the candidate's. The candidate itself
@@ -28,13 +28,13 @@ ANY_NUMBER = 2**32 - 1
 NOBODY = 2**32 - 1
 
 
-def choose_best(lake: Lake, images: str, keepers: np.ndarray) -> None:
+def choose_best(lake: Lake, plan: Plan, images: str, keepers: np.ndarray) -> None:
     """Create ``cut_best(n, s)``: the keeper of the best candidate of each image, whatever other images use.
 
     ``images(n, picture)`` is SQL. Images without a candidate that has a keeper get no row.
     """
     lake.execute("CREATE OR REPLACE TEMP TABLE cut_best (n UINTEGER, s UINTEGER)")
-    _offer(lake, f"SELECT n, sentences FROM facts.matches JOIN {images} USING (picture)")
+    _offer(lake, f"SELECT n, sentences FROM {candidates(plan)} JOIN {images} USING (picture)")
     for offers in _blocks(lake, "n, sentences"):
         _, s, image = _passing(offers, keepers)
         rows, first = np.unique(image, return_index=True)
@@ -45,19 +45,22 @@ def choose_best(lake: Lake, images: str, keepers: np.ndarray) -> None:
 def assign_texts(lake: Lake, plan: Plan, keepers: np.ndarray) -> None:
     """Create ``cut_texts`` for the images of ``cut_kept(n, picture)``, whose pictures are distinct."""
     top_k, max_uses = plan.recipe.association.top_k, plan.recipe.association.max_uses or ANY_NUMBER
-    for table in ("cut_given", "cut_contested"):
-        lake.execute(f"CREATE OR REPLACE TEMP TABLE {table} (n UINTEGER, s UINTEGER, similarity DOUBLE, place INTEGER)")
-    _offer(lake, "SELECT n, sentences, similarities FROM facts.matches JOIN cut_kept USING (picture)")
+    given = "n UINTEGER, s UINTEGER, similarity DOUBLE, place INTEGER"
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_given ({given})")
+    lake.execute(f"CREATE OR REPLACE TEMP TABLE cut_contested ({given}, score DOUBLE)")
+    ranks = "similarities" if plan.recipe.association.rank_by is None else "ranks"
+    offered = f"n, sentences, similarities, {ranks} AS ranks"
+    _offer(lake, f"SELECT {offered} FROM {candidates(plan)} JOIN cut_kept USING (picture)")
     wanted = np.zeros(len(keepers), np.uint32)
     for offers in _blocks(lake, "sentences"):
         given = keepers[_flat(offers["sentences"])]
         np.add.at(wanted, given[given != NOBODY].astype(np.intp), np.uint32(1))  # 10 times slower with other dtypes
-    for offers in _blocks(lake, "n, sentences, similarities"):
+    for offers in _blocks(lake, "n, sentences, similarities, ranks"):
         choices, image = _choices(offers, keepers)
         first = choices["place"].to_numpy() <= top_k
         losing = np.zeros(offers.num_rows, bool)
         losing[image[first & (wanted[choices["s"].to_numpy()] > max_uses)]] = True
-        lake.insert("cut_given", choices.filter(pa.array(first & ~losing[image])))
+        lake.insert("cut_given", choices.filter(pa.array(first & ~losing[image])).drop_columns("score"))
         lake.insert("cut_contested", choices.filter(pa.array(losing[image])))
     lake.execute("DROP TABLE cut_offers")
     del wanted
@@ -86,6 +89,26 @@ def group_keepers(lake: Lake, plan: Plan) -> np.ndarray:
     return keepers
 
 
+def candidates(plan: Plan) -> str:
+    """Return SQL for (picture, sentences, similarities, ranks): the candidates that pass the recipe's rules on them.
+
+    They are ordered by the recipe's `rank_by` if it has one; a candidate without that score ranks last. ``ranks`` is
+    there only then.
+    """
+    rank = plan.recipe.association.rank_by
+    if not plan.candidate_checks and not rank:
+        return "facts.matches"
+    lists = "".join(f", unnest({name}) AS {name}" for name, _ in plan.candidate_columns)
+    every = (
+        f"SELECT picture, unnest(sentences) AS sentence, unnest(similarities) AS similarity{lists} FROM facts.matches"
+    )
+    score = f"coalesce({rank}, '-infinity'::DOUBLE)" if rank else "similarity"
+    order = f"ORDER BY {score} DESC, similarity DESC, sentence"
+    columns = {"sentences": "sentence", "similarities": "similarity"} | ({"ranks": score} if rank else {})
+    listed = ", ".join(f"list({value} {order}) AS {name}" for name, value in columns.items())
+    return f"(SELECT picture, {listed} FROM ({every}) WHERE {passed(plan.candidate_checks)} GROUP BY picture)"
+
+
 def surviving(plan: Plan) -> str:
     """Return SQL for the facts of sentences that pass the rules and occur in a current document."""
     return f"(SELECT * FROM facts.sentences WHERE NOT gone AND ({passed(plan.sentence_checks)}))"
@@ -109,7 +132,7 @@ def _choices(offers: pa.Table, keepers: np.ndarray) -> tuple[pa.Table, np.ndarra
     """Return the candidates that an image may get, and for each its image's row in ``offers``.
 
     Columns: ``n``, the image's number; ``s``, the number of the sentence to assign (of a group of duplicates its
-    keeper); ``similarity``; ``place``, from 1 within the image.
+    keeper); ``similarity``; ``place``, from 1 within the image; ``score``, by which pairs are ranked.
     """
     at, s, image = _passing(offers, keepers)
     first = np.searchsorted(image, np.arange(offers.num_rows))
@@ -118,6 +141,7 @@ def _choices(offers: pa.Table, keepers: np.ndarray) -> tuple[pa.Table, np.ndarra
         "s": s,
         "similarity": _flat(offers["similarities"])[at],
         "place": (np.arange(1, len(image) + 1) - first[image]).astype(np.int32),
+        "score": _flat(offers["ranks"])[at],
     }
     return pa.table(columns), image
 
@@ -150,7 +174,7 @@ def _assign_contested(lake: Lake, top_k: int, max_uses: int) -> None:
     wants, room = np.full(images, top_k, np.uint32), np.full(sentences, max_uses, np.uint32)
     ordered = (
         "SELECT image, n, s, similarity, place FROM cut_contested JOIN cut_contenders USING (n) "
-        "ORDER BY similarity DESC, image, place"
+        "ORDER BY score DESC, image, place"
     )
     taken = []
     for batch in lake.blocks(ordered, rows=PAIRS_AT_ONCE):
@@ -158,7 +182,8 @@ def _assign_contested(lake: Lake, top_k: int, max_uses: int) -> None:
         taken.append(batch.select(["n", "s", "similarity", "place"]).take(pa.array(hits)))
     lake.execute("DELETE FROM cut_contested")
     if taken:
-        lake.insert("cut_contested", pa.Table.from_batches(taken))
+        rows = pa.Table.from_batches(taken)
+        lake.insert("cut_contested", rows.append_column("score", rows["similarity"]))
     lake.execute(
         "INSERT INTO cut_given BY NAME SELECT n, s, similarity, row_number() OVER (PARTITION BY n ORDER BY place) AS "
         "place FROM cut_contested"

@@ -59,7 +59,7 @@ def miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterator[Dam
         yield Damage("counts", table, text, recorded, path, (number,))
     yield from _unregistered(lake, without)
     recorded = {table for (table,) in lake.query('SELECT DISTINCT "table" FROM partitions')}
-    keys = {score.table: "" if score.by_input else score.key for score in declared()}
+    keys = {score.table: "" if score.by_input or score.of == "pair" else score.key for score in declared()}
     for table in sorted(recorded & {*keys, *OF_ALL_ROWS, *OF_A_PAGE} & lake.tables - set(without)):
         yield from _groups(lake, table)
         if deep and keys.get(table):

@@ -93,14 +93,16 @@ def _made(plan: Plan) -> Iterator[tuple[str, tuple[str, str]]]:
         yield _current(plan, "captions", "")
         for place in _other_captioners(plan):
             yield f"captions_{place + 1}", (captioner_rows(plan, place, "captions"), "")
-        yield _current(plan, "caption_similarity", text_digest("made_captions.text"))
+        for table in ("caption_similarity", *(score.table for score in plan.made_from_texts("captions"))):
+            yield _current(plan, table, text_digest("made_captions.text"))
     if recipe.tags:
         yield _current(plan, "tags", "")
     if recipe.fuse:
         tags = "coalesce(made_tags.tags, [])" if recipe.tags else "[]::VARCHAR[]"
         caption = "CASE WHEN made_captions.status = 'ok' THEN made_captions.text ELSE '' END"
         yield _current(plan, "synthetic", fusion_digest(caption, tags, "m.sentence"))
-        yield _current(plan, "synthetic_similarity", text_digest("made_synthetic.synthetic_text"))
+        for table in ("synthetic_similarity", *(score.table for score in plan.made_from_texts("synthetic"))):
+            yield _current(plan, table, text_digest("made_synthetic.synthetic_text"))
 
 
 def _other_captioners(plan: Plan) -> range:

@@ -33,13 +33,15 @@ def rounds(shards: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
     yield run
 
 
-def by_rounds(lake: Lake, sql: str) -> Iterator[list[tuple]]:
+def by_rounds(lake: Lake, sql: str, size: str = "len(keys)") -> Iterator[list[tuple]]:
     """Yield the rows of ``sql``, one per shard with the columns ``shard`` and ``keys`` (a list), in rounds by shard.
+
+    ``size`` is SQL of a row's share of a round.
 
     DuckDB holds the other rounds' rows, and spills them if necessary.
     """
     lake.execute(f"CREATE OR REPLACE TEMP TABLE pending_rows AS {sql}")
-    for run in rounds(lake.query("SELECT shard, len(keys) FROM pending_rows ORDER BY shard")):
+    for run in rounds(lake.query(f"SELECT shard, {size} FROM pending_rows ORDER BY shard")):
         mine = "SELECT * FROM pending_rows WHERE shard IN (SELECT unnest(?::VARCHAR[])) ORDER BY shard"
         yield lake.query(mine, (run,)) if run else []
 

@@ -198,7 +198,7 @@ class SentenceDuplicates(Settings):
 class Association(Settings):
     """Settings for retrieving sentences for images."""
 
-    added_later = frozenset({"recall"})
+    added_later = frozenset({"recall", "rank_by"})
 
     clusters: int = Field(
         2_000_000, ge=1, le=MOST, description="Sentence clusters; fewer when there are few sentences."
@@ -213,6 +213,13 @@ class Association(Settings):
         le=1,
         description="In the place of probes: the fewest probes that find this share of the exact top_k, measured on "
         "a sample of the lake's own pictures.",
+    )
+    rank_by: str | None = Field(
+        None,
+        pattern=r"^[a-z][a-z0-9_]{0,62}$",
+        description="A score of pairs, such as itm_score, by which a picture's retrieved sentences are ranked in the "
+        "place of their cosines.",
+        json_schema_extra=ADVANCED,
     )
     top_k: int = Field(3, ge=1, le=3, description="Sentences a picture gets at most: text1 to text3.")
     max_uses: int | None = Field(
@@ -235,7 +242,7 @@ class Association(Settings):
 
     def omitted(self) -> set[str]:
         """Leave out `recall` while it is unset, and `probes` once `recall` is set: a recipe may have only one."""
-        return super().omitted() or {"probes"}
+        return super().omitted() | (set() if self.recall is None else {"probes"})
 
 
 class Balance(Settings):

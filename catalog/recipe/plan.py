@@ -12,7 +12,7 @@ from functools import cached_property
 from pairmill.catalog.recipe import predicate
 from pairmill.catalog.recipe.calibration import compared
 from pairmill.catalog.recipe.recipe import Recipe, Rule
-from pairmill.catalog.terms.declared import IMAGE_COLUMNS, SENTENCE_COLUMNS, declared, scores_of
+from pairmill.catalog.terms.declared import OWN_COLUMNS, declared, scores_of
 from pairmill.catalog.terms.error import BadRecipe
 from pairmill.catalog.terms.score import Score, Stage
 
@@ -61,6 +61,8 @@ class Check:
 class Plan:
     """A recipe, its compiled rules, the scores to compute, and the digests of the current scorers by table.
 
+    ``candidate_checks`` are the rules on an image with one of its retrieved sentences.
+
     ``scorers`` grows during a run: a scorer that depends on centroids has a digest only once they are trained.
     """
 
@@ -69,6 +71,7 @@ class Plan:
     sentence_checks: tuple[Check, ...]
     scorers: Mapping[str, str]
     scores: tuple[Score, ...]
+    candidate_checks: tuple[Check, ...] = ()
 
     def with_scorer(self, table: str, digest: str) -> "Plan":
         """Return the plan with ``digest`` as the current scorer of ``table``."""
@@ -135,9 +138,26 @@ class Plan:
         return replace(self, recipe=recipe, **{f"{kind}_checks": checks})
 
     @cached_property
+    def candidate_columns(self) -> tuple[tuple[str, ScoreColumns], ...]:
+        """The scores of pairs that the cut reads, (name in rules, its table): of rules on candidates, and `rank_by`."""
+        read = {column for check in self.candidate_checks for column in check.columns}
+        read |= {self.recipe.association.rank_by}
+        return tuple((name, table) for table in self.pair_tables[1:] for name in table.columns if name in read)
+
+    def made_from_texts(self, table: str) -> tuple[Score, ...]:
+        """Return the scores of images with their generated texts of ``table``, 'captions' or 'synthetic'."""
+        stage = {"captions": Stage.CAPTION, "synthetic": Stage.FUSE}[table]
+        return tuple(score for score in self.scores if score.op and score.by_input and score.stage == stage)
+
+    @cached_property
     def image_tables(self) -> tuple[ScoreColumns, ...]:
         """The columns that rules on images may read: the image's own, then those of each score of the plan."""
         return tables_of("image", self.scores)
+
+    @cached_property
+    def pair_tables(self) -> tuple[ScoreColumns, ...]:
+        """The columns that rules on candidates may read: the cosine, then those of each score of pairs of the plan."""
+        return tables_of("pair", self.scores)
 
     @cached_property
     def sentence_tables(self) -> tuple[ScoreColumns, ...]:
@@ -146,9 +166,12 @@ class Plan:
 
 
 def tables_of(kind: str, scores: Sequence[Score]) -> tuple[ScoreColumns, ...]:
-    """Return the columns that rules on ``kind`` ('image' or 'sentence') may read: its own, then those of ``scores``."""
-    table, own = ("images", IMAGE_COLUMNS) if kind == "image" else ("sentence_content", SENTENCE_COLUMNS)
-    types = {name: sql_type for name, (sql_type, _) in own.items()}
+    """Return the columns that rules on ``kind`` may read: its own, then those of ``scores``.
+
+    ``kind`` is 'image', 'sentence' or 'pair'.
+    """
+    table = {"image": "images", "sentence": "sentence_content", "pair": "match_candidates"}[kind]
+    types = {name: sql_type for name, (sql_type, _) in OWN_COLUMNS[kind].items()}
     base = ScoreColumns(table, Stage.INGEST, types, {name: name for name in types})
     return base, *(
         ScoreColumns(score.table, score.stage, score.rule_columns, score.source)
@@ -175,18 +198,32 @@ def compile_plan(
     _check_asked(recipe, known)
     images = _compile((READABLE, *recipe.images), tables_of("image", known), recipe, known)
     sentences = _compile(tuple(recipe.sentences), tables_of("sentence", known), recipe, known)
-    read = {table for check in (*images, *sentences) for table in check.tables}
+    pairs = tables_of("pair", known)
+    candidates = _compile(tuple(recipe.candidates), pairs, recipe, known)
+    read = {table for check in (*images, *sentences, *candidates) for table in check.tables}
+    read |= {_ranking_table(recipe, pairs)}
     asked = tuple(
         score
         for score in known
         if has_section(recipe, score) and (not score.on_demand or score.table in read or score.name in recipe.scores)
     )
-    return Plan(recipe, images, sentences, dict(scorers or {}), asked)
+    return Plan(recipe, images, sentences, dict(scorers or {}), asked, candidates)
 
 
 def has_section(recipe: Recipe, score: Score) -> bool:
     """Return whether the recipe has the section that the score needs, if it needs one."""
     return not score.needs or bool(getattr(recipe, score.needs))
+
+
+def _ranking_table(recipe: Recipe, pairs: Sequence[ScoreColumns]) -> str:
+    """Return the table of the score that ranks candidates; '' for none. Raise BadRecipe if none of ``pairs`` has it."""
+    wanted = recipe.association.rank_by
+    known = {name: table.table for table in pairs[1:] for name, kind in table.columns.items() if kind == "DOUBLE"}
+    if wanted and wanted not in known:
+        near = get_close_matches(wanted, known, n=1)
+        remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}."
+        raise BadRecipe(f"recipe '{recipe.name}', association.rank_by: no score of pairs has '{wanted}'; {remedy}")
+    return known[wanted] if wanted else ""
 
 
 def _check_asked(recipe: Recipe, known: Sequence[Score]) -> None:

@@ -33,7 +33,7 @@ from pairmill.catalog.terms.secrets import without_secrets
 class Recipe(Settings):
     """All settings of a dataset."""
 
-    added_later = frozenset({"captions", "scores", "words", "sentence_duplicates"})
+    added_later = frozenset({"captions", "scores", "words", "sentence_duplicates", "candidates"})
 
     name: Name = Field(description="The dataset's name.")
     scores: dict[Name, dict[str, Any]] = Field(
@@ -52,6 +52,11 @@ class Recipe(Settings):
     models: dict[str, ModelSpec] = Field(description="`clip` and whatever captioners and fusion name.")
     images: list[Rule] = Field([], description="Rules for pictures, in order.")
     sentences: list[Rule] = Field([], description="Rules for sentences, in order.")
+    candidates: list[Rule] = Field(
+        [],
+        description="Rules for a picture with one of its retrieved sentences; a sentence that fails one is not given.",
+        json_schema_extra=ADVANCED,
+    )
     words: Words = Field(Words(), json_schema_extra=ADVANCED)  # pyright: ignore[reportCallIssue]
     duplicates: Duplicates = Duplicates()  # pyright: ignore[reportCallIssue]
     sentence_duplicates: SentenceDuplicates | None = Field(
@@ -71,7 +76,7 @@ class Recipe(Settings):
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
         """Refuse repeated names, `fuse` without a captioner, and models that `models` lacks."""
-        for group in (self.images, self.sentences, self.captioners):
+        for group in (self.images, self.sentences, self.candidates, self.captioners):
             names = [part.name for part in group]
             if twice := {name for name in names if names.count(name) > 1}:
                 raise ValueError(f"two have the name '{min(twice)}'; a name stands for one")
@@ -85,6 +90,13 @@ class Recipe(Settings):
                 known, near = ", ".join(self.models) or "empty", get_close_matches(model, self.models, n=1)
                 guess = f"; did you mean '{near[0]}'? Else" if near else ";"
                 raise ValueError(f"{user} needs the model '{model}'{guess} add it to `models` ({known})")
+        return self
+
+    @model_validator(mode="after")
+    def _candidates_have_numbers(self) -> Self:
+        """Refuse a rule on candidates whose threshold is calibrated."""
+        if calibrated := [rule.name for rule in self.candidates if rule.calibrate is not None]:
+            raise ValueError(f"rule '{calibrated[0]}': a rule on candidates cannot be calibrated; write a number")
         return self
 
     @model_validator(mode="after")
@@ -192,7 +204,7 @@ def _overridden(content: dict[str, Any], overrides: Mapping[str, str], name: str
         override(content, key, value)
     replace_alternatives(content, overrides)
     recipe = validated(content, name)
-    for rule in (*recipe.images, *recipe.sentences):
+    for rule in (*recipe.images, *recipe.sentences, *recipe.candidates):
         refuse_empty(rule.name, rule.predicate)
     return recipe
 

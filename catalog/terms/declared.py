@@ -6,7 +6,7 @@ from functools import cache
 
 from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.foreign import foreign
-from pairmill.catalog.terms.score import INPUTS, RUN_AT, TYPES, Score, Stage
+from pairmill.catalog.terms.score import INPUTS, RUN_AT, TYPES, Score, Stage, of_generated_texts
 from pairmill.catalog.terms.scores import OWN
 
 GROUP = "pairmill.scorers"
@@ -24,6 +24,9 @@ SENTENCE_COLUMNS = {
     "text": ("VARCHAR", "the sentence"),
     "repeats": ("BIGINT", "how often it occurs in all documents that count"),
 }
+# Columns of a candidate, a picture with one retrieved sentence, that rules may read before anything is scored.
+PAIR_COLUMNS = {"similarity": ("DOUBLE", "cosine of picture and candidate sentence, -1 to 1")}
+OWN_COLUMNS = {"image": IMAGE_COLUMNS, "sentence": SENTENCE_COLUMNS, "pair": PAIR_COLUMNS}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 # Reserved names: columns of every score table, and columns that facts (catalog/cut/facts_tables.py) and the cut put
 # beside scores.
@@ -38,7 +41,10 @@ def declared() -> tuple[Score, ...]:
     found = list(foreign(GROUP, "score", _as_score))
     for package, score in found:
         object.__setattr__(score, "package", package)
-    return checked([*OWN, *(score for _, score in found)])
+    others = [score for _, score in found]
+    return checked(
+        [*OWN, *others, *(each for score in others if score.of == "pair" for each in of_generated_texts(score))]
+    )
 
 
 def checked(scores: Sequence[Score]) -> tuple[Score, ...]:
@@ -57,7 +63,7 @@ def checked(scores: Sequence[Score]) -> tuple[Score, ...]:
 
 
 def scores_of(kind: str, scores: Iterable[Score]) -> tuple[Score, ...]:
-    """Return the scores of ``kind``: 'image' or 'sentence'."""
+    """Return the scores of ``kind``: 'image', 'sentence' or 'pair'."""
     return tuple(score for score in scores if score.of == kind)
 
 
@@ -78,7 +84,7 @@ def _as_score(loaded: object, value: str) -> Score:
 
 def _faults(score: Score) -> Iterator[str]:
     """Yield what is wrong with one declaration, as clauses for a message."""
-    base = IMAGE_COLUMNS if score.of == "image" else SENTENCE_COLUMNS
+    base = OWN_COLUMNS[score.of]
     for name in (score.name, score.table, *(column.name for column in score.columns), *score.rule_columns):
         if not _NAME.fullmatch(name):
             yield f"'{name}' is no name of letters, digits and underscores in lower case"
@@ -87,12 +93,13 @@ def _faults(score: Score) -> Iterator[str]:
             yield f"column '{column.name}' has the type {column.type}; a score may have {', '.join(TYPES)}"
         if column.name in _TAKEN or column.rule_name in base:
             yield f"column '{column.name}' has a name that Pairmill itself uses"
+    is_generated = score.by_input and bool(score.op)  # made by `of_generated_texts`, whose source is checked itself
     unknown = set(score.reads) - set(INPUTS[score.of])
-    if unknown:
+    if unknown and not is_generated:
         yield f"it reads '{min(unknown)}'; a score of {score.of}s reads of {', '.join(INPUTS[score.of])}"
     if score.package != "pairmill" and not (score.reads and score.op):
         yield "it names no `op`, or nothing that this reads"
-    if score.op and score.stage not in RUN_AT[score.of]:
+    if score.op and not is_generated and score.stage not in RUN_AT[score.of]:
         names = ", ".join(stage.name for stage in RUN_AT[score.of])
         yield f"its stage is {score.stage.name}; an op that scores {score.of}s runs at one of {names}"
     if score.vector_table and (score.stage != Stage.CLIP or len(score.reads) > 1):

@@ -5,16 +5,17 @@ infra/docs/own-score.md shows one.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Literal
 
 # DuckDB types that a score column may have; each maps to one Arrow type (catalog/lake/arrow.py).
 TYPES = ("BOOLEAN", "INTEGER", "BIGINT", "UBIGINT", "DOUBLE", "VARCHAR", "BLOB", "VARCHAR[]", "DOUBLE[]")
-# Batch columns that the two jobs running declared ops can provide, by kind of item.
+# Batch columns that the jobs running declared ops can provide, by kind of item.
 INPUTS: Mapping[str, tuple[str, ...]] = {
     "image": ("pixels", "luma", "image_vector"),
     "sentence": ("text", "sentence_vector"),
+    "pair": ("pixels", "text"),
 }
 
 
@@ -39,6 +40,7 @@ class Stage(IntEnum):
 RUN_AT: Mapping[str, tuple[Stage, ...]] = {
     "image": (Stage.PIXELS, Stage.CLIP),
     "sentence": (Stage.PIXELS, Stage.PARSE, Stage.LANGUAGE, Stage.CLIP),
+    "pair": (Stage.ASSOCIATE,),
 }
 
 
@@ -46,14 +48,21 @@ RUN_AT: Mapping[str, tuple[Stage, ...]] = {
 class Column:
     """One measured value: ``name`` in its table, unique over all scores; ``meaning`` with unit and range.
 
-    ``rule`` is the name under which rules read the column: None for its own name, '' if no rule may read it. DOUBLEs
-    are stored rounded to 4 decimals; BLOBs are vectors of little-endian fp16.
+    ``rule`` is the name under which rules read the column: None for its own name, '' if no rule may read it.
+    ``added_as`` is the op's name of the column, '' for the same. DOUBLEs are stored rounded to 4 decimals; BLOBs are
+    vectors of little-endian fp16.
     """
 
     name: str
     type: str
     meaning: str
     rule: str | None = None
+    added_as: str = ""
+
+    @property
+    def op_name(self) -> str:
+        """The name under which the op adds the column to a batch."""
+        return self.added_as or self.name
 
     @property
     def rule_name(self) -> str:
@@ -63,10 +72,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Score:
-    """Declaration of one scorer: what it computes for each item ``of`` a kind ('image' or 'sentence').
+    """Declaration of one scorer: what it computes for each item ``of`` a kind ('image', 'sentence' or 'pair').
+
+    A pair is an image with one of its candidate sentences. A score of pairs also scores an image with its caption and
+    with its fused text (`of_generated_texts`).
 
     - ``name``: of the scorer and, unless ``table`` is set, of its table. The table is keyed by content: ``sha256`` of
-      an image, ``content`` of a sentence.
+      an image, ``content`` of a sentence, both of a pair.
     - ``stage``: the stage from which its rules apply. PIXELS runs on CPUs over all readable items; CLIP is for models.
       Before CLIP, PARSE is for sentence parsers and LANGUAGE for language models, so that an item dropped by the rules
       on a cheaper score never reaches a more expensive one.
@@ -88,7 +100,7 @@ class Score:
     """
 
     name: str
-    of: Literal["image", "sentence"]
+    of: Literal["image", "sentence", "pair"]
     columns: tuple[Column, ...]
     stage: Stage = Stage.PIXELS
     reads: tuple[str, ...] = ()
@@ -115,8 +127,8 @@ class Score:
 
     @property
     def key(self) -> str:
-        """The key column of the table: ``sha256`` of an image, ``content`` of a sentence."""
-        return "sha256" if self.of == "image" else "content"
+        """The key column of the table: ``sha256`` of an image or a pair, ``content`` of a sentence."""
+        return "content" if self.of == "sentence" else "sha256"
 
     @property
     def rule_columns(self) -> dict[str, str]:
@@ -131,7 +143,8 @@ class Score:
     @property
     def table_columns(self) -> dict[str, str]:
         """All columns of the table, in order: name -> SQL type."""
-        keys = {self.key: "VARCHAR", "shard": "VARCHAR", "scorer": "VARCHAR"}
+        keys = {self.key: "VARCHAR"} | ({"content": "VARCHAR"} if self.of == "pair" else {})
+        keys |= {"shard": "VARCHAR", "scorer": "VARCHAR"}
         keys |= {"input_digest": "VARCHAR"} if self.by_input else {}
         return keys | {"commit": "BIGINT"} | {column.name: column.type for column in self.columns}
 
@@ -140,3 +153,43 @@ class Score:
         """The table of vectors that its op reads; '' if the op reads no vectors."""
         vectors = {"image_vector": "image_embedding", "sentence_vector": "sentence_embedding"}
         return next((vectors[name] for name in self.reads if name in vectors), "")
+
+
+def of_generated_texts(score: Score) -> tuple[Score, Score]:
+    """Return the scores of an image with its caption and with its fused text, by the op of a score of pairs.
+
+    Columns and tables have the prefix ``caption_`` or ``synthetic_``. Rules on these columns apply once the text
+    exists, and a row is pending when its text has changed.
+    """
+    texts = (
+        ("caption", "its caption", Stage.CAPTION, "captioners"),
+        ("synthetic", "its fused text", Stage.FUSE, "fuse"),
+    )
+    made = []
+    for prefix, text, stage, needs in texts:
+        columns = tuple(
+            replace(
+                each,
+                name=f"{prefix}_{each.name}",
+                meaning=f"of the picture and {text}: {each.meaning}",
+                rule=None,
+                added_as=each.op_name,
+            )
+            for each in score.columns
+            if each.rule_name
+        )
+        made.append(
+            replace(
+                score,
+                name=f"{prefix}_{score.name}",
+                of="image",
+                columns=columns,
+                stage=stage,
+                by_input=True,
+                needs=needs,
+                step=f"{score.step} of {'captions' if needs == 'captioners' else 'fused texts'}",
+                unusable="",
+                table=f"{prefix}_{score.table}",
+            )
+        )
+    return made[0], made[1]

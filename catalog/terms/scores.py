@@ -1,6 +1,6 @@
 """Declare Pairmill's own scores, each once."""
 
-from pairmill.catalog.terms.score import Column, Score, Stage
+from pairmill.catalog.terms.score import Column, Score, Stage, of_generated_texts
 
 IMAGE_QUALITY = Score(
     "image_quality",
@@ -228,6 +228,18 @@ SENTENCE_EMBEDDING = Score(
     step="embed sentences",
 )
 
+ITM = Score(
+    "itm",
+    "pair",
+    (Column("itm_score", "DOUBLE", "probability that the text belongs to the picture, 0 to 1, by a matching model"),),
+    stage=Stage.ASSOCIATE,
+    reads=("pixels", "text"),
+    op="pairmill.ops.models.matching.image_text_match:ImageTextMatch",
+    model="itm",
+    default_model="hf:Salesforce/blip-itm-base-coco",
+    step="match texts",
+)
+
 OWN = (
     IMAGE_QUALITY,
     IMAGE_HASH,
@@ -244,4 +256,6 @@ OWN = (
     SENTENCE_STRUCTURE,
     PERPLEXITY,
     SENTENCE_EMBEDDING,
+    ITM,
+    *of_generated_texts(ITM),
 )

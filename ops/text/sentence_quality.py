@@ -69,7 +69,8 @@ class SentenceQuality:
     """Read ``text`` (list of sentences); add one column for each score.
 
     ``n_words``: words; "don't" is one. ``text_entropy``: Shannon entropy of the sentence's words in bits, from 0 to
-    log2(n_words): 0 for one repeated word, 3 for 8 different words; RealSyn (arXiv 2502.12513) has a minimum for it.
+    log2(n_words): 0 for one repeated word, 3 for 8 different words. RealSyn's minimum (arXiv 2502.12513) is for another
+    entropy, by the words' shares of the whole corpus: ``corpus_entropy``.
     ``has_url``: has a web address, with or without http, or an e-mail address. ``has_emoji``: has an emoji.
     ``is_boilerplate``: has a phrase of site boilerplate (cookies, subscribe, share, copyright, …), English only.
     ``language``: ISO 639-1 code by py3langid, unreliable under some five words.

@@ -24,6 +24,7 @@ from pairmill.tasks.generate.answers import ImageQueries, empty_answers, generat
 from pairmill.tasks.generate.endpoints import generate_in_rounds
 from pairmill.tasks.generate.generative_job import GenerativeJob
 from pairmill.tasks.generate.text_similarity import score_texts, text_similarity_scorer
+from pairmill.tasks.measure.score_pairs import score_generated
 from pairmill.tasks.run.identity import caption_scorer, captioning
 from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.session import Session
@@ -67,6 +68,7 @@ def caption(session: Session) -> None:
     for place in plan.compared_captioners:
         step = f"{CAPTION_SIMILARITY.step} {plan.recipe.captioners[place].name}" if place else ""
         score_texts(session, plan.alone(place), CAPTION_SIMILARITY, CAPTIONS.table, "text", step)
+    score_generated(session, CAPTIONS.table)
 
 
 def run_captioner(session: Session, step: str, items: Iterable[Sequence[WorkItem]], place: int) -> None:

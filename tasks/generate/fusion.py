@@ -19,6 +19,7 @@ from pairmill.tasks.generate.answers import ImageQueries, TextQueries, empty_ans
 from pairmill.tasks.generate.endpoints import generate_in_rounds
 from pairmill.tasks.generate.generative_job import GenerativeJob
 from pairmill.tasks.generate.text_similarity import score_texts, text_similarity_scorer
+from pairmill.tasks.measure.score_pairs import score_generated
 from pairmill.tasks.run.identity import fuse_scorer, fuser
 from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.session import Session
@@ -71,6 +72,7 @@ def fuse(session: Session) -> None:
     items = pending_fusion(session.lake, session.plan, same_request_scorers(session.lake, scorer))
     generate_in_rounds(session, SYNTHETIC.step, items, model, settings.model, job)
     score_texts(session, session.plan, SYNTHETIC_SIMILARITY, SYNTHETIC.table, "synthetic_text")
+    score_generated(session, SYNTHETIC.table)
 
 
 @dataclass(frozen=True)

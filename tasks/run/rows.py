@@ -164,10 +164,10 @@ def measured(score: Score, batch: Batch) -> dict[str, list]:
     rows = {len(batch[name]) for name in score.reads if name in batch}
     found = {}
     for column in score.columns:
-        if {_length(batch.get(column.name))} != rows:
+        if {_length(batch.get(column.op_name))} != rows:
             raise _unfit(score, f"its op adds no column '{column.name}' of a value a row")
         try:
-            found[column.name] = _stored(column.type, batch[column.name])
+            found[column.name] = _stored(column.type, batch[column.op_name])
             if score.package != OWN:  # our own ops are covered by tests; values of other packages are checked here
                 pa.array(found[column.name], TYPES[column.type])
         except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:

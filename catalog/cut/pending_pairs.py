@@ -1,0 +1,69 @@
+"""List the pairs of an image and a text that a score of pairs lacks: candidate sentences, captions, fused texts."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from pairmill.catalog.cut import facts
+from pairmill.catalog.cut.facts_tables import image_checks
+from pairmill.catalog.cut.texts import NOBODY, group_keepers
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.pending.eligible import current_scores, passed
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.pending.scored_rows import text_digest
+from pairmill.catalog.pending.worklist import by_rounds, payload_paths
+from pairmill.catalog.recipe.plan import Plan
+from pairmill.catalog.terms.score import Score
+
+# A round holds all texts of its pairs, up to 12 of an image.
+_PAIRS = "list_sum(list_transform(texts, lambda each: len(each)))"
+
+
+def pending_candidates(lake: Lake, plan: Plan, score: Score) -> Iterator[list[WorkItem]]:
+    """Yield images that pass the early rules, each with its candidate sentences that have no row of ``score``.
+
+    A candidate counts if it, or a sentence of its group of duplicates, passes the rules on sentences.
+    """
+    facts.attach(lake, plan)
+    usable = np.flatnonzero(group_keepers(lake, plan) != NOBODY).astype(np.uint32)
+    lake.execute("CREATE OR REPLACE TEMP TABLE pending_usable (sentence UINTEGER)")
+    lake.insert("pending_usable", pa.table({"sentence": usable}))
+    sql = f"""WITH wanted AS (SELECT i.sha256, c.content, c.text
+            FROM (SELECT picture, unnest(sentences) AS sentence FROM facts.matches) m
+            JOIN (SELECT DISTINCT picture, sha256 FROM facts.images WHERE {passed(image_checks(plan))}) i
+            ON i.picture = m.picture SEMI JOIN pending_usable u ON u.sentence = m.sentence
+            JOIN facts.contents k ON k.rowid = m.sentence JOIN sentence_content c ON facts.key_of(c.content) = k.key),
+        lacking AS (SELECT sha256, list(content ORDER BY content) AS contents, list(text ORDER BY content) AS texts
+            FROM wanted ANTI JOIN (SELECT sha256, content FROM {score.table}
+                WHERE scorer = '{plan.scorer(score.table)}') USING (sha256, content) GROUP BY sha256)
+        SELECT p.shard, list(l.sha256 ORDER BY l.sha256) AS keys, list(l.contents ORDER BY l.sha256) AS contents,
+            list(l.texts ORDER BY l.sha256) AS texts,
+            list({text_digest("array_to_string(l.contents, ' ')")} ORDER BY l.sha256) AS digests
+        FROM lacking l JOIN image_content p ON p.sha256 = l.sha256 GROUP BY p.shard"""
+    for rows in by_rounds(lake, sql, _PAIRS):
+        files = payload_paths(lake, "payloads", [row[0] for row in rows])
+        yield [
+            WorkItem(shard, tuple(keys), files[shard], (score.table,),
+                     {"contents": contents, "texts": texts, "input_digests": digests})
+            for shard, keys, contents, texts, digests in rows
+        ]  # fmt: skip
+
+
+def pending_texts_of_wave(lake: Lake, plan: Plan, score: Score, texts: str, column: str) -> Iterator[list[WorkItem]]:
+    """Yield images of the wave whose text in ``column`` of ``texts`` changed since ``score`` was computed."""
+    sql = f"""WITH wanted AS (SELECT p.shard, p.sha256, coalesce(c.{column}, '') AS text,
+                {text_digest(f"c.{column}")} AS digest
+            FROM image_content p JOIN {current_scores(plan, texts, "sha256")} c ON c.sha256 = p.sha256
+            SEMI JOIN wave_asked k ON k.sha256 = p.sha256)
+        SELECT w.shard, list(w.sha256 ORDER BY w.sha256) AS keys, list([w.text] ORDER BY w.sha256) AS texts,
+            list(w.digest ORDER BY w.sha256) AS digests, list(coalesce(s."commit", -1) ORDER BY w.sha256) AS before
+        FROM wanted w LEFT JOIN {current_scores(plan, score.table, "sha256")} s ON s.sha256 = w.sha256
+        WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard"""
+    for rows in by_rounds(lake, sql):
+        files = payload_paths(lake, "payloads", [row[0] for row in rows])
+        yield [
+            WorkItem(shard, tuple(keys), files[shard], (score.table,),
+                     {"texts": texts, "input_digests": digests, "before": before})
+            for shard, keys, texts, digests, before in rows
+        ]  # fmt: skip

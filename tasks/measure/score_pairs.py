@@ -1,0 +1,120 @@
+"""Score pairs of an image and a text: candidate sentences after retrieval, and the generated texts of a wave."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pyarrow as pa
+
+from pairmill.catalog.cut.pending_pairs import pending_candidates, pending_texts_of_wave
+from pairmill.catalog.pending.item import WorkItem
+from pairmill.catalog.terms.score import Stage
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.decode import Decode
+from pairmill.tasks.measure.calibrate import calibrate
+from pairmill.tasks.measure.scoring_job import ScoringJob
+from pairmill.tasks.run import scored
+from pairmill.tasks.run.identity import bound, decoder
+from pairmill.tasks.run.model_job import Piece
+from pairmill.tasks.run.partition import Part
+from pairmill.tasks.run.payloads import batches
+from pairmill.tasks.run.scored import Scored, null_parts, score_parts
+from pairmill.tasks.run.session import Session
+
+# Images decoded at once, each with up to 12 candidate sentences.
+PICTURES = 16
+_COLUMNS = {"captions": "text", "synthetic": "synthetic_text"}
+
+
+def score_pairs(session: Session) -> None:
+    """Score the candidate sentences that retrieval found, by each score of pairs that the recipe reads."""
+    scorers = bound(session.plan, "pair")
+    if not scorers:
+        return
+    calibrate(session, "image", Stage.CAPTION)
+    calibrate(session, "sentence", Stage.CAPTION)
+    for each in scorers:
+        job = ScorePairs((each,), decoder(session.recipe))
+        session.work_rounds(job.stage, pending_candidates(session.lake, session.plan, each.score), job)
+
+
+def score_generated(session: Session, texts: str) -> None:
+    """Score the wave's images with their texts of ``texts``, 'captions' or 'synthetic'."""
+    wanted = {score.name for score in session.plan.made_from_texts(texts)}
+    for each in bound(session.plan, "image") if wanted else ():
+        if each.score.name in wanted:
+            pending = pending_texts_of_wave(session.lake, session.plan, each.score, texts, _COLUMNS[texts])
+            session.work_rounds(each.score.step, pending, ScorePairs((each,), decoder(session.recipe)))
+
+
+@dataclass(frozen=True)
+class ScorePairs(ScoringJob):
+    """Model job: decode each image once and score it with each of its texts, into the table of one score.
+
+    An image that does not decode gets rows of NULLs (so that its pairs are not pending again) and a quarantine row. So
+    does a pair that does not fit the model's memory.
+    """
+
+    unit: ClassVar[str] = "pictures"
+    item_rows: ClassVar[int] = 2_048
+
+    decode: Decode
+
+    @property
+    def stage(self) -> str:
+        """The step's name."""
+        return self.scorers[0].score.step
+
+    def pieces(self, item: WorkItem, rows: int = 0) -> Iterator[Piece]:
+        """Yield the bytes of the item's images, each with its texts, in batches of ``rows``, 0 for PICTURES."""
+        place = {sha: n for n, sha in enumerate(item.keys)}
+        for shas, datas in batches(item, rows or PICTURES):
+            texts = [item.inputs["texts"][place[sha]] for sha in shas]
+            yield Piece(tuple(shas), (datas, texts, [_keys(item, place[sha]) for sha in shas]))
+
+    def prepare(self, piece: Piece) -> Scored:
+        """Decode the images and prepare the model's input of each pair."""
+        datas, texts, keys = piece.data
+        decoded = [data if isinstance(data, Fault) else self.decode(data) for data in datas]
+        rows = [(pixels, text) for pixels, of_one in zip(decoded, texts, strict=True) for text in of_one]
+        good = [n for n, (pixels, _) in enumerate(rows) if not isinstance(pixels, Fault)]
+        bad = [pixels.about(sha) for sha, pixels in zip(piece.keys, decoded, strict=True) if isinstance(pixels, Fault)]
+        batch = {"pixels": [rows[n][0] for n in good], "text": [rows[n][1] for n in good]}
+        flat = tuple(key for of_one in keys for key in of_one)
+        return scored.prepare([*self.scorers], batch, flat, good, bad)
+
+    def fetch(self, running: Scored) -> Scored:
+        """Wait for the model; a pair's fault is a fault of its image."""
+        done = super().fetch(running)
+        return replace(done, bad=[fault.about(fault.item.split(" ")[0]) for fault in done.bad])
+
+    def parts(self, item: WorkItem, found: list[Scored]) -> Iterable[Part]:
+        """Turn all pieces into the rows of the score, and the faults into quarantine rows."""
+        return (self._with_keys(item, part) for part in score_parts([*self.scorers], found, self.stage))
+
+    def poisoned(self, item: WorkItem) -> list[Part]:
+        """Make rows of NULLs for the pairs of images that kill their worker, so that they are not pending again."""
+        keys = tuple(key for n, _ in enumerate(item.keys) for key in _keys(item, n))
+        return [self._with_keys(item, part) for part in null_parts([*self.scorers], keys)]
+
+    def _with_keys(self, item: WorkItem, part: Part) -> Part:
+        """Split the key of a pair into its two columns, or add the digest of a generated text."""
+        if part.table == "quarantine":
+            return part
+        keys = part.rows["sha256"].to_pylist()
+        if "contents" in item.inputs:
+            columns = zip(("sha256", "content"), zip(*(key.split(" ") for key in keys), strict=True), strict=True)
+            others = part.rows.drop_columns("sha256")
+            rows = pa.table({**{name: pa.array(values, pa.string()) for name, values in columns},
+                             **{name: others[name] for name in others.column_names}})  # fmt: skip
+        else:
+            digest_of = dict(zip(item.keys, item.inputs["input_digests"], strict=True))
+            digests = pa.array([digest_of[key] for key in keys], pa.string())
+            rows = part.rows.append_column("input_digest", digests)
+        return replace(part, rows=rows)
+
+
+def _keys(item: WorkItem, at: int) -> list[str]:
+    """Return the keys of the pairs of the image at index ``at``: 'sha256 content', or its sha256 alone."""
+    sha, contents = item.keys[at], item.inputs.get("contents")
+    return [sha] if contents is None else [f"{sha} {content}" for content in contents[at]]
