@@ -37,8 +37,8 @@ class Vacuumed:
     why: str = ""
 
 
-def vacuum(writer: Writer) -> Vacuumed:
-    """Rewrite a SQLite catalog if FREE_SHARE of its pages are free. Postgres does that itself.
+def vacuum(writer: Writer, even_if_few: bool = False) -> Vacuumed:
+    """Rewrite a SQLite catalog if FREE_SHARE of its pages are free, or ``even_if_few``. Postgres does that itself.
 
     SQLite needs the catalog's size in free disk space, and refuses while another process reads; a kill leaves the
     catalog as it was. Raises LeaseLost.
@@ -47,7 +47,8 @@ def vacuum(writer: Writer) -> Vacuumed:
     if location.on_postgres:
         return Vacuumed()
     writer.check()
-    command = [sys.executable, "-I", "-c", _SCRIPT, location.metadata, str(FREE_SHARE), str(SMALLEST_BYTES)]
+    least = ("-1", "0") if even_if_few else (str(FREE_SHARE), str(SMALLEST_BYTES))
+    command = [sys.executable, "-I", "-c", _SCRIPT, location.metadata, *least]
     with writer.lake.metadata.changing():
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     if done.returncode:
