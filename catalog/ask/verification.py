@@ -92,8 +92,10 @@ def verify(lake: Lake, dataset: Dataset) -> Verification:
 def _check_amended(lake: Lake, dataset: Dataset) -> None:
     """Raise PairmillError unless the version is the published one without what its recorded removals took out."""
     key = (dataset.name, dataset.version)
-    sql = "SELECT a.digest_before FROM amended_versions a JOIN takedowns t USING (takedown_id) WHERE a.dataset = ? AND " \
-          "a.version = ? ORDER BY t.commit LIMIT 1"  # fmt: skip
+    sql = (
+        "SELECT a.digest_before FROM amended_versions a JOIN takedowns t USING (takedown_id) "
+        'WHERE a.dataset = ? AND a.version = ? ORDER BY t."commit" LIMIT 1'
+    )
     published = lake.query(sql, key)
     now = version_digest(lake, *key)
     if not published or now != dataset.content_digest or digest_before(lake, *key) != published[0][0]:
