@@ -16,12 +16,14 @@ _SIDE = 224
 class BanList:
     """What must not enter a lake.
 
-    ``pictures`` are ids (32 hex digits of the sha256), ``documents`` ids of documents, ``hashes`` perceptual hashes
-    (uint64), compared by Hamming distance with NEAR_BITS.
+    ``pictures`` are ids (32 hex digits of the sha256), ``documents`` ids of documents, ``urls`` whole addresses,
+    ``addresses`` hosts and beginnings of addresses, ``hashes`` perceptual hashes (uint64), compared by Hamming distance
+    with NEAR_BITS.
     """
 
     pictures: frozenset[str] = frozenset()
     documents: frozenset[str] = frozenset()
+    urls: frozenset[str] = frozenset()
     addresses: Banned = field(default_factory=Banned)
     hashes: tuple[int, ...] = ()
 
@@ -33,7 +35,7 @@ class BanList:
 
     def of_address(self, url: str) -> Fault | None:
         """Return a Fault for a banned address."""
-        entry = self.addresses.entry(url)
+        entry = url if url in self.urls else self.addresses.entry(url)
         return Fault(url, "banned", f"the lake's ban list holds '{entry}'") if entry else None
 
     def of_picture(self, data: bytes, digest: str) -> Fault | None:

@@ -122,7 +122,9 @@ class FetchPictures:
 
     def __call__(self, item: WorkItem) -> list[Part]:
         """Fetch the addresses of one item."""
-        answers = self.fetcher(item.keys)
+        refused = {url: fault for url in item.keys if (fault := self.banned.of_address(url))}
+        asked = iter(self.fetcher([url for url in item.keys if url not in refused]))
+        answers = [FetchResult(url, refused[url]) if url in refused else next(asked) for url in item.keys]
         fetches = [self._row(answer) for answer in answers]
         payloads = {
             row["sha256"]: _payload(row, answer.data)

@@ -54,7 +54,7 @@ def erase(writer: Writer, orphans_older_than_seconds: float = 86_400) -> Erased:
     writer.check()
     now = datetime.now(UTC)
     expired = _call(lake, "ducklake_expire_snapshots", now)
-    removed = _call(lake, "ducklake_cleanup_old_files", now)
+    removed = lake.query("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
     removed += _call(lake, "ducklake_delete_orphaned_files", now - timedelta(seconds=orphans_older_than_seconds))
     refresh_statistics(writer)
     return Erased(rewritten, len(expired), len(removed), vacuum(writer, even_if_few=True).why)

@@ -26,7 +26,7 @@ NOT_REACHED = (
     "Postgres' write-ahead log and dead rows until Postgres recycles them, where it holds the catalog",
     "centroids, word probabilities and models that were trained while the items were there: no item can be read from "
     "them",
-    "log files of runs, and Prefect's own database until it is vacuumed",
+    "log files of runs, and small pictures on the run pages in Prefect's database: delete those flow runs",
 )
 
 
@@ -68,7 +68,7 @@ def take_down(
         report = {
             "takedown": takedown_id,
             "at": at.isoformat(timespec="seconds"),
-            "lake": lake_id(lake),
+            "lake": str(lake_id(lake)),
             "reason": reason,
             "asked": {name: list(value) for name, value in asdict(subject).items()},
             "removed": asdict(taken),

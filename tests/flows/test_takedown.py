@@ -11,22 +11,29 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import s3fs
 from PIL import Image
 
 from pairmill.catalog.ask import datasets
 from pairmill.catalog.ask.verification import verify
 from pairmill.catalog.keep import takedown_record
 from pairmill.catalog.keep.taken_items import Subject
+from pairmill.catalog.lake.connection import connect
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.ids import content_id
 from pairmill.catalog.write import lease
 from pairmill.flows.command.cli import main
 from pairmill.flows.maintain import Limits, maintain_steps
 from pairmill.ops.ban_list import NEAR_BITS, perceptual_hash
 from pairmill.tasks.keep.takedown import take_down
 from pairmill.tasks.out.thumbnail_cache import ThumbnailCache
+from tests.worlds.elsewhere import postgres as postgres
+from tests.worlds.elsewhere import s3 as s3
+from tests.worlds.elsewhere import write_yaml
 from tests.worlds.generated import pages, small_settings
 from tests.worlds.line import curate, rows
+from tests.worlds.published import SENTENCES, picture, published
 
 _DATA_URI = re.compile(rb"data:image/[a-z+]+;base64,([A-Za-z0-9+/=]+)")
 
@@ -56,6 +63,7 @@ def pictures_in(lake: Path) -> Iterator[int]:
             yield from (h for match in _DATA_URI.findall(data) if (h := perceptual_hash(b64decode(match))) is not None)
 
 
+@pytest.mark.slow  # 45 s: a run, then every byte of the lake is decoded twice
 def test_nothing_of_a_document_is_left_anywhere_and_it_does_not_come_in_again(
     curated_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +122,7 @@ def test_nothing_of_a_document_is_left_anywhere_and_it_does_not_come_in_again(
     assert again.exists()
 
 
+@pytest.mark.slow  # 15 s: two removals rewrite most files
 def test_an_amended_version_is_verified_and_any_other_change_of_it_shows(curated_copy: Path) -> None:
     sha256, text = rows(curated_copy, "SELECT sha256, text1 FROM pairs ORDER BY image_id LIMIT 1")[0]
     with create_or_open(curated_copy) as lake:
@@ -162,6 +171,58 @@ def test_pictures_that_look_like_one_are_listed_and_go_only_by_their_number(
     assert main([*like, "--yes", str(len(listed))]) == 0
     left = {found for (found,) in rows(curated_copy, "SELECT sha256 FROM payloads")}
     assert not left & {each for each, _ in listed}
+
+
+@pytest.mark.slow  # 15 s: a Postgres server, and a rewrite of each file on S3
+def test_a_team_lake_on_s3_and_postgres_keeps_nothing_in_objects_and_tables(
+    s3: s3fs.S3FileSystem, postgres: str, tmp_path: Path
+) -> None:
+    folder = write_yaml(tmp_path / "lake", metadata=postgres, data_path="s3://bucket/team")
+    last = "Zw, the last of all texts."  # Postgres holds a column's largest value too
+    published(folder, pictures=12, sentences=(*SENTENCES, last))
+    text, bytes_of = last.encode(), picture(4)
+
+    def held() -> list[str]:
+        s3.invalidate_cache()
+        objects = [
+            path
+            for path in s3.find("bucket")
+            if path.endswith(".parquet") and _holds(s3.cat_file(path), text, bytes_of)
+        ]
+        base = Path(_postgres(postgres, "")) / "base"
+        return objects + [str(path) for path in base.rglob("*") if path.is_file() and text in path.read_bytes()]
+
+    assert len(held()) > 2
+    with create_or_open(folder) as lake:
+        taken = Subject(pictures=(content_id(bytes_of),), documents=("d",))
+        # `published` writes the texts of a document without a row of its own.
+        lake.execute(
+            "INSERT INTO documents (document_id, source, uri, shard) "
+            "VALUES ('d', 's', 'https://example.org/d', 'shard-0')"
+        )
+        done = take_down(lake, taken, "test", orphans_older_than_seconds=0)
+        assert done.taken.sentences == len(SENTENCES) + 1 and done.erased.why == ""
+        _postgres(postgres, "CHECKPOINT")
+        assert held() == []
+        assert lake.query("SELECT count(*) FROM pairs WHERE text1 IS NOT NULL") == [(0,)]
+
+
+def _postgres(url: str, command: str) -> str:
+    """Run a command at a Postgres server, and return its data folder."""
+    connection = connect("postgres_scanner")
+    connection.execute(f"ATTACH '{url}' AS server (TYPE postgres)")
+    if command:
+        connection.execute(f"CALL postgres_execute('server', '{command}', use_transaction => false)")
+    setting = "SELECT setting FROM pg_settings WHERE name = ''data_directory''"
+    ((folder,),) = connection.execute(f"SELECT * FROM postgres_query('server', '{setting}')").fetchall()
+    return folder
+
+
+def _holds(data: bytes, text: bytes, picture_bytes: bytes) -> bool:
+    """Return whether a Parquet file's bytes, or its values, hold the text or the picture."""
+    values = [str(v).encode() if not isinstance(v, bytes) else v
+              for row in pq.read_table(io.BytesIO(data)).to_pylist() for v in row.values()]  # fmt: skip
+    return any(text in each or picture_bytes in each for each in (data, *values))
 
 
 def test_a_run_at_work_is_waited_for_and_a_preview_changes_nothing(
