@@ -187,7 +187,7 @@ def test_a_team_lake_on_s3_and_postgres_keeps_nothing_in_objects_and_tables(
         objects = [
             path
             for path in s3.find("bucket")
-            if path.endswith(".parquet") and _holds(s3.cat_file(path), text, bytes_of)
+            if path.endswith(".parquet") and _holds(bytes(s3.cat_file(path)), text, bytes_of)
         ]
         base = Path(_postgres(postgres, "")) / "base"
         return objects + [str(path) for path in base.rglob("*") if path.is_file() and text in path.read_bytes()]

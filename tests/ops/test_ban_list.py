@@ -55,6 +55,6 @@ def test_a_fetched_picture_that_is_banned_becomes_a_row_without_bytes(drawn: Ima
     url = "https://e.example/never-asked.png"
     job = FetchPictures(Fetcher(), 10**6, BanList(pictures=frozenset({content_id(data)}), urls=frozenset({url})))
     row = job._row(FetchResult("https://e.example/a.png", data=data))
-    assert (row["reason"], row["sha256"]) == ("banned", "")
+    assert (row["reason"], row["sha256"]) == ("banned", None)
     fetches = {part.table: part.rows.to_pylist() for part in job(WorkItem("s", (url,)))}["fetches"]
     assert [row["reason"] for row in fetches] == ["banned"]
