@@ -6,10 +6,11 @@ one finished: after a kill, or a night on which a run held the lease, the next m
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pairmill.catalog.cut.facts import facts_folder
+from pairmill.catalog.keep import takedown_record
 from pairmill.catalog.keep.vacuum import vacuum
 from pairmill.catalog.lake.cache_folder import cache_folder, trim
 from pairmill.catalog.lake.lake import Lake
@@ -20,6 +21,7 @@ from pairmill.catalog.write.lease import Writer
 from pairmill.catalog.write.sweep import checkpoint, sweep
 from pairmill.flows.outcome import reports_folder
 from pairmill.flows.settings import Compute
+from pairmill.tasks.keep.takedown import finish
 
 # An address that fails for a passing reason is fetched on this many nights at most.
 MOST_TIMES = 4
@@ -47,7 +49,18 @@ def maintain_steps(lake: Lake, limits: Limits) -> Iterator[str]:
     for step in (_compacted, _swept, _vacuumed):
         with lease.writing(lake, uuid.uuid4().hex, "maintain", limits.wait_seconds) as writer:
             yield step(writer, limits)
+    if waiting := takedown_record.unfinished(lake):
+        with lease.writing(lake, uuid.uuid4().hex, "takedown", limits.wait_seconds) as writer:
+            yield _erased(writer, waiting)
     yield _trimmed(lake, limits)
+
+
+def _erased(writer: Writer, waiting: list[str]) -> str:
+    """Erase the bytes of takedowns that were killed before they had done so."""
+    erased = finish(writer)
+    for takedown_id in waiting:
+        takedown_record.finish(writer.lake, takedown_id, {"takedown": takedown_id, "erased": asdict(erased)})
+    return f"finished {len(waiting):,} takedowns: rewrote {erased.rewritten:,} files"
 
 
 def _compacted(writer: Writer, limits: Limits) -> str:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pairmill.catalog.ask.amended_digest import digest_before, version_digest
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.ask.second_cut import CutImage, second_cut
 from pairmill.catalog.lake.lake import Lake
@@ -17,6 +18,7 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.score import Stage
 
 WHOLE = 200_000
 SHOWN = 20
@@ -26,11 +28,16 @@ _TABLE_OF = {"caption": "captions", "fuse": "synthetic"}
 
 @dataclass(frozen=True)
 class Disagreement:
-    """One image on which version and second cut differ: ``stored`` and ``found`` as in "dropped by 'balance'"."""
+    """One image on which version and second cut differ: ``stored`` and ``found`` as in "dropped by 'balance'".
+
+    ``was`` and ``now`` are the rules that drop it, '' if it is kept or has no decision.
+    """
 
     image_id: str
     stored: str
     found: str
+    was: str = ""
+    now: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,11 +63,11 @@ def verify(lake: Lake, dataset: Dataset) -> Verification:
     """Compare a version with a second cut of its recipe over the scores that it read.
 
     Raises:
-        PairmillError: The version was changed by a removal, or pages that it read were read again since, so the rows
-            behind its decisions are no longer those of then.
+        PairmillError: The version was changed by anything but its recorded removals, or pages that it read were read
+            again since, so the rows behind its decisions are no longer those of then.
     """
     if dataset.amended:
-        raise PairmillError(f"{dataset} was changed by a removal; verify its newest version.")
+        _check_amended(lake, dataset)
     plan = _plan(lake, dataset)
     key = f"dataset = {quoted(dataset.name)} AND version = {dataset.version}"
     stored = f"SELECT item_id AS image_id, dropped_by, value FROM decisions WHERE {key} AND kind = 'image'"
@@ -72,11 +79,30 @@ def verify(lake: Lake, dataset: Dataset) -> Verification:
     if among:
         asked = {sha256 for (sha256,) in lake.query("SELECT sha256 FROM verified WHERE asked")}
         pictures = [each for each in pictures if each.sha256 in asked]
-    whole = not among or plan.recipe.association.max_uses is None
+    whole = not dataset.amended and (not among or plan.recipe.association.max_uses is None)
     found = _differences(lake, pictures, stored, key, whole)
+    if dataset.amended:  # what was removed had kept others out, and lent them texts: only their own scores still decide
+        own = {check.name for check in plan.image_checks if check.stage < Stage.CAPTION}
+        found = [each for each in found if own.intersection((each.was, each.now))]
     differing = sorted(found, key=lambda each: each.image_id)
     pairs = sum(not each.dropped_by for each in pictures) if whole else 0
     return Verification(len(pictures), of, pairs, len(differing), tuple(differing[:SHOWN]))
+
+
+def _check_amended(lake: Lake, dataset: Dataset) -> None:
+    """Raise PairmillError unless the version is the published one without what its recorded removals took out."""
+    key = (dataset.name, dataset.version)
+    sql = (
+        "SELECT a.digest_before FROM amended_versions a JOIN takedowns t USING (takedown_id) "
+        'WHERE a.dataset = ? AND a.version = ? ORDER BY t."commit" LIMIT 1'
+    )
+    published = lake.query(sql, key)
+    now = version_digest(lake, *key)
+    if not published or now != dataset.content_digest or digest_before(lake, *key) != published[0][0]:
+        raise PairmillError(
+            f"{dataset} was changed by more than its removals record: its pairs are not those that were published. Put "
+            "the lake back from a copy, or publish a new version."
+        )
 
 
 def _plan(lake: Lake, dataset: Dataset) -> Plan:
@@ -157,13 +183,13 @@ def _differences(lake: Lake, pictures: list[CutImage], stored: str, key: str, wh
         if not whole and {was, found} <= {"", "max_uses"}:
             continue
         if was != found:
-            yield Disagreement(each.image_id, _said(was), _said(found))
+            yield Disagreement(each.image_id, _said(was), _said(found), was or "", found)
         elif whole and not found:
             chosen = [(texts[sentence], similarity) for sentence, similarity in each.texts]
             if chosen != given.get(each.image_id):
                 yield Disagreement(each.image_id, f"texts {given.get(each.image_id)}", f"texts {chosen}")
     for image_id, was in decided.items():
-        yield Disagreement(image_id, _said(was), _said(None))
+        yield Disagreement(image_id, _said(was), _said(None), was)
 
 
 def _said(dropped_by: str | None) -> str:

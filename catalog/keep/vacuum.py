@@ -4,6 +4,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+import duckdb
+
+from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.lake.location import locate
 from pairmill.catalog.write.lease import Writer
 
@@ -37,20 +41,44 @@ class Vacuumed:
     why: str = ""
 
 
-def vacuum(writer: Writer) -> Vacuumed:
-    """Rewrite a SQLite catalog if FREE_SHARE of its pages are free. Postgres does that itself.
+def vacuum(writer: Writer, even_if_few: bool = False) -> Vacuumed:
+    """Rewrite the catalog if FREE_SHARE of its pages are free, or ``even_if_few``.
+
+    Postgres reuses free pages itself, so it rewrites the tables only ``even_if_few``.
 
     SQLite needs the catalog's size in free disk space, and refuses while another process reads; a kill leaves the
     catalog as it was. Raises LeaseLost.
     """
     location = locate(writer.lake.uri)
     if location.on_postgres:
-        return Vacuumed()
+        return Vacuumed(why=_rewrite_postgres(location.metadata) if even_if_few else "")
     writer.check()
-    command = [sys.executable, "-I", "-c", _SCRIPT, location.metadata, str(FREE_SHARE), str(SMALLEST_BYTES)]
+    least = ("-1", "0") if even_if_few else (str(FREE_SHARE), str(SMALLEST_BYTES))
+    command = [sys.executable, "-I", "-c", _SCRIPT, location.metadata, *least]
     with writer.lake.metadata.changing():
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     if done.returncode:
         return Vacuumed(why=(done.stderr.strip().splitlines() or ["it was killed"])[-1])
     before, after = map(int, done.stdout.split() or ("0", "0"))
     return Vacuumed(before, after)
+
+
+def _rewrite_postgres(url: str) -> str:
+    """Rewrite the lake's tables in Postgres, so that no page holds deleted rows; return what hindered it, or ''."""
+    wait = f"{'&' if '?' in url else '?'}options=-c%20lock_timeout%3D10s"
+    connection = connect("postgres_scanner")
+    try:
+        connection.execute(f"ATTACH {quoted(url + wait)} AS catalog_of_lake (TYPE postgres)")
+        names = (
+            "SELECT schemaname, tablename FROM pg_tables WHERE "
+            "tablename LIKE ''ducklake%'' OR tablename LIKE ''pairmill%''"
+        )
+        tables = connection.execute(f"SELECT * FROM postgres_query('catalog_of_lake', '{names}')").fetchall()
+        for schema, table in tables:
+            rewrite = f'VACUUM FULL "{schema}"."{table}"'
+            connection.execute(f"CALL postgres_execute('catalog_of_lake', '{rewrite}', use_transaction => false)")
+    except duckdb.Error as error:
+        return str(error).splitlines()[0]
+    finally:
+        connection.close()
+    return ""

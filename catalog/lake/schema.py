@@ -195,6 +195,17 @@ CREATE TABLE judgements (judgement_id VARCHAR, sample_id VARCHAR, position BIGIN
     value DOUBLE, verdict VARCHAR, judge VARCHAR, "at" TIMESTAMPTZ);
 """
 
+# What was taken out of the lake, and what must not come in again: see catalog.keep.taken_items. ``kind`` of a ban:
+# 'address' (a host or the beginning of an address), 'document' or 'phash'; a picture's sha256 is in ``bans``.
+_TAKEDOWNS = """
+CREATE TABLE takedowns (takedown_id VARCHAR, reason VARCHAR, report VARCHAR, "commit" BIGINT, "at" TIMESTAMPTZ);
+CREATE TABLE taken_bans (kind VARCHAR, value VARCHAR, takedown_id VARCHAR);
+CREATE TABLE amended_versions (dataset VARCHAR, version INTEGER, takedown_id VARCHAR, digest_before VARCHAR,
+    digest_after VARCHAR, pairs_removed BIGINT, pairs_changed BIGINT);
+CREATE TABLE amended_pairs (dataset VARCHAR, version INTEGER, takedown_id VARCHAR, sha256 VARCHAR, before VARCHAR,
+    after VARCHAR);
+"""
+
 MIGRATIONS: tuple[str, ...] = (
     _TABLES, _VIEWS, _LINKS, _STATUSES, _READERS, _WORDS, _THRESHOLDS, _TAG_WORDS, _SENTENCE_GROUPS,
     _WAVES, _PAIR_SIMILARITIES, _USAGE, _CAPTIONERS,
@@ -205,6 +216,7 @@ MIGRATIONS: tuple[str, ...] = (
     _DROPPED_VERSIONS,
     _FAILED,
     _JUDGEMENTS,
+    _TAKEDOWNS,
 )  # fmt: skip
 NEWEST = len(MIGRATIONS)
 _CREATED = re.compile(r"CREATE TABLE (\w+)")
@@ -216,7 +228,7 @@ _CREATED = re.compile(r"CREATE TABLE (\w+)")
 BOOKKEEPING = ("partitions", "scorers", "runs", "run_recipes", "commits", "bans", "exports", "datasets", "funnel",
                "rereads", "thresholds", "waves", "usage", "probes", "dataset_captioners",
                "file_digests", "unbelieved_usage", "dropped_versions", "judgement_samples", "judgements",
-               "schema_version")  # fmt: skip
+               "takedowns", "taken_bans", "amended_versions", "amended_pairs", "schema_version")  # fmt: skip
 INLINED_ROWS = 1000
 # Written by INSERT in the order of their ids and read by single ids, for each of which DuckDB reads a row group. With
 # row groups of 20,480 rows instead of 122,880, twelve lookups take 57 CPU ms instead of 206; reading a whole table

@@ -107,11 +107,6 @@ def vanished(lake: Lake, source: str) -> list[str]:
     return [uri for uri, is_part, _ in rows if not is_part]
 
 
-def banned(lake: Lake) -> frozenset[str]:
-    """Return the ids (the first 32 hex digits of the sha256) of all banned images."""
-    return frozenset(row[0] for row in lake.query("SELECT sha256 FROM bans"))
-
-
 def index(lake: Lake, begin: Callable[[], int]) -> None:
     """Assign a home shard to each image and sentence content without one: the smallest shard id that contains it.
 

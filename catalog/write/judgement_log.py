@@ -8,6 +8,7 @@ append, each line is an object of its own.
 import os
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -142,6 +143,37 @@ def read_log(lake: Lake) -> LogContent:
         tuple(sorted(judgements, key=lambda each: (each.at, each.judgement_id))),
         tuple(faults),
     )
+
+
+def forget_lines(lake: Lake, taken: Callable[[Judgement], bool]) -> int:
+    """Remove the judgements that ``taken`` selects from all logs, and return their number; lines that are not valid go.
+
+    A page that judges at the same moment may write a line into the former file, so nobody should.
+    """
+    forgotten = 0
+    for path, text in _texts(lake):
+        kept = [line for line in text.splitlines(keepends=True) if not _is_taken(line, taken)]
+        forgotten += text.count("\n") - len(kept)
+        if path.startswith("s3://"):
+            if not kept:
+                import fsspec  # only here does the log remove an object
+
+                filesystem, place = fsspec.core.url_to_fs(path)
+                filesystem.rm(place)
+        elif len(kept) < text.count("\n"):
+            new = Path(path + ".new")
+            new.write_text("".join(kept), encoding="utf-8")
+            os.replace(new, path)
+    return forgotten
+
+
+def _is_taken(line: str, taken: Callable[[Judgement], bool]) -> bool:
+    """Return whether a line is of a taken judgement, or not valid."""
+    try:
+        found = _SCHEMA.validate_json(line)
+    except ValidationError:
+        return True
+    return isinstance(found, Judgement) and taken(found)
 
 
 def _folder(lake: Lake) -> str:

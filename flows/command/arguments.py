@@ -13,7 +13,7 @@ GROUPS = {
     "curate": ("demo", "run", "recaption", "fetch", "replay"),
     "look": ("status", "browse", "report", "sql", "why", "clusters", "datasets", "quarantine"),
     "versions": ("recut", "diff", "calibrate", "export", "tag", "drop", "verify"),
-    "operate": ("doctor", "check", "maintain", "up", "schedule"),
+    "operate": ("doctor", "check", "maintain", "takedown", "up", "schedule"),
     "set up": ("recipe", "conform", "check-model", "serve-model", "mcp", "completion"),
 }
 

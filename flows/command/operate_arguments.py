@@ -1,4 +1,7 @@
-"""Declare the commands that operate a machine and a lake: `doctor`, `check`, `maintain`, `up`, `schedule`."""
+"""Declare the commands that operate a machine and a lake: `doctor`, `check`, `maintain`, `takedown`, `up`, ….
+
+`schedule` too.
+"""
 
 from typing import Any
 
@@ -19,6 +22,7 @@ def add_operate(commands: Any) -> None:
     _doctor(commands)
     _check(commands)
     _maintain(commands)
+    _takedown(commands)
     _up(commands)
     _schedule(commands)
 
@@ -51,6 +55,26 @@ def _maintain(commands: Any) -> None:
     command.set_defaults(interrupted="stopped. The same command again goes on from there.")
     command.add_argument("--days", type=above_0, default=7, metavar="N",
                          help="keep snapshots of these days; dataset versions always stay; default: 7")  # fmt: skip
+    lake_option(command)
+
+
+def _takedown(commands: Any) -> None:
+    """Add the `takedown` command."""
+    command = add_command(commands, "takedown", "pairmill_takedown:takedown",
+                          "remove pictures or documents from a lake, and keep them out")  # fmt: skip
+    command.set_defaults(interrupted="stopped. The same command again, or `pairmill maintain`, finishes it.")
+    command.add_argument("--url", action="append", default=[], metavar="URL",
+                         help="a picture's or document's address; with a slash at its end, all below it")  # fmt: skip
+    command.add_argument("--domain", action="append", default=[], metavar="HOST", help="a host, with its subdomains")
+    command.add_argument("--image", action="append", default=[], metavar="FILE", help="this very picture")
+    command.add_argument("--like", metavar="FILE", default="", help="pictures that look like this one; lists them")
+    command.add_argument("--document", action="append", default=[], metavar="ID", help="a document, by its id")
+    command.add_argument("--reason", default="asked by the owner", metavar="TEXT", help="stands in the report")
+    command.add_argument("--dry-run", action="store_true", help="only say what would go")
+    command.add_argument("--yes", nargs="?", type=int, const=-1, default=None, metavar="N",
+                         help="do not ask; with --like, N is the number of pictures that it listed")  # fmt: skip
+    command.add_argument("--report", metavar="FILE", default="", help="also write the report of the removal, as JSON")
+    command.add_argument("--sign", metavar="KEY", default="", help="an Ed25519 key (PEM) that signs the report file")
     lake_option(command)
 
 

@@ -33,6 +33,7 @@ EXAMPLES = {
     "doctor": "pairmill doctor 30m",
     "check": "pairmill check --lake lake --repair",
     "maintain": "pairmill maintain --lake lake",
+    "takedown": "pairmill takedown --domain example.org --dry-run --lake lake",
     "completion": "pairmill completion bash",
     "check-model": "pairmill check-model hf:HuggingFaceTB/SmolVLM2-2.2B-Instruct --processor '{tiles: 1}'",
     "conform": "pairmill conform realsyn.parquet 30m",

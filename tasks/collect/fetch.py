@@ -14,12 +14,13 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.terms.controls import printable
 from pairmill.catalog.terms.ids import content_id
 from pairmill.catalog.terms.secrets import without_users
+from pairmill.ops.ban_list import BanList
 from pairmill.ops.fault import Fault
 from pairmill.ops.fetch.address import AllowedAddresses
 from pairmill.ops.fetch.answer import FetchResult
-from pairmill.ops.fetch.refusal import Banned
 from pairmill.ops.image.exif import exif
 from pairmill.ops.image.header import Header, inspect
+from pairmill.tasks.collect.bans_of_lake import ban_list
 from pairmill.tasks.run.partition import Part
 from pairmill.tasks.run.rows import quarantine
 from pairmill.tasks.run.session import Session
@@ -98,10 +99,10 @@ def fetch_job(session: Session, workers: int) -> "FetchPictures":
             retries=settings.retries,
             max_bytes=ingest.max_bytes,
             reach=AllowedAddresses(session.allow_addresses),
-            banned=Banned(tuple(settings.banned)),
+            banned=ban_list(session.lake, tuple(settings.banned)).addresses,
         ),
         ingest.max_pixels,
-        contents.banned(session.lake),
+        ban_list(session.lake),
     )
 
 
@@ -109,7 +110,7 @@ def fetch_job(session: Session, workers: int) -> "FetchPictures":
 class FetchPictures:
     """Job: fetch the addresses of one item, into fetches, payloads and quarantine.
 
-    ``banned`` are image ids (sha256) that must not enter the lake.
+    ``banned`` is what must not enter the lake.
     """
 
     stage: ClassVar[str] = "fetch"
@@ -117,11 +118,13 @@ class FetchPictures:
 
     fetcher: "Fetcher"
     max_pixels: int
-    banned: frozenset[str]
+    banned: BanList
 
     def __call__(self, item: WorkItem) -> list[Part]:
         """Fetch the addresses of one item."""
-        answers = self.fetcher(item.keys)
+        refused = {url: fault for url in item.keys if (fault := self.banned.of_address(url))}
+        asked = iter(self.fetcher([url for url in item.keys if url not in refused]))
+        answers = [FetchResult(url, refused[url]) if url in refused else next(asked) for url in item.keys]
         fetches = [self._row(answer) for answer in answers]
         payloads = {
             row["sha256"]: _payload(row, answer.data)
@@ -141,8 +144,8 @@ class FetchPictures:
         if answer.fault is not None:
             return _row(answer, answer.fault, "")
         digest = content_id(answer.data)
-        if digest in self.banned:
-            return _row(answer, Fault(digest, "banned", "this picture's sha256 is in the lake's ban list"), "")
+        if banned := self.banned.of_picture(answer.data, digest):
+            return _row(answer, banned, "")
         return _row(answer, inspect(answer.data, self.max_pixels, self.fetcher.max_bytes), digest)
 
 

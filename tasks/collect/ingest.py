@@ -24,6 +24,7 @@ from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.terms.controls import printable_json
 from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.catalog.terms.secrets import without_users
+from pairmill.ops.ban_list import BanList
 from pairmill.ops.fault import Fault
 from pairmill.ops.image.header import inspect
 from pairmill.ops.read.declared_formats import formats
@@ -33,6 +34,7 @@ from pairmill.ops.read.places import retries
 from pairmill.ops.read.places.tree import Place
 from pairmill.ops.read.source import Source, listed_as, open_source, row_of
 from pairmill.ops.text.split import SentenceSplitter, normalise
+from pairmill.tasks.collect.bans_of_lake import ban_list
 from pairmill.tasks.collect.listing import listed
 from pairmill.tasks.collect.remember_places import remember
 from pairmill.tasks.run import time_limit
@@ -191,10 +193,9 @@ def ingest_settings(session: Session) -> "IngestSettings":
 def settings_for(lake: Lake, recipe: Recipe) -> "IngestSettings":
     """Collect the ingest settings of a recipe and the lake's ban list."""
     settings = recipe.ingest
-    banned = contents.banned(lake)
     splitter = SentenceSplitter(settings.language, settings.case == "lower")
     readers = reader_names(settings)
-    return IngestSettings(settings.max_pixels, settings.max_bytes, splitter, settings.payload, banned, readers)
+    return IngestSettings(settings.max_pixels, settings.max_bytes, splitter, settings.payload, ban_list(lake), readers)
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ class IngestSettings:
         max_bytes: The most bytes of an image.
         splitter: Splits texts into sentences.
         payload: 'copy' stores the images' bytes in the lake, 'reference' only their place at the source.
-        banned: Ids (sha256) of images that must not enter the lake.
+        banned: What must not enter the lake.
         readers: Reader names by format (`reader_names`).
     """
 
@@ -214,7 +215,7 @@ class IngestSettings:
     max_bytes: int
     splitter: SentenceSplitter
     payload: Literal["copy", "reference"]
-    banned: frozenset[str]
+    banned: BanList
     readers: Mapping[str, str]
 
 
@@ -227,11 +228,15 @@ class IngestUnits:
 
     stage: ClassVar[str] = "ingest"
     unit: ClassVar[str] = "files"
-    is_light: ClassVar[bool] = True
     shown_as: ClassVar[str] = "Ingest"  # the name in the quarantine details of every lake so far
 
     source: Source
     settings: IngestSettings
+
+    @property
+    def is_light(self) -> bool:
+        """Whether it does without torch, which perceptual hashes need."""
+        return not self.settings.banned.hashes
 
     def __call__(self, item: WorkItem) -> Iterator[Part]:
         """Yield the shard's rows part by part."""
@@ -343,6 +348,9 @@ class _ShardRows:
         metadata = json.dumps(document.metadata, sort_keys=True, ensure_ascii=False)
         read_by = [] if reader in _FIRST else [reader]
         document_id = text_id(self.source, document.uri, *read_by, *digests, *texts)
+        if banned := self.settings.banned.of_document(document_id, document.uri):
+            self.fault(banned, unit)
+            return
         self._hold(
             "documents",
             {
@@ -355,7 +363,9 @@ class _ShardRows:
             },
         )
         for picture, digest in zip(pictures, digests, strict=True):
-            if is_link(picture):
+            if banned := self.settings.banned.of_address(picture.url):
+                self.fault(banned, unit)
+            elif is_link(picture):
                 self._add_link(picture, document_id)
             else:
                 self._add_picture(picture, digest, document_id, unit)
@@ -413,6 +423,5 @@ class _ShardRows:
 
     def _inspect(self, data: bytes, digest: str):
         """Read the image's header; return a Fault for a banned or unusable image."""
-        if digest in self.settings.banned:
-            return Fault(digest, "banned", "this picture's sha256 is in the lake's ban list")
-        return inspect(data, self.settings.max_pixels, self.settings.max_bytes)
+        usable = inspect(data, self.settings.max_pixels, self.settings.max_bytes)
+        return self.settings.banned.of_picture(data, digest) or usable

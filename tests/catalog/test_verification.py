@@ -92,7 +92,7 @@ def test_a_score_that_changed_afterwards_shows(lake: Lake):
 
 def test_a_version_whose_rows_are_gone_is_refused(lake: Lake):
     dataset = published(lake, 6, plan())
-    with pytest.raises(PairmillError, match="was changed by a removal"):
+    with pytest.raises(PairmillError, match="was changed by more than its removals record"):
         verify(lake, replace(dataset, amended=True))
     lake.execute("UPDATE images SET commit = 9 WHERE image_id = 'i001'")
     with pytest.raises(PairmillError, match=r"the pages of 1 images of small@\d+ were read again since"):

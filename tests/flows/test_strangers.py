@@ -20,6 +20,7 @@ from pairmill.flows.command.cli import main
 from pairmill.flows.command.run_parameters import check_unsigned
 from pairmill.flows.run_start import resolve_sources
 from pairmill.flows.settings import RECIPES
+from pairmill.ops.ban_list import BanList
 from pairmill.ops.fetch.fetcher import Fetcher
 from pairmill.ops.read.places.tree import LocalTree
 from pairmill.ops.read.source import SourceError, open_source
@@ -69,7 +70,7 @@ def hostile(folder: Path) -> Path:
 
 def ingest(lake: Lake, source: str) -> None:
     read = open_source(source)
-    job = IngestUnits(read, IngestSettings(10**6, 10**6, SentenceSplitter(), "copy", frozenset(), READERS))
+    job = IngestUnits(read, IngestSettings(10**6, 10**6, SentenceSplitter(), "copy", BanList(), READERS))
     with lease.writing(lake, "run", "test") as writer:
         item = shard_item(list(read.listed()), "shard")
         writer.commit(write_parts(job(item), item, Output(lake.data_path, "run", writer.begin("ingest"))))

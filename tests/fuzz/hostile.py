@@ -213,6 +213,7 @@ def measured(folder: Path) -> dict[str, object]:
 
     from pairmill.catalog.pending.item import WorkItem
     from pairmill.catalog.recipe.parts_of_reading import Ingest
+    from pairmill.ops.ban_list import BanList
     from pairmill.ops.fault import Fault
     from pairmill.ops.image.decode import Decode
     from pairmill.ops.read.source import open_source
@@ -232,7 +233,7 @@ def measured(folder: Path) -> dict[str, object]:
         readers = reader_names(Ingest())
         job = IngestUnits(
             source,
-            IngestSettings(100_000_000, 50_000_000, SentenceSplitter(), "copy", frozenset(), readers),
+            IngestSettings(100_000_000, 50_000_000, SentenceSplitter(), "copy", BanList(), readers),
         )
         manifests = JobWorker(job)(item, Output(f"{out}/", "run", 1))
         ingest_mb = round(peak_mb())

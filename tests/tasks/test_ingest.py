@@ -10,6 +10,7 @@ import pytest
 
 from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.recipe.parts_of_reading import Ingest
+from pairmill.ops.ban_list import BanList
 from pairmill.ops.read.source import open_source
 from pairmill.ops.text.split import SentenceSplitter
 from pairmill.tasks.collect import ingest
@@ -32,7 +33,7 @@ def shard(tmp_path: Path) -> Shard:
     samples = [member for n, data in enumerate(pictures) for member in sample(f"{n:03}", data, f"Number {n}.")]
     files = {"list.csv": "\n".join(["url,caption", *rows]), "made.tar": tar(samples)}
     source = open_source(str(write(tmp_path / "source", files)))
-    job = IngestUnits(source, IngestSettings(10**6, 10**6, SentenceSplitter(), "copy", frozenset(), READERS))
+    job = IngestUnits(source, IngestSettings(10**6, 10**6, SentenceSplitter(), "copy", BanList(), READERS))
     return job, shard_item(list(source.listed()), "shard")
 
 

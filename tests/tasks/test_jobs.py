@@ -11,6 +11,7 @@ from pairmill.catalog.pending.item import WorkItem
 from pairmill.catalog.recipe.parts_of_reading import Ingest
 from pairmill.catalog.terms.controls import printable
 from pairmill.catalog.terms.scores import IMAGE_EMBEDDING, IMAGE_HASH, IMAGE_QUALITY, SENTENCE_EMBEDDING
+from pairmill.ops.ban_list import BanList
 from pairmill.ops.image.decode import Decode
 from pairmill.ops.image.image_quality import ImageQuality
 from pairmill.ops.image.phash import PerceptualHash
@@ -50,7 +51,7 @@ TAGGED = TagPictures(ZeroShotTags(("dog",)), CLIP, "t", "clip")
 COMPARED = ScoreTexts(CLIP, "caption_similarity", "s", "score captions")
 INPUTS = {"input_digests": ("d", "d"), "captions": ["", ""], "tags": [[], []], "sentences": ["", ""]}
 
-SETTINGS = IngestSettings(10**6, 10**6, SentenceSplitter(), "copy", frozenset(), reader_names(Ingest()))
+SETTINGS = IngestSettings(10**6, 10**6, SentenceSplitter(), "copy", BanList(), reader_names(Ingest()))
 
 
 @pytest.mark.parametrize(

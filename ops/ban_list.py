@@ -1,0 +1,58 @@
+"""Keep out what was taken down: pictures by content or perceptual hash, documents, addresses and hosts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pairmill.ops.fault import Fault
+from pairmill.ops.fetch.refusal import Banned
+
+# Bits in which a copy in another size, format or quality may differ from a banned hash (recipes group by 4 of 64 too).
+NEAR_BITS = 4
+_SIDE = 224
+
+
+@dataclass(frozen=True)
+class BanList:
+    """What must not enter a lake.
+
+    ``pictures`` are ids (32 hex digits of the sha256), ``documents`` ids of documents, ``urls`` whole addresses,
+    ``addresses`` hosts and beginnings of addresses, ``hashes`` perceptual hashes (uint64), compared by Hamming distance
+    with NEAR_BITS.
+    """
+
+    pictures: frozenset[str] = frozenset()
+    documents: frozenset[str] = frozenset()
+    urls: frozenset[str] = frozenset()
+    addresses: Banned = field(default_factory=Banned)
+    hashes: tuple[int, ...] = ()
+
+    def of_document(self, document_id: str, uri: str) -> Fault | None:
+        """Return a Fault for a banned document."""
+        if document_id in self.documents:
+            return Fault(uri, "banned", "this document was taken down")
+        return self.of_address(uri)
+
+    def of_address(self, url: str) -> Fault | None:
+        """Return a Fault for a banned address."""
+        entry = url if url in self.urls else self.addresses.entry(url)
+        return Fault(url, "banned", f"the lake's ban list holds '{entry}'") if entry else None
+
+    def of_picture(self, data: bytes, digest: str) -> Fault | None:
+        """Return a Fault for banned bytes. Decodes the picture only if there are banned hashes (2 ms)."""
+        if digest in self.pictures:
+            return Fault(digest, "banned", "this picture's sha256 is in the lake's ban list")
+        if self.hashes and (found := perceptual_hash(data)) is not None:
+            for banned in self.hashes:
+                if (found ^ banned).bit_count() <= NEAR_BITS:
+                    return Fault(digest, "banned", f"its perceptual hash is within {NEAR_BITS} bits of a banned one")
+        return None
+
+
+def perceptual_hash(data: bytes) -> int | None:
+    """Return the perceptual hash of an encoded image, None if it does not decode."""
+    from pairmill.ops.image.decode import Decode
+    from pairmill.ops.image.phash import PerceptualHash  # torch, 2 s: only where hashes are banned
+
+    pixels = Decode(side=_SIDE)(data)
+    return None if isinstance(pixels, Fault) else int(PerceptualHash()({"pixels": [pixels]})["phash"][0])

@@ -1,0 +1,238 @@
+"""`pairmill takedown` leaves nothing of what it removes: not in rows, files, free pages, caches, nor in a later run."""
+
+import io
+import json
+import re
+import shutil
+import subprocess
+from base64 import b64decode
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import s3fs
+from PIL import Image
+
+from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.verification import verify
+from pairmill.catalog.keep import takedown_record
+from pairmill.catalog.keep.taken_items import Subject
+from pairmill.catalog.lake.connection import connect
+from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.ids import content_id
+from pairmill.catalog.write import lease
+from pairmill.flows.command.cli import main
+from pairmill.flows.maintain import Limits, maintain_steps
+from pairmill.ops.ban_list import NEAR_BITS, perceptual_hash
+from pairmill.tasks.keep.takedown import take_down
+from pairmill.tasks.out.thumbnail_cache import ThumbnailCache
+from tests.worlds.elsewhere import postgres as postgres
+from tests.worlds.elsewhere import s3 as s3
+from tests.worlds.elsewhere import write_yaml
+from tests.worlds.generated import pages, small_settings
+from tests.worlds.line import curate, rows
+from tests.worlds.published import SENTENCES, picture, published
+
+_DATA_URI = re.compile(rb"data:image/[a-z+]+;base64,([A-Za-z0-9+/=]+)")
+
+
+def stored(lake: Path) -> Iterator[tuple[Path, bytes]]:
+    """Yield (file, bytes) for every file at a lake, and for every value of its Parquet files, unreferenced ones too."""
+    for path in sorted(lake.rglob("*")):
+        if path.is_file():
+            yield path, path.read_bytes()
+            if path.suffix == ".parquet":
+                for row in pq.read_table(path).to_pylist():
+                    for value in row.values():
+                        yield path, value if isinstance(value, bytes) else str(value).encode()
+
+
+def found_in(lake: Path, markers: list[bytes]) -> set[str]:
+    """Return the names of the files that hold a marker."""
+    return {path.name for path, data in stored(lake) if any(marker in data for marker in markers)}
+
+
+def pictures_in(lake: Path) -> Iterator[int]:
+    """Yield the perceptual hash of every picture at a lake: of files, of `payloads`, and inside of reports."""
+    for path, data in stored(lake):
+        if path.suffix in (".jpg", ".parquet") and (found := perceptual_hash(data)) is not None:
+            yield found
+        if path.suffix == ".html":
+            yield from (h for match in _DATA_URI.findall(data) if (h := perceptual_hash(b64decode(match))) is not None)
+
+
+@pytest.mark.slow  # 45 s: a run, then every byte of the lake is decoded twice
+def test_nothing_of_a_document_is_left_anywhere_and_it_does_not_come_in_again(
+    curated_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The document with the last of all texts: DuckLake keeps a column's largest value beside the rows.
+    last = "SELECT document_id FROM sentences ORDER BY text DESC LIMIT 1"
+    document, uri, title = rows(
+        curated_copy, f"SELECT document_id, uri, title FROM documents WHERE document_id = ({last})"
+    )[0]
+    alone = f"SELECT content FROM sentences GROUP BY content HAVING bool_and(document_id = '{document}')"
+    texts = [
+        text
+        for (text,) in rows(curated_copy, f"SELECT DISTINCT text FROM sentences SEMI JOIN ({alone}) USING (content)")
+    ]
+    mine = f"SELECT sha256 FROM images GROUP BY sha256 HAVING bool_and(document_id = '{document}')"
+    found = rows(curated_copy, f"SELECT sha256, bytes, shard FROM payloads SEMI JOIN ({mine}) USING (sha256)")
+    markers = [text.encode() for text in (*texts, title)] + [data for _, data, _ in found]
+    with create_or_open(curated_copy) as lake:
+        ThumbnailCache(lake).make({sha256: shard for sha256, _, shard in found}, "small")
+    assert main(["report", "demo", "--lake", str(curated_copy)]) == 0
+    assert len(found_in(curated_copy, markers)) > 5 and texts and found
+    hashes = [h for _, data, _ in found if (h := perceptual_hash(data)) is not None]
+
+    report, key = tmp_path / "removal.json", tmp_path / "key.pem"
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
+    capsys.readouterr()
+    command = ["takedown", "--document", document, "--yes", "--report", str(report), "--sign", str(key)]
+    assert main([*command, "--lake", str(curated_copy)]) == 0
+    told = capsys.readouterr().out
+    assert (
+        re.search(r"demo@1: \d+ pairs taken out, \d+ lost a text", told) and "not reached: copies and backups" in told
+    )
+
+    assert found_in(curated_copy, markers) == set()
+    others = rows(curated_copy, "SELECT bytes FROM payloads")
+    kept = {perceptual_hash(data) for (data,) in others}
+    assert not {h for h in pictures_in(curated_copy)} & (set(hashes) - kept)
+    assert main(["check", "--deep", "--lake", str(curated_copy)]) == 0
+
+    # `openssl` checks the report offline; a changed report does not pass.
+    public = tmp_path / "public.pem"
+    subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
+    check = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", report, "-sigfile"]
+    assert subprocess.run([*check, f"{report}.sig"], capture_output=True, check=False).returncode == 0
+    said = json.loads(report.read_text())
+    assert said["documents"] == [document] and set(said["pictures"]) == {sha256 for sha256, _, _ in found}
+    report.write_text(report.read_text().replace(document, "0" * 32))
+    assert subprocess.run([*check, f"{report}.sig"], capture_output=True, check=False).returncode == 1
+
+    # The same pages again, one of them changed, so that it is read anew.
+    again = shutil.copytree(pages(), tmp_path / "pages")
+    with create_or_open(curated_copy) as lake:
+        lake.execute("UPDATE inputs SET etag = 'of another time' WHERE uri = ?", (uri,))
+    curate(curated_copy, pages(), settings=small_settings())
+    assert found_in(curated_copy, [text.encode() for text in texts] + [data for _, data, _ in found]) == set()
+    assert rows(curated_copy, f"SELECT reason FROM quarantine WHERE item = '{uri}'") == [("banned",)]
+    assert again.exists()
+
+
+@pytest.mark.slow  # 15 s: two removals rewrite most files
+def test_an_amended_version_is_verified_and_any_other_change_of_it_shows(curated_copy: Path) -> None:
+    sha256, text = rows(curated_copy, "SELECT sha256, text1 FROM pairs ORDER BY image_id LIMIT 1")[0]
+    with create_or_open(curated_copy) as lake:
+        done = take_down(lake, Subject(pictures=(sha256,)), "test")
+        assert [(each.name, each.pairs_removed) for each in done.amended] == [("demo@1", 1)]
+        dataset = datasets.find(lake, "demo@1")
+        assert dataset.amended and verify(lake, dataset).differing == 0
+        second = rows(curated_copy, "SELECT document_id FROM pairs ORDER BY image_id DESC LIMIT 1")[0][0]
+        take_down(lake, Subject(documents=(second,)), "test")  # removals add up
+        dataset = datasets.find(lake, "demo@1")
+        assert verify(lake, dataset).differing == 0
+        lake.execute("UPDATE pairs SET text1 = 'another text' WHERE text1 <> ?", (text,))
+        with pytest.raises(PairmillError, match="was changed by more than its removals record"):
+            verify(lake, dataset)
+
+
+def test_a_takedown_that_was_killed_is_finished_by_the_next_maintenance(
+    curated_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ((data, sha256),) = rows(curated_copy, "SELECT bytes, sha256 FROM payloads ORDER BY sha256 LIMIT 1")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with create_or_open(curated_copy) as lake:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr("pairmill.tasks.keep.takedown.finish", killed)
+            take_down(lake, Subject(pictures=(sha256,)), "test")
+        assert found_in(curated_copy, [data]) and takedown_record.unfinished(lake)
+        assert any(line.startswith("finished 1 takedowns") for line in maintain_steps(lake, Limits()))
+        assert not takedown_record.unfinished(lake)
+    assert found_in(curated_copy, [data]) == set()
+
+
+def test_pictures_that_look_like_one_are_listed_and_go_only_by_their_number(
+    curated_copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ((data, sha256),) = rows(curated_copy, "SELECT bytes, sha256 FROM payloads SEMI JOIN image_hash USING (sha256) "
+                             "ORDER BY sha256 LIMIT 1")  # fmt: skip
+    copy = tmp_path / "copy.webp"
+    Image.open(io.BytesIO(data)).convert("RGB").resize((200, 160)).save(copy)
+    like = ["takedown", "--like", str(copy), "--lake", str(curated_copy)]
+    assert main([*like, "--yes", "999"]) == 1
+    listed = re.findall(r"^([0-9a-f]{32})  (\d+) of 64 bits differ", capsys.readouterr().out, re.MULTILINE)
+    assert sha256 in [each for each, _ in listed] and all(int(bits) <= NEAR_BITS for _, bits in listed)
+    assert main([*like, "--yes", str(len(listed))]) == 0
+    left = {found for (found,) in rows(curated_copy, "SELECT sha256 FROM payloads")}
+    assert not left & {each for each, _ in listed}
+
+
+@pytest.mark.slow  # 15 s: a Postgres server, and a rewrite of each file on S3
+def test_a_team_lake_on_s3_and_postgres_keeps_nothing_in_objects_and_tables(
+    s3: s3fs.S3FileSystem, postgres: str, tmp_path: Path
+) -> None:
+    folder = write_yaml(tmp_path / "lake", metadata=postgres, data_path="s3://bucket/team")
+    last = "Zw, the last of all texts."  # Postgres holds a column's largest value too
+    published(folder, pictures=12, sentences=(*SENTENCES, last))
+    text, bytes_of = last.encode(), picture(4)
+
+    def held() -> list[str]:
+        s3.invalidate_cache()
+        objects = [
+            path
+            for path in s3.find("bucket")
+            if path.endswith(".parquet") and _holds(bytes(s3.cat_file(path)), text, bytes_of)
+        ]
+        base = Path(_postgres(postgres, "")) / "base"
+        return objects + [str(path) for path in base.rglob("*") if path.is_file() and text in path.read_bytes()]
+
+    assert len(held()) > 2
+    with create_or_open(folder) as lake:
+        taken = Subject(pictures=(content_id(bytes_of),), documents=("d",))
+        # `published` writes the texts of a document without a row of its own.
+        lake.execute(
+            "INSERT INTO documents (document_id, source, uri, shard) "
+            "VALUES ('d', 's', 'https://example.org/d', 'shard-0')"
+        )
+        done = take_down(lake, taken, "test", orphans_older_than_seconds=0)
+        assert done.taken.sentences == len(SENTENCES) + 1 and done.erased.why == ""
+        _postgres(postgres, "CHECKPOINT")
+        assert held() == []
+        assert lake.query("SELECT count(*) FROM pairs WHERE text1 IS NOT NULL") == [(0,)]
+
+
+def _postgres(url: str, command: str) -> str:
+    """Run a command at a Postgres server, and return its data folder."""
+    connection = connect("postgres_scanner")
+    connection.execute(f"ATTACH '{url}' AS server (TYPE postgres)")
+    if command:
+        connection.execute(f"CALL postgres_execute('server', '{command}', use_transaction => false)")
+    setting = "SELECT setting FROM pg_settings WHERE name = ''data_directory''"
+    ((folder,),) = connection.execute(f"SELECT * FROM postgres_query('server', '{setting}')").fetchall()
+    return folder
+
+
+def _holds(data: bytes, text: bytes, picture_bytes: bytes) -> bool:
+    """Return whether a Parquet file's bytes, or its values, hold the text or the picture."""
+    values = [str(v).encode() if not isinstance(v, bytes) else v
+              for row in pq.read_table(io.BytesIO(data)).to_pylist() for v in row.values()]  # fmt: skip
+    return any(text in each or picture_bytes in each for each in (data, *values))
+
+
+def test_a_run_at_work_is_waited_for_and_a_preview_changes_nothing(
+    curated_copy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pairmill.tasks.keep.takedown.WAIT_SECONDS", 0.1)
+    before = rows(curated_copy, "SELECT count(*), bit_xor(hash(p)) FROM pairs p")
+    named = ["takedown", "--url", str(pages()) + "/", "--lake", str(curated_copy)]
+    assert main([*named, "--dry-run"]) == 0
+    assert "18 documents" in capsys.readouterr().out
+    with create_or_open(curated_copy) as lake, lease.writing(lake, "run", "curate"):
+        assert main([*named, "--yes"]) == 1
+    assert rows(curated_copy, "SELECT count(*), bit_xor(hash(p)) FROM pairs p") == before
