@@ -12,8 +12,9 @@ from pairmill.catalog.terms.score import RUN_AT
 
 @dataclass(frozen=True)
 class MissingScore:
-    """``n`` items of ``kind`` ('image', 'sentence', or 'pair': then images) that pass the rules so far and lack ``score``.
+    """``n`` items of ``kind`` that pass the rules so far and lack ``score``.
 
+    ``kind`` is 'image', 'sentence' or 'pair', of which the images are counted.
     ``seconds`` is the work of all of them, at the mean of the lake's rows of this score; None if it has none.
     """
 

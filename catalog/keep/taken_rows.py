@@ -56,6 +56,7 @@ def conditions(lake: Lake, named: Callable[[str], str]) -> Iterator[tuple[str, s
     for score in declared():
         if score.table in lake.tables and score.table not in _WHERE:
             where = (_PICTURE if score.key == "sha256" else _SENTENCE).format(score.key)
+            where += f" OR {_SENTENCE.format('content')}" if score.of == "pair" else ""
             yield score.table, f"({where}{_FUSED.get(score.table, '')})"
     texts = {"named": named("url"), "final": named("final_url"), "item": named("item")}
     for table, where in _ADDRESSED.items():

@@ -1,7 +1,4 @@
-"""Declare the commands that operate a machine and a lake: `doctor`, `check`, `maintain`, `takedown`, `up`, ….
-
-`schedule` too.
-"""
+"""Declare the commands to operate a machine or a lake: `doctor`, `check`, `maintain`, `takedown`, `up`, `schedule`."""
 
 from typing import Any
 
