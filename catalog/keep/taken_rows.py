@@ -33,11 +33,9 @@ _WHERE: dict[str, str] = {
     "judgements": _EITHER.format(_IMAGE.format("image_id"), "text IN (SELECT text FROM taken_sentences)"),
     "decisions": _EITHER.format(_IMAGE.format("item_id"), _SENTENCE.format("item_id")),
 }
-# A fused text made from a taken sentence goes, its similarity too; the next run makes both again.
-_FUSED = {
-    "synthetic": " OR (sha256, input_digest) IN (SELECT (sha256, input_digest) FROM taken_fused)",
-    "synthetic_similarity": " OR sha256 IN (SELECT sha256 FROM taken_fused)",
-}
+# A fused text made from a taken sentence goes, the scores of it too; the next run makes all again.
+_FUSED = " OR (sha256, input_digest) IN (SELECT (sha256, input_digest) FROM taken_fused)"
+_OF_FUSED = " OR sha256 IN (SELECT sha256 FROM taken_fused)"
 # Tables whose rows name the address that was asked for.
 _ADDRESSED = {
     "links": f"({_DOCUMENT} OR {{named}})",
@@ -57,7 +55,8 @@ def conditions(lake: Lake, named: Callable[[str], str]) -> Iterator[tuple[str, s
         if score.table in lake.tables and score.table not in _WHERE:
             where = (_PICTURE if score.key == "sha256" else _SENTENCE).format(score.key)
             where += f" OR {_SENTENCE.format('content')}" if score.of == "pair" else ""
-            yield score.table, f"({where}{_FUSED.get(score.table, '')})"
+            fused = _FUSED if score.table == "synthetic" else _OF_FUSED if score.table.startswith("synthetic_") else ""
+            yield score.table, f"({where}{fused})"
     texts = {"named": named("url"), "final": named("final_url"), "item": named("item")}
     for table, where in _ADDRESSED.items():
         if table in lake.tables:
