@@ -33,6 +33,7 @@ NAMES = (
     "nights",
     "fixed_cost",
     "browse",
+    "answers",
     "stage",
     "feeders",
     "partitions",
