@@ -129,10 +129,15 @@ class OpenLake:
             return judged_threshold(gallery, sample, wrong, confidence, candidates)
 
     def export(
-        self, dataset: str, to: str, format: "Format" = "webdataset", captions: "Captions" = "chosen"
+        self,
+        dataset: str,
+        to: str,
+        format: "Format" = "webdataset",
+        captions: "Captions" = "chosen",
+        text: str = "text1",
     ) -> "Exported":
         """Write a version's files to a folder or s3:// prefix, as `pairmill export` does; see `PairDataset.export`."""
-        return self.dataset(dataset).export(to, format, captions)
+        return self.dataset(dataset).export(to, format, captions, text)
 
     def why(self, item: str, dataset: str = "") -> dict[str, Any]:
         """Return what `pairmill why` prints of an image, else of a sentence, else of a document, by parts.

@@ -90,7 +90,9 @@ class PairDataset:
 
         return TrainingPairs(self.lake.uri, self.version, text, seed, transform)
 
-    def export(self, to: str, format: "Format" = "webdataset", captions: "Captions" = "chosen") -> "Exported":
+    def export(
+        self, to: str, format: "Format" = "webdataset", captions: "Captions" = "chosen", text: str = "text1"
+    ) -> "Exported":
         """Write the version's files to the folder or s3:// prefix ``to``, as `pairmill export` does.
 
         Holds the lake's lease meanwhile. Raises PairmillError as `tasks.out.export.export`.
@@ -99,4 +101,4 @@ class PairDataset:
         from pairmill.tasks.out.export import export
 
         with create_or_open(self.lake.uri) as lake:
-            return export(lake, self.version.name, self.version.version, to, format, captions=captions)
+            return export(lake, self.version.name, self.version.version, to, format, captions=captions, text=text)

@@ -76,7 +76,8 @@ def write_export(args: Namespace) -> int:
         def show(done: int, total: int) -> None:
             display.progress(Progress(f"export {dataset}", done, total, "pairs"))
 
-        found = export(lake, dataset.name, dataset.version, args.to, args.format, progress=show, captions=args.captions)
+        place = (dataset.name, dataset.version, args.to, args.format)
+        found = export(lake, *place, progress=show, captions=args.captions, text=args.text)
     print(visible(f"{found.uri}: {found.rows:,} pairs in {found.files:,} files, {found.bytes / 1e6:,.1f} MB"))
     return 0
 

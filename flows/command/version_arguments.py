@@ -74,6 +74,8 @@ def _versions(commands: Any) -> None:
     export.add_argument(
         "--captions", choices=("chosen", "all"), default="chosen", help="all: a column with every captioner's text"
     )
+    export.add_argument("--text", default="text1", metavar="TEXT",
+                        help="a tar's .txt: a column, or by chance: 'random(text1..text3, syn_text * 2)'")  # fmt: skip
     tag = add_command(commands, "tag", "pairmill_versions:tag", "name a dataset version; NAME@TAG then means it")
     tag.add_argument("dataset", metavar="NAME[@V]")
     tag.add_argument("name", metavar="TAG", help="such as release-1; the dataset's own")

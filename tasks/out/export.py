@@ -25,7 +25,8 @@ from pairmill.catalog.write import lease
 from pairmill.tasks.out.dataset_card import dataset_card
 from pairmill.tasks.out.destination import MANIFEST, PROGRESS, Destination, HashingFile, Written
 from pairmill.tasks.out.parquet_tables import write_texts, write_with_pictures
-from pairmill.tasks.out.webdataset_tars import PAIR, write_tar
+from pairmill.tasks.out.text_choice import TextChoice, text_choice
+from pairmill.tasks.out.webdataset_tars import PAIR, Sample, write_tar
 
 Format = Literal["webdataset", "parquet", "texts"]
 Captions = Literal["chosen", "all"]
@@ -55,6 +56,7 @@ def export(
     wait_seconds: float = 60.0,
     progress: Callable[[int, int], None] = lambda done, total: None,
     captions: Captions = "chosen",
+    text: str = "text1",
 ) -> Exported:
     """Write version ``version`` (None: the newest) of dataset ``name`` to the folder or s3:// prefix ``to``.
 
@@ -70,6 +72,9 @@ def export(
     ``captions`` 'all' adds a column `captions`, also to the `.json`: for each captioner that captioned the image, in
     the recipe's order, its name, text (NULL unless its status is ok), status, and similarity where the lake has one.
 
+    ``text`` is the text of a sample's `.txt`, as `text_choice` reads it: a column, or several by chance, drawn by each
+    image's id.
+
     Runs in one process; memory is one file's rows and their images from one shard, 1 GB at most. Holds the lease while
     it writes (waits ``wait_seconds`` for it): the export is recorded in ``exports``, and no takedown may happen in
     between.
@@ -79,17 +84,21 @@ def export(
     """
     if format not in SUFFIX:
         raise PairmillError(f"there is no export format '{format}'; write {' or '.join(SUFFIX)}.")
+    chosen = text_choice(text)
+    if text != "text1" and format != "webdataset":
+        raise PairmillError(f"--text chooses the .txt of tars, and {format} has a column for each text. Leave it out.")
+    more = {**({} if captions == "chosen" else {"captions": captions}), **({} if text == "text1" else {"text": text})}
     if lake.read_only:
         raise PairmillError(
             f"lake '{lake.uri}' is open for reading only; open it to write: an export is put on record."
         )
     dataset = datasets.find(lake, name if version is None else f"{name}@{version}")
     with_captions = captions_of(lake, dataset) if captions == "all" else ""
-    place, whose = Destination(to), _whose(lake, dataset, format, captions)
-    head = _head(dataset, format, captions)
+    place, whose = Destination(to), _whose(lake, dataset, format, more)
+    head = _head(dataset, format, more)
     _check_place(place, lake, whose, head, dataset.amended)
     with lease.writing(lake, uuid.uuid4().hex, f"export {dataset}", wait_seconds):
-        files = _finished(place, head) or _write_all(lake, dataset, place, head, progress, whose, with_captions)
+        files = _finished(place, head) or _write_all(lake, dataset, place, head, progress, whose, with_captions, chosen)
         place.write_card(_card(dataset, format, captions))
         found = Exported(place.uri, len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
         exports.record(lake, dataset, format, found.uri, found.files, found.rows, found.bytes)
@@ -110,15 +119,13 @@ def _stem(dataset: Dataset) -> str:
     return f"{dataset.name}-v{dataset.version}-"
 
 
-def _whose(lake: Lake, dataset: Dataset, format: str, captions: str) -> dict[str, Any]:
-    """Return the content of the export's mark file: lake and dataset. An amended version stays the same export."""
-    holds = {"dataset": dataset.name, "version": dataset.version, "format": format, **_more_captions(captions)}
+def _whose(lake: Lake, dataset: Dataset, format: str, more: dict[str, str]) -> dict[str, Any]:
+    """Return the content of the export's mark file: lake and dataset. An amended version stays the same export.
+
+    ``more`` are choices other than the default ones, which lists of older versions do not name.
+    """
+    holds = {"dataset": dataset.name, "version": dataset.version, "format": format, **more}
     return {"lake": exports.lake_id(lake), **holds}
-
-
-def _more_captions(captions: str) -> dict[str, str]:
-    """Return the entry of an export's lists for its captions; {} for the chosen ones, as in lists of older versions."""
-    return {} if captions == "chosen" else {"captions": captions}
 
 
 def _check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: dict[str, Any], amended: bool) -> None:
@@ -138,7 +145,10 @@ def _check_place(place: Destination, lake: Lake, whose: dict[str, Any], head: di
         return  # written by an older Pairmill, which wrote no mark
     if told := next((each for each in held if each.keys() >= {"dataset", "version", "format"}), None):
         kind = " with all captions" if "captions" in told else ""
-        same = _is_of(told, whose, "dataset", "version", "format") and ("captions" in told) == ("captions" in whose)
+        kind += f" with the text {told['text']}" if "text" in told else ""
+        same = _is_of(told, whose, "dataset", "version", "format") and all(
+            told.get(name) == whose.get(name) for name in ("captions", "text")
+        )
         other = " of another lake, or of other content" if same else ""
         it = f"holds the export of {told['dataset']}@{told['version']} as {told['format']}{kind}{other}"
     else:
@@ -151,7 +161,7 @@ def _is_of(listing: dict[str, Any], head: dict[str, Any], *keys: str) -> bool:
     return all(key in listing and listing[key] == head[key] for key in keys)
 
 
-def _head(dataset: Dataset, format: str, captions: str) -> dict[str, Any]:
+def _head(dataset: Dataset, format: str, more: dict[str, str]) -> dict[str, Any]:
     """Return the part of the manifest that identifies an export."""
     return {
         "dataset": dataset.name,
@@ -160,7 +170,7 @@ def _head(dataset: Dataset, format: str, captions: str) -> dict[str, Any]:
         "content_digest": dataset.content_digest,
         "rows": dataset.n_pairs,
         "layout": LAYOUT,
-        **_more_captions(captions),
+        **more,
     }
 
 
@@ -186,6 +196,7 @@ def _write_all(
     progress: Callable[[int, int], None],
     whose: dict[str, Any],
     with_captions: str,
+    text: TextChoice,
 ) -> list[Written]:
     """Write the files that progress.json does not list yet; return all files."""
     format = head["format"]
@@ -206,7 +217,7 @@ def _write_all(
             name = f"{_stem(dataset)}{number:06d}.{SUFFIX[format]}"
             table = exports.portion(lake, first, last)
             with place.file(name) as out:
-                _write(table, format, paths, out)
+                _write(table, format, paths, out, Sample(text=text))
             files.append(out.written(name, table.num_rows))
             place.write_list(PROGRESS, head, files)
     finally:
@@ -239,10 +250,10 @@ def spans(sizes: np.ndarray, format: Format) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _write(table: pa.Table, format: str, paths: dict[str, tuple[str, ...]], out: HashingFile) -> None:
+def _write(table: pa.Table, format: str, paths: dict[str, tuple[str, ...]], out: HashingFile, sample: Sample) -> None:
     """Write pairs as one file."""
     if format == "webdataset":
-        write_tar(table.to_pylist(), paths, out)
+        write_tar(table.to_pylist(), paths, out, sample)
     elif format == "parquet":
         write_with_pictures(table, _columns(table.column_names), PAIR.name, paths, out)
     else:

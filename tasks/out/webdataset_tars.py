@@ -9,6 +9,7 @@ from typing import Any
 from pairmill.catalog.ask.exports import PAIR_COLUMNS
 from pairmill.tasks.out.destination import HashingFile
 from pairmill.tasks.out.pictures import with_pictures
+from pairmill.tasks.out.text_choice import TextChoice
 
 # One ending for every picture format: `datasets` takes the fields of all samples from the first five, and loaders set
 # to `jpg` skip samples without it. Decoders go by the first bytes, not by the ending.
@@ -20,7 +21,7 @@ class Sample:
     """The columns of a row that make a sample: its base name, the text of its .txt, and the columns of its .json."""
 
     name: str = "image_id"
-    text: str = "text1"
+    text: str | TextChoice = "text1"
     columns: tuple[str, ...] = PAIR_COLUMNS
 
 
@@ -46,10 +47,15 @@ def _add_sample(tar: tarfile.TarFile, row: dict[str, Any], picture: bytes, sampl
     members = {
         PICTURE: picture,
         "json": json.dumps(columns, ensure_ascii=False, separators=(",", ":")).encode(),
-        "txt": (row[sample.text] or "").encode(),
+        "txt": _text(row, sample).encode(),
     }
     for extension, data in members.items():
         member = tarfile.TarInfo(f"{row[sample.name]}.{extension}")
         member.size = len(data)  # the defaults are reproducible: owner, group and time 0, mode 0644
 
         tar.addfile(member, io.BytesIO(data))
+
+
+def _text(row: dict[str, Any], sample: Sample) -> str:
+    """Return the text of a row's .txt."""
+    return row[sample.text] or "" if isinstance(sample.text, str) else sample.text.text_of(row)

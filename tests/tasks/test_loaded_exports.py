@@ -16,6 +16,7 @@ from PIL import Image
 
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.terms.error import PairmillError
 from pairmill.catalog.terms.ids import content_id, text_id
 from pairmill.catalog.write import lease
 from pairmill.ops.read.document import Document, Picture, Text
@@ -24,6 +25,7 @@ from pairmill.tasks.out import export as of_dataset
 from pairmill.tasks.out import parquet_tables
 from pairmill.tasks.out.caption_export import export_captions
 from pairmill.tasks.out.export import export
+from pairmill.tasks.out.text_choice import text_choice
 from tests.worlds.published import SENTENCES, picture, published
 
 N = 14
@@ -151,6 +153,18 @@ def test_webdataset_decodes_every_picture_in_the_workers_of_torch(captions: str,
         with Image.open(io.BytesIO(names[sample["__key__"]])) as image:
             assert sample["jpg"].shape == (3, image.height, image.width)
         assert sample["txt"] == ("A coloured field." if captions else "A red fox sleeps in the sun.")
+
+
+def test_webdataset_reads_a_text_by_chance_of_those_that_a_pair_has(lake: Lake, tmp_path: Path):
+    spec = "random(text1..text2 * 3, caption)"
+    export(lake, "small", 1, str(tmp_path / "out"), text=spec)
+    tars = sorted(str(path) for path in (tmp_path / "out").glob("*.tar"))
+    given = {each["__key__"]: each["txt"] for each in webdataset.WebDataset(tars, shardshuffle=False).decode()}
+    chosen = text_choice(spec)
+    rows = lake.table("SELECT * FROM pairs WHERE dataset = 'small'").to_pylist()
+    assert given == {row["image_id"]: chosen.text_of(row) for row in rows} and len(set(given.values())) > 1
+    with pytest.raises(PairmillError, match=r"holds the export of small@1 as webdataset with the text random"):
+        export(lake, "small", 1, str(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("form", FORMS)
