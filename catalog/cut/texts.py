@@ -159,7 +159,7 @@ def _passing(offers: pa.Table, keepers: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 def _flat(lists: pa.ChunkedArray) -> np.ndarray:
     """Return the concatenated values of all lists."""
-    return lists.combine_chunks().flatten().to_numpy()
+    return lists.combine_chunks().flatten().to_numpy(zero_copy_only=False)
 
 
 def _assign_contested(lake: Lake, top_k: int, max_uses: int) -> None:

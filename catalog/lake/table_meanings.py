@@ -72,6 +72,9 @@ TABLES = {
     "sentence_structure": "Grammar of sentences.",
     "perplexity": "Perplexity of sentences.",
     "sentence_embedding": "CLIP vectors of sentences.",
+    "itm": "Matching scores of pictures and their candidate sentences.",
+    "caption_itm": "Matching scores of pictures and their captions.",
+    "synthetic_itm": "Matching scores of pictures and their fused texts.",
 }
 
 # Meaning of a column wherever it stands; "table.column" where it means something else in one table.
@@ -79,6 +82,17 @@ COLUMNS = {
     "document_id": "id of the document",
     "image_id": "id of this occurrence of a picture",
     "sentence_id": "id of this occurrence of a sentence",
+    "takedown_id": "id of the removal",
+    "takedowns.reason": "why it was asked for",
+    "takedowns.report": "what was removed, where and when, as JSON; empty until the bytes are gone",
+    "taken_bans.kind": "'address', 'document' or 'phash'",
+    "taken_bans.value": "the address, host, id or perceptual hash",
+    "digest_before": "digest of the version's pairs before the removal",
+    "digest_after": "digest of the version's pairs after it",
+    "pairs_removed": "pairs that were taken out",
+    "pairs_changed": "pairs that lost a text",
+    "before": "digest of the pair before the removal",
+    "after": "digest of the pair after it; NULL if it was taken out",
     "sha256": "id of a distinct picture: the first 32 hex digits of its bytes' sha256",
     "content": "id of a distinct sentence: 32 hex digits of its normalised text's sha256",
     "shard": "id of the part of a source that was read at once",

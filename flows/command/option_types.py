@@ -3,8 +3,6 @@
 import argparse
 from typing import Any
 
-from pairmill.catalog.terms.error import BadRecipe
-
 
 def worker_count(text: str) -> int:
     """Parse a number of workers, 0 to 999,999."""
@@ -94,6 +92,8 @@ def model_sizes(text: str) -> tuple[str, Any]:
 
 def overrides(assignments: list[str]) -> dict[str, str]:
     """Parse ``--set dotted.key=value``; the last of equal keys wins. Raises BadRecipe for another form."""
+    from pairmill.catalog.terms.error import BadRecipe  # --help needs nothing of the catalog
+
     found = {}
     for each in assignments:
         key, equals, value = each.partition("=")

@@ -13,7 +13,7 @@ from pairmill.catalog.keep.amended_versions import Amended
 from pairmill.catalog.keep.taken_items import Subject, Taken
 from pairmill.catalog.lake.cache_folder import cache_folder
 from pairmill.catalog.lake.lake import Lake
-from pairmill.catalog.pending.bans import banned_pictures
+from pairmill.catalog.pending.bans import bans
 from pairmill.catalog.write import lease
 from pairmill.catalog.write.judgement_log import forget_lines
 from pairmill.catalog.write.lease import Writer
@@ -118,7 +118,7 @@ def _forget_judgements(lake: Lake) -> None:
 def _clear_caches(lake: Lake) -> None:
     """Remove the thumbnails of banned pictures, and all files that a browser or a cut has made: they are made again."""
     folder = cache_folder(lake, "browse")
-    for sha256 in banned_pictures(lake):
+    for sha256 in bans(lake)["picture"]:
         for path in (folder / "thumbnails" / sha256[:2]).glob(f"{sha256}-*.jpg"):
             path.unlink(missing_ok=True)
     made: list[Path] = [path for path in folder.iterdir() if path.is_file()]

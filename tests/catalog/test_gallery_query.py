@@ -26,7 +26,9 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gallery]:
     path = tmp_path_factory.mktemp("gallery") / "g.duckdb"
     each = ", ".join(f"{sql} AS {name}" for name, sql in COLUMNS.items())
     with duckdb.connect(str(path)) as made:
-        made.execute(f"CREATE TABLE images AS SELECT {each} FROM range({N}) t(n) ORDER BY image_id")
+        rows = f"SELECT {each} FROM range({N}) t(n)"
+        place = "row_number() OVER (ORDER BY image_id) - 1 AS _place"
+        made.execute(f"CREATE TABLE images AS SELECT {place}, * FROM ({rows}) ORDER BY image_id")
     opened = Gallery(path)
     yield opened
     opened.close()

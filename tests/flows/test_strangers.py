@@ -76,7 +76,7 @@ def ingest(lake: Lake, source: str) -> None:
         writer.commit(write_parts(job(item), item, Output(lake.data_path, "run", writer.begin("ingest"))))
         contents.index(lake, lambda: writer.begin("index contents"))
         for item in fetches.unfetched(lake):
-            fetched = FetchPictures(Fetcher(seconds=1.0, retries=0), 10**6, frozenset())(item)
+            fetched = FetchPictures(Fetcher(seconds=1.0, retries=0), 10**6, BanList())(item)
             output = Output(lake.data_path, "run", writer.begin("fetch"))
             writer.commit(write_parts(fetched, item, output))
 

@@ -56,5 +56,7 @@ def test_a_fetched_picture_that_is_banned_becomes_a_row_without_bytes(drawn: Ima
     job = FetchPictures(Fetcher(), 10**6, BanList(pictures=frozenset({content_id(data)}), urls=frozenset({url})))
     row = job._row(FetchResult("https://e.example/a.png", data=data))
     assert (row["reason"], row["sha256"]) == ("banned", None)
-    fetches = {part.table: part.rows.to_pylist() for part in job(WorkItem("s", (url,)))}["fetches"]
+    fetches = {
+        part.table: part.rows.to_pylist() for part in job(WorkItem("s", (url,), inputs={"sources": ("pages",)}))
+    }["fetches"]
     assert [row["reason"] for row in fetches] == ["banned"]
