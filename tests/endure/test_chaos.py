@@ -7,12 +7,6 @@ import pytest
 from infra.endure import chaos, soak
 from infra.endure.bad_proxy import BUSY, BadProxy
 from infra.endure.readers_and_writers import beside_each_other
-from tests.worlds import shared
-
-
-@pytest.fixture(autouse=True)
-def place_of_its_own(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(shared, "PLACE", shared.PLACE)  # trials make their worlds elsewhere
 
 
 @pytest.mark.slow  # three runs that are interrupted, three that go on: two minutes
