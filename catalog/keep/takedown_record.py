@@ -41,7 +41,11 @@ def ban(lake: Lake, takedown_id: str, reason: str, subject: Subject, hashes: Ite
     lake.connection.register(
         "new_bans", pa.table({name: pa.array(each, pa.string()) for name, each in columns.items()})
     )
-    documents = "SELECT 'document' AS kind, document_id AS value FROM taken_documents"
+    # By the address too: another reader gives the same page another id.
+    documents = (
+        "SELECT 'document' AS kind, document_id AS value FROM taken_documents UNION ALL "
+        "SELECT 'uri' AS kind, uri AS value FROM documents SEMI JOIN taken_documents USING (document_id)"
+    )
     lake.execute(
         "INSERT INTO taken_bans SELECT kind, value, ? FROM "
         f"(SELECT kind, value FROM new_bans UNION {documents}) ANTI JOIN taken_bans USING (kind, value)",

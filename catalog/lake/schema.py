@@ -196,7 +196,7 @@ CREATE TABLE judgements (judgement_id VARCHAR, sample_id VARCHAR, position BIGIN
 """
 
 # What was taken out of the lake, and what must not come in again: see catalog.keep.taken_items. ``kind`` of a ban:
-# 'address' (a host or the beginning of an address), 'document' or 'phash'; a picture's sha256 is in ``bans``.
+# 'address' (a host, an address, or the beginning of one), 'document', 'uri' or 'phash'; pictures are in ``bans``.
 _TAKEDOWNS = """
 CREATE TABLE takedowns (takedown_id VARCHAR, reason VARCHAR, report VARCHAR, "commit" BIGINT, "at" TIMESTAMPTZ);
 CREATE TABLE taken_bans (kind VARCHAR, value VARCHAR, takedown_id VARCHAR);

@@ -85,7 +85,7 @@ COLUMNS = {
     "takedown_id": "id of the removal",
     "takedowns.reason": "why it was asked for",
     "takedowns.report": "what was removed, where and when, as JSON; empty until the bytes are gone",
-    "taken_bans.kind": "'address', 'document' or 'phash'",
+    "taken_bans.kind": "'address', 'document', 'uri' (of a document) or 'phash'",
     "taken_bans.value": "the address, host, id or perceptual hash",
     "digest_before": "digest of the version's pairs before the removal",
     "digest_after": "digest of the version's pairs after it",

@@ -7,7 +7,7 @@ from pairmill.catalog.lake.lake import Lake
 
 
 def bans(lake: Lake) -> Mapping[str, frozenset[str]]:
-    """Return the banned values by kind: 'picture' (ids), 'address', 'document' (ids) or 'phash'.
+    """Return the banned values by kind: 'picture' and 'document' (ids), 'uri', 'address' or 'phash'.
 
     They are held in memory by every worker: 100 bytes each, so a million of them is the most that is sensible.
     """

@@ -13,7 +13,7 @@ def ban_list(lake: Lake, hosts: tuple[str, ...] = ()) -> BanList:
     return BanList(
         banned["picture"],
         banned["document"],
-        urls,
+        urls | banned["uri"],
         Banned((*hosts, *(banned["address"] - urls))),
         tuple(sorted(map(int, banned["phash"]))),
     )
