@@ -57,7 +57,7 @@ def maintain_steps(lake: Lake, limits: Limits) -> Iterator[str]:
 
 def _erased(writer: Writer, waiting: list[str]) -> str:
     """Erase the bytes of takedowns that were killed before they had done so."""
-    erased = finish(writer)
+    erased = finish(writer, reports_folder(writer.lake.uri))
     for takedown_id in waiting:
         takedown_record.finish(writer.lake, takedown_id, {"takedown": takedown_id, "erased": asdict(erased)})
     return f"finished {len(waiting):,} takedowns: rewrote {erased.rewritten:,} files"

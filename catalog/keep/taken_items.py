@@ -74,7 +74,8 @@ def select(lake: Lake, subject: Subject) -> Taken:
         f"SELECT sha256 FROM images WHERE sha256 IN ({ours}) GROUP BY sha256 "
         "HAVING bool_and(document_id IN (SELECT document_id FROM taken_documents))"
     )
-    _create(lake, "taken_pictures", f"SELECT sha256 FROM ({asked} UNION {alone}) SEMI JOIN payloads USING (sha256)")
+    held = "SELECT sha256 FROM payloads UNION SELECT sha256 FROM images"
+    _create(lake, "taken_pictures", f"SELECT sha256 FROM ({asked} UNION {alone}) SEMI JOIN ({held}) USING (sha256)")
     _create(lake, "taken_images", "SELECT DISTINCT image_id FROM images WHERE sha256 IN (SELECT sha256 FROM "
             "taken_pictures) OR document_id IN (SELECT document_id FROM taken_documents)")  # fmt: skip
     _select_sentences(lake)

@@ -3,9 +3,10 @@
 Older snapshots and the files still hold the rows: `tasks.keep.erase` removes those.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pairmill.catalog.keep.taken_items import named
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.pending.discount import FORGOTTEN, discount
 from pairmill.catalog.terms.declared import declared
@@ -46,8 +47,8 @@ _ADDRESSED = {
 }
 
 
-def conditions(lake: Lake, named: Callable[[str], str]) -> Iterator[tuple[str, str]]:
-    """Yield (table, condition of its taken rows); ``named`` makes the condition for an address column."""
+def conditions(lake: Lake) -> Iterator[tuple[str, str]]:
+    """Yield (table, condition of its taken rows)."""
     for table, where in _WHERE.items():
         if table in lake.tables:
             yield table, where
@@ -63,7 +64,7 @@ def conditions(lake: Lake, named: Callable[[str], str]) -> Iterator[tuple[str, s
             yield table, where.format(**texts)
 
 
-def delete_rows(lake: Lake, named: Callable[[str], str], commit: int) -> dict[str, int]:
+def delete_rows(lake: Lake, commit: int) -> dict[str, int]:
     """Delete the taken rows, within a transaction of the caller; return the number by table.
 
     Works in one pass over each table's key columns.
@@ -73,7 +74,7 @@ def delete_rows(lake: Lake, named: Callable[[str], str], commit: int) -> dict[st
     lake.execute(f"CREATE OR REPLACE TEMP TABLE taken_units AS {units}")
     found = {}
     # `documents` last: the conditions of the others may read it.
-    for table, where in sorted(conditions(lake, named), key=lambda each: each[0] == "documents"):
+    for table, where in sorted(conditions(lake), key=lambda each: each[0] == "documents"):
         if n := lake.query(f"SELECT count(*) FROM {table} WHERE {where}")[0][0]:
             _delete(lake, table, where, commit)
             found[table] = n

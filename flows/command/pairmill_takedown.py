@@ -40,9 +40,7 @@ def takedown(args: Namespace) -> int:
         if args.dry_run:
             return 0
         _confirm(args, taken)
-        done = take_down(lake, subject, args.reason, hashes)
-    for path in reports_folder(args.lake).glob("*.html"):
-        path.unlink(missing_ok=True)
+        done = take_down(lake, subject, args.reason, reports_folder(args.lake), hashes)
     _print(done)
     if args.report:
         text = json.dumps(done.report, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

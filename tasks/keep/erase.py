@@ -6,7 +6,7 @@ keeps to plan queries. Every step may be killed and done again.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -46,11 +46,12 @@ def erase(writer: Writer, orphans_older_than_seconds: float = 86_400) -> Erased:
     a deleted row: at most the whole lake, one file (512 MB) at a time. Raises LeaseLost.
     """
     lake = writer.lake
-    rewritten = sum(_rewrite(writer, table) for table in sorted(lake.tables.difference(BOOKKEEPING)))
-    for table in sorted(lake.tables.intersection(BOOKKEEPING)):  # last: to rewrite the others changes `partitions`
+    rewritten = _rewrite_all(writer, lake.tables.difference(BOOKKEEPING))
+    own = lake.tables.intersection(BOOKKEEPING)  # last: to rewrite the others changes `partitions`
+    for table in sorted(own):
         writer.check()
         lake.execute(f"CALL ducklake_flush_inlined_data('lake', table_name => '{table}')")
-        rewritten += _rewrite(writer, table)
+    rewritten += _rewrite_all(writer, own)
     writer.check()
     now = datetime.now(UTC)
     expired = _call(lake, "ducklake_expire_snapshots", now)
@@ -60,10 +61,15 @@ def erase(writer: Writer, orphans_older_than_seconds: float = 86_400) -> Erased:
     return Erased(rewritten, len(expired), len(removed), vacuum(writer, even_if_few=True).why)
 
 
+def _rewrite_all(writer: Writer, tables: Iterable[str]) -> int:
+    """Rewrite the files of these tables that have deleted rows; return their number."""
+    recorded_files.list_files(writer.lake)  # once for all tables: 35 s for 2M files
+    return sum(_rewrite(writer, table) for table in sorted(tables))
+
+
 def _rewrite(writer: Writer, table: str) -> int:
-    """Rewrite the files of one table that have deleted rows; return their number."""
+    """Rewrite the listed files of one table that have deleted rows; return their number."""
     lake = writer.lake
-    recorded_files.list_files(lake)
     sql = f"SELECT DISTINCT id FROM {recorded_files.LIST} WHERE is_delete AND table_name = '{table}' ORDER BY id"
     ids = [number for (number,) in lake.unchecked(sql)]
     if not ids:

@@ -47,9 +47,17 @@ def preview(lake: Lake, subject: Subject) -> tuple[Taken, list[tuple[str, int]]]
 
 
 def take_down(
-    lake: Lake, subject: Subject, reason: str, hashes: tuple[int, ...] = (), orphans_older_than_seconds: float = 86_400
+    lake: Lake,
+    subject: Subject,
+    reason: str,
+    reports: Path,
+    hashes: tuple[int, ...] = (),
+    orphans_older_than_seconds: float = 86_400,
 ) -> Takedown:
     """Remove what ``subject`` names, under the lease: rows in one transaction, then caches, then the bytes.
+
+    ``reports`` is the folder of the lake's HTML reports, ``hashes`` are perceptual hashes to ban. The report of the
+    removal names every picture and document, 35 bytes each: 1M make a row of 35 MB in ``takedowns``.
 
     A killed takedown is finished by the same command, or by the next maintenance.
 
@@ -63,7 +71,7 @@ def take_down(
         touched = amended_versions.touched(lake)
         _forget_judgements(lake)
         amended, rows = _delete(writer, subject, reason, hashes, touched)
-        erased = finish(writer, orphans_older_than_seconds)
+        erased = finish(writer, reports, orphans_older_than_seconds)
         exports = takedown_record.exports_of(lake, touched)
         report = {
             "takedown": takedown_id,
@@ -85,9 +93,9 @@ def take_down(
     return Takedown(taken, tuple(amended), tuple(exports), erased, report)
 
 
-def finish(writer: Writer, orphans_older_than_seconds: float = 86_400) -> Erased:
-    """Remove what caches hold of banned pictures, then erase the deleted rows' bytes. Raises LeaseLost."""
-    _clear_caches(writer.lake)
+def finish(writer: Writer, reports: Path, orphans_older_than_seconds: float = 86_400) -> Erased:
+    """Remove reports, and what caches hold of banned pictures; erase the deleted rows' bytes. Raises LeaseLost."""
+    _clear_caches(writer.lake, reports)
     return erase(writer, orphans_older_than_seconds)
 
 
@@ -102,7 +110,7 @@ def _delete(
         takedown_record.begin(lake, writer.run_id, reason, commit)
         takedown_record.ban(lake, writer.run_id, reason, subject, hashes)
         amended = [amended_versions.amend(lake, *version, writer.run_id) for version in touched]
-        return amended, taken_rows.delete_rows(lake, taken_items.named, commit)
+        return amended, taken_rows.delete_rows(lake, commit)
 
     return lake.retrying(body)
 
@@ -115,12 +123,12 @@ def _forget_judgements(lake: Lake) -> None:
         forget_lines(lake, lambda each: each.image_id in images or each.text in texts)
 
 
-def _clear_caches(lake: Lake) -> None:
-    """Remove the thumbnails of banned pictures, and all files that a browser or a cut has made: they are made again."""
+def _clear_caches(lake: Lake, reports: Path) -> None:
+    """Remove thumbnails of banned pictures, and all files of reports, browser and cut: they are made again."""
     folder = cache_folder(lake, "browse")
     for sha256 in bans(lake)["picture"]:
         for path in (folder / "thumbnails" / sha256[:2]).glob(f"{sha256}-*.jpg"):
             path.unlink(missing_ok=True)
     made: list[Path] = [path for path in folder.iterdir() if path.is_file()]
-    for path in [*made, *facts_folder(lake).glob("*")]:
+    for path in [*made, *facts_folder(lake).glob("*"), *reports.glob("*.html")]:
         path.unlink(missing_ok=True)

@@ -124,12 +124,12 @@ def test_nothing_of_a_document_is_left_anywhere_and_it_does_not_come_in_again(
 def test_an_amended_version_is_verified_and_any_other_change_of_it_shows(curated_copy: Path) -> None:
     sha256, text = rows(curated_copy, "SELECT sha256, text1 FROM pairs ORDER BY image_id LIMIT 1")[0]
     with create_or_open(curated_copy) as lake:
-        done = take_down(lake, Subject(pictures=(sha256,)), "test")
+        done = take_down(lake, Subject(pictures=(sha256,)), "test", curated_copy / "reports")
         assert [(each.name, each.pairs_removed) for each in done.amended] == [("demo@1", 1)]
         dataset = datasets.find(lake, "demo@1")
         assert dataset.amended and verify(lake, dataset).differing == 0
         second = rows(curated_copy, "SELECT document_id FROM pairs ORDER BY image_id DESC LIMIT 1")[0][0]
-        take_down(lake, Subject(documents=(second,)), "test")  # removals add up
+        take_down(lake, Subject(documents=(second,)), "test", curated_copy / "reports")  # removals add up
         dataset = datasets.find(lake, "demo@1")
         assert verify(lake, dataset).differing == 0
         lake.execute("UPDATE pairs SET text1 = 'another text' WHERE text1 <> ?", (text,))
@@ -148,7 +148,7 @@ def test_a_takedown_that_was_killed_is_finished_by_the_next_maintenance(
     with create_or_open(curated_copy) as lake:
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr("pairmill.tasks.keep.takedown.finish", killed)
-            take_down(lake, Subject(pictures=(sha256,)), "test")
+            take_down(lake, Subject(pictures=(sha256,)), "test", curated_copy / "reports")
         assert found_in(curated_copy, [data]) and takedown_record.unfinished(lake)
         assert any(line.startswith("finished 1 takedowns") for line in maintain_steps(lake, Limits()))
         assert not takedown_record.unfinished(lake)
@@ -198,7 +198,7 @@ def test_a_team_lake_on_s3_and_postgres_keeps_nothing_in_objects_and_tables(
             "INSERT INTO documents (document_id, source, uri, shard) "
             "VALUES ('d', 's', 'https://example.org/d', 'shard-0')"
         )
-        done = take_down(lake, taken, "test", orphans_older_than_seconds=0)
+        done = take_down(lake, taken, "test", folder / "reports", orphans_older_than_seconds=0)
         assert done.taken.sentences == len(SENTENCES) + 1 and done.erased.why == ""
         _postgres(postgres, "CHECKPOINT")
         assert held() == []
