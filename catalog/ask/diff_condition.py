@@ -25,7 +25,7 @@ class DiffCondition:
     is_share: bool
 
     def holds(self, diff: VersionDiff) -> bool:
-        """Return whether the difference meets the condition. Any pair is more than any share of an empty version."""
+        """Return whether the condition holds. If the earlier version is empty, one pair exceeds every share."""
         n = getattr(diff, self.kind)
         if not self.is_share:
             return _COMPARE[self.compare](n, self.number)

@@ -90,7 +90,7 @@ def fixed_sequence(
 def judged_threshold(
     gallery: Gallery, judged: JudgedSample, share: float, confidence: float, candidates: Sequence[float] = ()
 ) -> JudgedThreshold:
-    """Choose a threshold by the judgements of a sample. An unsure or contested pair counts as wrong.
+    """Choose a threshold by the judgements of a sample. A pair is wrong unless every judge called it a match.
 
     ``candidates`` are thresholds at or above the sample's; by default those that keep SHARES of its frame, which no
     label decides. Raises PairmillError for a looser one: the sample says nothing about items below its threshold.

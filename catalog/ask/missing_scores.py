@@ -45,7 +45,7 @@ def missing_scores(lake: Lake, plan: Plan) -> list[MissingScore]:
 
 
 def missing_texts(lake: Lake, plan: Plan) -> list[MissingScore]:
-    """Return the generated texts that images within the cap of the last cut lack; [] if none is unknown."""
+    """Count the images that the last cut may keep and that lack generated texts; return [] if there are none."""
     n = wanted.unknown(lake)
     tables = ["captions"] * bool(plan.recipe.captioners) + ["synthetic"] * (plan.recipe.fuse is not None)
     seconds = [_seconds(lake, table, n) for table in tables]

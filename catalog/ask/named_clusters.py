@@ -28,7 +28,7 @@ class NamedCluster:
 
 
 def named_clusters(gallery: Gallery, most: int) -> list[NamedCluster]:
-    """Return the ``most`` clusters with the most images before the cap, largest first."""
+    """Return the ``most`` largest clusters, by the images that reach the cap."""
     reached = "dropped_by IN ('', 'balance', 'max_uses')"
     rows = gallery.rows(
         f"SELECT cluster, count(*) AS images, count(*) FILTER ({reached}) AS before, "

@@ -43,7 +43,7 @@ class GroupCount:
 
 @dataclass(frozen=True)
 class Spread:
-    """Number of pairs with a value, its mean, and its quantiles at 10, 50 and 90 %; None without a pair."""
+    """Spread of a value over the pairs that have it: their number, mean and quantiles; None where no pair has it."""
 
     n: int
     mean: float | None

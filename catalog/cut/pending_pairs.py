@@ -1,6 +1,6 @@
 """List the pairs of an image and a text that a score of pairs lacks: candidate sentences, captions, fused texts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -41,13 +41,7 @@ def pending_candidates(lake: Lake, plan: Plan, score: Score) -> Iterator[list[Wo
             list(l.texts ORDER BY l.sha256) AS texts,
             list({text_digest("array_to_string(l.contents, ' ')")} ORDER BY l.sha256) AS digests
         FROM lacking l JOIN image_content p ON p.sha256 = l.sha256 GROUP BY p.shard"""
-    for rows in by_rounds(lake, sql, _PAIRS):
-        files = payload_paths(lake, "payloads", [row[0] for row in rows])
-        yield [
-            WorkItem(shard, tuple(keys), files[shard], (score.table,),
-                     {"contents": contents, "texts": texts, "input_digests": digests})
-            for shard, keys, contents, texts, digests in rows
-        ]  # fmt: skip
+    yield from _items(lake, score, by_rounds(lake, sql, _PAIRS), ("contents", "texts", "input_digests"))
 
 
 def pending_texts_of_wave(lake: Lake, plan: Plan, score: Score, texts: str, column: str) -> Iterator[list[WorkItem]]:
@@ -60,10 +54,14 @@ def pending_texts_of_wave(lake: Lake, plan: Plan, score: Score, texts: str, colu
             list(w.digest ORDER BY w.sha256) AS digests, list(coalesce(s."commit", -1) ORDER BY w.sha256) AS before
         FROM wanted w LEFT JOIN {current_scores(plan, score.table, "sha256")} s ON s.sha256 = w.sha256
         WHERE s.input_digest IS DISTINCT FROM w.digest GROUP BY w.shard"""
-    for rows in by_rounds(lake, sql):
+    yield from _items(lake, score, by_rounds(lake, sql), ("texts", "input_digests", "before"))
+
+
+def _items(lake: Lake, score: Score, rounds: Iterable[list[tuple]], names: tuple[str, ...]) -> Iterator[list[WorkItem]]:
+    """Yield the work items of rows (shard, keys, then the inputs called ``names``), round by round."""
+    for rows in rounds:
         files = payload_paths(lake, "payloads", [row[0] for row in rows])
         yield [
-            WorkItem(shard, tuple(keys), files[shard], (score.table,),
-                     {"texts": texts, "input_digests": digests, "before": before})
-            for shard, keys, texts, digests, before in rows
-        ]  # fmt: skip
+            WorkItem(shard, tuple(keys), files[shard], (score.table,), dict(zip(names, inputs, strict=True)))
+            for shard, keys, *inputs in rows
+        ]

@@ -27,7 +27,7 @@ JUDGE = "csv"
 
 
 def calibrate(args: Namespace) -> int:
-    """Draw a sample, or read verdicts and test the candidates; return 1 if no threshold holds yet."""
+    """With ``--draw``, draw a sample to judge; else test thresholds by its verdicts. Return 1 if none holds yet."""
     with create_or_open(args.lake, read_only=True) as lake:
         dataset = datasets.find(lake, args.dataset)
         check = _check(lake, dataset, args.rule)

@@ -1,4 +1,4 @@
-"""A small world for trials of a lake's endurance: pages, tiny models, and the command that curates them."""
+"""Make a small world for trials that interrupt runs: pages, tiny models, and the command that curates them."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ class TrialWorld:
         return [sys.executable, "-m", "pairmill.flows.command.cli", *arguments]
 
     def run(self, lake: Path | str, *more: str) -> None:
-        """Curate the pages into ``lake`` to the end."""
+        """Curate the pages into ``lake``, without an interruption."""
         subprocess.run(self.command(lake, *more), check=True, capture_output=True, cwd=ROOT, timeout=600)
 
 
