@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -90,13 +91,13 @@ class Chaos:
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
     """Let lakes that this process opens find their servers."""
-    import os
-
     before = dict(os.environ)
     os.environ.update(variables)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _committed(lake: str) -> dict[tuple[str, str, str], int]:
@@ -137,12 +138,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         beside = beside_each_other(Path(folder), options.beside_seconds)
         chaos = Chaos(Path(folder), options.documents, options.seed)
-        for kind in kinds_of(options.times, chaos.chance):
-            if time.monotonic() > end - 3 * chaos.seconds:
-                print("the time is up", flush=True)
-                break
-            chaos.interrupt(kind)
-    return report(options.seed, chaos.table, beside)
+        try:
+            for kind in kinds_of(options.times, chaos.chance):
+                if time.monotonic() > end - 3 * chaos.seconds:
+                    print("the time is up", flush=True)
+                    break
+                chaos.interrupt(kind)
+        finally:  # what was survived is told, whatever ends the trial
+            status = report(options.seed, chaos.table, beside)
+    return status
 
 
 def report(seed: int, table: dict[str, Line], beside: list[dict]) -> int:
