@@ -144,7 +144,7 @@ def main() -> int:
                     print("the time is up", flush=True)
                     break
                 chaos.interrupt(kind)
-        finally:  # what was survived is told, whatever ends the trial
+        finally:  # print the table, whatever ends the trial
             status = report(options.seed, chaos.table, beside)
     return status
 
