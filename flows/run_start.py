@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import holder_of
 from pairmill.catalog.lake.opening import create_or_open
+from pairmill.catalog.pending.imported_scores import with_imported
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.recipe.recipe import Recipe
 from pairmill.catalog.write import runs
@@ -97,7 +98,7 @@ def session_on(
 
     ``checked`` is the result of ``identity.with_scorers``. Raises LeaseHeld if another process writes to the lake.
     """
-    plan, known = checked
+    plan, known = with_imported(lake, checked[0]), checked[1]
     specs = _specs_loaded(plan, flow)
     fork_server.preload(specs)
     run_id = current_run_id()

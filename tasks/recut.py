@@ -16,6 +16,7 @@ from pairmill.catalog.cut.publication import Published
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.score_tables import undeclared
 from pairmill.catalog.pending import frozen_thresholds
+from pairmill.catalog.pending.imported_scores import with_imported
 from pairmill.catalog.recipe.plan import Plan, compile_plan
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import BadRecipe
@@ -27,6 +28,7 @@ OF_THE_CUT = (
     "images",
     "sentences",
     "candidates",
+    "imported",
     "association.rank_by",
     "balance.cap",
     "balance.target",
@@ -105,6 +107,7 @@ def _changed_plan(lake: Lake, dataset: Dataset, changes: Mapping[str, Any], name
         raise _needs_a_run(dataset.name, "the version has no clusters to balance")
     unnamed = {f"other:{digest}": digest for digest in {*dataset.scorers} - {*before.scorers.values()}}
     plan = compile_plan(recipe, {**before.scorers, **unnamed}, (*declared(), *undeclared(lake)))
+    plan = with_imported(lake, plan)
     for kind in ("image", "sentence"):
         for check in frozen_thresholds.unset(plan, kind, None):
             found = frozen_thresholds.frozen(lake, frozen_thresholds.digest(plan, kind, check))

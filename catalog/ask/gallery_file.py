@@ -23,12 +23,11 @@ from pairmill.catalog.lake import spill
 from pairmill.catalog.lake.cache_folder import cache_folder
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.literals import quoted
-from pairmill.catalog.lake.score_tables import undeclared
+from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.pending.eligible import current_scores
 from pairmill.catalog.pending.superseded import gone_documents
 from pairmill.catalog.pending.training import CAPPED_BY
 from pairmill.catalog.recipe.plan import Plan, ScoreColumns, tables_of
-from pairmill.catalog.terms.declared import declared
 
 LAYOUT = 3  # incremented when the columns or their storage change
 KEPT_FILES = 6  # gallery files per lake; the least recently opened are removed
@@ -140,7 +139,7 @@ def _parts(
         return f"(SELECT {table}.* FROM {table} {sample})" if is_sample else table
 
     upto = dataset.commit if dataset else last_commit(lake)
-    tables = plan.image_tables if plan else tables_of("image", (*declared(), *undeclared(lake)))
+    tables = plan.image_tables if plan else tables_of("image", scores_in(lake))
     scored = [table for table in tables[1:] if table.table in lake.tables]
     own = [name for name in tables[0].columns if name not in ("url", "alt_text")]
     columns = ["i._place", "i.image_id", "i.sha256", "i.document_id", "h.shard", f"{_DOMAIN} AS _domain"]

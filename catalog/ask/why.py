@@ -17,6 +17,7 @@ from pairmill.catalog.lake.literals import quoted
 from pairmill.catalog.pending import chosen_captions
 from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns, tables_of
 from pairmill.catalog.terms.declared import declared
+from pairmill.catalog.terms.imported import imported_in
 
 Facts = dict[str, Any]
 _DOCUMENT = "* EXCLUDE (shard)"
@@ -61,7 +62,7 @@ class Scope:
 
     def tables(self, kind: str) -> tuple[ScoreColumns, ...]:
         """Return the columns that may be scored for ``kind`` ('image', 'sentence'): the dataset's, or all declared."""
-        scores = self.plan.scores if self.plan else declared()
+        scores = self.plan.scores if self.plan else (*declared(), *imported_in(self.filled))
         return tables_of(kind, scores)
 
     def newest(self, rows: list[Facts], scorer: str) -> Facts:

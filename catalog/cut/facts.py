@@ -106,7 +106,7 @@ def facts_folder(lake: Lake) -> Path:
 def _data_digest(lake: Lake, catalog: str) -> str:
     """Hash the paths of all data files and delete files read, which are immutable, to 16 hex digits."""
     digest = hashlib.sha256(lake.data_path.encode())
-    files: dict[str, list[tuple]] = {table: [] for table in tables_read() if table in lake.tables}
+    files: dict[str, list[tuple]] = {table: [] for table in tables_read(lake)}
     for table, data_file, delete_file in snapshot.files(lake.unchecked, files, catalog):
         deleted = delete_file and lake.data_path + delete_file
         files[table].append((lake.data_path + data_file, deleted))

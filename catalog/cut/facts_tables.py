@@ -26,6 +26,7 @@ from pairmill.catalog.pending.eligible import best_candidates, current_scores
 from pairmill.catalog.pending.superseded import gone_documents, gone_sentences
 from pairmill.catalog.recipe.plan import Check, Plan, ScoreColumns
 from pairmill.catalog.terms.declared import declared
+from pairmill.catalog.terms.imported import imported_in
 from pairmill.catalog.terms.score import Stage
 
 # Inputs of the facts for every plan, besides scores: tables, and scorers by the table that they fill.
@@ -56,14 +57,15 @@ def score_tables(plan: Plan) -> tuple[list[ScoreColumns], list[ScoreColumns]]:
     return [table for table in images if table.stage < Stage.CAPTION], list(sentences)
 
 
-def tables_read() -> list[str]:
-    """Return every table that `fill` reads for any plan; a new row in any of them invalidates the facts.
+def tables_read(lake: Lake) -> list[str]:
+    """Return every table of the lake that `fill` reads for any plan; a new row in any of them invalidates the facts.
 
     The list does not depend on the plan: otherwise, recipes with different scores that alternate on a lake would remove
     each other's facts.
     """
-    early = [score.table for score in declared() if score.rule_columns and score.stage < Stage.CAPTION]
-    return [*TABLES, *early]
+    known = (*declared(), *imported_in(lake.tables))
+    early = [score.table for score in known if score.rule_columns and score.stage < Stage.CAPTION]
+    return [table for table in (*TABLES, *early) if table in lake.tables]
 
 
 def scorers_read(plan: Plan) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from pairmill.catalog.keep.lost_rows import MOST, OF_A_PAGE, OF_ALL_ROWS, Damage
 from pairmill.catalog.keep.recorded_files import LIST, named_paths, still_named
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.schema import READ_BY_PATH
-from pairmill.catalog.terms.declared import declared
+from pairmill.catalog.lake.score_tables import scores_in
 
 # Files of workers lie in a folder of their run; files that DuckDB writes or merges lie in the table's own folder.
 _OF_WORKERS = "NOT is_delete AND len(path) - len(replace(path, '/', '')) = 3"
@@ -59,7 +59,7 @@ def miscounted(lake: Lake, without: Collection[str], deep: bool) -> Iterator[Dam
         yield Damage("counts", table, text, recorded, path, (number,))
     yield from _unregistered(lake, without)
     recorded = {table for (table,) in lake.query('SELECT DISTINCT "table" FROM partitions')}
-    keys = {score.table: "" if score.by_input or score.of == "pair" else score.key for score in declared()}
+    keys = {score.table: "" if score.by_input or score.of == "pair" else score.key for score in scores_in(lake)}
     for table in sorted(recorded & {*keys, *OF_ALL_ROWS, *OF_A_PAGE} & lake.tables - set(without)):
         yield from _groups(lake, table)
         if deep and keys.get(table):

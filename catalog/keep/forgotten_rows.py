@@ -4,8 +4,9 @@ from collections.abc import Collection
 
 from pairmill.catalog.keep.lost_rows import HOMES, OF_ALL_ROWS
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.pending.discount import FORGOTTEN, discount
-from pairmill.catalog.terms.declared import declared, scores_of
+from pairmill.catalog.terms.declared import scores_of
 
 _INDEXED = "SELECT \"commit\" FROM commits WHERE step = 'index contents'"
 
@@ -117,7 +118,7 @@ def restore_homes(lake: Lake, table: str) -> int:
     """
     source, key = HOMES[table]
     kind = {"images": "image", "sentences": "sentence"}[source]
-    scores = [score.table for score in scores_of(kind, declared()) if score.table in lake.tables]
+    scores = [score.table for score in scores_of(kind, scores_in(lake)) if score.table in lake.tables]
     scored = " UNION ALL ".join([f"SELECT {key}, shard FROM {name}" for name in scores])
     columns = [name for name, *_ in lake.query(f"DESCRIBE {table}") if name not in (key, "shard", "commit")]
     order = {"images": "image_id", "sentences": "sentence_id"}[source]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from pairmill.catalog.keep.taken_items import named
 from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.score_tables import scores_in
 from pairmill.catalog.pending.discount import FORGOTTEN, discount
-from pairmill.catalog.terms.declared import declared
 
 _PICTURE = "{0} IN (SELECT sha256 FROM taken_pictures)"
 _IMAGE = "{0} IN (SELECT image_id FROM taken_images)"
@@ -52,7 +52,7 @@ def conditions(lake: Lake) -> Iterator[tuple[str, str]]:
     for table, where in _WHERE.items():
         if table in lake.tables:
             yield table, where
-    for score in declared():
+    for score in scores_in(lake):
         if score.table in lake.tables and score.table not in _WHERE:
             where = (_PICTURE if score.key == "sha256" else _SENTENCE).format(score.key)
             where += f" OR {_SENTENCE.format('content')}" if score.of == "pair" else ""

@@ -6,6 +6,7 @@ from pairmill.catalog.lake import schema, snapshot
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.terms.declared import declared
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.terms.imported import PREFIX, imported_in
 from pairmill.catalog.terms.score import Column, Score
 
 Columns = dict[str, str]
@@ -51,8 +52,15 @@ def create_empty_tables(lake: Lake) -> None:
             lake.execute(f"CREATE TEMP TABLE {_shape(score)}")
 
 
+def scores_in(lake: Lake) -> tuple[Score, ...]:
+    """Return the declared scores, and all others that the lake has tables of: undeclared and imported ones."""
+    return (*declared(), *undeclared(lake), *imported_in(lake.tables))
+
+
 def undeclared(lake: Lake) -> tuple[Score, ...]:
     """Return the scores in the lake that no installed package declares, derived from their tables alone.
+
+    Imported scores are not among them: a recipe names those.
 
     Published versions need them.
     """
@@ -62,7 +70,9 @@ def undeclared(lake: Lake) -> tuple[Score, ...]:
     for table, columns in sorted(_held(lake).items()):
         of = "image" if "sha256" in columns else "sentence"
         key = "sha256" if of == "image" else "content"
-        if table in known or table in schema.released() or not {key, "shard", "scorer", "commit"} <= columns.keys():
+        if table in known or table.startswith(PREFIX) or table in schema.released():
+            continue
+        if not {key, "shard", "scorer", "commit"} <= columns.keys():
             continue
         keys = {key, "shard", "scorer", "commit", "input_digest"}
         measured = {name: kind for name, kind in columns.items() if name not in keys and name not in taken}

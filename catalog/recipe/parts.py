@@ -23,6 +23,7 @@ from pydantic import (
 from pairmill.catalog.recipe.calibration import THRESHOLD, compared, filled
 from pairmill.catalog.recipe.predicate import columns_of
 from pairmill.catalog.recipe.whole_number import WholeNumber
+from pairmill.catalog.terms import imported
 from pairmill.catalog.terms.backend import OTHER_PREFIXES, declared_backends, forms
 from pairmill.catalog.terms.error import BadPredicate
 
@@ -35,6 +36,7 @@ MOST = 10**12
 # Marks a setting that no shipped recipe has (flows/recipes), so that a form can show the common ones first.
 ADVANCED: dict[str, JsonValue] = {"advanced": True}
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+ImportedName = Annotated[str, Field(pattern=imported.NAME)]
 
 
 def _model_spec(spec: str) -> str:

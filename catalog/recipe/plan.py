@@ -12,8 +12,9 @@ from functools import cached_property
 from pairmill.catalog.recipe import predicate
 from pairmill.catalog.recipe.calibration import compared
 from pairmill.catalog.recipe.recipe import Recipe, Rule
-from pairmill.catalog.terms.declared import OWN_COLUMNS, declared, scores_of
+from pairmill.catalog.terms.declared import OWN_COLUMNS, declared, is_free, scores_of
 from pairmill.catalog.terms.error import BadRecipe
+from pairmill.catalog.terms.imported import imported_score
 from pairmill.catalog.terms.score import Score, Stage
 
 READABLE = Rule.model_construct(name="readable", keep="brightness IS NOT NULL")
@@ -194,7 +195,7 @@ def compile_plan(
         BadPredicate: A rule is not one scalar boolean over known columns.
         BadRecipe: A rule reads a score that this recipe does not compute, or the recipe names an undeclared score.
     """
-    known = declared() if scores is None else tuple(scores)
+    known = _with_imported(recipe, declared() if scores is None else tuple(scores))
     _check_asked(recipe, known)
     images = _compile((READABLE, *recipe.images), tables_of("image", known), recipe, known)
     sentences = _compile(tuple(recipe.sentences), tables_of("sentence", known), recipe, known)
@@ -208,6 +209,14 @@ def compile_plan(
         if has_section(recipe, score) and (not score.on_demand or score.table in read or score.name in recipe.scores)
     )
     return Plan(recipe, images, sentences, dict(scorers or {}), asked, candidates)
+
+
+def _with_imported(recipe: Recipe, known: tuple[Score, ...]) -> tuple[Score, ...]:
+    """Return ``known`` with the recipe's imported scores. Raise BadRecipe for a name that is taken."""
+    for name in recipe.imported:
+        if not is_free(name, known):
+            raise BadRecipe(f"recipe '{recipe.name}', imported: a score of Pairmill or of a package has '{name}'")
+    return (*known, *map(imported_score, dict.fromkeys(recipe.imported)))
 
 
 def has_section(recipe: Recipe, score: Score) -> bool:

@@ -17,6 +17,7 @@ from pairmill.catalog.recipe.parts import (
     Association,
     Balance,
     Duplicates,
+    ImportedName,
     ModelSpec,
     Name,
     Rule,
@@ -33,12 +34,17 @@ from pairmill.catalog.terms.secrets import without_secrets
 class Recipe(Settings):
     """All settings of a dataset."""
 
-    added_later = frozenset({"captions", "scores", "words", "sentence_duplicates", "candidates"})
+    added_later = frozenset({"captions", "scores", "words", "sentence_duplicates", "candidates", "imported"})
 
     name: Name = Field(description="The dataset's name.")
     scores: dict[Name, dict[str, Any]] = Field(
         {},
         description="Scores to compute although no rule reads them, with settings of theirs.",
+        json_schema_extra=ADVANCED,
+    )
+    imported: list[ImportedName] = Field(
+        [],
+        description="Scores of pictures that `pairmill import-scores` put into the lake, for rules to read.",
         json_schema_extra=ADVANCED,
     )
     seed: int = Field(

@@ -67,6 +67,11 @@ def scores_of(kind: str, scores: Iterable[Score]) -> tuple[Score, ...]:
     return tuple(score for score in scores if score.of == kind)
 
 
+def is_free(name: str, scores: Iterable[Score]) -> bool:
+    """Return whether no column of images has ``name``: neither their own, nor of ``scores``, nor one of the cut."""
+    return name not in _TAKEN | IMAGE_COLUMNS.keys() and not any(name in score.rule_columns for score in scores)
+
+
 def find(table: str) -> Score:
     """Return the score that fills ``table``. Raise KeyError if there is none."""
     for score in declared():

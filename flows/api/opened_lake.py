@@ -1,8 +1,10 @@
 """A lake that is open for reading: SQL, datasets, explanations."""
 
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pairmill.catalog.ask import datasets
@@ -20,6 +22,8 @@ from pairmill.catalog.ask.why_sentence import explain_sentence
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open
 from pairmill.catalog.terms.error import PairmillError
+from pairmill.catalog.write.import_scores import ImportedScores, import_scores
+from pairmill.catalog.write.lease import writing
 from pairmill.flows.api.pair_dataset import PairDataset
 from pairmill.flows.asked_item import dataset_about, find_item
 
@@ -101,6 +105,24 @@ class OpenLake:
         with create_or_open(self.lake.uri) as lake:
             published = recut(lake, dataset, changes, name)
             return PairDataset(self.lake, datasets.find(lake, f"{published.name}@{published.version}"))
+
+    def import_scores(self, file: str | Path, name: str, key: str, column: str = "") -> ImportedScores:
+        """Import other people's scores of pictures from a Parquet file; rules of recipes that name it then read it.
+
+        Args:
+            file: A Parquet file.
+            name: The column under which rules read the score; the recipe lists it in ``imported``.
+            key: The file's column that names pictures: 'sha256', 'image_id' or 'url'.
+            column: The file's column of numbers, by default ``name``.
+
+        Raises:
+            PairmillError: The file, a column or a value is not fit. LeaseHeld if another process writes to the lake.
+        """
+        with (
+            create_or_open(self.lake.uri) as lake,
+            writing(lake, uuid.uuid4().hex, f"import scores {name}") as writer,
+        ):
+            return import_scores(writer, Path(file), name, key, column or name)
 
     def diff(self, before: str, after: str) -> VersionDiff:
         """Return the difference of two versions: pairs gained and lost by cause and group, drift of values."""

@@ -36,11 +36,12 @@ def print_pending(lake: Lake, recipe: Recipe, sources: list[str], screen: Consol
 def _survey(lake: Lake, recipe: Recipe, sources: list[str]) -> "tuple[list[Pending], Sequence[str]]":
     """Count the pending work of each step; return the counts and the notes."""
     from pairmill.catalog.lake.without_pandas import work_without_pandas
+    from pairmill.catalog.pending.imported_scores import with_imported
     from pairmill.flows.settings import resolve_source
     from pairmill.flows.survey import survey  # all steps, 1 s
     from pairmill.tasks.run import identity
 
     work_without_pandas()
     plan, _ = identity.with_scorers(compile_plan(recipe))
-    seen = survey(lake, plan, [resolve_source(uri) for uri in sources])
+    seen = survey(lake, with_imported(lake, plan), [resolve_source(uri) for uri in sources])
     return seen.found, seen.notes

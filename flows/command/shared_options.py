@@ -23,6 +23,7 @@ EXAMPLES = {
     "report": "pairmill report 30m@3 --open",
     "recut": "pairmill recut 30m@3 --set balance.cap=20",
     "diff": "pairmill diff 30m@2 30m@3 --fail-if 'lost > 5%'",
+    "import-scores": "pairmill import-scores laion.parquet --key url --name aesthetic",
     "calibrate": "pairmill calibrate 30m@3 clip_filter --wrong 'at most 5%' --confidence 90%",
     "export": "pairmill export 30m --to out/tars",
     "tag": "pairmill tag 30m@3 release-1",

@@ -1,4 +1,4 @@
-"""Declare the commands on dataset versions: `recut`, `diff`, `calibrate`, `export`, `tag`, `drop`, `verify`."""
+"""Declare the commands on dataset versions, such as `recut`, `import-scores`, `diff`, `export` and `verify`."""
 
 from typing import Any
 
@@ -14,6 +14,7 @@ from pairmill.flows.command.shared_options import (
 def add_versions(commands: Any) -> None:
     """Add these commands to the parser."""
     _recut(commands)
+    _import_scores(commands)
     _diff(commands)
     _calibrate(commands)
     _versions(commands)
@@ -29,6 +30,18 @@ def _recut(commands: Any) -> None:
     command.add_argument("--name", default="", metavar="NAME", help="publish under this name; default: the version's")
     command.add_argument("--dry-run", action="store_true",
                          help="publish nothing; show needs, rates of rules and marginal images")  # fmt: skip
+    lake_option(command)
+    text_or_json_option(command)
+
+
+def _import_scores(commands: Any) -> None:
+    """Add the `import-scores` command."""
+    text = "take other people's scores of pictures into the lake, for rules to read"
+    command = add_command(commands, "import-scores", "pairmill_import_scores:import_file", text)
+    command.add_argument("file", metavar="FILE", help="a Parquet file with a column that names pictures, and numbers")
+    command.add_argument("--key", required=True, choices=("sha256", "image_id", "url"), help="the column of names")
+    command.add_argument("--name", required=True, metavar="NAME", help="the name under which rules read the score")
+    command.add_argument("--column", default="", metavar="COLUMN", help="the column of numbers; default: --name")
     lake_option(command)
     text_or_json_option(command)
 

@@ -98,12 +98,14 @@ def test_a_new_row_of_any_declared_score_makes_the_facts_anew(tmp_path: Path):
             assert len(kept(tmp_path)) == 1 and not kept(tmp_path).keys() & before.keys(), score.table
 
 
-def test_facts_hold_every_column_that_an_early_rule_may_read():
+def test_facts_hold_every_column_that_an_early_rule_may_read(tmp_path: Path):
     """What they join and what makes them anew come from one list: a score in the one and not the other reads stale."""
     held = {name for kind in score_tables(plan()) for table in kind for name in table.columns}
     early = [score for score in plan().scores if score.stage < Stage.CAPTION]
     assert held == {name for score in early for name in score.rule_columns}
-    assert {score.table for score in early if score.rule_columns} <= set(tables_read())
+    with opened_new(tmp_path / "lake") as lake:
+        read = set(tables_read(lake))
+        assert {score.table for score in early if score.rule_columns} & lake.tables <= read
 
 
 def test_a_score_of_another_package_has_its_table_and_its_columns_in_rules_and_facts(tmp_path: Path, install: Install):

@@ -69,7 +69,7 @@ def test_a_row_more_in_any_table_that_is_read_makes_them_anew_and_removes_the_fo
     """Scores on demand are in no plan here; of these a test of declarations asks the same."""
     with lake_of(tmp_path) as lake:
         facts.attach(lake, plan())
-        for table in [table for table in facts_tables.tables_read() if table in released()]:
+        for table in [table for table in facts_tables.tables_read(lake) if table in released()]:
             before = kept(tmp_path)
             facts.attach(lake, plan())
             assert kept(tmp_path) == before
