@@ -56,6 +56,9 @@ def _lines(recipe: Recipe, sources: Sequence[str]) -> Iterator[str]:
         yield from _stamps(_model_folder(spec))
     if os.path.isfile(recipe.words.counts):
         yield file_stamp(recipe.words.counts)
+    for folder in recipe.contamination.sets if recipe.contamination else ():
+        yield folder
+        yield from _stamps(Path(folder).expanduser())
     for format, tree in sorted(map(_tree, sources), key=lambda found: (found[0], found[1].place)):
         yield f"{format}:{tree.place}"
         yield from _listing(tree)

@@ -33,6 +33,8 @@ OF_THE_CUT = (
     "balance.cap",
     "balance.target",
     "association.max_uses",
+    "contamination.phash",
+    "contamination.cosine",
 )
 
 

@@ -197,7 +197,8 @@ def compile_plan(
     """
     known = _with_imported(recipe, declared() if scores is None else tuple(scores))
     _check_asked(recipe, known)
-    images = _compile((READABLE, *recipe.images), tables_of("image", known), recipe, known)
+    benchmarks = () if recipe.contamination is None else (recipe.contamination.rule,)
+    images = _compile((READABLE, *recipe.images, *benchmarks), tables_of("image", known), recipe, known)
     sentences = _compile(tuple(recipe.sentences), tables_of("sentence", known), recipe, known)
     pairs = tables_of("pair", known)
     candidates = _compile(tuple(recipe.candidates), pairs, recipe, known)

@@ -10,6 +10,7 @@ from typing import Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from pairmill.catalog.lake.yaml_text import parsed
+from pairmill.catalog.recipe.contamination import Contamination
 from pairmill.catalog.recipe.extension import extended
 from pairmill.catalog.recipe.overrides import explain_fault, override, replace_alternatives
 from pairmill.catalog.recipe.parts import (
@@ -34,7 +35,9 @@ from pairmill.catalog.terms.secrets import without_secrets
 class Recipe(Settings):
     """All settings of a dataset."""
 
-    added_later = frozenset({"captions", "scores", "words", "sentence_duplicates", "candidates", "imported"})
+    added_later = frozenset(
+        {"captions", "scores", "words", "sentence_duplicates", "candidates", "imported", "contamination"}
+    )
 
     name: Name = Field(description="The dataset's name.")
     scores: dict[Name, dict[str, Any]] = Field(
@@ -67,6 +70,9 @@ class Recipe(Settings):
     duplicates: Duplicates = Duplicates()  # pyright: ignore[reportCallIssue]
     sentence_duplicates: SentenceDuplicates | None = Field(
         None, description="Drop near copies of sentences, if wanted."
+    )
+    contamination: Contamination | None = Field(
+        None, description="Keep a benchmark's pictures out, if wanted.", json_schema_extra=ADVANCED
     )
     association: Association = Association()  # pyright: ignore[reportCallIssue]
     balance: Balance = Balance()  # pyright: ignore[reportCallIssue]
@@ -148,12 +154,13 @@ class Recipe(Settings):
     def digest(self) -> str:
         """Hash all settings that determine the dataset to 32 hex digits.
 
-        Settings of placement are excluded: source locations, batch sizes, connection limits, payload copy or reference.
+        Settings of placement are excluded: locations of sources and benchmarks, batch sizes, connection limits, payload
+        copy or reference.
         """
         size = {"batch_size"}
         placement: dict[str, Any] = {"sources": True, "clip": size, "captioners": {"__all__": size}, "fuse": size,
                                      "fetch": {"connections", "per_host", "seconds", "retries"},
-                                     "ingest": {"payload"}}  # fmt: skip
+                                     "ingest": {"payload"}, "contamination": {"sets"}}  # fmt: skip
         content = self.model_dump(mode="json", exclude=placement)
         if self.scores:
             content["scores"] = {

@@ -25,6 +25,18 @@ IMAGE_HASH = Score(
     on_demand=False,
     unusable="phash IS NULL",
 )
+BENCHMARK_HASH = Score(
+    "benchmark_hash",
+    "image",
+    (
+        Column("benchmark_bits", "INTEGER", "differing bits of its perceptual hash and a benchmark's nearest, 0 to 64"),
+        Column("benchmark_copy", "VARCHAR", "the file of that benchmark's picture"),
+    ),
+    reads=("luma",),
+    op="pairmill.ops.image.benchmark_hash:NearestHash",
+    settings={"benchmark_folders": "contamination.sets", "side": "decoding.side", "mode": "decoding.mode"},
+    needs="contamination",
+)
 IMAGE_EMBEDDING = Score(
     "image_embedding",
     "image",
@@ -36,6 +48,26 @@ IMAGE_EMBEDDING = Score(
     model="clip",
     on_demand=False,
     unusable="image_vector IS NULL",
+)
+BENCHMARK_VECTOR = Score(
+    "benchmark_vector",
+    "image",
+    (
+        Column("benchmark_cosine", "DOUBLE", "cosine with the nearest picture of a benchmark, -1 to 1"),
+        Column("benchmark_near", "VARCHAR", "the file of that benchmark's picture"),
+    ),
+    stage=Stage.CLIP,
+    reads=("image_vector",),
+    op="pairmill.ops.models.clip.benchmark_vector:NearestVector",
+    settings={
+        "benchmark_folders": "contamination.sets",
+        "side": "decoding.side",
+        "mode": "decoding.mode",
+        "precision": "clip.precision",
+        "batch_size": "clip.batch_size",
+    },
+    model="clip",
+    needs="contamination",
 )
 IMAGE_SIMILARITY = Score(
     "image_similarity",
@@ -243,7 +275,9 @@ ITM = Score(
 OWN = (
     IMAGE_QUALITY,
     IMAGE_HASH,
+    BENCHMARK_HASH,
     IMAGE_EMBEDDING,
+    BENCHMARK_VECTOR,
     IMAGE_SIMILARITY,
     CAPTIONS,
     CAPTION_SIMILARITY,

@@ -29,6 +29,11 @@ class ScoreVectors:
     scorer: Bound
 
     @property
+    def model(self) -> str:
+        """The recipe's name of the model that the op loads, '' without one; the job runs where that model does."""
+        return self.scorer.score.model
+
+    @property
     def unit(self) -> str:
         """What is scored, in the plural."""
         return "pictures" if self.scorer.score.of == "image" else "sentences"

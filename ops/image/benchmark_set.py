@@ -1,0 +1,87 @@
+"""Read the pictures of benchmarks, and keep what was computed from them in a cache of this machine.
+
+A benchmark is a folder of pictures that a training set must not have, such as a test set's. All pictures of a recipe's
+benchmarks are read by the first process that needs them: 5 ms each for hashes, one forward pass of CLIP for vectors.
+Later processes map the cached arrays: 8 bytes a picture, and 3 kB for a vector of 768 dimensions.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from pairmill.catalog.terms.error import BadRecipe, PairmillError
+from pairmill.ops.fault import Fault
+from pairmill.ops.image.decode import Decode
+
+SUFFIXES = frozenset((".jpg", ".jpeg", ".jpe", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff"))
+
+
+@cache
+def pictures(folders: tuple[str, ...]) -> tuple[Path, ...]:
+    """List the picture files below the folders, in the order of the folders and of their paths.
+
+    Raises:
+        BadRecipe: A folder is missing, or has no picture.
+    """
+    found: list[Path] = []
+    for folder in folders:
+        place = Path(folder).expanduser()
+        if not place.is_dir():
+            raise BadRecipe(f"contamination.sets: '{folder}' is no folder on this machine; name a folder of pictures.")
+        here = sorted(file for file in place.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+        if not here:
+            raise BadRecipe(f"contamination.sets: '{folder}' has no picture ({', '.join(sorted(SUFFIXES))}).")
+        found += here
+    return tuple(found)
+
+
+@cache
+def content_of(folders: tuple[str, ...]) -> str:
+    """Return a digest of the pictures' bytes, 32 hex digits; their names and places do not matter.
+
+    Reads all bytes, once a process: 1 GB takes some 2 s.
+    """
+    each = sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in pictures(folders))
+    return hashlib.sha256("".join(each).encode()).hexdigest()[:32]
+
+
+def decoded(file: Path, decode: Decode) -> np.ndarray:
+    """Decode one picture to uint8 (h, w, 3).
+
+    Raises:
+        BadRecipe: The file does not decode: without it, a copy of it would pass unseen.
+    """
+    found = decode(file.read_bytes())
+    if isinstance(found, Fault):
+        raise BadRecipe(f"contamination.sets: '{file}' cannot be decoded ({found.detail}); take it out of the set.")
+    return found
+
+
+def cached(key: Sequence[str], compute: Callable[[], np.ndarray]) -> np.ndarray:
+    """Return an array, from this machine's cache if a process has computed it for the same ``key``.
+
+    One process computes it while the others wait.
+
+    Raises:
+        PairmillError: The cache's folder belongs to another user.
+    """
+    folder = Path(tempfile.gettempdir()) / f"pairmill-benchmarks-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise PairmillError(f"{folder} belongs to another user. Set TMPDIR to a folder of your own.")
+    file = folder / f"{hashlib.sha256(' '.join(key).encode()).hexdigest()[:32]}.npy"
+    with (folder / f"{file.stem}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            unfinished = file.with_suffix(".unfinished.npy")
+            np.save(unfinished, compute(), allow_pickle=False)
+            unfinished.replace(file)
+    return np.load(file, mmap_mode="r", allow_pickle=False)
