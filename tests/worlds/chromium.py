@@ -22,7 +22,7 @@ from websockets.sync.client import connect
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0",
            "--no-first-run", "--disable-background-networking", "--hide-scrollbars", "about:blank")  # fmt: skip
-PATIENCE = 60.0
+PATIENCE = 180.0
 KEYS = {
     "ArrowRight": 39,
     "ArrowDown": 40,
@@ -78,7 +78,9 @@ class Tab:
             except AssertionError:  # the page is being replaced
                 pass
             time.sleep(0.05)
-        raise TimeoutError(f"never true: {condition}; on {self.run('document.body.innerText')[:500]}")
+        shown = self.run("location.href + ' ' + document.body.innerText")[:500]
+        lost = [e["params"].get("errorText") for e in self.events if e["method"] == "Network.loadingFailed"]
+        raise TimeoutError(f"never true: {condition}; on {shown}; not loaded: {lost}; {self.complaints()}")
 
     def press(self, key: str) -> None:
         """Press and release a key of KEYS."""
