@@ -138,7 +138,7 @@ class Lake:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Run the body in one transaction without retries; a nested transaction joins the outer. See `retrying`."""
-        with self._lock:
+        with self._lock, self.metadata.undisturbed() if self._depth == 0 else nullcontext():
             outermost = self._depth == 0
             if outermost:
                 self._changed.clear()

@@ -181,10 +181,14 @@ def _new_holder(run_id: str, purpose: str) -> Holder:
 
 
 def _beat(metadata: Metadata, token: str, stop: threading.Event) -> None:
-    """Renew the lease every BEAT_SECONDS until ``stop`` is set."""
+    """Renew the lease every BEAT_SECONDS until ``stop`` is set; on SQLite not within a transaction of the holder.
+
+    A holder on this machine counts as alive by its process, however long its transaction takes.
+    """
     while not stop.wait(BEAT_SECONDS):
         try:
-            metadata.write(_BEAT, (*_times(), token))
+            with metadata.undisturbed():
+                metadata.write(_BEAT, (*_times(), token))
         except (duckdb.Error, PairmillError):
             # A failed renewal (database locked or away) is made up for by the next: four fit into EXPIRY_SECONDS.
             continue

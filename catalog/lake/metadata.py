@@ -48,6 +48,7 @@ class Metadata:
         self._read_only = read_only
         self._lock = threading.RLock()
         self._in_transaction = False
+        self._transaction = threading.Lock()  # held during a transaction of the lake's own connection on SQLite
         self._connection = connection.cursor()
         self._seal = None if read_only or location.on_postgres else seal.Seal(location)
         if location.on_postgres:
@@ -85,6 +86,16 @@ class Metadata:
         else:
             with self._seal.broken():
                 yield
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Keep a transaction of the lake and the heartbeats of this process apart; one waits for the other.
+
+        On SQLite a transaction that has read conflicts with any commit since, so one of more than 20 s would always
+        conflict with a heartbeat of its own process. Postgres compares rows, and its heartbeats go on.
+        """
+        with nullcontext() if self._location.on_postgres else self._transaction:
+            yield
 
     def retrying(self, body: Callable[[], Result]) -> Result:
         """Run ``body`` (reads and writes) in a transaction; retry for 60 s while other transactions conflict."""

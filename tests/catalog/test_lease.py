@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -157,6 +158,29 @@ def test_the_heartbeat_changes_the_row_without_a_snapshot(lake: Lake, monkeypatc
         snapshots = lake.query("SELECT count(*) FROM ducklake_snapshots('lake')")
         writer.check()
         assert lake.query("SELECT count(*) FROM ducklake_snapshots('lake')") == snapshots
+
+
+def test_a_transaction_that_outlasts_heartbeats_commits_at_its_first_try(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On SQLite a heartbeat's commit would make it conflict, each time anew, until the lake gives up after 60 s."""
+    monkeypatch.setattr(lease_row, "BEAT_SECONDS", 0.01)
+    tries = 0
+
+    def body() -> None:
+        nonlocal tries
+        tries += 1
+        lake.query("SELECT count(*) FROM bans")
+        time.sleep(0.3)
+        lake.execute("INSERT INTO bans BY NAME SELECT 'a' AS sha256")
+
+    with lease.writing(lake, "run", "test"):
+        lake.retrying(body)
+        first = lease_row.holder_of(lake.metadata)
+        time.sleep(0.3)
+        now = lease_row.holder_of(lake.metadata)
+    assert tries == 1
+    assert first and now and now.heartbeat > first.heartbeat  # and they go on behind it
 
 
 def test_what_a_holder_waits_for_is_read_beside_it_until_it_works_again_or_the_lease_is_anothers(
