@@ -59,6 +59,8 @@ TABLES = {
     "lease": "The process that may write to the lake now (view).",
     "image_quality": "Scores of a decoded picture.",
     "image_hash": "Perceptual hashes of pictures.",
+    "benchmark_hash": "Distances of pictures to a benchmark's, by perceptual hash.",
+    "benchmark_vector": "Cosines of pictures with a benchmark's, by CLIP vector.",
     "image_embedding": "CLIP vectors of pictures.",
     "image_similarity": "Similarities of a picture and its real texts.",
     "captions": "Captions by every captioner.",

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from pairmill.catalog.recipe.parts import Rule, Settings
+from pairmill.catalog.recipe.parts import ADVANCED, Rule, Settings
 
 NAME = "contamination"  # the name of the rule that the section makes
 
@@ -10,10 +10,24 @@ NAME = "contamination"  # the name of the rule that the section makes
 class Contamination(Settings):
     """Drop pictures that are near to a benchmark's, by a rule named `contamination`."""
 
-    sets: list[str] = Field(min_length=1, description="Folders of benchmark pictures, on every machine that works.")
-    phash: int = Field(4, ge=0, le=16, description="Differing bits of 64 up to which a perceptual hash is a copy's.")
+    sets: list[str] = Field(
+        min_length=1,
+        description="Folders of benchmark pictures, on every machine that works.",
+        json_schema_extra=ADVANCED,
+    )
+    phash: int = Field(
+        4,
+        ge=0,
+        le=16,
+        description="Differing bits of 64 up to which a perceptual hash is a copy's.",
+        json_schema_extra=ADVANCED,
+    )
     cosine: float | None = Field(
-        0.95, gt=0, le=1, description="Cosine of CLIP's vectors from which a picture is too near; null: hashes alone."
+        0.95,
+        gt=0,
+        le=1,
+        description="Cosine of CLIP's vectors from which a picture is too near; null: hashes alone.",
+        json_schema_extra=ADVANCED,
     )
 
     @property

@@ -28,9 +28,7 @@ from pairmill.catalog.terms.backend import OTHER_PREFIXES, declared_backends, fo
 from pairmill.catalog.terms.error import BadPredicate
 
 # Names under which the cut itself drops an image or a sentence; no rule may use them.
-RESERVED = frozenset(
-    {"readable", "contamination", "exact_duplicate", "duplicate", "no_text", "balance", "max_uses", "same_text"}
-)
+RESERVED = frozenset({"readable", "exact_duplicate", "duplicate", "no_text", "balance", "max_uses", "same_text"})
 USUAL_CAP = 35  # RealSyn's cap for its 30M dataset
 NO_CAP = "none"  # the cap of a recipe that balances nothing
 # Upper limit of counts: more than any table has rows, and within BIGINT. A larger count is a typing error.

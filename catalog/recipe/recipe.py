@@ -88,7 +88,8 @@ class Recipe(Settings):
     @model_validator(mode="after")
     def _hangs_together(self) -> Self:
         """Refuse repeated names, `fuse` without a captioner, and models that `models` lacks."""
-        for group in (self.images, self.sentences, self.candidates, self.captioners):
+        made = () if self.contamination is None else (self.contamination.rule,)
+        for group in ((*self.images, *made), self.sentences, self.candidates, self.captioners):
             names = [part.name for part in group]
             if twice := {name for name in names if names.count(name) > 1}:
                 raise ValueError(f"two have the name '{min(twice)}'; a name stands for one")
