@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pairmill.catalog.ask import datasets
+from pairmill.catalog.ask.canary_rates import CanaryRate, canary_rates
 from pairmill.catalog.ask.datasets import Dataset, FunnelStep
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.opening import create_or_open, mark
@@ -16,6 +17,7 @@ class Outcome:
     """A published dataset version with its funnel and sample pairs.
 
     ``report`` is the path of its HTML report, '' without one. ``demo_weights``: the small shipped models that made it.
+    ``canaries``: how many wrong texts each rule on pairs accepts.
     """
 
     lake: str
@@ -24,6 +26,7 @@ class Outcome:
     samples: list[dict]
     report: str
     demo_weights: tuple[str, ...] = ()
+    canaries: tuple[CanaryRate, ...] = ()
 
     @property
     def calibrated(self) -> list[tuple[str, str]]:
@@ -53,7 +56,8 @@ def outcome_in(lake: Lake, name: str) -> Outcome:
     """Read the outcome of a dataset in an open lake, as `outcome` does."""
     dataset = datasets.find(lake, name)
     steps, samples = datasets.funnel(lake, dataset), datasets.sample_pairs(lake, dataset)
-    return Outcome(lake.uri, dataset, steps, samples, written_report(lake, dataset), dataset.demo_weights(lake))
+    report, rates = written_report(lake, dataset), tuple(canary_rates(lake, dataset))
+    return Outcome(lake.uri, dataset, steps, samples, report, dataset.demo_weights(lake), rates)
 
 
 def written_report(lake: Lake, dataset: Dataset) -> str:

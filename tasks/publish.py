@@ -1,6 +1,7 @@
 """Publish: cut with all scores, measure recall, and write a new dataset version unless the newest one is equal."""
 
-from pairmill.catalog.ask.datasets import find
+from pairmill.catalog.ask.canary_rates import CanaryRate, canary_rates
+from pairmill.catalog.ask.datasets import Dataset, find
 from pairmill.catalog.ask.heavy_losses import heavy_losses
 from pairmill.catalog.ask.idle_rules import idle_rules
 from pairmill.catalog.cut import publication
@@ -28,6 +29,7 @@ def publish(session: Session) -> Published:
     )
     _tell_cap(session, cap)
     dataset = find(session.lake, f"{published.name}@{published.version}")
+    _tell_canaries(session, dataset)
     losses = heavy_losses(session.lake, session.plan, dataset, cap)
     for note in losses:
         session.note(note)
@@ -66,6 +68,22 @@ def _tell_cap(session: Session, cap: int) -> None:
     kept = session.lake.query("SELECT count(*) FROM cut_kept")[0][0]
     reached = "is the smallest with which" if kept >= target else "drops none, and still only"
     session.note(f"balance: a cap of {cap:,} {reached} {kept:,} pictures are kept; the target is {target:,}.")
+
+
+def _tell_canaries(session: Session, dataset: Dataset) -> None:
+    """Add a note for each rule that accepts many wrong texts."""
+    kinds = {check.name: "candidates" for check in session.plan.candidate_checks}
+    for rate in canary_rates(session.lake, dataset):
+        if rate.is_high:
+            session.note(_accepts_many(rate, kinds.get(rate.rule, "images")), once=True)
+
+
+def _accepts_many(rate: CanaryRate, kind: str) -> str:
+    """Return the note on a rule that accepts many wrong texts; ``kind`` is the recipe's section with the rule."""
+    return (
+        f"the rule {rate}: a picture's best sentence once those of its own pages are withheld. Unless many of these "
+        f"describe their picture too, make the rule stricter: {kind}.{rate.rule}.keep"
+    )
 
 
 def _newest(session: Session) -> int:

@@ -102,7 +102,10 @@ def _named(lake: Lake, dataset: str, name: str) -> int:
 
 def funnel(lake: Lake, dataset: Dataset) -> list[FunnelStep]:
     """Return the number of items that each rule dropped, images first, in the order of the cut."""
-    sql = "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? ORDER BY position"
+    sql = (
+        "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? "
+        "AND kind IN ('image', 'sentence') ORDER BY position"
+    )
     return [FunnelStep(*row) for row in lake.query(sql, (dataset.name, dataset.version))]
 
 

@@ -49,7 +49,10 @@ def idle_rules(lake: Lake, plan: Plan, name: str, version: int, upto: int) -> li
     threshold and at least LEAST items, or LEAST_KEPT where they drop nothing: that is no fault of a rule without a
     number (`not has_url`).
     """
-    sql = "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? ORDER BY position"
+    sql = (
+        "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? "
+        "AND kind IN ('image', 'sentence') ORDER BY position"
+    )
     found = []
     for kind, rule, n_in, n_dropped in lake.query(sql, (name, version)):
         check = _check(plan, kind, rule)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
+from pairmill.catalog.cut import canaries
 from pairmill.catalog.cut.released_address import with_released_address
 from pairmill.catalog.cut.texts import surviving
 from pairmill.catalog.lake.lake import Lake
@@ -54,6 +55,8 @@ def publish(lake: Lake, plan: Plan, run_id: str, recall: float | None, begin: Ca
         if same and _decided_as(lake, name, version, funnel):
             return Published(name, version, n_pairs, digest, False)
     version = highest_version(lake, name) + 1
+    tried = canaries.tried_rules(lake, plan)
+    funnel += [(canaries.KIND, each.rule, each.canaries, each.rejected) for each in tried]
     commit = begin()
 
     def write() -> None:
@@ -111,7 +114,10 @@ def _decided_as(lake: Lake, name: str, version: int, funnel: list[tuple]) -> boo
 
     Decisions are compared by count and an order-independent digest: 10M rows take 1.4 s on two cores, and no memory.
     """
-    steps = "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? ORDER BY position"
+    steps = (
+        "SELECT kind, rule, n_in, n_dropped FROM funnel WHERE dataset = ? AND version = ? "
+        f"AND kind <> '{canaries.KIND}' ORDER BY position"
+    )
     if lake.query(steps, (name, version)) != funnel:
         return False
     decisions = (

@@ -141,6 +141,7 @@ COLUMNS = {
     "a": "one of the two ids",
     "b": "the other id",
     "kind": "what the ids or rows are of",
+    "funnel.kind": "'image', 'sentence', or 'canary': a picture with the best text that is not its own",
     "distance": "distance of the two, by `kind`",
     "group_id": "the smallest id of the group",
     "group_size": "members of the group",

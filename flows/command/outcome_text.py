@@ -19,6 +19,8 @@ def print_outcome(console: Console, found: Outcome, notes: list[str], is_new: bo
     for kind in ("image", "sentence"):
         if any(step.n_in for step in found.funnel if step.kind == kind):
             console.print(funnel_table(found.funnel, kind))
+    for rate in found.canaries:
+        console.print(f"rule    {shown(rate)}")
     for rule, keep in found.calibrated:
         console.print(f"rule    {shown(rule)}: {shown(keep)}")
     for pair in found.samples:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from pairmill.catalog.ask import datasets, holdings
+from pairmill.catalog.ask.canary_rates import CanaryRate, canary_rates
 from pairmill.catalog.ask.token_usage import StepUsage, by_step
 from pairmill.catalog.lake.lake import Lake
 from pairmill.catalog.lake.lease_row import Holder, holder_of
@@ -28,7 +29,8 @@ READS = 5  # of the lake's state, while runs begin and end
 class LakeState:
     """One snapshot of a lake: rows by table, the newest version of each dataset, the last runs and their tokens.
 
-    ``demo`` are the names of the datasets that the small shipped models made.
+    ``demo`` are the names of the datasets that the small shipped models made. ``canaries``: dataset -> how many wrong
+    texts the rules on pairs of its newest version accept.
     """
 
     counts: dict[str, int]
@@ -36,6 +38,7 @@ class LakeState:
     demo: set[str]
     runs: list[runs.Run]
     usage: list[StepUsage]
+    canaries: dict[str, list[CanaryRate]]
 
 
 def status(args: Namespace) -> int:
@@ -63,6 +66,8 @@ def _print_lake(lake: Lake, screen: Console) -> None:
     for dataset in state.newest:
         by = f", by [yellow]{MARK}[/]" if dataset.name in state.demo else ""
         screen.print(f"dataset  {shown(dataset)}  {dataset.n_pairs:,} pairs, {_time(dataset.created_at)}{by}")
+        for rate in state.canaries[dataset.name]:
+            screen.print(f"rule     {shown(rate)}")
     writes = holder is not None and not holder.is_dead()
     left = f" (left behind by {shown(holder)})" if holder and not writes else ""
     screen.print(f"lease    {shown(holder)}" if writes else f"lease    free: nobody writes{left}")
@@ -94,7 +99,8 @@ def _state(lake: Lake) -> tuple[Holder | None, LakeState]:
             usage = by_step(lake, run_ids=tuple(run.run_id for run in latest)) if latest else []
             newest = _newest(lake)
             demo = {each.name for each in newest if each.demo_weights(lake)}
-            state = LakeState(holdings.counts(lake), newest, demo, latest, usage)
+            rates = {each.name: canary_rates(lake, each) for each in newest}
+            state = LakeState(holdings.counts(lake), newest, demo, latest, usage, rates)
         before, holder = holder, holder_of(lake.metadata)
         if (before and before.token) == (holder and holder.token):
             break

@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 from pairmill.catalog.ask import association_audit, pair_statistics, picture_strips, report
+from pairmill.catalog.ask.canary_rates import canary_rates
 from pairmill.catalog.ask.datasets import Dataset
 from pairmill.catalog.ask.failed_rules import failed_rules
 from pairmill.catalog.ask.gallery_file import temporary_gallery_file
@@ -83,6 +84,7 @@ def _audit(lake: Lake, dataset: Dataset, plan: Plan) -> dict[str, Any]:
         "gap": association_audit.modality_gap(lake, dataset, plan),
         "given": given,
         "own": own,
+        "canaries": canary_rates(lake, dataset),
     }
 
 

@@ -263,3 +263,10 @@ def test_a_version_that_is_not_there_is_named_with_the_remedy(small: tuple[Path,
     ):
         write_report(lake, "small", 7, str(tmp_path / "report.html"))
     assert not list(tmp_path.iterdir())
+
+
+def test_the_audit_says_how_many_wrong_texts_a_rule_accepts(tmp_path: Path):
+    rules = ({"name": "clip", "keep": "best_similarity >= 0.4"}, {"name": "strict", "keep": "match_similarity < 0.4"})
+    audit = text(page(tmp_path, image_rules=rules, pictures=6).get_element_by_id("association"))
+    assert "clip accepts 100 % (54.1 to 100 %) of the best sentences of 6 pictures" in audit
+    assert "strict accepts 0 % (0 to 45.9 %)" in audit

@@ -1,0 +1,153 @@
+"""Try the rules on pairs with wrong texts: which share of them a rule accepts, measured on the lake's own pictures.
+
+A canary is a picture whose own texts are withheld: the sentences of each document that has the picture or one of its
+duplicate group, and all sentences that share a group of duplicates with these. What is left of its candidates is what
+the recipe retrieves from the rest of the lake. A rule on pairs should reject it. Some of these texts do describe the
+picture by chance, so the share that a rule accepts is an upper estimate of its false-accept rate.
+
+The canaries are the searched pictures with the smallest `draw`, one of each duplicate group. They change no decision
+and enter no dataset. No vector is read: the 4 x top_k stored candidates of a picture are its nearest groups of
+sentences, so those that remain are also the nearest of the rest. A picture of which none remains is not counted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pairmill.catalog.cut.facts_tables import score_tables
+from pairmill.catalog.cut.texts import surviving
+from pairmill.catalog.lake.lake import Lake
+from pairmill.catalog.lake.literals import quoted
+from pairmill.catalog.pending.eligible import passed
+from pairmill.catalog.recipe.plan import Check, Plan
+from pairmill.catalog.terms.score import Stage
+
+CANARIES = 200
+KIND = "canary"  # of their rows in `funnel`
+# Pictures considered for each canary, because several may be of one duplicate group.
+_ALIKE = 10
+# The similarities of an image that a retrieved sentence changes.
+_RETRIEVED = ("match_similarity", "best_similarity")
+_GENERATED = ("caption_", "synthetic_")
+
+
+@dataclass(frozen=True)
+class TriedRule:
+    """A rule on pairs, tried with the wrong texts of ``canaries`` pictures: it rejected ``rejected`` of them."""
+
+    rule: str
+    canaries: int
+    rejected: int
+
+
+def tried_rules(lake: Lake, plan: Plan) -> list[TriedRule]:
+    """Try each rule on pairs, alone, with the canaries of this connection's last cut; [] without rules or canaries.
+
+    A rule on candidates accepts a canary if it accepts any of its candidates. A rule on images reads the similarity of
+    the best candidate in place of the image's. No text is generated for a canary, so a rule on the similarity of a
+    caption or a fused text reads that of the first candidate, as if the model had repeated this sentence.
+    """
+    places = _in_place(plan)
+    rules = [check for check in plan.image_checks if _is_tried(plan, check, places)]
+    if not rules and not plan.candidate_checks:
+        return []
+    _draw(lake, plan)
+    _withhold(lake)
+    _keep_candidates(lake, plan)
+    n, *accepted = lake.query(_counts(plan, rules, places))[0]
+    names = [check.name for check in (*plan.candidate_checks, *rules)]
+    return [TriedRule(name, n, n - found) for name, found in zip(names, accepted, strict=True) if n]
+
+
+def _in_place(plan: Plan) -> dict[str, str]:
+    """Return column of images -> SQL of what a canary has in its place, aggregated over its remaining candidates."""
+    rank = plan.recipe.association.rank_by
+    order = f"ORDER BY {f'{rank} DESC NULLS LAST, ' if rank else ''}similarity DESC, sentence"
+    scores = ("similarity", *(name for name, _ in plan.candidate_columns))
+    generated = {f"{prefix}{name}": f"first({name} {order})" for prefix in _GENERATED for name in scores}
+    own = {"alt_similarity": "CAST(NULL AS DOUBLE)"}  # the alt text is withheld too
+    return own | dict.fromkeys(_RETRIEVED, "max(similarity)") | generated
+
+
+def _is_tried(plan: Plan, check: Check, places: Mapping[str, str]) -> bool:
+    """Return whether a rule on images depends on a canary's candidates, and reads nothing that a canary lacks."""
+    known = {name for table in (plan.image_tables[0], *score_tables(plan)[0]) for name in table.columns}
+    read = set(check.columns)
+    return bool(read & places.keys() - {"alt_similarity"}) and read <= known | places.keys()
+
+
+def _draw(lake: Lake, plan: Plan) -> None:
+    """Create ``canaries(n, picture, group_id)``; ``n`` is the row of one of the picture's occurrences in the facts."""
+    searched = [check for check in plan.image_checks if check.stage < Stage.ASSOCIATE]
+    pictures = (
+        "SELECT picture, any_value(draw) AS draw, any_value(sha256) AS sha256, any_value(group_id) AS group_id, "
+        f"arg_min(rowid, (occurrence, image_id)) AS n FROM facts.images WHERE {passed(searched)} GROUP BY picture"
+    )
+    first = (
+        f"SELECT * FROM ({pictures}) SEMI JOIN facts.matches USING (picture) "
+        f"ORDER BY draw, sha256 LIMIT {CANARIES * _ALIKE}"
+    )
+    lake.execute(
+        f"CREATE OR REPLACE TEMP TABLE canaries AS SELECT n, picture, group_id FROM ({first}) QUALIFY "
+        "row_number() OVER (PARTITION BY coalesce(group_id, sha256) ORDER BY draw, sha256) = 1 "
+        f"ORDER BY draw, sha256 LIMIT {CANARIES}"
+    )
+
+
+def _withhold(lake: Lake) -> None:
+    """Create ``canary_withheld(n, code)``: the groups of sentences that a canary may not get.
+
+    ``code`` is the number of a group's first sentence, or of a sentence in no group.
+    """
+    alike = " UNION ".join(
+        f"SELECT c.n, image_id FROM facts.images i JOIN canaries c ON i.{same} = c.{same}"
+        for same in ("picture", "group_id")
+    )
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE canary_documents AS SELECT DISTINCT n, document_id, shard FROM "
+        f"(SELECT image_id, document_id, shard FROM images) JOIN ({alike}) USING (image_id)"
+    )
+    # As literals, shards select the files to read.
+    shards = [shard for (shard,) in lake.query("SELECT DISTINCT shard FROM canary_documents ORDER BY shard")]
+    there = f"WHERE shard IN ({', '.join(map(quoted, shards))})" if shards else "WHERE false"
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE canary_withheld AS SELECT DISTINCT n, coalesce(duplicates, sentence) AS code "
+        f"FROM (SELECT document_id, facts.key_of(content) AS key FROM sentences {there}) "
+        "JOIN canary_documents USING (document_id) "
+        "JOIN (SELECT key, rowid AS sentence FROM facts.contents) USING (key) "
+        "JOIN (SELECT sentence, duplicates FROM facts.sentences) USING (sentence)"
+    )
+
+
+def _keep_candidates(lake: Lake, plan: Plan) -> None:
+    """Create ``canary_candidates(n, sentence, similarity, ...)``: what is left of the canaries' candidates.
+
+    Some sentence of a candidate's group passes the recipe's rules, as the cut asks too.
+    """
+    names = ["similarity", *(name for name, _ in plan.candidate_columns)]
+    lists = "unnest(similarities) AS similarity" + "".join(f", unnest({name}) AS {name}" for name in names[1:])
+    lake.execute(
+        f"CREATE OR REPLACE TEMP TABLE canary_candidates AS SELECT n, sentence, {', '.join(names)}, "
+        "coalesce(duplicates, sentence) AS code FROM "
+        f"(SELECT n, unnest(sentences) AS sentence, {lists} FROM facts.matches JOIN canaries USING (picture)) "
+        "JOIN (SELECT sentence, duplicates FROM facts.sentences) USING (sentence)"
+    )
+    alive = f"SELECT coalesce(duplicates, sentence) AS code FROM {surviving(plan)}"
+    lake.execute(
+        "CREATE OR REPLACE TEMP TABLE canary_candidates AS FROM canary_candidates "
+        f"ANTI JOIN canary_withheld USING (n, code) WHERE code IN ({alive})"
+    )
+
+
+def _counts(plan: Plan, rules: Sequence[Check], places: Mapping[str, str]) -> str:
+    """Return SQL for the number of canaries with a candidate, and how many of them each rule accepts."""
+    read = sorted({column for check in rules for column in check.columns})
+    best = "".join(f", {places[name]} AS {name}" for name in read if name in places)
+    any_of = [f"bool_or(({check.keep}) IS TRUE)" for check in plan.candidate_checks]
+    tried = "".join(f", {sql} AS tried{number}" for number, sql in enumerate(any_of))
+    own = "".join(f", {name}" for name in read if name not in places)
+    accepts = [f"tried{number}" for number in range(len(any_of))] + [f"({check.keep}) IS TRUE" for check in rules]
+    counted = "".join(f", count(*) FILTER ({each})" for each in accepts)
+    return (
+        f"SELECT count(*){counted} FROM (SELECT n{best}{tried} FROM canary_candidates GROUP BY n) "
+        f"JOIN (SELECT CAST(rowid AS BIGINT) AS n{own} FROM facts.images) USING (n)"
+    )
