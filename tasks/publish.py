@@ -71,7 +71,9 @@ def _tell_cap(session: Session, cap: int) -> None:
 
 
 def _tell_canaries(session: Session, dataset: Dataset) -> None:
-    """Add a note for each rule that accepts many wrong texts."""
+    """Add a note for each rule that accepts many wrong texts; none of the demo's weights, whose scores say nothing."""
+    if session.demo_weights:
+        return
     kinds = {check.name: "candidates" for check in session.plan.candidate_checks}
     for rate in canary_rates(session.lake, dataset):
         if rate.is_high:
