@@ -1,28 +1,61 @@
 """Define the curate flow that Prefect deploys, with its form. Keep this module cheap to import."""
 
+import re
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from prefect import flow, get_run_logger
 from prefect.states import Cancelled, Completed, Failed, State
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from pairmill.flows.settings import RECIPES, Compute, default_lake, load_recipe, notes_on
+from pairmill.flows.with_prefect.run_names import name_by_result, name_run
 
 NAMES = sorted(file.stem for file in RECIPES.glob("*.yaml"))
-RecipeName = Annotated[str, Field(pattern=rf"^({'|'.join(NAMES)}|.+\.ya?ml)$", examples=NAMES)]
-# A folder, a file or an address, optionally after the name of its format. Prefect stores and shows parameters, so an
-# address with a user or a signature is refused: ${NAME} takes it from the worker's environment.
+_FILE = r"^.+\.ya?ml$"
+
+
+def _is_known(name: str) -> str:
+    """Validate the name of a recipe that ships."""
+    if name in NAMES:
+        return name
+    near = get_close_matches(name, NAMES, n=1)
+    remedy = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(NAMES)}."
+    raise ValueError(f"no recipe '{name}' ships; {remedy} A path of your own ends in .yaml.")
+
+
+# Prefect's form shows the first as a list to choose from, and the second as a text.
+ShippedRecipe = Annotated[
+    str, AfterValidator(_is_known), Field(title="A recipe that ships", json_schema_extra={"enum": [*NAMES]})
+]
+RecipeFile = Annotated[str, Field(title="or a path", pattern=_FILE, description="A recipe's YAML file.")]
+RecipeName = ShippedRecipe | RecipeFile
+_SOURCE = r"^([a-z][a-z0-9_]{2,31}:)?((s3|file)://.+|https?://[^/?#@]+(/[^?#]*)?(\?\$\{\w+\})?|/|/?[^:/][^:]*)$"
+
+
+def _is_place(uri: Any) -> Any:
+    """Validate a source in words: the pattern, which Prefect's form checks by itself, explains nothing."""
+    if isinstance(uri, str) and not re.match(_SOURCE, uri):
+        raise ValueError(
+            "a source is a folder, a file, s3://bucket/prefix or https://host/list, also after FORMAT:. An address "
+            "takes its user, signature or token from the worker's environment: ${NAME}."
+        )
+    return uri
+
+
+# Prefect stores and shows parameters, so an address with a user or a signature is refused.
 SourceUri = Annotated[
     str,
     Field(
-        pattern=r"^([a-z][a-z0-9_]{2,31}:)?((s3|file)://.+|https?://[^/?#@]+(/[^?#]*)?(\?\$\{\w+\})?|/|/?[^:/][^:]*)$",
+        pattern=_SOURCE,
         description="https://host/list?${TOKEN} or ${NAME} takes a secret from the worker's environment.",
     ),
+    BeforeValidator(_is_place),
 ]
 Setting = str | int | float | bool
 
 
-@flow(name="curate", flow_run_name="{recipe}")
+@flow(name="curate")
 def curate(
     recipe: RecipeName = "demo",
     sources: list[SourceUri] = [],  # noqa: B006 (Prefect shows the default in its form; nothing here changes it)
@@ -46,6 +79,7 @@ def curate(
         texts = {key: yaml_text(value) for key, value in overrides.items()}
         chosen = load_recipe(recipe, texts, models)
         notes = notes_on(chosen, recipe, texts, models)
+        name_run(chosen.name)
         return _curated(chosen, notes, sources, lake or default_lake(), compute)
     except Exception as error:
         return ended_early(error)
@@ -97,6 +131,7 @@ def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compu
     found = outcome(lake, f"{published.name}@{published.version}")
     create_artifacts(found)
     said = "published" if published.is_new else "unchanged"
+    name_by_result(recipe.name, f"{found.dataset}" if published.is_new else f"{found.dataset} unchanged")
     by = f", by {MARK}" if found.demo_weights else ""
     return Completed(message=f"{found.dataset}: {published.n_pairs} pairs, {said}{by}")
 

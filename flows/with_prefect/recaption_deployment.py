@@ -9,6 +9,7 @@ from prefect.states import Completed, State
 
 from pairmill.flows.settings import Compute, default_lake, load_recipe
 from pairmill.flows.with_prefect.deployments import RecipeName, Setting, SourceUri, ended_early, yaml_text
+from pairmill.flows.with_prefect.run_names import name_run
 
 WAIT_SECONDS = 14 * 24 * 3600  # two weeks of holidays; then the run fails, and can be run again to continue
 POLL_SECONDS = 5
@@ -20,7 +21,7 @@ class Approval(RunInput):
     approve: bool = False
 
 
-@flow(name="recaption", flow_run_name="recaption by {recipe}")
+@flow(name="recaption")
 def recaption(
     sources: list[SourceUri] = [],  # noqa: B006 (Prefect shows the default in its form; nothing here changes it)
     lake: str = "",
@@ -52,6 +53,7 @@ def recaption(
     try:
         texts = {key: yaml_text(value) for key, value in overrides.items()}
         chosen = load_recipe(recipe, texts, models)
+        name_run(f"recaption by {chosen.name}")
         return _recaptioned(chosen, sources, lake or default_lake(), compute, to, format, retry, approve_first)
     except Exception as error:
         return ended_early(error)
