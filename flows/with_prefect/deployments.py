@@ -62,6 +62,8 @@ def curate(
     lake: str = "",
     models: Literal["recipe", "demo"] = "recipe",
     overrides: dict[str, Setting] = {},  # noqa: B006
+    approve_thresholds: bool = False,
+    approve_hours: Annotated[int, Field(ge=1, le=24 * 31)] = 24 * 14,
     compute: Compute = Compute(wait_minutes=60),  # pyright: ignore[reportCallIssue]  # noqa: B008
 ) -> State:
     """Curate a dataset: ingest, score, group, associate, balance, caption, publish. Completed work is not repeated.
@@ -73,6 +75,9 @@ def curate(
         lake: The lake's folder or its lake.yaml; empty means the worker's PAIRMILL_LAKE, then lake/.
         models: 'demo' swaps in the small models that ship, to try a recipe out.
         overrides: Settings of the recipe to override, by dotted key, such as balance.cap or images.short_side.keep.
+        approve_thresholds: Pause before texts are generated, with pictures from both sides of each threshold, until a
+            person resumes the run by approved or changed thresholds. The lake is free meanwhile.
+        approve_hours: How long that waits; then the run ends as Declined.
         compute: Where and how wide the run works.
     """
     try:
@@ -80,7 +85,13 @@ def curate(
         chosen = load_recipe(recipe, texts, models)
         notes = notes_on(chosen, recipe, texts, models)
         name_run(chosen.name)
-        return _curated(chosen, notes, sources, lake or default_lake(), compute)
+        place = lake or default_lake()
+        if not approve_thresholds:
+            return _curated(chosen, notes, sources, place, compute)
+        from pairmill.flows.with_prefect.gate import through_gate
+
+        chosen, answer = through_gate(chosen, sources, place, compute, approve_hours)
+        return _curated(chosen, notes, sources, place, compute, str(answer))
     except Exception as error:
         return ended_early(error)
 
@@ -104,8 +115,11 @@ def ended_early(error: Exception) -> State:
     return Failed(message=line)
 
 
-def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute) -> State:
-    """Run the curate flow and create its artifacts; return Completed with the dataset's name and size."""
+def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute, answer: str = "") -> State:
+    """Run the curate flow and create its artifacts; return Completed with the dataset's name and size.
+
+    ``answer`` is what a person said at the gate, '' without one. It is recorded with the run.
+    """
     from pairmill.catalog.pending.quarantine import quarantined_share
     from pairmill.catalog.terms.controls import visible
     from pairmill.catalog.terms.demo_weights import MARK
@@ -115,15 +129,17 @@ def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compu
     from pairmill.flows.run_start import session
     from pairmill.flows.with_prefect.alerts import report_quarantine
     from pairmill.flows.with_prefect.artifacts import ProgressArtifacts, create_artifacts
-    from pairmill.flows.with_prefect.step_as_task import as_task
+    from pairmill.flows.with_prefect.growing_funnel import GrowingFunnel
 
     with session(recipe, sources, lake, compute) as opened:
         if line := demo_note(opened.demo_weights):
             get_run_logger().warning(line)
         opened.notes += notes
+        if answer:
+            opened.tell(answer)
         opened.progress = bars = ProgressArtifacts()
         opened.waiting = bars.waiting
-        published = curate_steps(opened, as_task)
+        published = curate_steps(opened, GrowingFunnel())
         share = quarantined_share(opened.lake, opened.writer.run_id)
         report_quarantine(share, compute.quarantine_alert, published.name)
     for note in opened.notes:
