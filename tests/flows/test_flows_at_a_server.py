@@ -40,4 +40,4 @@ def test_each_flow_does_its_work_and_has_a_name_that_says_it_unless_its_user_nam
     assert rows(curated_copy, "SELECT count(*) FROM exports") == [(1,)]
     next(curated_copy.glob("data/**/*.parquet")).unlink()
     (found,) = ended(prefect_api, tmp_path / "home", [(f"{HERE}.lake_deployments.check", lake, "")])
-    assert found.name.startswith("check lake ") and found.state == "Failed" and "1 lost" in found.message, found
+    assert found.name.startswith("check lake ") and found.state == "Failed" and "1 gone" in found.message, found
