@@ -2,6 +2,7 @@
 
 import re
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from prefect import flow, get_run_logger
@@ -81,17 +82,17 @@ def curate(
         compute: Where and how wide the run works.
     """
     try:
+        name_run(about := Path(recipe).stem)
         texts = {key: yaml_text(value) for key, value in overrides.items()}
         chosen = load_recipe(recipe, texts, models)
         notes = notes_on(chosen, recipe, texts, models)
-        name_run(chosen.name)
         place = lake or default_lake()
         if not approve_thresholds:
-            return _curated(chosen, notes, sources, place, compute)
+            return _curated(about, chosen, notes, sources, place, compute)
         from pairmill.flows.with_prefect.gate import through_gate
 
         chosen, answer = through_gate(chosen, sources, place, compute, approve_hours)
-        return _curated(chosen, notes, sources, place, compute, str(answer))
+        return _curated(about, chosen, notes, sources, place, compute, str(answer))
     except Exception as error:
         return ended_early(error)
 
@@ -115,10 +116,13 @@ def ended_early(error: Exception) -> State:
     return Failed(message=line)
 
 
-def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute, answer: str = "") -> State:
+def _curated(
+    about: str, recipe: Any, notes: list[str], sources: list[str], lake: str, compute: Compute, answer: str = ""
+) -> State:
     """Run the curate flow and create its artifacts; return Completed with the dataset's name and size.
 
-    ``answer`` is what a person said at the gate, '' without one. It is recorded with the run.
+    ``about`` is what the run was named by. ``answer`` is what a person said at the gate, '' without one; it is recorded
+    with the run.
     """
     from pairmill.catalog.pending.quarantine import quarantined_share
     from pairmill.catalog.terms.controls import visible
@@ -147,7 +151,7 @@ def _curated(recipe: Any, notes: list[str], sources: list[str], lake: str, compu
     found = outcome(lake, f"{published.name}@{published.version}")
     create_artifacts(found)
     said = "published" if published.is_new else "unchanged"
-    name_by_result(recipe.name, f"{found.dataset}" if published.is_new else f"{found.dataset} unchanged")
+    name_by_result(about, f"{found.dataset}" if published.is_new else f"{found.dataset} unchanged")
     by = f", by {MARK}" if found.demo_weights else ""
     return Completed(message=f"{found.dataset}: {published.n_pairs} pairs, {said}{by}")
 

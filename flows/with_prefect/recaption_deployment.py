@@ -1,5 +1,6 @@
 """Define the recaption flow that Prefect deploys, with its form. Keep this module cheap to import."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 from prefect import flow, get_run_logger
@@ -51,9 +52,9 @@ def recaption(
         compute: Where and how wide the run works.
     """
     try:
+        name_run(f"recaption by {Path(recipe).stem}")
         texts = {key: yaml_text(value) for key, value in overrides.items()}
         chosen = load_recipe(recipe, texts, models)
-        name_run(f"recaption by {chosen.name}")
         return _recaptioned(chosen, sources, lake or default_lake(), compute, to, format, retry, approve_first)
     except Exception as error:
         return ended_early(error)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from pairmill.flows.with_prefect.run_names import is_made_up
 from tests.worlds.flow_runs import ended
 from tests.worlds.line import rows
 
@@ -36,7 +35,7 @@ def test_each_flow_does_its_work_and_has_a_name_that_says_it_unless_its_user_nam
     assert fetched.name == f"fetch {fetched.id[:8]}" and fetched.message.startswith("asked for 0 addresses"), fetched
     assert replayed.name == "monday-night" and "are; demo@1" in replayed.message, replayed
     assert curated.name == "demo@1 unchanged" and curated.state == "Completed", curated
-    assert is_made_up(mistaken.name) and mistaken.state == "Failed"
+    assert mistaken.name == f"demo {mistaken.id[:8]}" and mistaken.state == "Failed", mistaken
     assert rows(curated_copy, "SELECT count(*) FROM exports") == [(1,)]
     next(curated_copy.glob("data/**/*.parquet")).unlink()
     (found,) = ended(prefect_api, tmp_path / "home", [(f"{HERE}.lake_deployments.check", lake, "")])
