@@ -70,7 +70,8 @@ def beside_thresholds(session: Session, side: int) -> BesideThresholds:
     calibrate(session, "sentence", Stage.CAPTION)
     lake, plan = session.lake, without_unset_thresholds(session.plan)
     cut(lake, plan)
-    early = {check.name: check.keep for check in plan.image_checks if check.stage < Stage.CAPTION}
+    own = {rule.name: rule.predicate for rule in plan.recipe.images}
+    early = {c.name: own[c.name] for c in plan.image_checks if c.name in own and c.stage < Stage.CAPTION}
     items = marginal_items(lake, plan, frozenset(early))
     ids = sorted({item.image_id for item in items})
     homes_of = "SELECT image_id, sha256, c.shard FROM images JOIN image_content c USING (sha256)"

@@ -59,9 +59,9 @@ def gallery(shown: BesideThresholds) -> str:
     """Return Markdown with the pictures on both sides of each threshold, and how to change it."""
     lines = ["# Beside the thresholds", f"The rules so far keep {shown.kept:,} of {shown.images:,} pictures."]
     for rule, keep in shown.rules.items():
-        lines += ["", f"## {plain(rule)}", f"Keeps {code(keep)}. To change it: {code(f'images.{rule}.keep')}."]
         edges = {(item.label, item.edge) for item in shown.items if item.rule == rule}
-        lines += [] if edges else ["", "No picture is decided by a number that this rule compares."]
+        if edges:
+            lines += ["", f"## {plain(rule)}", f"Keeps {code(keep)}. To change it: {code(f'images.{rule}.keep')}."]
         for label, edge in sorted(edges):
             found = [item for item in shown.items if (item.rule, item.label, item.edge) == (rule, label, edge)]
             said = [f"{item.value:g}, {plain(item.dropped_by and 'dropped') or 'kept'}" for item in found]

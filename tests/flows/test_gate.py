@@ -69,7 +69,8 @@ def test_a_run_waits_without_the_lease_and_goes_on_by_what_a_person_answers(
         paused(client, "gate two", times=2)  # a setting that is no rule's: asked again
         client.resume_flow_run(run, run_input={"approve": True, "by": "Bo", "changes": CHANGE})
         declined, approved = both.result(600)
-    assert "short_side" in shown and "](data:image/webp;base64," in shown and "dropped" in shown and "kept" in shown
+    assert "`least(width, height) >= 64`" in shown and "whole_text" not in shown
+    assert "](data:image/webp;base64," in shown and "dropped" in shown and "kept" in shown
     assert declined.state == "Declined" and "declined by Ada" in declined.message, declined
     assert approved.state == "Completed" and "published" in approved.message, approved
     notes = [text for (text,) in rows(curated_copy, "SELECT detail FROM runs WHERE detail <> '' ORDER BY started_at")]
